@@ -191,6 +191,29 @@ func (d *Directory) Remove(key string) error {
 	return o.lease.forget(ctx)
 }
 
+// HandOver gives a session to another member, "" for any. The bridge must have dropped it from memory. After an error
+// the session may still be this node's.
+func (d *Directory) HandOver(ctx context.Context, key, next string) error {
+	o := d.get(key)
+	if o == nil {
+		return nil
+	}
+	if err := d.cfg.Folders.flush(key); err != nil {
+		return fmt.Errorf("saving the CLI's folder of session %q: %w", key, err)
+	}
+	d.mu.Lock()
+	delete(d.owned, key)
+	d.mu.Unlock()
+	return o.lease.handOver(ctx, next)
+}
+
+// Owned returns the keys of the sessions of this node.
+func (d *Directory) Owned() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Collect(maps.Keys(d.owned))
+}
+
 // SetAside implements sessions.Directory. The data stay where they are; this node remembers the reason until it ends.
 func (d *Directory) SetAside(key, reason string) error {
 	d.mu.Lock()

@@ -89,6 +89,25 @@ func (f *Folders) Flush() {
 	}
 }
 
+// flush saves the folder of one session now, if it has changed.
+func (f *Folders) flush(key string) error {
+	f.saving.Lock()
+	defer f.saving.Unlock()
+	f.mu.Lock()
+	c, found := f.dirty[key]
+	f.mu.Unlock()
+	if !found {
+		return nil
+	}
+	err := f.save(key, c)
+	if err == nil {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.dirty, key)
+	}
+	return err
+}
+
 // saveNext saves a changed folder that was not tried yet, and reports whether there was one.
 func (f *Folders) saveNext(tried map[string]bool) bool {
 	f.saving.Lock()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -50,6 +51,8 @@ type Node struct {
 	sessions jetstream.KeyValue
 	view     *view
 	held     holdings
+	draining atomic.Bool
+	announce chan struct{} // capacity 1: the lease is to be renewed now, because draining has changed
 
 	stop context.CancelFunc
 	wg   sync.WaitGroup
@@ -70,7 +73,8 @@ func Join(ctx context.Context, cfg Config) (*Node, error) {
 	if cfg.now == nil {
 		cfg.now = uptime
 	}
-	n := &Node{cfg: cfg, timing: timing{cfg.TTL}, log: cfg.Logger, view: newView()}
+	n := &Node{cfg: cfg, timing: timing{cfg.TTL}, log: cfg.Logger, view: newView(),
+		announce: make(chan struct{}, 1)}
 	if err := n.openBuckets(ctx); err != nil {
 		return nil, err
 	}
@@ -158,7 +162,20 @@ func (n *Node) enrol(ctx context.Context) (m *membership, revision uint64, err e
 }
 
 // value is the value of the node's key.
-func (n *Node) value() []byte { return encode(member{Node: n.cfg.Name, Address: n.cfg.Address}) }
+func (n *Node) value() []byte {
+	return encode(member{Node: n.cfg.Name, Address: n.cfg.Address, Draining: n.draining.Load()})
+}
+
+// Drain makes other nodes take the sessions that would become this node's, or ends that. Sessions that the node has
+// stay.
+func (n *Node) Drain(on bool) {
+	n.draining.Store(on)
+	n.view.setDraining(n.held.member(), on) // the watch is later
+	select {
+	case n.announce <- struct{}{}:
+	default:
+	}
+}
 
 // run renews the lease until ctx ends. A node that has lost its lease gets another one.
 func (n *Node) run(ctx context.Context, m *membership, revision uint64) {
@@ -197,6 +214,7 @@ func (n *Node) keep(ctx context.Context, m *membership, revision uint64) {
 	for {
 		select {
 		case <-tick.C:
+		case <-n.announce:
 		case <-m.lost:
 			n.held.finish(m)
 			return

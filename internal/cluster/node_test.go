@@ -312,3 +312,115 @@ func TestTakeOver(t *testing.T) {
 		t.Errorf("claimed were %v", got)
 	}
 }
+
+// A session that was handed over is of the member that was named, for all who ask; another member gets it only when
+// that one is gone. The former owner does not take it back.
+func TestHandOver(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	a, _ := join(t, server, "a")
+	b, _ := join(t, server, "b")
+	c, cut := join(t, server, "c")
+	for session := range 40 { // some of them would be a's or b's by their hash
+		key := string(rune('A' + session))
+		l, err := a.acquire(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.handOver(t.Context(), c.held.member()); err != nil {
+			t.Fatal(err)
+		}
+		if got := a.Locate(key); got.Node != "c" {
+			t.Fatalf("the former owner takes %q for the owner", got.Node)
+		}
+		if got, err := b.Verify(t.Context(), key); err != nil || got.Node != "c" {
+			t.Fatalf("another node takes %q for the owner, %v", got.Node, err)
+		}
+		if got, err := c.Verify(t.Context(), key); err != nil || got != (Owner{}) {
+			t.Fatalf("the next owner does not take it for its own to claim: %v, %v", got, err)
+		}
+	}
+	if own := a.view.orphans(a.held.member(), a.held.session); len(own) > 0 {
+		t.Errorf("the former owner takes back %q", own)
+	}
+	if all := c.view.orphans(c.held.member(), c.held.session); len(all) != 40 {
+		t.Errorf("the next owner takes %d sessions", len(all))
+	}
+	cut()
+	for tick := time.NewTicker(10 * time.Millisecond); len(a.Members()) > 2; {
+		<-tick.C
+	}
+	mine := a.view.orphans(a.held.member(), a.held.session)
+	for len(mine)+len(b.view.orphans(b.held.member(), b.held.session)) != 40 {
+		time.Sleep(time.Millisecond) // b may learn it later
+	}
+	if len(mine) < 10 || len(mine) > 30 {
+		t.Errorf("%d of 40 sessions go to one of two nodes", len(mine))
+	}
+}
+
+// A session counts as the node's until its key says otherwise: between the two the node must not take it again.
+func TestHandOverIsNotAnOrphan(t *testing.T) {
+	t.Parallel()
+	a, _ := join(t, natstest.Start(t), "a")
+	l, err := a.acquire(t.Context(), "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for a.view.all()[0].Sessions == 0 {
+		time.Sleep(time.Millisecond) // the watch is later
+	}
+	done, held := a.held.remove(l)
+	if own := a.view.orphans(a.held.member(), a.held.session); !held || len(own) > 0 {
+		t.Errorf("held %t; while it leaves, the node takes back %q", held, own)
+	}
+	if a.Locate("s").Here {
+		t.Error("a session that leaves is still at the node")
+	}
+	done()
+	if own := a.view.orphans(a.held.member(), a.held.session); len(own) != 1 {
+		t.Errorf("after a failure the node takes back %q", own)
+	}
+}
+
+// A node that drains takes no sessions of others, unless all drain; what it creates goes elsewhere.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	a, _ := join(t, server, "a")
+	b, _ := join(t, server, "b")
+	if a.Place() != (Owner{Node: "a", Address: "a:1", Here: true}) {
+		t.Errorf("a new session is placed at %v", a.Place())
+	}
+	drains := func(n *Node, name string, want bool) {
+		t.Helper()
+		for tick := time.NewTicker(time.Millisecond); t.Context().Err() == nil; <-tick.C {
+			for _, m := range n.Members() {
+				if m.Node == name && m.Draining == want {
+					return
+				}
+			}
+		}
+	}
+	a.Drain(true)
+	drains(b, "a", true) // long before the next renewal of the lease
+	if a.Place().Node != "b" {
+		t.Errorf("at a node that drains a new session is placed at %v", a.Place())
+	}
+	if m, ok := b.Heir("s"); ok {
+		t.Errorf("the heir is %v, which drains", m)
+	}
+	if m, ok := a.Heir("s"); !ok || m.Node != "b" {
+		t.Errorf("the heir of the node that drains is %v", m)
+	}
+	b.Drain(true)
+	drains(a, "b", true)
+	if !a.Place().Here {
+		t.Error("where all drain, a new session is not placed at all")
+	}
+	a.Drain(false)
+	drains(b, "a", false)
+	if m, ok := b.Heir("s"); !ok || m.Node != "a" {
+		t.Errorf("after the drain the heir is %v", m)
+	}
+}

@@ -129,16 +129,24 @@ func (h *holdings) session(session string) bool {
 	return h.leases[session] != nil
 }
 
-// remove ends a lease, and reports whether it was held.
-func (h *holdings) remove(l *lease) bool {
+// remove ends a lease; held is false if the node did not have it. Until done is called, the session counts as one that
+// the node has, so that the node does not take it for its own while its key still says so.
+func (h *holdings) remove(l *lease) (done func(), held bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	held := h.valid() == l.member && h.leases[l.session] == l
-	if held {
-		delete(h.leases, l.session)
-	}
 	l.lose()
-	return held
+	if h.valid() != l.member || h.leases[l.session] != l {
+		return nil, false
+	}
+	leaving := newLease(nil, l.session, l.member, 0)
+	h.leases[l.session] = leaving
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.leases[l.session] == leaving {
+			delete(h.leases, l.session)
+		}
+	}, true
 }
 
 // close refuses further sessions. It returns the node's lease, if it has one, and the leases of its sessions.
@@ -188,11 +196,20 @@ func (l *lease) Renew(context.Context) error {
 }
 
 // Release implements backend.Lease.
-func (l *lease) Release(ctx context.Context) error {
-	if !l.node.held.remove(l) {
+func (l *lease) Release(ctx context.Context) error { return l.handOver(ctx, "") }
+
+// handOver is Release for a session that another member is to take, "" for any.
+func (l *lease) handOver(ctx context.Context, next string) error {
+	done, held := l.node.held.remove(l)
+	if !held {
 		return nil
 	}
-	_, err := l.node.sessions.Update(ctx, keyOf(l.session), encode(holder{}), l.term)
+	defer done()
+	h := holder{Next: next}
+	revision, err := l.node.sessions.Update(ctx, keyOf(l.session), encode(h), l.term)
+	if err == nil {
+		l.node.view.setHolder(l.session, &h, revision) // the watch is later
+	}
 	if err != nil && !isConflict(err) {
 		return fmt.Errorf("releasing session %q: %w", l.session, err)
 	}
@@ -201,9 +218,11 @@ func (l *lease) Release(ctx context.Context) error {
 
 // forget is Release for a session that was deleted: it leaves no key behind.
 func (l *lease) forget(ctx context.Context) error {
-	if !l.node.held.remove(l) {
+	done, held := l.node.held.remove(l)
+	if !held {
 		return nil
 	}
+	defer done()
 	err := l.node.sessions.Purge(ctx, keyOf(l.session), jetstream.LastRevision(l.term))
 	if err != nil && !isConflict(err) {
 		return fmt.Errorf("releasing session %q: %w", l.session, err)

@@ -13,6 +13,8 @@ type member struct {
 	// Node is the node's name, Address that of its listener for other nodes.
 	Node    string `json:"node"`
 	Address string `json:"address"`
+	// Draining: the node leaves its sessions to others.
+	Draining bool `json:"draining,omitempty"`
 	// Fenced: the member's lease has ended, and it cannot renew it any more. By is the node that found this.
 	Fenced bool   `json:"fenced,omitempty"`
 	By     string `json:"by,omitempty"`
@@ -24,6 +26,9 @@ type holder struct {
 	Member  string `json:"member,omitempty"`
 	Node    string `json:"node,omitempty"`
 	Address string `json:"address,omitempty"`
+	// Next is the member to which the last owner has handed the session over. It is a wish: if that member dies, any
+	// other may take the session.
+	Next string `json:"next,omitempty"`
 }
 
 // encode returns the value of a key. The types of this file have only strings and bools.

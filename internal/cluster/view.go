@@ -1,9 +1,11 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -60,6 +62,16 @@ func (v *view) setMember(id string, m *member) {
 	v.members[id] = *m
 }
 
+// setDraining notes that a member drains, or does not.
+func (v *view) setDraining(id string, on bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if m, ok := v.members[id]; ok {
+		m.Draining = on
+		v.members[id] = m
+	}
+}
+
 // setHolder notes the owner of a session, unless a later one is known; nil if the key is gone.
 func (v *view) setHolder(session string, h *holder, revision uint64) {
 	v.mu.Lock()
@@ -72,34 +84,42 @@ func (v *view) setHolder(session string, h *holder, revision uint64) {
 		return
 	}
 	v.holders[session] = held{*h, revision}
-	if _, alive := v.members[h.Member]; h.Member != "" && !alive {
+	if _, alive := v.members[h.Member]; h.heir() != "" && !alive {
 		v.notify()
 	}
 }
 
-// owner returns the owner of a session, the zero value if it has none that is alive.
+// owner returns the owner of a session, or the member to which it was handed over; the zero value if none is alive.
 func (v *view) owner(session string) (id string, o Owner) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	h := v.holders[session]
-	if _, alive := v.members[h.Member]; !alive {
+	id = v.holders[session].heir()
+	m, alive := v.members[id]
+	if !alive {
 		return "", Owner{}
 	}
-	return h.Member, Owner{Node: h.Node, Address: h.Address}
+	return id, Owner{Node: m.Node, Address: m.Address}
 }
 
-// peers returns the members that are alive except one, in the order of their names.
-func (v *view) peers(except string) []Owner {
+// heir returns the member that has a session or is to take it.
+func (h holder) heir() string { return cmp.Or(h.Member, h.Next) }
+
+// all returns the members that are alive, in the order of their names.
+func (v *view) all() []Member {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	out := make([]Owner, 0, len(v.members))
-	for id, m := range v.members {
-		if id != except {
-			out = append(out, Owner{Node: m.Node, Address: m.Address})
-		}
+	sessions := map[string]int{}
+	for _, h := range v.holders {
+		sessions[h.heir()]++
 	}
-	slices.SortFunc(out, func(a, b Owner) int {
-		return strings.Compare(a.Node+"\x00"+a.Address, b.Node+"\x00"+b.Address)
+	out := make([]Member, 0, len(v.members))
+	for id, m := range v.members {
+		out = append(out, Member{
+			ID: id, Owner: Owner{Node: m.Node, Address: m.Address}, Sessions: sessions[id], Draining: m.Draining,
+		})
+	}
+	slices.SortFunc(out, func(a, b Member) int {
+		return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.Address, b.Address))
 	})
 	return out
 }
@@ -110,14 +130,11 @@ func (v *view) peers(except string) []Owner {
 func (v *view) orphans(own string, has func(session string) bool) (sessions []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	members := make([]string, 0, len(v.members))
-	for id := range v.members {
-		members = append(members, id)
-	}
+	members := v.takers()
 	for session, h := range v.holders {
-		_, alive := v.members[h.Member]
+		_, alive := v.members[h.heir()]
 		switch {
-		case alive && h.Member != own:
+		case alive && h.heir() != own:
 		case alive && has(session), !alive && winner(session, members) != own:
 		default:
 			sessions = append(sessions, session)
@@ -125,6 +142,22 @@ func (v *view) orphans(own string, has func(session string) bool) (sessions []st
 	}
 	slices.Sort(sessions)
 	return sessions
+}
+
+// takers returns the members that take sessions: all that do not drain, or else all. The caller holds mu.
+func (v *view) takers() (ids []string) {
+	var draining []string
+	for id, m := range v.members {
+		if m.Draining {
+			draining = append(draining, id)
+		} else {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		return draining
+	}
+	return ids
 }
 
 // watch starts the watches of both buckets, until running ends. It returns when they have reported all there is.
@@ -227,5 +260,59 @@ func (n *Node) Verify(ctx context.Context, session string) (Owner, error) {
 // self is this node.
 func (n *Node) self() Owner { return Owner{Node: n.cfg.Name, Address: n.cfg.Address, Here: true} }
 
+// Member is a living node.
+type Member struct {
+	Owner
+
+	// ID names the node's lease.
+	ID string
+	// Sessions is how many sessions it has.
+	Sessions int
+	// Draining reports that it leaves its sessions to others.
+	Draining bool
+}
+
+// Members returns the nodes that are alive, as far as this node knows, in the order of their names.
+func (n *Node) Members() []Member {
+	all, own := n.view.all(), n.held.member()
+	for i := range all {
+		all[i].Here = all[i].ID == own
+	}
+	return all
+}
+
+// Heir returns the member that takes a session of this node next; ok is false if no other member takes sessions.
+func (n *Node) Heir(session string) (m Member, ok bool) {
+	others := slices.DeleteFunc(n.Members(), func(m Member) bool { return m.Here || m.Draining })
+	ids := make([]string, len(others))
+	for i, m := range others {
+		ids[i] = m.ID
+	}
+	best := winner(session, ids)
+	i := slices.IndexFunc(others, func(m Member) bool { return m.ID == best })
+	if i < 0 {
+		return Member{}, false
+	}
+	return others[i], true
+}
+
+// Place returns the node for a new session: this one, unless it drains and others do not.
+func (n *Node) Place() Owner {
+	if n.draining.Load() {
+		others := slices.DeleteFunc(n.Members(), func(m Member) bool { return m.Here || m.Draining })
+		if len(others) > 0 {
+			return others[rand.IntN(len(others))].Owner
+		}
+	}
+	return n.self()
+}
+
 // Peers returns the other nodes that are alive, as far as this node knows.
-func (n *Node) Peers() []Owner { return n.view.peers(n.held.member()) }
+func (n *Node) Peers() (peers []Owner) {
+	for _, m := range n.Members() {
+		if !m.Here {
+			peers = append(peers, m.Owner)
+		}
+	}
+	return peers
+}
