@@ -97,8 +97,13 @@ func notOwner(node, session string) error {
 		With("session_id", session).WithRetry(retryAfter)
 }
 
-// unreachable is the error for a call that could not be relayed. why contains no address.
+// unreachable is the error for a call that could not be relayed; session is "" for a call about none. why contains no
+// address.
 func unreachable(session, format string, why ...any) error {
+	if session == "" {
+		return fault.New(fault.SessionUnavailable, "another replica cannot be used at the moment: %s",
+			fmt.Sprintf(format, why...)).WithRetry(retryAfter)
+	}
 	return fault.New(fault.SessionUnavailable, "the session %q cannot be used at the moment: %s", session,
 		fmt.Sprintf(format, why...)).With("session_id", session).WithRetry(retryAfter)
 }

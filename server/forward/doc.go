@@ -3,8 +3,11 @@
 //
 //   - Forwarder serves a call here if this replica has the session or no replica has it, and else relays it, as bytes,
 //     to the replica that has it (its owner).
-//   - Receiver serves the calls that other replicas have relayed. It refuses a session that this replica does not have,
-//     and never relays, so calls cannot go in circles.
+//   - Receiver serves the calls that other replicas have relayed. It refuses a session that another replica has, claims
+//     one that none has, and never relays, so calls cannot go in circles.
+//
+// A replica that drains relays the calls that create a session to another one, and so those about a session that no
+// replica has. DrainNode goes to the replica that it names.
 //
 // The first request of a call is decoded where the call enters, because the layers read it, and again by the owner. All
 // other messages and all replies pass through as bytes, with metadata, deadline, cancellation, status and trailers. The

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
 const (
@@ -77,23 +79,60 @@ func (f *Forwarder) Close() { f.peers.close() }
 func (f *Forwarder) Unary(ctx context.Context, method string, request any, local grpc.UnaryHandler) (
 	reply any, err error,
 ) {
-	here := func() error {
+	here := func(session string) (began bool, err error) {
 		reply, err = local(ctx, request)
-		return err
+		if left(ctx, f.locator, session, err) {
+			return false, err
+		}
+		f.name(ctx, session)
+		return true, err
 	}
 	ids := SessionsOf(request)
-	if len(ids) == 0 {
-		if reply, known, err := f.everywhere(ctx, method, request, local); known {
-			return reply, err
-		}
-		f.name(ctx, "")
-		return local(ctx, request)
-	}
-	err = f.place(ctx, ids[0], here, func(owner Owner) (began bool, err error) {
-		reply, began, err = f.relayUnary(ctx, owner, method, request, ids[0])
+	relay := func(owner Owner, session string) (began bool, err error) {
+		reply, began, err = f.relayUnary(ctx, owner, method, request, session)
 		return began, err
-	})
-	return reply, err
+	}
+	switch {
+	case len(ids) > 0:
+		err = f.place(ctx, ids[0], here, relay)
+		return reply, err
+	case creates(request):
+		err = f.place(ctx, "", here, relay)
+		return reply, err
+	}
+	if reply, known, err := f.everywhere(ctx, method, request, local); known {
+		return reply, err
+	}
+	if peer, other := f.nodeOf(request); other {
+		_, err = relay(peer, "")
+		return reply, err
+	}
+	f.name(ctx, "")
+	return local(ctx, request)
+}
+
+// left reports whether a call failed here because its session has just gone to another replica.
+func left(ctx context.Context, l Locator, session string, err error) bool {
+	reason := fault.ReasonOf(err)
+	if session == "" || err == nil || reason != fault.SessionNotFound && reason != fault.SessionUnavailable {
+		return false
+	}
+	owner, err := l.Verify(ctx, caller.From(ctx).Tenant, session)
+	return err == nil && !owner.Here && owner != Owner{}
+}
+
+// nodeOf returns the other replica that a call names. A name that no living replica has is for the handler to refuse.
+func (f *Forwarder) nodeOf(request any) (peer Owner, other bool) {
+	r, ok := request.(*bridgev1.DrainNodeRequest)
+	if !ok || r.GetNode() == f.node {
+		return Owner{}, false
+	}
+	peers := f.locator.Peers()
+	i := slices.IndexFunc(peers, func(p Owner) bool { return p.Node == r.GetNode() })
+	if i < 0 {
+		return Owner{}, false
+	}
+	return peers[i], true
 }
 
 // name sets the header that names this replica as the owner of what a call used. A caller's name of a shared session
@@ -107,10 +146,10 @@ func (f *Forwarder) name(ctx context.Context, session string) {
 // foreign reports whether a caller's name of a session can be that of a shared one. Session ids contain no slash.
 func foreign(session string) bool { return strings.Contains(session, "/") }
 
-// place serves a call about a session here, or relays it to the session's owner. relay reports whether the call may
-// have reached the session: it is not repeated then.
-func (f *Forwarder) place(ctx context.Context, session string, here func() error,
-	relay func(Owner) (began bool, err error),
+// place serves a call about a session here, or relays it to the session's owner; "" stands for a session that is to be
+// created without a name. here and relay report whether the call may have reached the session: it is not repeated then.
+func (f *Forwarder) place(ctx context.Context, session string, here func(session string) (began bool, err error),
+	relay func(owner Owner, session string) (began bool, err error),
 ) error {
 	locate, pause := locating(f.locator.Locate), firstPause
 	for attempt := 1; ; attempt++ {
@@ -118,11 +157,13 @@ func (f *Forwarder) place(ctx context.Context, session string, here func() error
 		switch {
 		case err != nil:
 		case owner.Here:
-			f.name(ctx, session)
-			return here()
+			var began bool
+			if began, err = here(session); began {
+				return err
+			}
 		default:
 			var began bool
-			if began, err = relay(owner); began {
+			if began, err = relay(owner, session); began {
 				return err
 			}
 			f.log.LogAttrs(ctx, slog.LevelDebug, "the owner did not take a call", slog.String("session_id", session),
@@ -138,16 +179,20 @@ func (f *Forwarder) place(ctx context.Context, session string, here func() error
 	}
 }
 
-// owner returns the owner of a session. A session without an owner is claimed for this replica, which also serves the
-// calls about sessions that do not exist.
+// owner returns the owner of a session. A session without an owner is claimed for the replica of new sessions, which
+// also serves the calls about sessions that do not exist.
 func (f *Forwarder) owner(
 	ctx context.Context, locate locating, session string,
 ) (Owner, error) {
+	if session == "" {
+		return f.locator.Place(), nil
+	}
 	tenant := caller.From(ctx).Tenant
 	owner, err := locate(ctx, tenant, session)
-	if err == nil && !owner.Here && owner.Node == "" {
-		owner.Here = true
-		err = f.locator.Claim(ctx, tenant, session)
+	if err == nil && owner == (Owner{}) {
+		if owner = f.locator.Place(); owner.Here {
+			err = f.locator.Claim(ctx, tenant, session)
+		}
 	}
 	if err == nil {
 		return owner, nil

@@ -22,15 +22,18 @@ type Owner struct {
 // caller named: the id of a session of its tenant, or the name of a shared one. Names need not be valid. A Locator is
 // safe for concurrent use.
 type Locator interface {
-	// Locate returns the replica that has a session, as far as this replica knows; the zero Owner if no replica has it.
+	// Locate returns the replica that has a session, or is to take it, as far as this replica knows; the zero Owner if
+	// there is none, or if this replica is to take it.
 	// It is called for every call and must be fast. For a session of this replica the answer must be certain.
 	Locate(ctx context.Context, tenant, session string) (Owner, error)
 	// Verify is Locate without memory: the answer is as of this call. It is called after a replica refused a call or
 	// could not be reached.
 	Verify(ctx context.Context, tenant, session string) (Owner, error)
-	// Claim makes this replica the owner of a stored session that no replica has. It does nothing if no such session is
-	// stored. It returns ErrTaken if another replica was faster.
+	// Claim makes this replica the owner of a stored session that no replica has, or that this one is to take. It does
+	// nothing if no such session is stored. It returns ErrTaken if another replica was faster.
 	Claim(ctx context.Context, tenant, session string) error
+	// Place returns the replica for a new session: this one, unless it leaves its sessions to others.
+	Place() Owner
 	// Peers returns the other replicas that are alive.
 	Peers() []Owner
 }

@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"cmp"
 	"context"
 
 	"google.golang.org/grpc"
@@ -24,7 +25,12 @@ func (r *Receiver) Unary(ctx context.Context, _ string, request any, local grpc.
 		_ = grpc.SetTrailer(ctx, metadata.Pairs(trailerRefused, "1"))
 		return nil, err
 	}
-	return local(ctx, request)
+	reply, err := local(ctx, request)
+	if session := cmp.Or(SessionsOf(request)...); left(ctx, r.locator, session, err) {
+		_ = grpc.SetTrailer(ctx, metadata.Pairs(trailerRefused, "1"))
+		return nil, notOwner(r.node, session)
+	}
+	return reply, err
 }
 
 // Stream serves a stream by local if this replica has its sessions. A client stream gets its header at once, because
@@ -44,14 +50,26 @@ func (r *Receiver) Stream(stream grpc.ServerStream, info *grpc.StreamServerInfo,
 			}
 		}
 	}
-	return local(again)
+	session := cmp.Or(SessionsOf(again.first)...)
+	err := local(again)
+	if left(stream.Context(), r.locator, session, err) {
+		return notOwner(r.node, session)
+	}
+	return err
 }
 
-// check refuses sessions that this replica does not have.
+// check refuses sessions that another replica has. A session that no replica has is claimed: the entry replica may have
+// chosen this one for it.
 func (r *Receiver) check(ctx context.Context, request any) error {
 	tenant := caller.From(ctx).Tenant
 	for _, session := range SessionsOf(request) {
 		owner, err := r.locator.Locate(ctx, tenant, session)
+		if err == nil && owner == (Owner{}) {
+			owner, err = r.locator.Verify(ctx, tenant, session)
+		}
+		if err == nil && owner == (Owner{}) {
+			owner.Here, err = true, r.locator.Claim(ctx, tenant, session)
+		}
 		if err != nil || !owner.Here {
 			return notOwner(r.node, session)
 		}

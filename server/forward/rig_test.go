@@ -1,6 +1,7 @@
 package forward_test
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"sync"
@@ -54,6 +55,8 @@ type locator struct {
 	// verified counts the calls of Verify.
 	verified int
 	memory   map[string]string
+	// draining, if set, is the replica to which this one leaves new sessions.
+	draining string
 	// looked, if set, receives each call of Peers.
 	looked chan struct{}
 }
@@ -98,6 +101,12 @@ func (l *locator) Claim(_ context.Context, tenant, session string) error {
 		l.owners[key] = l.node
 	}
 	return nil
+}
+
+func (l *locator) Place() forward.Owner {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.of(cmp.Or(l.draining, l.node))
 }
 
 func (l *locator) Peers() (peers []forward.Owner) {
@@ -162,7 +171,7 @@ func (c *cluster) join(tb testing.TB, node string, configure func(*server.Config
 	r.policy = config.Policy
 	b := r.backend
 	r.Running = servertest.Start(tb, config, rpc.NewSession(b, b, b, b, nil), rpc.NewEvent(b, b), rpc.NewCallback(b, b),
-		rpc.NewRuntime(b, nil), rpc.NewSurface(b, true))
+		rpc.NewRuntime(b, nil, b), rpc.NewSurface(b, true))
 	c.mu.Lock()
 	c.address[node] = r.Server.ReplicaAddr().String()
 	c.mu.Unlock()
@@ -177,6 +186,7 @@ type backend struct {
 	rpc.HistoryBackend
 	rpc.ShareBackend
 	rpc.RuntimeBackend
+	rpc.NodeBackend
 	rpc.CallbackBackend
 	rpc.SurfaceBackend
 
@@ -205,6 +215,11 @@ func (b *backend) GetSession(
 		return b.get(ctx, r)
 	}
 	return &bridgev1.GetSessionResponse{Session: &bridgev1.Session{SessionId: r.GetSessionId(), Name: b.node}}, nil
+}
+
+// DrainNode returns the first byte of the node's name as a number.
+func (b *backend) DrainNode(context.Context, *bridgev1.DrainNodeRequest) (*bridgev1.DrainNodeResponse, error) {
+	return &bridgev1.DrainNodeResponse{MovedSessions: int64(b.node[0])}, nil
 }
 
 func (b *backend) CreateSession(

@@ -33,6 +33,19 @@ func SessionsOf(request any) []string {
 	return one(id)
 }
 
+// creates reports whether a call creates a session.
+func creates(request any) bool {
+	switch m := request.(type) {
+	case *bridgev1.CreateSessionRequest, *bridgev1.ImportSessionRequest:
+		return true
+	case *bridgev1.RunRequest:
+		return m.GetCreate() != nil
+	case *bridgev1.AttachRequest:
+		return m.GetStart().GetCreate() != nil
+	}
+	return false
+}
+
 // one returns the first name that is not empty.
 func one(names ...string) []string {
 	for _, name := range names {

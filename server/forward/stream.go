@@ -31,16 +31,27 @@ func (f *Forwarder) Stream(stream grpc.ServerStream, info *grpc.StreamServerInfo
 		w := &watch{all, f, stream, info, again.first, local}
 		return w.run()
 	}
-	if again.err != nil || len(ids) == 0 {
+	if again.err != nil || len(ids) == 0 && !creates(again.first) {
 		f.name(stream.Context(), "")
 		return local(again)
 	}
 	if r, ok := again.first.(*bridgev1.SubscribeRequest); ok && len(ids) > 1 {
 		return f.subscribe(again, info, r, local)
 	}
-	here := func() error { return local(again) }
-	return f.place(stream.Context(), ids[0], here, func(owner Owner) (bool, error) {
-		return f.relay(stream, info, again.first, owner, ids[0])
+	session := ""
+	if len(ids) > 0 {
+		session = ids[0]
+	}
+	here := func(session string) (bool, error) {
+		f.name(stream.Context(), session)
+		err := local(again)
+		if left(stream.Context(), f.locator, session, err) {
+			err = notOwner(f.node, session) // its first message is gone, so it cannot be relayed
+		}
+		return true, err
+	}
+	return f.place(stream.Context(), session, here, func(owner Owner, session string) (bool, error) {
+		return f.relay(stream, info, again.first, owner, session)
 	})
 }
 

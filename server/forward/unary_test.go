@@ -14,6 +14,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/frame"
 	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/server/forward"
@@ -266,5 +267,41 @@ func TestCancellationReachesTheOwner(t *testing.T) {
 	_, err := c.replicas["a"].sessions().GetSession(ctx, &bridgev1.GetSessionRequest{SessionId: "s"})
 	if grpcstatus.Code(err) != codes.Canceled || <-cancelled == nil {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestSessionLeavesDuringACall lets a session go to another replica after its call was let in: the call is carried out
+// there, and a stream ends so that its client tries again, whichever replica it entered.
+func TestSessionLeavesDuringACall(t *testing.T) {
+	t.Parallel()
+	for _, entry := range []string{"a", "b"} {
+		c := start(t, nil, "a", "b", "c")
+		c.set("s", "b")
+		c.replicas["b"].backend.get = func(
+			context.Context, *bridgev1.GetSessionRequest,
+		) (*bridgev1.GetSessionResponse, error) {
+			c.set("s", "c")
+			return nil, fault.New(fault.SessionNotFound, "gone")
+		}
+		var header metadata.MD
+		if got := c.replicas[entry].servedBy(t, "s", grpc.Header(&header)); got != "c" {
+			t.Errorf("through %s: served by %q", entry, got)
+		}
+		if got := header.Get(forward.HeaderOwner); len(got) != 1 || got[0] != "c" {
+			t.Errorf("through %s: the header names %q", entry, got)
+		}
+		c.set("s", "b")
+		c.replicas["b"].backend.subscribe = func(context.Context, *bridgev1.SubscribeRequest, frame.Sink) error {
+			c.set("s", "c")
+			return fault.New(fault.SessionNotFound, "gone")
+		}
+		stream, err := c.replicas[entry].events().Subscribe(t.Context(),
+			&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "s"}}})
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		if got := status.Reason(grpcstatus.Convert(err)); got != "SESSION_UNAVAILABLE" {
+			t.Errorf("through %s: the stream ended with %v", entry, err)
+		}
 	}
 }
