@@ -69,5 +69,5 @@ func (info) GetServerInfo(context.Context, *bridgev1.GetServerInfoRequest) (*bri
 
 // Register serves the backend.
 func (i info) Register(r grpc.ServiceRegistrar) {
-	rpc.NewRuntime(i, nil).Register(r)
+	rpc.NewRuntime(i, nil, nil).Register(r)
 }

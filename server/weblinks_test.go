@@ -25,7 +25,7 @@ import (
 // linking is RuntimeService with links.
 type linking struct{ store *login.Store }
 
-func (l linking) Register(r grpc.ServiceRegistrar) { rpc.NewRuntime(info{}, l.store).Register(r) }
+func (l linking) Register(r grpc.ServiceRegistrar) { rpc.NewRuntime(info{}, l.store, nil).Register(r) }
 
 // linkSite is a server whose RuntimeService creates links, with a TCP address for gRPC.
 func linkSite(t *testing.T, c server.Config) (*testSite, bridgev1.RuntimeServiceClient) {
@@ -145,4 +145,4 @@ tenants: {acme: {members: [{token: boss, role: owner}]}}
 // rpcRuntime is RuntimeService without links.
 type rpcRuntime struct{}
 
-func (rpcRuntime) Register(r grpc.ServiceRegistrar) { rpc.NewRuntime(info{}, nil).Register(r) }
+func (rpcRuntime) Register(r grpc.ServiceRegistrar) { rpc.NewRuntime(info{}, nil, nil).Register(r) }

@@ -27,7 +27,8 @@ func TestEveryMethodReachesItsBackend(t *testing.T) {
 	t.Parallel()
 	var b backend
 	r := servertest.Start(t, server.Config{},
-		rpc.NewSession(b, b, b, b, b), rpc.NewEvent(b, b), rpc.NewCallback(b, b), rpc.NewRuntime(b, b), rpc.NewRaw(b))
+		rpc.NewSession(b, b, b, b, b), rpc.NewEvent(b, b), rpc.NewCallback(b, b),
+		rpc.NewRuntime(b, b, b), rpc.NewRaw(b))
 	methods := 0
 	protoregistry.GlobalFiles.RangeFilesByPackage("copilot.bridge.v1", func(file protoreflect.FileDescriptor) bool {
 		for i := range file.Services().Len() {
@@ -232,6 +233,18 @@ func (backend) Invoke(context.Context, *bridgev1.InvokeRequest) (*bridgev1.Invok
 
 func (backend) DrainRuntime(context.Context, *bridgev1.DrainRuntimeRequest) (*bridgev1.DrainRuntimeResponse, error) {
 	return called[bridgev1.DrainRuntimeResponse]("DrainRuntime")
+}
+
+func (backend) ListNodes(context.Context, *bridgev1.ListNodesRequest) (*bridgev1.ListNodesResponse, error) {
+	return called[bridgev1.ListNodesResponse]("ListNodes")
+}
+
+func (backend) DrainNode(context.Context, *bridgev1.DrainNodeRequest) (*bridgev1.DrainNodeResponse, error) {
+	return called[bridgev1.DrainNodeResponse]("DrainNode")
+}
+
+func (backend) MoveSession(context.Context, *bridgev1.MoveSessionRequest) (*bridgev1.MoveSessionResponse, error) {
+	return called[bridgev1.MoveSessionResponse]("MoveSession")
 }
 
 func (backend) RecycleRuntime(

@@ -39,7 +39,7 @@ type Entry struct {
 	// Action is one of "session.create", "session.resume", "session.delete", "session.disconnect", "session.share",
 	// "session.unshare", "session.share_accept", "session.share_decline", "session.export", "session.import",
 	// "callback.answer", "callback.default", "call.host", "call.permissions", "call.refused", "login", "logout",
-	// "runtime.drain", "runtime.undrain", "runtime.recycle".
+	// "runtime.drain", "runtime.undrain", "runtime.recycle", "node.drain", "node.undrain", "session.move".
 	Action string
 	// Outcome is the result; Reason is the error reason of a failure, as in ErrorInfo.
 	Outcome, Reason string

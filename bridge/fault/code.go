@@ -52,6 +52,8 @@ var codes = map[Reason]int32{
 	CLIUnverified:       failedPrecondition,
 	RuntimeNotFound:     notFound,
 	RuntimeEnding:       failedPrecondition,
+	NodeNotFound:        notFound,
+	NodesDraining:       failedPrecondition,
 	CLIStartFailed:      unavailable,
 	RuntimeLost:         unavailable,
 	RuntimeNotRunning:   failedPrecondition,

@@ -58,6 +58,8 @@ const (
 	CLIUnverified       = bridgev1.ErrorReason_ERROR_REASON_CLI_UNVERIFIED
 	RuntimeNotFound     = bridgev1.ErrorReason_ERROR_REASON_RUNTIME_NOT_FOUND
 	RuntimeEnding       = bridgev1.ErrorReason_ERROR_REASON_RUNTIME_ENDING
+	NodeNotFound        = bridgev1.ErrorReason_ERROR_REASON_NODE_NOT_FOUND
+	NodesDraining       = bridgev1.ErrorReason_ERROR_REASON_NODES_DRAINING
 	LimitExceeded       = bridgev1.ErrorReason_ERROR_REASON_LIMIT_EXCEEDED
 	Draining            = bridgev1.ErrorReason_ERROR_REASON_DRAINING
 	Unauthenticated     = bridgev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED

@@ -35,7 +35,8 @@ func TestClusterPage(t *testing.T) {
 	t.Parallel()
 	harness.SkipWithoutCLI(t)
 	follow(t, typedLines(t, "../../docs/cluster.md", "test:cluster", "4222", "7801", "7802"),
-		"You said: first", `"text":"You said: second`, "reason\":\"SESSION_UNAVAILABLE\"", `"text":"You said: third`,
+		"You said: first", `"text":"You said: second`, `"node":"b"`, `"movedSessions":"1"`,
+		"reason\":\"SESSION_UNAVAILABLE\"", `"text":"You said: third`,
 		`"content":"first"`, `"content":"third"`)
 }
 

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge"
+	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/serverlog"
 	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
@@ -221,8 +223,13 @@ func (a *App) listen(ctx context.Context, b *bridge.Bridge) (err error) {
 		links = a.logins
 	}
 	var relay *forward.Config
+	var replicas rpc.NodeBackend
+	empty := func(context.Context) {}
 	if a.member != nil {
+		a.member.lead(b, a.logger)
 		relay = a.member.forward(&a.config.Cluster)
+		replicas = nodes{a.member.mover, cmp.Or[audit.Sink](a.observing.sink, audit.Discard)}
+		empty = a.member.leave
 	}
 	a.server, err = server.New(ctx, server.Config{
 		Forward:   relay,
@@ -236,10 +243,12 @@ func (a *App) listen(ctx context.Context, b *bridge.Bridge) (err error) {
 			Sessions: b.Sessions, Turns: b.Turns, Shares: b.Shares, Transfers: b.Transfers,
 			Events: b.Events, Watch: b.Watch,
 			Participants: b.Participants, Callbacks: b.Callbacks, Runtimes: b.Runtimes, CLI: b.CLI,
-			WebLinks: links,
+			WebLinks: links, Nodes: replicas,
 		}, a.config.Internal),
-		Connections:  a.config.connections(),
-		Drainer:      drainer{b, a.config.DrainGrace, a.hard, func() { a.observing.phase.Store(phaseDraining) }},
+		Connections: a.config.connections(),
+		Drainer: drainer{
+			b, a.config.DrainGrace, a.hard, func() { a.observing.phase.Store(phaseDraining) }, empty,
+		},
 		DrainTimeout: a.config.DrainGrace + callGrace,
 		Telemetry:    a.observing.instruments(&a.config),
 		Audit:        a.observing.sink,

@@ -166,6 +166,7 @@ type member struct {
 	directory *cluster.Directory
 	folders   *cluster.Folders
 	bridge    *bridge.Bridge
+	mover     *mover // set by lead
 }
 
 // join makes the server a replica. own is the profile of the host's own tenant.
@@ -232,9 +233,17 @@ func (a *App) ended() error {
 // errLease reports the end of the node's lease.
 var errLease = errors.New("its lease was not renewed in time")
 
+// lead gives the replica its bridge.
+func (m *member) lead(b *bridge.Bridge, log *slog.Logger) {
+	m.bridge = b
+	m.mover = &mover{
+		node: m.node, directory: m.directory, bridge: b, reclaim: m.claim, log: log,
+		slots: make(chan struct{}, movesAtOnce), leaving: map[string]chan struct{}{},
+	}
+}
+
 // run does the background work of a replica, which ends with the bridge.
 func (m *member) run(b *bridge.Bridge, replaced func(error)) {
-	m.bridge = b
 	lost := m.node.Lost()
 	b.Go(func(ctx context.Context) {
 		select {
@@ -245,6 +254,16 @@ func (m *member) run(b *bridge.Bridge, replaced func(error)) {
 	})
 	b.Go(m.folders.Run)
 	b.Go(func(ctx context.Context) { m.node.TakeOver(ctx, m.takeOver) })
+	b.Go(m.mover.balance)
+}
+
+// leave hands the sessions over to other replicas when the server stops, for as long as ctx lasts. Sessions in
+// use until then, and sessions with credentials, go when the lease ends.
+func (m *member) leave(ctx context.Context) {
+	m.node.Drain(true)
+	if _, err := m.mover.heir(""); err == nil {
+		m.mover.empty(ctx, leavePatience)
+	}
 }
 
 // takeOver claims a session of a replica that has died. One that was not stored yet is removed.
@@ -278,12 +297,18 @@ type locator struct{ member *member }
 // Locate implements forward.Locator.
 func (l locator) Locate(ctx context.Context, tenant, name string) (forward.Owner, error) {
 	key := tenancy.KeyOf(tenant, name)
+	if err := l.member.mover.await(ctx, key); err != nil {
+		return forward.Owner{}, err
+	}
 	return l.member.ready(ctx, key, l.member.node.Locate(key))
 }
 
 // Verify implements forward.Locator.
 func (l locator) Verify(ctx context.Context, tenant, name string) (forward.Owner, error) {
 	key := tenancy.KeyOf(tenant, name)
+	if err := l.member.mover.await(ctx, key); err != nil {
+		return forward.Owner{}, err
+	}
 	owner, err := l.member.node.Verify(ctx, key)
 	if err != nil {
 		return forward.Owner{}, err
@@ -309,6 +334,9 @@ func (l locator) Claim(ctx context.Context, tenant, name string) error {
 	}
 	return err
 }
+
+// Place implements forward.Locator.
+func (l locator) Place() forward.Owner { return forward.Owner(l.member.node.Place()) }
 
 // Peers implements forward.Locator.
 func (l locator) Peers() []forward.Owner {

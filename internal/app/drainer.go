@@ -15,6 +15,8 @@ type drainer struct {
 	hard context.Context
 	// begun is called when draining begins.
 	begun func()
+	// empty hands the sessions over to other replicas, if there are any, for as long as its context lasts.
+	empty func(ctx context.Context)
 }
 
 // Drain implements server.Drainer. It waits for the turns that run: a caller that has
@@ -26,6 +28,7 @@ func (d drainer) Drain(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, d.grace)
 	defer cancel()
 	defer context.AfterFunc(d.hard, cancel)()
+	d.empty(ctx)
 	d.bridge.AwaitTurns(ctx)
 	return nil
 }

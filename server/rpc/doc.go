@@ -26,14 +26,16 @@ type Backends[A Attachment] struct {
 	Runtimes     RuntimeBackend
 	// WebLinks is nil without a listener for browsers.
 	WebLinks WebLinkBackend
-	CLI      CLIBackend
+	// Nodes is nil for a server that is no replica of a cluster.
+	Nodes NodeBackend
+	CLI   CLIBackend
 }
 
 // Services returns all services. internal includes the methods of copilot.cli.v1 that the CLI marks as internal.
 func Services[A Attachment](b Backends[A], internal bool) []Service {
 	return []Service{
 		NewSession(b.Sessions, b.Turns, b.Events, b.Shares, b.Transfers), NewEvent(b.Events, b.Watch),
-		NewCallback(b.Callbacks, b.Participants), NewRuntime(b.Runtimes, b.WebLinks), NewRaw(b.CLI),
+		NewCallback(b.Callbacks, b.Participants), NewRuntime(b.Runtimes, b.WebLinks, b.Nodes), NewRaw(b.CLI),
 		NewSurface(b.CLI, internal),
 	}
 }

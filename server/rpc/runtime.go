@@ -36,15 +36,44 @@ type WebLinkBackend interface {
 	CreateWebLink(context.Context, *bridgev1.CreateWebLinkRequest) (*bridgev1.CreateWebLinkResponse, error)
 }
 
+// NodeBackend knows the replicas of the server's cluster.
+type NodeBackend interface {
+	ListNodes(context.Context, *bridgev1.ListNodesRequest) (*bridgev1.ListNodesResponse, error)
+	DrainNode(context.Context, *bridgev1.DrainNodeRequest) (*bridgev1.DrainNodeResponse, error)
+	MoveSession(context.Context, *bridgev1.MoveSessionRequest) (*bridgev1.MoveSessionResponse, error)
+}
+
 type runtimeService struct {
-	bridgev1.UnsafeRuntimeServiceServer // all rpcs are methods here or of the backend
+	bridgev1.UnsafeRuntimeServiceServer // all rpcs are methods here or of the backends
 	RuntimeBackend
+	NodeBackend
 	links WebLinkBackend
 }
 
-// NewRuntime returns RuntimeService for its backends. Without links, CreateWebLink is disabled.
-func NewRuntime(b RuntimeBackend, links WebLinkBackend) Service {
-	return &runtimeService{RuntimeBackend: b, links: links}
+// NewRuntime returns RuntimeService for its backends. Without links, CreateWebLink is disabled; without nodes, so are
+// the calls of a cluster.
+func NewRuntime(b RuntimeBackend, links WebLinkBackend, nodes NodeBackend) Service {
+	if nodes == nil {
+		nodes = alone{}
+	}
+	return &runtimeService{RuntimeBackend: b, NodeBackend: nodes, links: links}
+}
+
+// alone is the NodeBackend of a server that is no replica.
+type alone struct{}
+
+var errAlone error = fault.New(fault.FeatureDisabled, "the server is not a replica of a cluster (cluster)")
+
+func (alone) ListNodes(context.Context, *bridgev1.ListNodesRequest) (*bridgev1.ListNodesResponse, error) {
+	return nil, errAlone
+}
+
+func (alone) DrainNode(context.Context, *bridgev1.DrainNodeRequest) (*bridgev1.DrainNodeResponse, error) {
+	return nil, errAlone
+}
+
+func (alone) MoveSession(context.Context, *bridgev1.MoveSessionRequest) (*bridgev1.MoveSessionResponse, error) {
+	return nil, errAlone
 }
 
 func (s *runtimeService) CreateWebLink(ctx context.Context, req *bridgev1.CreateWebLinkRequest) (

@@ -180,6 +180,10 @@ reasons! {
     RuntimeNotFound = "RUNTIME_NOT_FOUND", NotFound;
     /// The CLI process has ended, or is being replaced.
     RuntimeEnding = "RUNTIME_ENDING", FailedPrecondition;
+    /// No living replica of the cluster has this name.
+    NodeNotFound = "NODE_NOT_FOUND", NotFound;
+    /// No other replica of the cluster takes sessions.
+    NodesDraining = "NODES_DRAINING", FailedPrecondition;
     /// A limit is reached.
     LimitExceeded = "LIMIT_EXCEEDED", ResourceExhausted;
     /// The server is draining.

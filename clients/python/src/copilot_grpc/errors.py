@@ -267,6 +267,14 @@ class RuntimeEnding(CopilotError, reason="RUNTIME_ENDING", code="FAILED_PRECONDI
     """The CLI process has ended, or is being replaced."""
 
 
+class NodeNotFound(CopilotError, reason="NODE_NOT_FOUND", code="NOT_FOUND"):
+    """No living replica of the cluster has this name."""
+
+
+class NodesDraining(CopilotError, reason="NODES_DRAINING", code="FAILED_PRECONDITION"):
+    """No other replica of the cluster takes sessions."""
+
+
 class LimitExceeded(CopilotError, reason="LIMIT_EXCEEDED", code="RESOURCE_EXHAUSTED"):
     """A limit is reached."""
 

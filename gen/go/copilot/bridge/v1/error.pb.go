@@ -164,6 +164,11 @@ const (
 	// guarantee; the message contains the reason, and the alternative if there is one.
 	// docs/methods.md lists these methods.
 	ErrorReason_ERROR_REASON_METHOD_REFUSED ErrorReason = 88
+	// NOT_FOUND: no living replica of the cluster has this name.
+	ErrorReason_ERROR_REASON_NODE_NOT_FOUND ErrorReason = 89
+	// FAILED_PRECONDITION: no other replica of the cluster takes sessions: there is none, or all
+	// drain.
+	ErrorReason_ERROR_REASON_NODES_DRAINING ErrorReason = 90
 )
 
 // Enum value maps for ErrorReason.
@@ -223,6 +228,8 @@ var (
 		86: "ERROR_REASON_TIMEOUT",
 		87: "ERROR_REASON_CANCELLED",
 		88: "ERROR_REASON_METHOD_REFUSED",
+		89: "ERROR_REASON_NODE_NOT_FOUND",
+		90: "ERROR_REASON_NODES_DRAINING",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":           0,
@@ -279,6 +286,8 @@ var (
 		"ERROR_REASON_TIMEOUT":               86,
 		"ERROR_REASON_CANCELLED":             87,
 		"ERROR_REASON_METHOD_REFUSED":        88,
+		"ERROR_REASON_NODE_NOT_FOUND":        89,
+		"ERROR_REASON_NODES_DRAINING":        90,
 	}
 )
 
@@ -473,7 +482,7 @@ const file_copilot_bridge_v1_error_proto_rawDesc = "" +
 	"\bmetadata\x18\x05 \x03(\v2(.copilot.bridge.v1.Failure.MetadataEntryR\bmetadata\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\xb3\x0e\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\xf5\x0e\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12\x1d\n" +
@@ -528,7 +537,9 @@ const file_copilot_bridge_v1_error_proto_rawDesc = "" +
 	"\x15ERROR_REASON_INTERNAL\x10U\x12\x18\n" +
 	"\x14ERROR_REASON_TIMEOUT\x10V\x12\x1a\n" +
 	"\x16ERROR_REASON_CANCELLED\x10W\x12\x1f\n" +
-	"\x1bERROR_REASON_METHOD_REFUSED\x10XB\xda\x01\n" +
+	"\x1bERROR_REASON_METHOD_REFUSED\x10X\x12\x1f\n" +
+	"\x1bERROR_REASON_NODE_NOT_FOUND\x10Y\x12\x1f\n" +
+	"\x1bERROR_REASON_NODES_DRAINING\x10ZB\xda\x01\n" +
 	"\x1fio.github.copilotgrpc.bridge.v1B\n" +
 	"ErrorProtoP\x01ZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1\xa2\x02\x04CGBR\xaa\x02\x15CopilotGrpc.Bridge.V1\xba\x02\x0fCopilotBridgeV1\xca\x02\x15CopilotGrpc\\Bridge\\V1\xea\x02\x17CopilotGrpc::Bridge::V1b\x06proto3"
 

@@ -204,6 +204,403 @@ func (ServerLogLevel) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{2}
 }
 
+// Node is a replica of a cluster.
+type Node struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the replica, as in the response header `copilot-owner-node`.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Address at which other replicas reach it, HOST:PORT.
+	Address string `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	// Number of sessions that it has.
+	Sessions int64 `protobuf:"varint,3,opt,name=sessions,proto3" json:"sessions,omitempty"`
+	// It leaves its sessions to others.
+	Draining bool `protobuf:"varint,4,opt,name=draining,proto3" json:"draining,omitempty"`
+	// It served this call.
+	Here          bool `protobuf:"varint,5,opt,name=here,proto3" json:"here,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Node) Reset() {
+	*x = Node{}
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Node) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Node) ProtoMessage() {}
+
+func (x *Node) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Node.ProtoReflect.Descriptor instead.
+func (*Node) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *Node) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Node) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Node) GetSessions() int64 {
+	if x != nil {
+		return x.Sessions
+	}
+	return 0
+}
+
+func (x *Node) GetDraining() bool {
+	if x != nil {
+		return x.Draining
+	}
+	return false
+}
+
+func (x *Node) GetHere() bool {
+	if x != nil {
+		return x.Here
+	}
+	return false
+}
+
+type ListNodesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListNodesRequest) Reset() {
+	*x = ListNodesRequest{}
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListNodesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListNodesRequest) ProtoMessage() {}
+
+func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
+func (*ListNodesRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{1}
+}
+
+type ListNodesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Nodes         []*Node                `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListNodesResponse) Reset() {
+	*x = ListNodesResponse{}
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListNodesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListNodesResponse) ProtoMessage() {}
+
+func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
+func (*ListNodesResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ListNodesResponse) GetNodes() []*Node {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+type DrainNodeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the replica.
+	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Ends the drain.
+	Undo bool `protobuf:"varint,2,opt,name=undo,proto3" json:"undo,omitempty"`
+	// How long the call waits for sessions that are in use; 0 to 1 hour, default 30 seconds.
+	Wait          *durationpb.Duration `protobuf:"bytes,3,opt,name=wait,proto3" json:"wait,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainNodeRequest) Reset() {
+	*x = DrainNodeRequest{}
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainNodeRequest) ProtoMessage() {}
+
+func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
+func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *DrainNodeRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *DrainNodeRequest) GetUndo() bool {
+	if x != nil {
+		return x.Undo
+	}
+	return false
+}
+
+func (x *DrainNodeRequest) GetWait() *durationpb.Duration {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
+type DrainNodeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Number of sessions that this call has moved.
+	MovedSessions int64 `protobuf:"varint,1,opt,name=moved_sessions,json=movedSessions,proto3" json:"moved_sessions,omitempty"`
+	// Number of sessions that the replica still has, because they were in use for longer than `wait`,
+	// or have credentials that are not stored.
+	RemainingSessions int64 `protobuf:"varint,2,opt,name=remaining_sessions,json=remainingSessions,proto3" json:"remaining_sessions,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *DrainNodeResponse) Reset() {
+	*x = DrainNodeResponse{}
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainNodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainNodeResponse) ProtoMessage() {}
+
+func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
+func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *DrainNodeResponse) GetMovedSessions() int64 {
+	if x != nil {
+		return x.MovedSessions
+	}
+	return 0
+}
+
+func (x *DrainNodeResponse) GetRemainingSessions() int64 {
+	if x != nil {
+		return x.RemainingSessions
+	}
+	return 0
+}
+
+type MoveSessionRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Name of the replica that takes the session. Empty: any other that does not drain.
+	Node string `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	// Moves a session also if it has credentials, which are not stored. Its calls then fail with
+	// CREDENTIALS_NEEDED until ProvideCredentials or ResumeSession gives them again.
+	WithoutCredentials bool `protobuf:"varint,3,opt,name=without_credentials,json=withoutCredentials,proto3" json:"without_credentials,omitempty"`
+	// How long the call waits for a session that is in use; 0 to 1 hour, default 30 seconds.
+	Wait          *durationpb.Duration `protobuf:"bytes,4,opt,name=wait,proto3" json:"wait,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveSessionRequest) Reset() {
+	*x = MoveSessionRequest{}
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveSessionRequest) ProtoMessage() {}
+
+func (x *MoveSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveSessionRequest.ProtoReflect.Descriptor instead.
+func (*MoveSessionRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *MoveSessionRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *MoveSessionRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *MoveSessionRequest) GetWithoutCredentials() bool {
+	if x != nil {
+		return x.WithoutCredentials
+	}
+	return false
+}
+
+func (x *MoveSessionRequest) GetWait() *durationpb.Duration {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
+type MoveSessionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the replica that has the session.
+	Node          string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveSessionResponse) Reset() {
+	*x = MoveSessionResponse{}
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveSessionResponse) ProtoMessage() {}
+
+func (x *MoveSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveSessionResponse.ProtoReflect.Descriptor instead.
+func (*MoveSessionResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *MoveSessionResponse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
 type CreateWebLinkRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The highest role of the login; default: the caller's role.
@@ -216,7 +613,7 @@ type CreateWebLinkRequest struct {
 
 func (x *CreateWebLinkRequest) Reset() {
 	*x = CreateWebLinkRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[0]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -228,7 +625,7 @@ func (x *CreateWebLinkRequest) String() string {
 func (*CreateWebLinkRequest) ProtoMessage() {}
 
 func (x *CreateWebLinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[0]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -241,7 +638,7 @@ func (x *CreateWebLinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateWebLinkRequest.ProtoReflect.Descriptor instead.
 func (*CreateWebLinkRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{0}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CreateWebLinkRequest) GetRole() Role {
@@ -270,7 +667,7 @@ type CreateWebLinkResponse struct {
 
 func (x *CreateWebLinkResponse) Reset() {
 	*x = CreateWebLinkResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[1]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -282,7 +679,7 @@ func (x *CreateWebLinkResponse) String() string {
 func (*CreateWebLinkResponse) ProtoMessage() {}
 
 func (x *CreateWebLinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[1]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -295,7 +692,7 @@ func (x *CreateWebLinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateWebLinkResponse.ProtoReflect.Descriptor instead.
 func (*CreateWebLinkResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{1}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CreateWebLinkResponse) GetUrl() string {
@@ -320,7 +717,7 @@ type GetServerInfoRequest struct {
 
 func (x *GetServerInfoRequest) Reset() {
 	*x = GetServerInfoRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[2]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -332,7 +729,7 @@ func (x *GetServerInfoRequest) String() string {
 func (*GetServerInfoRequest) ProtoMessage() {}
 
 func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[2]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -345,7 +742,7 @@ func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{2}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{9}
 }
 
 type GetServerInfoResponse struct {
@@ -368,7 +765,7 @@ type GetServerInfoResponse struct {
 
 func (x *GetServerInfoResponse) Reset() {
 	*x = GetServerInfoResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[3]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -380,7 +777,7 @@ func (x *GetServerInfoResponse) String() string {
 func (*GetServerInfoResponse) ProtoMessage() {}
 
 func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[3]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -393,7 +790,7 @@ func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetServerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{3}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetServerInfoResponse) GetVersion() string {
@@ -467,7 +864,7 @@ type Capabilities struct {
 
 func (x *Capabilities) Reset() {
 	*x = Capabilities{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[4]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -479,7 +876,7 @@ func (x *Capabilities) String() string {
 func (*Capabilities) ProtoMessage() {}
 
 func (x *Capabilities) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[4]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -492,7 +889,7 @@ func (x *Capabilities) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capabilities.ProtoReflect.Descriptor instead.
 func (*Capabilities) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{4}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Capabilities) GetRawService() bool {
@@ -560,7 +957,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[5]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -572,7 +969,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[5]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -585,7 +982,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{5}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Limits) GetMaxPromptBytes() int64 {
@@ -645,7 +1042,7 @@ type ListRuntimesRequest struct {
 
 func (x *ListRuntimesRequest) Reset() {
 	*x = ListRuntimesRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[6]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -657,7 +1054,7 @@ func (x *ListRuntimesRequest) String() string {
 func (*ListRuntimesRequest) ProtoMessage() {}
 
 func (x *ListRuntimesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[6]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -670,7 +1067,7 @@ func (x *ListRuntimesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRuntimesRequest.ProtoReflect.Descriptor instead.
 func (*ListRuntimesRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{6}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{13}
 }
 
 type ListRuntimesResponse struct {
@@ -683,7 +1080,7 @@ type ListRuntimesResponse struct {
 
 func (x *ListRuntimesResponse) Reset() {
 	*x = ListRuntimesResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[7]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -695,7 +1092,7 @@ func (x *ListRuntimesResponse) String() string {
 func (*ListRuntimesResponse) ProtoMessage() {}
 
 func (x *ListRuntimesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[7]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -708,7 +1105,7 @@ func (x *ListRuntimesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRuntimesResponse.ProtoReflect.Descriptor instead.
 func (*ListRuntimesResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{7}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListRuntimesResponse) GetRuntimes() []*RuntimeInfo {
@@ -750,7 +1147,7 @@ type RuntimeInfo struct {
 
 func (x *RuntimeInfo) Reset() {
 	*x = RuntimeInfo{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[8]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -762,7 +1159,7 @@ func (x *RuntimeInfo) String() string {
 func (*RuntimeInfo) ProtoMessage() {}
 
 func (x *RuntimeInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[8]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -775,7 +1172,7 @@ func (x *RuntimeInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeInfo.ProtoReflect.Descriptor instead.
 func (*RuntimeInfo) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{8}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RuntimeInfo) GetRuntimeId() string {
@@ -881,7 +1278,7 @@ type DrainRuntimeRequest struct {
 
 func (x *DrainRuntimeRequest) Reset() {
 	*x = DrainRuntimeRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[9]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -893,7 +1290,7 @@ func (x *DrainRuntimeRequest) String() string {
 func (*DrainRuntimeRequest) ProtoMessage() {}
 
 func (x *DrainRuntimeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[9]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -906,7 +1303,7 @@ func (x *DrainRuntimeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRuntimeRequest.ProtoReflect.Descriptor instead.
 func (*DrainRuntimeRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{9}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DrainRuntimeRequest) GetRuntimeId() string {
@@ -932,7 +1329,7 @@ type DrainRuntimeResponse struct {
 
 func (x *DrainRuntimeResponse) Reset() {
 	*x = DrainRuntimeResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[10]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -944,7 +1341,7 @@ func (x *DrainRuntimeResponse) String() string {
 func (*DrainRuntimeResponse) ProtoMessage() {}
 
 func (x *DrainRuntimeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[10]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -957,7 +1354,7 @@ func (x *DrainRuntimeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRuntimeResponse.ProtoReflect.Descriptor instead.
 func (*DrainRuntimeResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{10}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DrainRuntimeResponse) GetRuntime() *RuntimeInfo {
@@ -979,7 +1376,7 @@ type RecycleRuntimeRequest struct {
 
 func (x *RecycleRuntimeRequest) Reset() {
 	*x = RecycleRuntimeRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[11]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -991,7 +1388,7 @@ func (x *RecycleRuntimeRequest) String() string {
 func (*RecycleRuntimeRequest) ProtoMessage() {}
 
 func (x *RecycleRuntimeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[11]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1004,7 +1401,7 @@ func (x *RecycleRuntimeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecycleRuntimeRequest.ProtoReflect.Descriptor instead.
 func (*RecycleRuntimeRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{11}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RecycleRuntimeRequest) GetRuntimeId() string {
@@ -1034,7 +1431,7 @@ type RecycleRuntimeResponse struct {
 
 func (x *RecycleRuntimeResponse) Reset() {
 	*x = RecycleRuntimeResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[12]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1046,7 +1443,7 @@ func (x *RecycleRuntimeResponse) String() string {
 func (*RecycleRuntimeResponse) ProtoMessage() {}
 
 func (x *RecycleRuntimeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[12]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1059,7 +1456,7 @@ func (x *RecycleRuntimeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecycleRuntimeResponse.ProtoReflect.Descriptor instead.
 func (*RecycleRuntimeResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{12}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RecycleRuntimeResponse) GetRuntime() *RuntimeInfo {
@@ -1086,7 +1483,7 @@ type WatchServerLogRequest struct {
 
 func (x *WatchServerLogRequest) Reset() {
 	*x = WatchServerLogRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[13]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1098,7 +1495,7 @@ func (x *WatchServerLogRequest) String() string {
 func (*WatchServerLogRequest) ProtoMessage() {}
 
 func (x *WatchServerLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[13]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1111,7 +1508,7 @@ func (x *WatchServerLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchServerLogRequest.ProtoReflect.Descriptor instead.
 func (*WatchServerLogRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{13}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WatchServerLogRequest) GetHeartbeatInterval() *durationpb.Duration {
@@ -1137,7 +1534,7 @@ type WatchServerLogResponse struct {
 
 func (x *WatchServerLogResponse) Reset() {
 	*x = WatchServerLogResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[14]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1149,7 +1546,7 @@ func (x *WatchServerLogResponse) String() string {
 func (*WatchServerLogResponse) ProtoMessage() {}
 
 func (x *WatchServerLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[14]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1162,7 +1559,7 @@ func (x *WatchServerLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchServerLogResponse.ProtoReflect.Descriptor instead.
 func (*WatchServerLogResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{14}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WatchServerLogResponse) GetFrame() isWatchServerLogResponse_Frame {
@@ -1257,7 +1654,7 @@ type ServerLogRecord struct {
 
 func (x *ServerLogRecord) Reset() {
 	*x = ServerLogRecord{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[15]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1269,7 +1666,7 @@ func (x *ServerLogRecord) String() string {
 func (*ServerLogRecord) ProtoMessage() {}
 
 func (x *ServerLogRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[15]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1282,7 +1679,7 @@ func (x *ServerLogRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerLogRecord.ProtoReflect.Descriptor instead.
 func (*ServerLogRecord) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{15}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ServerLogRecord) GetNumber() int64 {
@@ -1329,7 +1726,7 @@ type ServerLogCaughtUp struct {
 
 func (x *ServerLogCaughtUp) Reset() {
 	*x = ServerLogCaughtUp{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[16]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1341,7 +1738,7 @@ func (x *ServerLogCaughtUp) String() string {
 func (*ServerLogCaughtUp) ProtoMessage() {}
 
 func (x *ServerLogCaughtUp) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[16]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1354,7 +1751,7 @@ func (x *ServerLogCaughtUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerLogCaughtUp.ProtoReflect.Descriptor instead.
 func (*ServerLogCaughtUp) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{16}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{23}
 }
 
 // ServerLogGap reports records that the reader lost because it was slow.
@@ -1368,7 +1765,7 @@ type ServerLogGap struct {
 
 func (x *ServerLogGap) Reset() {
 	*x = ServerLogGap{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[17]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1380,7 +1777,7 @@ func (x *ServerLogGap) String() string {
 func (*ServerLogGap) ProtoMessage() {}
 
 func (x *ServerLogGap) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[17]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1393,7 +1790,7 @@ func (x *ServerLogGap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerLogGap.ProtoReflect.Descriptor instead.
 func (*ServerLogGap) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{17}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ServerLogGap) GetLost() int64 {
@@ -1412,7 +1809,7 @@ type ServerLogHeartbeat struct {
 
 func (x *ServerLogHeartbeat) Reset() {
 	*x = ServerLogHeartbeat{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[18]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1424,7 +1821,7 @@ func (x *ServerLogHeartbeat) String() string {
 func (*ServerLogHeartbeat) ProtoMessage() {}
 
 func (x *ServerLogHeartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[18]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1437,7 +1834,7 @@ func (x *ServerLogHeartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerLogHeartbeat.ProtoReflect.Descriptor instead.
 func (*ServerLogHeartbeat) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{18}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{25}
 }
 
 type WatchTelemetryRequest struct {
@@ -1452,7 +1849,7 @@ type WatchTelemetryRequest struct {
 
 func (x *WatchTelemetryRequest) Reset() {
 	*x = WatchTelemetryRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[19]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1464,7 +1861,7 @@ func (x *WatchTelemetryRequest) String() string {
 func (*WatchTelemetryRequest) ProtoMessage() {}
 
 func (x *WatchTelemetryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[19]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1477,7 +1874,7 @@ func (x *WatchTelemetryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTelemetryRequest.ProtoReflect.Descriptor instead.
 func (*WatchTelemetryRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{19}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WatchTelemetryRequest) GetSessionId() string {
@@ -1511,7 +1908,7 @@ type WatchTelemetryResponse struct {
 
 func (x *WatchTelemetryResponse) Reset() {
 	*x = WatchTelemetryResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[20]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1523,7 +1920,7 @@ func (x *WatchTelemetryResponse) String() string {
 func (*WatchTelemetryResponse) ProtoMessage() {}
 
 func (x *WatchTelemetryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[20]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1536,7 +1933,7 @@ func (x *WatchTelemetryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTelemetryResponse.ProtoReflect.Descriptor instead.
 func (*WatchTelemetryResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{20}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WatchTelemetryResponse) GetEvent() *v1.CallbackGitHubTelemetryServiceEventRequest {
@@ -1572,7 +1969,7 @@ type WatchHostEventsRequest struct {
 
 func (x *WatchHostEventsRequest) Reset() {
 	*x = WatchHostEventsRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[21]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1584,7 +1981,7 @@ func (x *WatchHostEventsRequest) String() string {
 func (*WatchHostEventsRequest) ProtoMessage() {}
 
 func (x *WatchHostEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[21]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1597,7 +1994,7 @@ func (x *WatchHostEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchHostEventsRequest.ProtoReflect.Descriptor instead.
 func (*WatchHostEventsRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{21}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WatchHostEventsRequest) GetSessionId() string {
@@ -1638,7 +2035,7 @@ type WatchHostEventsResponse struct {
 
 func (x *WatchHostEventsResponse) Reset() {
 	*x = WatchHostEventsResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[22]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1650,7 +2047,7 @@ func (x *WatchHostEventsResponse) String() string {
 func (*WatchHostEventsResponse) ProtoMessage() {}
 
 func (x *WatchHostEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[22]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1663,7 +2060,7 @@ func (x *WatchHostEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchHostEventsResponse.ProtoReflect.Descriptor instead.
 func (*WatchHostEventsResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{22}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WatchHostEventsResponse) GetEvent() *v1.CallbackHostServiceEventRequest {
@@ -1713,7 +2110,7 @@ type PingRequest struct {
 
 func (x *PingRequest) Reset() {
 	*x = PingRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[23]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1725,7 +2122,7 @@ func (x *PingRequest) String() string {
 func (*PingRequest) ProtoMessage() {}
 
 func (x *PingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[23]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1738,7 +2135,7 @@ func (x *PingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PingRequest.ProtoReflect.Descriptor instead.
 func (*PingRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{23}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PingRequest) GetMessage() string {
@@ -1771,7 +2168,7 @@ type PingResponse struct {
 
 func (x *PingResponse) Reset() {
 	*x = PingResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[24]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1783,7 +2180,7 @@ func (x *PingResponse) String() string {
 func (*PingResponse) ProtoMessage() {}
 
 func (x *PingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[24]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1796,7 +2193,7 @@ func (x *PingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PingResponse.ProtoReflect.Descriptor instead.
 func (*PingResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{24}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PingResponse) GetMessage() string {
@@ -1837,7 +2234,7 @@ type GetAuthStatusRequest struct {
 
 func (x *GetAuthStatusRequest) Reset() {
 	*x = GetAuthStatusRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[25]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1849,7 +2246,7 @@ func (x *GetAuthStatusRequest) String() string {
 func (*GetAuthStatusRequest) ProtoMessage() {}
 
 func (x *GetAuthStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[25]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1862,7 +2259,7 @@ func (x *GetAuthStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAuthStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetAuthStatusRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{25}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GetAuthStatusRequest) GetRuntimeProfile() *RuntimeProfile {
@@ -1889,7 +2286,7 @@ type GetAuthStatusResponse struct {
 
 func (x *GetAuthStatusResponse) Reset() {
 	*x = GetAuthStatusResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[26]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1901,7 +2298,7 @@ func (x *GetAuthStatusResponse) String() string {
 func (*GetAuthStatusResponse) ProtoMessage() {}
 
 func (x *GetAuthStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[26]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1914,7 +2311,7 @@ func (x *GetAuthStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAuthStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetAuthStatusResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{26}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GetAuthStatusResponse) GetAuthenticated() bool {
@@ -1964,7 +2361,7 @@ type ListModelsRequest struct {
 
 func (x *ListModelsRequest) Reset() {
 	*x = ListModelsRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[27]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1976,7 +2373,7 @@ func (x *ListModelsRequest) String() string {
 func (*ListModelsRequest) ProtoMessage() {}
 
 func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[27]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1989,7 +2386,7 @@ func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsRequest.ProtoReflect.Descriptor instead.
 func (*ListModelsRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{27}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListModelsRequest) GetGithubToken() string {
@@ -2015,7 +2412,7 @@ type ListModelsResponse struct {
 
 func (x *ListModelsResponse) Reset() {
 	*x = ListModelsResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[28]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2027,7 +2424,7 @@ func (x *ListModelsResponse) String() string {
 func (*ListModelsResponse) ProtoMessage() {}
 
 func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[28]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2040,7 +2437,7 @@ func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsResponse.ProtoReflect.Descriptor instead.
 func (*ListModelsResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{28}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListModelsResponse) GetModels() []*v1.Model {
@@ -2054,7 +2451,31 @@ var File_copilot_bridge_v1_runtime_service_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_runtime_service_proto_rawDesc = "" +
 	"\n" +
-	"'copilot/bridge/v1/runtime_service.proto\x12\x11copilot.bridge.v1\x1a%copilot/bridge/v1/event_service.proto\x1a'copilot/bridge/v1/runtime_profile.proto\x1a#copilot/cli/v1/callback_types.proto\x1a\"copilot/cli/v1/runtime_types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"p\n" +
+	"'copilot/bridge/v1/runtime_service.proto\x12\x11copilot.bridge.v1\x1a%copilot/bridge/v1/event_service.proto\x1a'copilot/bridge/v1/runtime_profile.proto\x1a#copilot/cli/v1/callback_types.proto\x1a\"copilot/cli/v1/runtime_types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x80\x01\n" +
+	"\x04Node\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x1a\n" +
+	"\bsessions\x18\x03 \x01(\x03R\bsessions\x12\x1a\n" +
+	"\bdraining\x18\x04 \x01(\bR\bdraining\x12\x12\n" +
+	"\x04here\x18\x05 \x01(\bR\x04here\"\x12\n" +
+	"\x10ListNodesRequest\"B\n" +
+	"\x11ListNodesResponse\x12-\n" +
+	"\x05nodes\x18\x01 \x03(\v2\x17.copilot.bridge.v1.NodeR\x05nodes\"i\n" +
+	"\x10DrainNodeRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
+	"\x04undo\x18\x02 \x01(\bR\x04undo\x12-\n" +
+	"\x04wait\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"i\n" +
+	"\x11DrainNodeResponse\x12%\n" +
+	"\x0emoved_sessions\x18\x01 \x01(\x03R\rmovedSessions\x12-\n" +
+	"\x12remaining_sessions\x18\x02 \x01(\x03R\x11remainingSessions\"\xa7\x01\n" +
+	"\x12MoveSessionRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12/\n" +
+	"\x13without_credentials\x18\x03 \x01(\bR\x12withoutCredentials\x12-\n" +
+	"\x04wait\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04wait\")\n" +
+	"\x13MoveSessionResponse\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\"p\n" +
 	"\x14CreateWebLinkRequest\x12+\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x17.copilot.bridge.v1.RoleR\x04role\x12+\n" +
 	"\x03ttl\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"k\n" +
@@ -2208,7 +2629,8 @@ const file_copilot_bridge_v1_runtime_service_proto_rawDesc = "" +
 	"\x0eServerLogLevel\x12 \n" +
 	"\x1cSERVER_LOG_LEVEL_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15SERVER_LOG_LEVEL_WARN\x10\x01\x12\x1a\n" +
-	"\x16SERVER_LOG_LEVEL_ERROR\x10\x022\xe0\b\n" +
+	"\x16SERVER_LOG_LEVEL_ERROR\x10\x022\xee\n" +
+	"\n" +
 	"\x0eRuntimeService\x12g\n" +
 	"\rGetServerInfo\x12'.copilot.bridge.v1.GetServerInfoRequest\x1a(.copilot.bridge.v1.GetServerInfoResponse\"\x03\x90\x02\x01\x12d\n" +
 	"\fListRuntimes\x12&.copilot.bridge.v1.ListRuntimesRequest\x1a'.copilot.bridge.v1.ListRuntimesResponse\"\x03\x90\x02\x01\x12_\n" +
@@ -2221,7 +2643,10 @@ const file_copilot_bridge_v1_runtime_service_proto_rawDesc = "" +
 	"ListModels\x12$.copilot.bridge.v1.ListModelsRequest\x1a%.copilot.bridge.v1.ListModelsResponse\"\x03\x90\x02\x01\x12g\n" +
 	"\x0eWatchTelemetry\x12(.copilot.bridge.v1.WatchTelemetryRequest\x1a).copilot.bridge.v1.WatchTelemetryResponse0\x01\x12j\n" +
 	"\x0fWatchHostEvents\x12).copilot.bridge.v1.WatchHostEventsRequest\x1a*.copilot.bridge.v1.WatchHostEventsResponse0\x01\x12b\n" +
-	"\rCreateWebLink\x12'.copilot.bridge.v1.CreateWebLinkRequest\x1a(.copilot.bridge.v1.CreateWebLinkResponseB\xe3\x01\n" +
+	"\rCreateWebLink\x12'.copilot.bridge.v1.CreateWebLinkRequest\x1a(.copilot.bridge.v1.CreateWebLinkResponse\x12V\n" +
+	"\tListNodes\x12#.copilot.bridge.v1.ListNodesRequest\x1a$.copilot.bridge.v1.ListNodesResponse\x12V\n" +
+	"\tDrainNode\x12#.copilot.bridge.v1.DrainNodeRequest\x1a$.copilot.bridge.v1.DrainNodeResponse\x12\\\n" +
+	"\vMoveSession\x12%.copilot.bridge.v1.MoveSessionRequest\x1a&.copilot.bridge.v1.MoveSessionResponseB\xe3\x01\n" +
 	"\x1fio.github.copilotgrpc.bridge.v1B\x13RuntimeServiceProtoP\x01ZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1\xa2\x02\x04CGBR\xaa\x02\x15CopilotGrpc.Bridge.V1\xba\x02\x0fCopilotBridgeV1\xca\x02\x15CopilotGrpc\\Bridge\\V1\xea\x02\x17CopilotGrpc::Bridge::V1b\x06proto3"
 
 var (
@@ -2237,111 +2662,127 @@ func file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP() []byte {
 }
 
 var file_copilot_bridge_v1_runtime_service_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_copilot_bridge_v1_runtime_service_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_copilot_bridge_v1_runtime_service_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_copilot_bridge_v1_runtime_service_proto_goTypes = []any{
 	(Role)(0),                                             // 0: copilot.bridge.v1.Role
 	(RuntimeState)(0),                                     // 1: copilot.bridge.v1.RuntimeState
 	(ServerLogLevel)(0),                                   // 2: copilot.bridge.v1.ServerLogLevel
-	(*CreateWebLinkRequest)(nil),                          // 3: copilot.bridge.v1.CreateWebLinkRequest
-	(*CreateWebLinkResponse)(nil),                         // 4: copilot.bridge.v1.CreateWebLinkResponse
-	(*GetServerInfoRequest)(nil),                          // 5: copilot.bridge.v1.GetServerInfoRequest
-	(*GetServerInfoResponse)(nil),                         // 6: copilot.bridge.v1.GetServerInfoResponse
-	(*Capabilities)(nil),                                  // 7: copilot.bridge.v1.Capabilities
-	(*Limits)(nil),                                        // 8: copilot.bridge.v1.Limits
-	(*ListRuntimesRequest)(nil),                           // 9: copilot.bridge.v1.ListRuntimesRequest
-	(*ListRuntimesResponse)(nil),                          // 10: copilot.bridge.v1.ListRuntimesResponse
-	(*RuntimeInfo)(nil),                                   // 11: copilot.bridge.v1.RuntimeInfo
-	(*DrainRuntimeRequest)(nil),                           // 12: copilot.bridge.v1.DrainRuntimeRequest
-	(*DrainRuntimeResponse)(nil),                          // 13: copilot.bridge.v1.DrainRuntimeResponse
-	(*RecycleRuntimeRequest)(nil),                         // 14: copilot.bridge.v1.RecycleRuntimeRequest
-	(*RecycleRuntimeResponse)(nil),                        // 15: copilot.bridge.v1.RecycleRuntimeResponse
-	(*WatchServerLogRequest)(nil),                         // 16: copilot.bridge.v1.WatchServerLogRequest
-	(*WatchServerLogResponse)(nil),                        // 17: copilot.bridge.v1.WatchServerLogResponse
-	(*ServerLogRecord)(nil),                               // 18: copilot.bridge.v1.ServerLogRecord
-	(*ServerLogCaughtUp)(nil),                             // 19: copilot.bridge.v1.ServerLogCaughtUp
-	(*ServerLogGap)(nil),                                  // 20: copilot.bridge.v1.ServerLogGap
-	(*ServerLogHeartbeat)(nil),                            // 21: copilot.bridge.v1.ServerLogHeartbeat
-	(*WatchTelemetryRequest)(nil),                         // 22: copilot.bridge.v1.WatchTelemetryRequest
-	(*WatchTelemetryResponse)(nil),                        // 23: copilot.bridge.v1.WatchTelemetryResponse
-	(*WatchHostEventsRequest)(nil),                        // 24: copilot.bridge.v1.WatchHostEventsRequest
-	(*WatchHostEventsResponse)(nil),                       // 25: copilot.bridge.v1.WatchHostEventsResponse
-	(*PingRequest)(nil),                                   // 26: copilot.bridge.v1.PingRequest
-	(*PingResponse)(nil),                                  // 27: copilot.bridge.v1.PingResponse
-	(*GetAuthStatusRequest)(nil),                          // 28: copilot.bridge.v1.GetAuthStatusRequest
-	(*GetAuthStatusResponse)(nil),                         // 29: copilot.bridge.v1.GetAuthStatusResponse
-	(*ListModelsRequest)(nil),                             // 30: copilot.bridge.v1.ListModelsRequest
-	(*ListModelsResponse)(nil),                            // 31: copilot.bridge.v1.ListModelsResponse
-	nil,                                                   // 32: copilot.bridge.v1.ServerLogRecord.AttributesEntry
-	(*durationpb.Duration)(nil),                           // 33: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),                         // 34: google.protobuf.Timestamp
-	(*v1.CallbackGitHubTelemetryServiceEventRequest)(nil), // 35: copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
-	(*v1.CallbackHostServiceEventRequest)(nil),            // 36: copilot.cli.v1.CallbackHostServiceEventRequest
-	(EventCause)(0),                                       // 37: copilot.bridge.v1.EventCause
-	(*RuntimeProfile)(nil),                                // 38: copilot.bridge.v1.RuntimeProfile
-	(*v1.InternalServerServiceConnectServerResponse)(nil), // 39: copilot.cli.v1.InternalServerServiceConnectServerResponse
-	(*v1.Model)(nil),                                      // 40: copilot.cli.v1.Model
+	(*Node)(nil),                                          // 3: copilot.bridge.v1.Node
+	(*ListNodesRequest)(nil),                              // 4: copilot.bridge.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),                             // 5: copilot.bridge.v1.ListNodesResponse
+	(*DrainNodeRequest)(nil),                              // 6: copilot.bridge.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),                             // 7: copilot.bridge.v1.DrainNodeResponse
+	(*MoveSessionRequest)(nil),                            // 8: copilot.bridge.v1.MoveSessionRequest
+	(*MoveSessionResponse)(nil),                           // 9: copilot.bridge.v1.MoveSessionResponse
+	(*CreateWebLinkRequest)(nil),                          // 10: copilot.bridge.v1.CreateWebLinkRequest
+	(*CreateWebLinkResponse)(nil),                         // 11: copilot.bridge.v1.CreateWebLinkResponse
+	(*GetServerInfoRequest)(nil),                          // 12: copilot.bridge.v1.GetServerInfoRequest
+	(*GetServerInfoResponse)(nil),                         // 13: copilot.bridge.v1.GetServerInfoResponse
+	(*Capabilities)(nil),                                  // 14: copilot.bridge.v1.Capabilities
+	(*Limits)(nil),                                        // 15: copilot.bridge.v1.Limits
+	(*ListRuntimesRequest)(nil),                           // 16: copilot.bridge.v1.ListRuntimesRequest
+	(*ListRuntimesResponse)(nil),                          // 17: copilot.bridge.v1.ListRuntimesResponse
+	(*RuntimeInfo)(nil),                                   // 18: copilot.bridge.v1.RuntimeInfo
+	(*DrainRuntimeRequest)(nil),                           // 19: copilot.bridge.v1.DrainRuntimeRequest
+	(*DrainRuntimeResponse)(nil),                          // 20: copilot.bridge.v1.DrainRuntimeResponse
+	(*RecycleRuntimeRequest)(nil),                         // 21: copilot.bridge.v1.RecycleRuntimeRequest
+	(*RecycleRuntimeResponse)(nil),                        // 22: copilot.bridge.v1.RecycleRuntimeResponse
+	(*WatchServerLogRequest)(nil),                         // 23: copilot.bridge.v1.WatchServerLogRequest
+	(*WatchServerLogResponse)(nil),                        // 24: copilot.bridge.v1.WatchServerLogResponse
+	(*ServerLogRecord)(nil),                               // 25: copilot.bridge.v1.ServerLogRecord
+	(*ServerLogCaughtUp)(nil),                             // 26: copilot.bridge.v1.ServerLogCaughtUp
+	(*ServerLogGap)(nil),                                  // 27: copilot.bridge.v1.ServerLogGap
+	(*ServerLogHeartbeat)(nil),                            // 28: copilot.bridge.v1.ServerLogHeartbeat
+	(*WatchTelemetryRequest)(nil),                         // 29: copilot.bridge.v1.WatchTelemetryRequest
+	(*WatchTelemetryResponse)(nil),                        // 30: copilot.bridge.v1.WatchTelemetryResponse
+	(*WatchHostEventsRequest)(nil),                        // 31: copilot.bridge.v1.WatchHostEventsRequest
+	(*WatchHostEventsResponse)(nil),                       // 32: copilot.bridge.v1.WatchHostEventsResponse
+	(*PingRequest)(nil),                                   // 33: copilot.bridge.v1.PingRequest
+	(*PingResponse)(nil),                                  // 34: copilot.bridge.v1.PingResponse
+	(*GetAuthStatusRequest)(nil),                          // 35: copilot.bridge.v1.GetAuthStatusRequest
+	(*GetAuthStatusResponse)(nil),                         // 36: copilot.bridge.v1.GetAuthStatusResponse
+	(*ListModelsRequest)(nil),                             // 37: copilot.bridge.v1.ListModelsRequest
+	(*ListModelsResponse)(nil),                            // 38: copilot.bridge.v1.ListModelsResponse
+	nil,                                                   // 39: copilot.bridge.v1.ServerLogRecord.AttributesEntry
+	(*durationpb.Duration)(nil),                           // 40: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),                         // 41: google.protobuf.Timestamp
+	(*v1.CallbackGitHubTelemetryServiceEventRequest)(nil), // 42: copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
+	(*v1.CallbackHostServiceEventRequest)(nil),            // 43: copilot.cli.v1.CallbackHostServiceEventRequest
+	(EventCause)(0),                                       // 44: copilot.bridge.v1.EventCause
+	(*RuntimeProfile)(nil),                                // 45: copilot.bridge.v1.RuntimeProfile
+	(*v1.InternalServerServiceConnectServerResponse)(nil), // 46: copilot.cli.v1.InternalServerServiceConnectServerResponse
+	(*v1.Model)(nil),                                      // 47: copilot.cli.v1.Model
 }
 var file_copilot_bridge_v1_runtime_service_proto_depIdxs = []int32{
-	0,  // 0: copilot.bridge.v1.CreateWebLinkRequest.role:type_name -> copilot.bridge.v1.Role
-	33, // 1: copilot.bridge.v1.CreateWebLinkRequest.ttl:type_name -> google.protobuf.Duration
-	34, // 2: copilot.bridge.v1.CreateWebLinkResponse.expire_time:type_name -> google.protobuf.Timestamp
-	7,  // 3: copilot.bridge.v1.GetServerInfoResponse.capabilities:type_name -> copilot.bridge.v1.Capabilities
-	8,  // 4: copilot.bridge.v1.GetServerInfoResponse.limits:type_name -> copilot.bridge.v1.Limits
-	33, // 5: copilot.bridge.v1.Limits.callback_timeout:type_name -> google.protobuf.Duration
-	11, // 6: copilot.bridge.v1.ListRuntimesResponse.runtimes:type_name -> copilot.bridge.v1.RuntimeInfo
-	1,  // 7: copilot.bridge.v1.RuntimeInfo.state:type_name -> copilot.bridge.v1.RuntimeState
-	34, // 8: copilot.bridge.v1.RuntimeInfo.start_time:type_name -> google.protobuf.Timestamp
-	34, // 9: copilot.bridge.v1.RuntimeInfo.retry_time:type_name -> google.protobuf.Timestamp
-	33, // 10: copilot.bridge.v1.RuntimeInfo.latency:type_name -> google.protobuf.Duration
-	11, // 11: copilot.bridge.v1.DrainRuntimeResponse.runtime:type_name -> copilot.bridge.v1.RuntimeInfo
-	33, // 12: copilot.bridge.v1.RecycleRuntimeRequest.grace_period:type_name -> google.protobuf.Duration
-	11, // 13: copilot.bridge.v1.RecycleRuntimeResponse.runtime:type_name -> copilot.bridge.v1.RuntimeInfo
-	33, // 14: copilot.bridge.v1.WatchServerLogRequest.heartbeat_interval:type_name -> google.protobuf.Duration
-	18, // 15: copilot.bridge.v1.WatchServerLogResponse.record:type_name -> copilot.bridge.v1.ServerLogRecord
-	19, // 16: copilot.bridge.v1.WatchServerLogResponse.caught_up:type_name -> copilot.bridge.v1.ServerLogCaughtUp
-	20, // 17: copilot.bridge.v1.WatchServerLogResponse.gap:type_name -> copilot.bridge.v1.ServerLogGap
-	21, // 18: copilot.bridge.v1.WatchServerLogResponse.heartbeat:type_name -> copilot.bridge.v1.ServerLogHeartbeat
-	34, // 19: copilot.bridge.v1.ServerLogRecord.time:type_name -> google.protobuf.Timestamp
-	2,  // 20: copilot.bridge.v1.ServerLogRecord.level:type_name -> copilot.bridge.v1.ServerLogLevel
-	32, // 21: copilot.bridge.v1.ServerLogRecord.attributes:type_name -> copilot.bridge.v1.ServerLogRecord.AttributesEntry
-	33, // 22: copilot.bridge.v1.WatchTelemetryRequest.heartbeat_interval:type_name -> google.protobuf.Duration
-	35, // 23: copilot.bridge.v1.WatchTelemetryResponse.event:type_name -> copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
-	33, // 24: copilot.bridge.v1.WatchHostEventsRequest.heartbeat_interval:type_name -> google.protobuf.Duration
-	36, // 25: copilot.bridge.v1.WatchHostEventsResponse.event:type_name -> copilot.cli.v1.CallbackHostServiceEventRequest
-	37, // 26: copilot.bridge.v1.WatchHostEventsResponse.cause:type_name -> copilot.bridge.v1.EventCause
-	38, // 27: copilot.bridge.v1.PingRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	33, // 28: copilot.bridge.v1.PingResponse.round_trip:type_name -> google.protobuf.Duration
-	39, // 29: copilot.bridge.v1.PingResponse.greeting:type_name -> copilot.cli.v1.InternalServerServiceConnectServerResponse
-	38, // 30: copilot.bridge.v1.GetAuthStatusRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	38, // 31: copilot.bridge.v1.ListModelsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	40, // 32: copilot.bridge.v1.ListModelsResponse.models:type_name -> copilot.cli.v1.Model
-	5,  // 33: copilot.bridge.v1.RuntimeService.GetServerInfo:input_type -> copilot.bridge.v1.GetServerInfoRequest
-	9,  // 34: copilot.bridge.v1.RuntimeService.ListRuntimes:input_type -> copilot.bridge.v1.ListRuntimesRequest
-	12, // 35: copilot.bridge.v1.RuntimeService.DrainRuntime:input_type -> copilot.bridge.v1.DrainRuntimeRequest
-	14, // 36: copilot.bridge.v1.RuntimeService.RecycleRuntime:input_type -> copilot.bridge.v1.RecycleRuntimeRequest
-	16, // 37: copilot.bridge.v1.RuntimeService.WatchServerLog:input_type -> copilot.bridge.v1.WatchServerLogRequest
-	26, // 38: copilot.bridge.v1.RuntimeService.Ping:input_type -> copilot.bridge.v1.PingRequest
-	28, // 39: copilot.bridge.v1.RuntimeService.GetAuthStatus:input_type -> copilot.bridge.v1.GetAuthStatusRequest
-	30, // 40: copilot.bridge.v1.RuntimeService.ListModels:input_type -> copilot.bridge.v1.ListModelsRequest
-	22, // 41: copilot.bridge.v1.RuntimeService.WatchTelemetry:input_type -> copilot.bridge.v1.WatchTelemetryRequest
-	24, // 42: copilot.bridge.v1.RuntimeService.WatchHostEvents:input_type -> copilot.bridge.v1.WatchHostEventsRequest
-	3,  // 43: copilot.bridge.v1.RuntimeService.CreateWebLink:input_type -> copilot.bridge.v1.CreateWebLinkRequest
-	6,  // 44: copilot.bridge.v1.RuntimeService.GetServerInfo:output_type -> copilot.bridge.v1.GetServerInfoResponse
-	10, // 45: copilot.bridge.v1.RuntimeService.ListRuntimes:output_type -> copilot.bridge.v1.ListRuntimesResponse
-	13, // 46: copilot.bridge.v1.RuntimeService.DrainRuntime:output_type -> copilot.bridge.v1.DrainRuntimeResponse
-	15, // 47: copilot.bridge.v1.RuntimeService.RecycleRuntime:output_type -> copilot.bridge.v1.RecycleRuntimeResponse
-	17, // 48: copilot.bridge.v1.RuntimeService.WatchServerLog:output_type -> copilot.bridge.v1.WatchServerLogResponse
-	27, // 49: copilot.bridge.v1.RuntimeService.Ping:output_type -> copilot.bridge.v1.PingResponse
-	29, // 50: copilot.bridge.v1.RuntimeService.GetAuthStatus:output_type -> copilot.bridge.v1.GetAuthStatusResponse
-	31, // 51: copilot.bridge.v1.RuntimeService.ListModels:output_type -> copilot.bridge.v1.ListModelsResponse
-	23, // 52: copilot.bridge.v1.RuntimeService.WatchTelemetry:output_type -> copilot.bridge.v1.WatchTelemetryResponse
-	25, // 53: copilot.bridge.v1.RuntimeService.WatchHostEvents:output_type -> copilot.bridge.v1.WatchHostEventsResponse
-	4,  // 54: copilot.bridge.v1.RuntimeService.CreateWebLink:output_type -> copilot.bridge.v1.CreateWebLinkResponse
-	44, // [44:55] is the sub-list for method output_type
-	33, // [33:44] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	3,  // 0: copilot.bridge.v1.ListNodesResponse.nodes:type_name -> copilot.bridge.v1.Node
+	40, // 1: copilot.bridge.v1.DrainNodeRequest.wait:type_name -> google.protobuf.Duration
+	40, // 2: copilot.bridge.v1.MoveSessionRequest.wait:type_name -> google.protobuf.Duration
+	0,  // 3: copilot.bridge.v1.CreateWebLinkRequest.role:type_name -> copilot.bridge.v1.Role
+	40, // 4: copilot.bridge.v1.CreateWebLinkRequest.ttl:type_name -> google.protobuf.Duration
+	41, // 5: copilot.bridge.v1.CreateWebLinkResponse.expire_time:type_name -> google.protobuf.Timestamp
+	14, // 6: copilot.bridge.v1.GetServerInfoResponse.capabilities:type_name -> copilot.bridge.v1.Capabilities
+	15, // 7: copilot.bridge.v1.GetServerInfoResponse.limits:type_name -> copilot.bridge.v1.Limits
+	40, // 8: copilot.bridge.v1.Limits.callback_timeout:type_name -> google.protobuf.Duration
+	18, // 9: copilot.bridge.v1.ListRuntimesResponse.runtimes:type_name -> copilot.bridge.v1.RuntimeInfo
+	1,  // 10: copilot.bridge.v1.RuntimeInfo.state:type_name -> copilot.bridge.v1.RuntimeState
+	41, // 11: copilot.bridge.v1.RuntimeInfo.start_time:type_name -> google.protobuf.Timestamp
+	41, // 12: copilot.bridge.v1.RuntimeInfo.retry_time:type_name -> google.protobuf.Timestamp
+	40, // 13: copilot.bridge.v1.RuntimeInfo.latency:type_name -> google.protobuf.Duration
+	18, // 14: copilot.bridge.v1.DrainRuntimeResponse.runtime:type_name -> copilot.bridge.v1.RuntimeInfo
+	40, // 15: copilot.bridge.v1.RecycleRuntimeRequest.grace_period:type_name -> google.protobuf.Duration
+	18, // 16: copilot.bridge.v1.RecycleRuntimeResponse.runtime:type_name -> copilot.bridge.v1.RuntimeInfo
+	40, // 17: copilot.bridge.v1.WatchServerLogRequest.heartbeat_interval:type_name -> google.protobuf.Duration
+	25, // 18: copilot.bridge.v1.WatchServerLogResponse.record:type_name -> copilot.bridge.v1.ServerLogRecord
+	26, // 19: copilot.bridge.v1.WatchServerLogResponse.caught_up:type_name -> copilot.bridge.v1.ServerLogCaughtUp
+	27, // 20: copilot.bridge.v1.WatchServerLogResponse.gap:type_name -> copilot.bridge.v1.ServerLogGap
+	28, // 21: copilot.bridge.v1.WatchServerLogResponse.heartbeat:type_name -> copilot.bridge.v1.ServerLogHeartbeat
+	41, // 22: copilot.bridge.v1.ServerLogRecord.time:type_name -> google.protobuf.Timestamp
+	2,  // 23: copilot.bridge.v1.ServerLogRecord.level:type_name -> copilot.bridge.v1.ServerLogLevel
+	39, // 24: copilot.bridge.v1.ServerLogRecord.attributes:type_name -> copilot.bridge.v1.ServerLogRecord.AttributesEntry
+	40, // 25: copilot.bridge.v1.WatchTelemetryRequest.heartbeat_interval:type_name -> google.protobuf.Duration
+	42, // 26: copilot.bridge.v1.WatchTelemetryResponse.event:type_name -> copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
+	40, // 27: copilot.bridge.v1.WatchHostEventsRequest.heartbeat_interval:type_name -> google.protobuf.Duration
+	43, // 28: copilot.bridge.v1.WatchHostEventsResponse.event:type_name -> copilot.cli.v1.CallbackHostServiceEventRequest
+	44, // 29: copilot.bridge.v1.WatchHostEventsResponse.cause:type_name -> copilot.bridge.v1.EventCause
+	45, // 30: copilot.bridge.v1.PingRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	40, // 31: copilot.bridge.v1.PingResponse.round_trip:type_name -> google.protobuf.Duration
+	46, // 32: copilot.bridge.v1.PingResponse.greeting:type_name -> copilot.cli.v1.InternalServerServiceConnectServerResponse
+	45, // 33: copilot.bridge.v1.GetAuthStatusRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	45, // 34: copilot.bridge.v1.ListModelsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	47, // 35: copilot.bridge.v1.ListModelsResponse.models:type_name -> copilot.cli.v1.Model
+	12, // 36: copilot.bridge.v1.RuntimeService.GetServerInfo:input_type -> copilot.bridge.v1.GetServerInfoRequest
+	16, // 37: copilot.bridge.v1.RuntimeService.ListRuntimes:input_type -> copilot.bridge.v1.ListRuntimesRequest
+	19, // 38: copilot.bridge.v1.RuntimeService.DrainRuntime:input_type -> copilot.bridge.v1.DrainRuntimeRequest
+	21, // 39: copilot.bridge.v1.RuntimeService.RecycleRuntime:input_type -> copilot.bridge.v1.RecycleRuntimeRequest
+	23, // 40: copilot.bridge.v1.RuntimeService.WatchServerLog:input_type -> copilot.bridge.v1.WatchServerLogRequest
+	33, // 41: copilot.bridge.v1.RuntimeService.Ping:input_type -> copilot.bridge.v1.PingRequest
+	35, // 42: copilot.bridge.v1.RuntimeService.GetAuthStatus:input_type -> copilot.bridge.v1.GetAuthStatusRequest
+	37, // 43: copilot.bridge.v1.RuntimeService.ListModels:input_type -> copilot.bridge.v1.ListModelsRequest
+	29, // 44: copilot.bridge.v1.RuntimeService.WatchTelemetry:input_type -> copilot.bridge.v1.WatchTelemetryRequest
+	31, // 45: copilot.bridge.v1.RuntimeService.WatchHostEvents:input_type -> copilot.bridge.v1.WatchHostEventsRequest
+	10, // 46: copilot.bridge.v1.RuntimeService.CreateWebLink:input_type -> copilot.bridge.v1.CreateWebLinkRequest
+	4,  // 47: copilot.bridge.v1.RuntimeService.ListNodes:input_type -> copilot.bridge.v1.ListNodesRequest
+	6,  // 48: copilot.bridge.v1.RuntimeService.DrainNode:input_type -> copilot.bridge.v1.DrainNodeRequest
+	8,  // 49: copilot.bridge.v1.RuntimeService.MoveSession:input_type -> copilot.bridge.v1.MoveSessionRequest
+	13, // 50: copilot.bridge.v1.RuntimeService.GetServerInfo:output_type -> copilot.bridge.v1.GetServerInfoResponse
+	17, // 51: copilot.bridge.v1.RuntimeService.ListRuntimes:output_type -> copilot.bridge.v1.ListRuntimesResponse
+	20, // 52: copilot.bridge.v1.RuntimeService.DrainRuntime:output_type -> copilot.bridge.v1.DrainRuntimeResponse
+	22, // 53: copilot.bridge.v1.RuntimeService.RecycleRuntime:output_type -> copilot.bridge.v1.RecycleRuntimeResponse
+	24, // 54: copilot.bridge.v1.RuntimeService.WatchServerLog:output_type -> copilot.bridge.v1.WatchServerLogResponse
+	34, // 55: copilot.bridge.v1.RuntimeService.Ping:output_type -> copilot.bridge.v1.PingResponse
+	36, // 56: copilot.bridge.v1.RuntimeService.GetAuthStatus:output_type -> copilot.bridge.v1.GetAuthStatusResponse
+	38, // 57: copilot.bridge.v1.RuntimeService.ListModels:output_type -> copilot.bridge.v1.ListModelsResponse
+	30, // 58: copilot.bridge.v1.RuntimeService.WatchTelemetry:output_type -> copilot.bridge.v1.WatchTelemetryResponse
+	32, // 59: copilot.bridge.v1.RuntimeService.WatchHostEvents:output_type -> copilot.bridge.v1.WatchHostEventsResponse
+	11, // 60: copilot.bridge.v1.RuntimeService.CreateWebLink:output_type -> copilot.bridge.v1.CreateWebLinkResponse
+	5,  // 61: copilot.bridge.v1.RuntimeService.ListNodes:output_type -> copilot.bridge.v1.ListNodesResponse
+	7,  // 62: copilot.bridge.v1.RuntimeService.DrainNode:output_type -> copilot.bridge.v1.DrainNodeResponse
+	9,  // 63: copilot.bridge.v1.RuntimeService.MoveSession:output_type -> copilot.bridge.v1.MoveSessionResponse
+	50, // [50:64] is the sub-list for method output_type
+	36, // [36:50] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_runtime_service_proto_init() }
@@ -2351,7 +2792,7 @@ func file_copilot_bridge_v1_runtime_service_proto_init() {
 	}
 	file_copilot_bridge_v1_event_service_proto_init()
 	file_copilot_bridge_v1_runtime_profile_proto_init()
-	file_copilot_bridge_v1_runtime_service_proto_msgTypes[14].OneofWrappers = []any{
+	file_copilot_bridge_v1_runtime_service_proto_msgTypes[21].OneofWrappers = []any{
 		(*WatchServerLogResponse_Record)(nil),
 		(*WatchServerLogResponse_CaughtUp)(nil),
 		(*WatchServerLogResponse_Gap)(nil),
@@ -2363,7 +2804,7 @@ func file_copilot_bridge_v1_runtime_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_bridge_v1_runtime_service_proto_rawDesc), len(file_copilot_bridge_v1_runtime_service_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   30,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -30,6 +30,9 @@ const (
 	RuntimeService_WatchTelemetry_FullMethodName  = "/copilot.bridge.v1.RuntimeService/WatchTelemetry"
 	RuntimeService_WatchHostEvents_FullMethodName = "/copilot.bridge.v1.RuntimeService/WatchHostEvents"
 	RuntimeService_CreateWebLink_FullMethodName   = "/copilot.bridge.v1.RuntimeService/CreateWebLink"
+	RuntimeService_ListNodes_FullMethodName       = "/copilot.bridge.v1.RuntimeService/ListNodes"
+	RuntimeService_DrainNode_FullMethodName       = "/copilot.bridge.v1.RuntimeService/DrainNode"
+	RuntimeService_MoveSession_FullMethodName     = "/copilot.bridge.v1.RuntimeService/MoveSession"
 )
 
 // RuntimeServiceClient is the client API for RuntimeService service.
@@ -115,6 +118,33 @@ type RuntimeServiceClient interface {
 	// has a client certificate; INVALID_ARGUMENT INVALID_FIELD; PERMISSION_DENIED FORBIDDEN if the
 	// role is higher than the caller's.
 	CreateWebLink(ctx context.Context, in *CreateWebLinkRequest, opts ...grpc.CallOption) (*CreateWebLinkResponse, error)
+	// ListNodes lists the replicas of the cluster that the server knows to be alive, by name
+	// (docs/cluster.md).
+	//
+	// Errors: FAILED_PRECONDITION FEATURE_DISABLED if the server is not a replica.
+	ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesResponse, error)
+	// DrainNode makes a replica leave its sessions to others, for instance before its machine is
+	// stopped: new sessions are created at other replicas, and its sessions move there, each as soon
+	// as MoveSession could move it. The call returns when all have moved, or after `wait`; a repeated
+	// call tries again. The drain lasts until it is undone, or the replica ends. With `undo` the
+	// replica takes sessions again. Calls and streams may still enter at a replica that drains.
+	//
+	// Errors: FAILED_PRECONDITION FEATURE_DISABLED if the server is not a replica; NOT_FOUND
+	// NODE_NOT_FOUND; FAILED_PRECONDITION NODES_DRAINING if no other replica would take the sessions;
+	// INVALID_ARGUMENT INVALID_FIELD.
+	DrainNode(ctx context.Context, in *DrainNodeRequest, opts ...grpc.CallOption) (*DrainNodeResponse, error)
+	// MoveSession moves a session to another replica of the cluster. It waits until the session has
+	// no turn, no pending callback and no background work. Subscriptions and participants' streams end
+	// with SubscriptionClosed and the reason DRAINING, and continue by position and token; the client
+	// libraries do so by themselves. Calls that come during the move wait. Moving a session to its own
+	// replica does nothing.
+	//
+	// Errors: FAILED_PRECONDITION FEATURE_DISABLED if the server is not a replica; NOT_FOUND
+	// SESSION_NOT_FOUND; NOT_FOUND NODE_NOT_FOUND; FAILED_PRECONDITION NODES_DRAINING if there is no
+	// other replica that takes sessions; FAILED_PRECONDITION SESSION_BUSY if the session is in use for longer
+	// than `wait`; FAILED_PRECONDITION CREDENTIALS_NEEDED unless `without_credentials` is set;
+	// INVALID_ARGUMENT INVALID_FIELD.
+	MoveSession(ctx context.Context, in *MoveSessionRequest, opts ...grpc.CallOption) (*MoveSessionResponse, error)
 }
 
 type runtimeServiceClient struct {
@@ -262,6 +292,36 @@ func (c *runtimeServiceClient) CreateWebLink(ctx context.Context, in *CreateWebL
 	return out, nil
 }
 
+func (c *runtimeServiceClient) ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListNodesResponse)
+	err := c.cc.Invoke(ctx, RuntimeService_ListNodes_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *runtimeServiceClient) DrainNode(ctx context.Context, in *DrainNodeRequest, opts ...grpc.CallOption) (*DrainNodeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DrainNodeResponse)
+	err := c.cc.Invoke(ctx, RuntimeService_DrainNode_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *runtimeServiceClient) MoveSession(ctx context.Context, in *MoveSessionRequest, opts ...grpc.CallOption) (*MoveSessionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MoveSessionResponse)
+	err := c.cc.Invoke(ctx, RuntimeService_MoveSession_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // RuntimeServiceServer is the server API for RuntimeService service.
 // All implementations must embed UnimplementedRuntimeServiceServer
 // for forward compatibility.
@@ -345,6 +405,33 @@ type RuntimeServiceServer interface {
 	// has a client certificate; INVALID_ARGUMENT INVALID_FIELD; PERMISSION_DENIED FORBIDDEN if the
 	// role is higher than the caller's.
 	CreateWebLink(context.Context, *CreateWebLinkRequest) (*CreateWebLinkResponse, error)
+	// ListNodes lists the replicas of the cluster that the server knows to be alive, by name
+	// (docs/cluster.md).
+	//
+	// Errors: FAILED_PRECONDITION FEATURE_DISABLED if the server is not a replica.
+	ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error)
+	// DrainNode makes a replica leave its sessions to others, for instance before its machine is
+	// stopped: new sessions are created at other replicas, and its sessions move there, each as soon
+	// as MoveSession could move it. The call returns when all have moved, or after `wait`; a repeated
+	// call tries again. The drain lasts until it is undone, or the replica ends. With `undo` the
+	// replica takes sessions again. Calls and streams may still enter at a replica that drains.
+	//
+	// Errors: FAILED_PRECONDITION FEATURE_DISABLED if the server is not a replica; NOT_FOUND
+	// NODE_NOT_FOUND; FAILED_PRECONDITION NODES_DRAINING if no other replica would take the sessions;
+	// INVALID_ARGUMENT INVALID_FIELD.
+	DrainNode(context.Context, *DrainNodeRequest) (*DrainNodeResponse, error)
+	// MoveSession moves a session to another replica of the cluster. It waits until the session has
+	// no turn, no pending callback and no background work. Subscriptions and participants' streams end
+	// with SubscriptionClosed and the reason DRAINING, and continue by position and token; the client
+	// libraries do so by themselves. Calls that come during the move wait. Moving a session to its own
+	// replica does nothing.
+	//
+	// Errors: FAILED_PRECONDITION FEATURE_DISABLED if the server is not a replica; NOT_FOUND
+	// SESSION_NOT_FOUND; NOT_FOUND NODE_NOT_FOUND; FAILED_PRECONDITION NODES_DRAINING if there is no
+	// other replica that takes sessions; FAILED_PRECONDITION SESSION_BUSY if the session is in use for longer
+	// than `wait`; FAILED_PRECONDITION CREDENTIALS_NEEDED unless `without_credentials` is set;
+	// INVALID_ARGUMENT INVALID_FIELD.
+	MoveSession(context.Context, *MoveSessionRequest) (*MoveSessionResponse, error)
 	mustEmbedUnimplementedRuntimeServiceServer()
 }
 
@@ -387,6 +474,15 @@ func (UnimplementedRuntimeServiceServer) WatchHostEvents(*WatchHostEventsRequest
 }
 func (UnimplementedRuntimeServiceServer) CreateWebLink(context.Context, *CreateWebLinkRequest) (*CreateWebLinkResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateWebLink not implemented")
+}
+func (UnimplementedRuntimeServiceServer) ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListNodes not implemented")
+}
+func (UnimplementedRuntimeServiceServer) DrainNode(context.Context, *DrainNodeRequest) (*DrainNodeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DrainNode not implemented")
+}
+func (UnimplementedRuntimeServiceServer) MoveSession(context.Context, *MoveSessionRequest) (*MoveSessionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method MoveSession not implemented")
 }
 func (UnimplementedRuntimeServiceServer) mustEmbedUnimplementedRuntimeServiceServer() {}
 func (UnimplementedRuntimeServiceServer) testEmbeddedByValue()                        {}
@@ -586,6 +682,60 @@ func _RuntimeService_CreateWebLink_Handler(srv interface{}, ctx context.Context,
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RuntimeService_ListNodes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListNodesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RuntimeServiceServer).ListNodes(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RuntimeService_ListNodes_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RuntimeServiceServer).ListNodes(ctx, req.(*ListNodesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RuntimeService_DrainNode_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DrainNodeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RuntimeServiceServer).DrainNode(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RuntimeService_DrainNode_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RuntimeServiceServer).DrainNode(ctx, req.(*DrainNodeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RuntimeService_MoveSession_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MoveSessionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RuntimeServiceServer).MoveSession(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RuntimeService_MoveSession_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RuntimeServiceServer).MoveSession(ctx, req.(*MoveSessionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // RuntimeService_ServiceDesc is the grpc.ServiceDesc for RuntimeService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -624,6 +774,18 @@ var RuntimeService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CreateWebLink",
 			Handler:    _RuntimeService_CreateWebLink_Handler,
+		},
+		{
+			MethodName: "ListNodes",
+			Handler:    _RuntimeService_ListNodes_Handler,
+		},
+		{
+			MethodName: "DrainNode",
+			Handler:    _RuntimeService_DrainNode_Handler,
+		},
+		{
+			MethodName: "MoveSession",
+			Handler:    _RuntimeService_MoveSession_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
