@@ -16,6 +16,7 @@ func (p *participant) serve(l *link) error {
 	l.err = p.receive(l, func() { watchdog.Reset(silence) })
 	p.setLink(nil)
 	close(l.down)
+	p.calls.lost(l)
 	return l.err
 }
 
@@ -38,7 +39,7 @@ func (p *participant) take(resp *bridgev1.AttachResponse) error {
 	case *bridgev1.AttachResponse_Stream:
 		return p.onStream(f.Stream)
 	case *bridgev1.AttachResponse_Done:
-		p.pos.note(f.Done.GetPosition())
+		p.pos.Note(f.Done.GetPosition())
 		p.replied(f.Done.GetCallbackId(), f.Done.GetCommandId(), nil)
 	case *bridgev1.AttachResponse_Failed:
 		if id := f.Failed.GetModelRequestId(); id != "" {
@@ -52,7 +53,7 @@ func (p *participant) take(resp *bridgev1.AttachResponse) error {
 
 // onStream takes a frame about the session. An error ends the link.
 func (p *participant) onStream(frame *bridgev1.SubscribeResponse) error {
-	p.pos.note(frame.GetResumeAfter())
+	p.pos.Note(frame.GetResumeAfter())
 	switch f := frame.GetFrame().(type) {
 	case *bridgev1.SubscribeResponse_Started:
 		p.reconcile(f.Started.GetPendingCallbacks())

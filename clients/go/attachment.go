@@ -103,7 +103,7 @@ func (s *Session) sendStream(
 		return nil, FromError(err)
 	}
 	resp, err := stream.CloseAndRecv()
-	s.pos.noteTrailer(stream.Trailer())
+	s.pos.NoteTrailer(stream.Trailer())
 	if err != nil {
 		return nil, FromError(err)
 	}

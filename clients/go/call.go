@@ -3,14 +3,17 @@ package copilot
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/copilot-grpc/copilot-grpc/clients/go/internal/answer"
+	"github.com/copilot-grpc/copilot-grpc/clients/go/internal/pause"
+	"github.com/copilot-grpc/copilot-grpc/clients/go/internal/worker"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -20,23 +23,34 @@ const (
 	// maxCalls bounds the callbacks that a participant has in hand. One more is answered
 	// with an error. The server itself keeps no more than this pending in a session.
 	maxCalls = 1024
-	// maxAnswer bounds an answer: by default a server accepts messages of 16 MiB, and a
-	// longer one would end the stream. The client sends an error instead.
-	maxAnswer = 15 << 20
 )
 
-// call is a pending callback that this client handles.
+// call is a pending callback that this client handles, and the context of its handler, which ends with the callback.
 type call struct {
-	id, session string
-	// ctx ends with the callback.
-	ctx    context.Context
+	context.Context
 	cancel context.CancelCauseFunc
-	// refused gets the server's refusal of an answer.
-	refused chan *Error
+	info   Call
+
+	// The fields below are guarded by the mutex of calls.
+
+	// answer is nil until it is sent for the first time.
+	answer *bridgev1.Answer
+	// sentOn is the link that the answer was sent on. Nil: a goroutine is about to send it.
+	sentOn *link
+	// backoff has the pauses between refusals of the answer; nil before the first.
+	backoff *pause.Backoff
 }
 
-// calls are the pending callbacks that a participant handles. A goroutine for each works out the answer, and
-// ends when the server has the answer or the callback is over.
+// Value returns what [CallFrom] reads, or a value of the participation.
+func (c *call) Value(key any) any {
+	if key == (callKey{}) {
+		return &c.info
+	}
+	return c.Context.Value(key)
+}
+
+// calls are the pending callbacks that a participant handles. A goroutine for each works out the answer and sends it.
+// The answer is kept until the server has it or the callback is over, and sent again on a new link.
 type calls struct {
 	ctx       context.Context // of the participation
 	log       *slog.Logger
@@ -48,13 +62,13 @@ type calls struct {
 	// toolSlots bounds the tools, questionSlots the other handlers that run at once.
 	// They are apart so that a question that waits for a person holds up no tool.
 	toolSlots, questionSlots chan struct{}
+	worker                   *worker.Worker
 
 	mu   sync.Mutex
 	byID map[string]*call
 }
 
-// ask starts to handle a callback. If a goroutine already handles it, that goroutine
-// sends its answer again on the new link.
+// ask starts to handle a callback, unless it is handled already.
 func (cs *calls) ask(cb *bridgev1.Callback, offered bool) {
 	if cb.GetTotalBytes() > 0 {
 		go cs.askWhole(cb, offered)
@@ -76,7 +90,7 @@ func (cs *calls) ask(cb *bridgev1.Callback, offered bool) {
 	cs.mu.Unlock()
 	switch {
 	case c != nil:
-		go cs.serve(c, cs.slots(cb), answer)
+		cs.worker.Do(func() { cs.serve(c, cs.slots(cb), answer) })
 	case !known && l != nil:
 		cs.log.Warn("too many callbacks at once", "session_id", cb.GetSessionId(), "callback_id", id)
 		// A failure to send ends the link, and the callback comes again.
@@ -86,23 +100,22 @@ func (cs *calls) ask(cb *bridgev1.Callback, offered bool) {
 
 // newCall puts a callback in hand. The caller holds cs.mu.
 func (cs *calls) newCall(cb *bridgev1.Callback) *call {
-	c := &call{id: cb.GetCallbackId(), session: cb.GetSessionId(), refused: make(chan *Error, 1)}
 	tool := cb.GetToolCall()
 	parent, state := cb.GetTraceparent(), cb.GetTracestate()
 	if parent == "" { // a server before these fields
 		parent, state = tool.GetTraceparent(), tool.GetTracestate()
 	}
-	ctx := context.WithValue(cs.ctx, callKey{}, Call{
+	c := &call{info: Call{
 		SessionID:        cb.GetSessionId(),
-		CallbackID:       c.id,
+		CallbackID:       cb.GetCallbackId(),
 		ToolCallID:       tool.GetToolCallId(),
 		ToolName:         tool.GetToolName(),
 		WorkingDirectory: tool.GetWorkingDirectory(),
 		Traceparent:      parent,
 		Tracestate:       state,
-	})
-	c.ctx, c.cancel = context.WithCancelCause(ctx)
-	cs.byID[c.id] = c
+	}}
+	c.Context, c.cancel = context.WithCancelCause(cs.ctx)
+	cs.byID[c.info.CallbackID] = c
 	return c
 }
 
@@ -113,60 +126,79 @@ func (cs *calls) slots(cb *bridgev1.Callback) chan struct{} {
 	return cs.questionSlots
 }
 
-// serve works out the answer to a callback, once there is a slot, and delivers it.
-func (cs *calls) serve(c *call, slots chan struct{}, answer answerer) {
-	defer cs.drop(c, nil)
+// serve works out the answer to a callback, once there is a slot, and sends it.
+func (cs *calls) serve(c *call, slots chan struct{}, work answerer) {
 	select {
 	case slots <- struct{}{}:
-	case <-c.ctx.Done():
+	case <-c.Done():
 		return
 	}
-	a := answer(cs.traced(c.ctx))
+	a := work(cs.traced(c))
 	<-slots
+	if problem := answer.Unsendable(a); problem != "" {
+		cs.log.Warn("answer not sent", "session_id", c.info.SessionID, "callback_id", c.info.CallbackID, "problem", problem)
+		a = answerError(problem)
+	}
 	cs.deliver(c, a)
 }
 
 // traced returns the context of a callback within its trace.
-func (cs *calls) traced(ctx context.Context) context.Context {
-	call, _ := CallFrom(ctx)
-	if extract := cs.client.tracing.Extract; extract != nil && call.Traceparent != "" {
-		return extract(ctx, call.Traceparent, call.Tracestate)
+func (cs *calls) traced(c *call) context.Context {
+	if extract := cs.client.tracing.Extract; extract != nil && c.info.Traceparent != "" {
+		return extract(c, c.info.Traceparent, c.info.Tracestate)
 	}
-	return ctx
+	return c
 }
 
-// deliver sends an answer until the server has taken it: over a new link when the old
-// one breaks, again when the runtime was away, and as an error when the server finds it
-// invalid, so that the turn goes on.
+// deliver sends an answer, on a new link when the old one breaks. It does not wait for the server's reply: see settle.
 func (cs *calls) deliver(c *call, answer *bridgev1.Answer) {
-	if problem := unsendable(answer); problem != "" {
-		cs.log.Warn("answer not sent", "session_id", c.session, "callback_id", c.id, "problem", problem)
-		answer = answerError(problem)
-	}
-	b := newBackoff(cs.client.reconnect)
-	for {
-		l, err := cs.live(c.ctx)
-		if err != nil || c.ctx.Err() != nil {
+	for answer != nil {
+		l, err := cs.live(c)
+		if err != nil || !cs.sending(c, answer, l) {
 			return
 		}
-		err = l.send(answerFrame(c.id, answer))
+		err = l.send(answerFrame(c.info.CallbackID, answer))
 		if err == nil && answer.GetAbstain() != nil {
+			cs.drop(c, nil)
 			return
 		}
 		select {
-		case <-c.ctx.Done():
-			return
 		case <-l.down:
-			b.Reset()
-		case refusal := <-c.refused:
-			cs.log.Warn("answer refused", "session_id", c.session, "callback_id", c.id, "error", refusal)
-			switch {
-			case refusal.Code == codes.Unavailable && b.Wait(c.ctx, refusal.RetryAfter):
-			case refusal.Code == codes.InvalidArgument && answer.GetError() == nil:
-				answer = answerError(refusal.Message)
-			default:
-				return
-			}
+			answer = cs.unsent(c, l)
+		default: // settle or lost takes the call up
+			return
+		}
+	}
+}
+
+// sending notes, before it is sent, that an answer goes out on a link. It reports false when the callback is over.
+func (cs *calls) sending(c *call, answer *bridgev1.Answer, l *link) bool {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	c.answer, c.sentOn = answer, l
+	return cs.byID[c.info.CallbackID] == c
+}
+
+// unsent returns an answer that was sent on a broken link, for the caller to send again; nil when another goroutine
+// sends it.
+func (cs *calls) unsent(c *call, l *link) *bridgev1.Answer {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if c.sentOn != l {
+		return nil
+	}
+	c.sentOn, c.backoff = nil, nil
+	return c.answer
+}
+
+// lost sends the answers again that went out on a link that is down, and that the server has not acknowledged.
+func (cs *calls) lost(l *link) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for _, c := range cs.byID {
+		if c.sentOn == l {
+			c.sentOn, c.backoff = nil, nil
+			go cs.deliver(c, c.answer)
 		}
 	}
 }
@@ -176,22 +208,62 @@ func (cs *calls) settle(id string, failure *Error) {
 	cs.mu.Lock()
 	c := cs.byID[id]
 	cs.mu.Unlock()
-	if c == nil {
-		return
-	}
-	if failure == nil {
-		cs.drop(c, &WithdrawnError{Outcome: bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED})
-		return
-	}
-	switch failure.Reason {
-	case bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED,
-		bridgev1.ErrorReason_ERROR_REASON_CALLBACK_NOT_FOUND:
+	switch {
+	case c == nil:
+	case failure == nil:
+		cs.drop(c, errAnswered)
+	case failure.Reason == bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED,
+		failure.Reason == bridgev1.ErrorReason_ERROR_REASON_CALLBACK_NOT_FOUND:
 		cs.drop(c, &WithdrawnError{})
 	default:
-		select {
-		case c.refused <- failure:
-		default: // one refusal is being dealt with
-		}
+		cs.refuse(c, failure)
+	}
+}
+
+// errAnswered is the cause of the end of a callback's context when the server has the answer.
+var errAnswered = &WithdrawnError{Outcome: bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED}
+
+// refuse takes the refusal of an answer: it is sent again when the runtime was away, and as an error when the server
+// found it invalid, so that the turn goes on.
+func (cs *calls) refuse(c *call, refusal *Error) {
+	answer := cs.claim(c)
+	if answer == nil {
+		return // another refusal is being dealt with
+	}
+	cs.log.Warn("answer refused", "session_id", c.info.SessionID, "callback_id", c.info.CallbackID, "error", refusal)
+	switch {
+	case refusal.Code == codes.Unavailable:
+		go cs.repeat(c, answer, refusal.RetryAfter)
+	case refusal.Code == codes.InvalidArgument && answer.GetError() == nil:
+		go cs.deliver(c, answerError(refusal.Message))
+	default:
+		cs.drop(c, nil)
+	}
+}
+
+// claim returns the answer that was sent last, for the caller to send again; nil when another goroutine sends it.
+func (cs *calls) claim(c *call) *bridgev1.Answer {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if c.sentOn == nil {
+		return nil
+	}
+	c.sentOn = nil
+	return c.answer
+}
+
+// repeat sends an answer again after a pause, or gives up.
+func (cs *calls) repeat(c *call, answer *bridgev1.Answer, retryAfter time.Duration) {
+	cs.mu.Lock()
+	if c.backoff == nil {
+		c.backoff = newBackoff(cs.client.reconnect)
+	}
+	b := c.backoff
+	cs.mu.Unlock()
+	if b.Wait(c, retryAfter) {
+		cs.deliver(c, answer)
+	} else {
+		cs.drop(c, nil)
 	}
 }
 
@@ -220,23 +292,11 @@ func (cs *calls) withdraw(id string, why *WithdrawnError) {
 // drop takes a callback out of hand.
 func (cs *calls) drop(c *call, why error) {
 	cs.mu.Lock()
-	if cs.byID[c.id] == c {
-		delete(cs.byID, c.id)
+	if cs.byID[c.info.CallbackID] == c {
+		delete(cs.byID, c.info.CallbackID)
 	}
 	cs.mu.Unlock()
 	c.cancel(why)
-}
-
-// unsendable says why an answer cannot be sent; a message that gRPC cannot encode would end the
-// stream. It is empty for an answer that can.
-func unsendable(answer *bridgev1.Answer) string {
-	if size := proto.Size(answer); size > maxAnswer {
-		return fmt.Sprintf("the answer has %d bytes, more than %d", size, maxAnswer)
-	}
-	if _, err := proto.Marshal(answer); err != nil {
-		return "the answer cannot be encoded: " + err.Error()
-	}
-	return ""
 }
 
 func answerFrame(id string, answer *bridgev1.Answer) *bridgev1.AttachRequest {

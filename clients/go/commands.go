@@ -128,7 +128,7 @@ func (s *Session) Send(ctx context.Context, text string, opts ...SendOption) (*b
 		}
 		return err
 	})
-	s.pos.note(resp.GetPosition())
+	s.pos.Note(resp.GetPosition())
 	return resp, err
 }
 
@@ -157,7 +157,7 @@ func (s *Session) SendAndWait(ctx context.Context, text string, opts ...SendOpti
 	if err != nil {
 		return nil, err
 	}
-	s.pos.note(resp.GetOutcome().GetEndPosition())
+	s.pos.Note(resp.GetOutcome().GetEndPosition())
 	return newOutcome(resp.GetMessageId(), resp.GetOutcome()), nil
 }
 
@@ -250,7 +250,7 @@ func invoke[Req, Resp any](
 ) (*Resp, error) {
 	var trailer metadata.MD
 	resp, err := rpc(ctx, req, grpc.Trailer(&trailer))
-	s.pos.noteTrailer(trailer)
+	s.pos.NoteTrailer(trailer)
 	return resp, FromError(err)
 }
 

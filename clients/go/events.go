@@ -131,7 +131,7 @@ func (s *Session) Frames(
 // over [Session.Events] instead. On logs gaps and an early end. stop does not wait for f.
 func (s *Session) On(f func(*bridgev1.Event), opts ...EventsOption) (stop func()) {
 	ctx, cancel := context.WithCancel(s.ctx)
-	o := s.eventsOptions(cursorStart{after: s.pos.last(), tail: true}, opts)
+	o := s.eventsOptions(cursorStart{after: s.pos.Last(), tail: true}, opts)
 	go func() {
 		defer cancel()
 		for ev, err := range s.eventsFrom(ctx, o) {
@@ -296,7 +296,7 @@ func (c *cursor) take(frame *bridgev1.SubscribeResponse) (over bool, again error
 	defer c.move(frame.GetResumeAfter())
 	switch f := frame.GetFrame().(type) {
 	case *bridgev1.SubscribeResponse_Started:
-		c.session.pos.note(f.Started.GetPosition())
+		c.session.pos.Note(f.Started.GetPosition())
 	case *bridgev1.SubscribeResponse_Events:
 		f.Events.Events = c.fresh(f.Events.GetEvents())
 		if len(f.Events.Events) == 0 {
@@ -328,7 +328,7 @@ func (c *cursor) fresh(events []*bridgev1.Event) []*bridgev1.Event {
 func (c *cursor) move(to *bridgev1.Position) {
 	if ComparePositions(to, c.after) > 0 {
 		c.after = to
-		c.session.pos.note(to)
+		c.session.pos.Note(to)
 	}
 }
 

@@ -38,8 +38,11 @@ type callKey struct{}
 
 // CallFrom tells a handler which callback it is answering.
 func CallFrom(ctx context.Context) (Call, bool) {
-	c, ok := ctx.Value(callKey{}).(Call)
-	return c, ok
+	c, ok := ctx.Value(callKey{}).(*Call)
+	if !ok {
+		return Call{}, false
+	}
+	return *c, true
 }
 
 // Request is a callback without a type.

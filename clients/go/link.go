@@ -43,7 +43,8 @@ func (p *participant) dial(
 		cancel(nil)
 		p.unset(l)
 		l.err = err
-		close(l.down) // answers that were sent while the session was being opened are sent again
+		close(l.down)
+		p.calls.lost(l) // answers that were sent while the session was being opened are sent again
 		return nil, nil, FromError(err)
 	}
 	return l, started, nil

@@ -11,6 +11,8 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/clients/go/internal/models"
 	"github.com/copilot-grpc/copilot-grpc/clients/go/internal/notify"
+	"github.com/copilot-grpc/copilot-grpc/clients/go/internal/position"
+	"github.com/copilot-grpc/copilot-grpc/clients/go/internal/worker"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -29,7 +31,7 @@ type participant struct {
 	opts      SessionOptions
 	log       *slog.Logger
 	sessionID string
-	pos       *progress
+	pos       *position.Progress
 	handlers  *handlers
 	calls     *calls
 	models    *models.Requests
@@ -59,7 +61,7 @@ func newParticipant(
 		client: c,
 		opts:   opts,
 		log:    c.log,
-		pos:    new(progress),
+		pos:    new(position.Progress),
 		handlers: &handlers{
 			log: c.log, onPermission: opts.OnPermission, onRequest: opts.OnRequest, byKind: byKind, tools: tools,
 		},
@@ -75,6 +77,7 @@ func newParticipant(
 		ctx: p.ctx, log: c.log, client: c, handlers: p.handlers, live: p.live, connected: p.connected,
 		toolSlots:     make(chan struct{}, opts.maxConcurrentTools()),
 		questionSlots: make(chan struct{}, maxConcurrentQuestions),
+		worker:        worker.New(p.ctx),
 		byID:          make(map[string]*call),
 	}
 	p.models = models.New(p.ctx, opts.ModelTransport, p.sendModelResponse)
@@ -177,7 +180,7 @@ func (p *participant) reopen(old *link) (*link, error) {
 		start := &bridgev1.AttachStart{
 			Session:          &bridgev1.AttachStart_JoinSessionId{JoinSessionId: p.sessionID},
 			ParticipantToken: p.currentToken(),
-			After:            p.pos.last(),
+			After:            p.pos.Last(),
 		}
 		p.complete(start)
 		l, started, err := p.redial(start)
@@ -226,7 +229,7 @@ func (p *participant) lastError(l *link) *Error {
 
 // adopt puts a link in place.
 func (p *participant) adopt(l *link, started *bridgev1.AttachStarted) {
-	p.pos.note(started.GetSession().GetPosition())
+	p.pos.Note(started.GetSession().GetPosition())
 	p.mu.Lock()
 	p.id = started.GetParticipantId()
 	p.token = started.GetParticipantToken()

@@ -1,83 +1,16 @@
 package copilot
 
 import (
-	"fmt"
-	"strconv"
-	"strings"
-	"sync"
-
-	"google.golang.org/grpc/metadata"
-
+	"github.com/copilot-grpc/copilot-grpc/clients/go/internal/position"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// positionTrailer is the trailer in which replies about a session carry a position.
-const positionTrailer = "copilot-position"
-
 // ComparePositions orders two positions of a session: negative when a comes before b,
 // 0 when they are the same. Nil comes before all others.
-func ComparePositions(a, b *bridgev1.Position) int {
-	switch {
-	case a.GetEpoch() < b.GetEpoch():
-		return -1
-	case a.GetEpoch() > b.GetEpoch():
-		return 1
-	case a.GetSeq() < b.GetSeq():
-		return -1
-	case a.GetSeq() > b.GetSeq():
-		return 1
-	}
-	return 0
-}
+func ComparePositions(a, b *bridgev1.Position) int { return position.Compare(a, b) }
 
 // FormatPosition returns a position as text, for storing it; "0/0" for nil.
-func FormatPosition(pos *bridgev1.Position) string {
-	return fmt.Sprintf("%d/%d", pos.GetEpoch(), pos.GetSeq())
-}
+func FormatPosition(pos *bridgev1.Position) string { return position.Format(pos) }
 
 // ParsePosition is the inverse of [FormatPosition].
-func ParsePosition(text string) (*bridgev1.Position, error) {
-	epoch, seq, _ := strings.Cut(strings.TrimSpace(text), "/")
-	e, err := strconv.ParseUint(epoch, 10, 64)
-	if err == nil {
-		var s uint64
-		if s, err = strconv.ParseUint(seq, 10, 64); err == nil {
-			return &bridgev1.Position{Epoch: e, Seq: s}, nil
-		}
-	}
-	return nil, fmt.Errorf("copilot: %q is no position, such as 7/42", text)
-}
-
-// progress is the latest position seen.
-type progress struct {
-	mu  sync.Mutex
-	pos *bridgev1.Position
-}
-
-// note takes a position, unless a later one is known.
-func (g *progress) note(pos *bridgev1.Position) {
-	if pos == nil {
-		return
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if ComparePositions(pos, g.pos) > 0 {
-		g.pos = &bridgev1.Position{Epoch: pos.GetEpoch(), Seq: pos.GetSeq()}
-	}
-}
-
-// last gives the position, which is not to be changed; nil if none was seen.
-func (g *progress) last() *bridgev1.Position {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.pos
-}
-
-// noteTrailer takes the position that a reply carries, if it does.
-func (g *progress) noteTrailer(md metadata.MD) {
-	for _, text := range md.Get(positionTrailer) {
-		if pos, err := ParsePosition(text); err == nil {
-			g.note(pos)
-		}
-	}
-}
+func ParsePosition(text string) (*bridgev1.Position, error) { return position.Parse(text) }

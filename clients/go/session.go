@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/clients/go/internal/position"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -16,7 +17,7 @@ type Session struct {
 	client *Client
 	id     string
 	part   *participant // nil for a handle
-	pos    *progress
+	pos    *position.Progress
 	info   *bridgev1.Session
 	// begin is where Events begins unless told otherwise.
 	begin cursorStart
@@ -70,7 +71,7 @@ func (c *Client) JoinSession(ctx context.Context, id string, opts SessionOptions
 // Session gives a handle on a session without taking part in it: it sends, watches and
 // resolves, but has no tools and handlers. It asks the server nothing.
 func (c *Client) Session(id string) *Session {
-	s := &Session{client: c, id: id, pos: new(progress), info: &bridgev1.Session{SessionId: id}}
+	s := &Session{client: c, id: id, pos: new(position.Progress), info: &bridgev1.Session{SessionId: id}}
 	s.ctx, s.cancel = context.WithCancelCause(c.ctx)
 	return s
 }
@@ -124,7 +125,7 @@ func (s *Session) ParticipantID() string {
 
 // Position is the latest position of the session's journal that this client has heard
 // of; nil if none. It is not to be changed.
-func (s *Session) Position() *bridgev1.Position { return s.pos.last() }
+func (s *Session) Position() *bridgev1.Position { return s.pos.Last() }
 
 // Done is closed when the participation is over: closed, disconnected, deleted, or not
 // to be restored after its connection broke. For a handle, when it is closed.

@@ -171,10 +171,10 @@ func (t *Turn) take(frame *bridgev1.RunResponse, yield func(*bridgev1.Event, err
 	switch f := frame.GetFrame().(type) {
 	case *bridgev1.RunResponse_Started:
 		t.started = f.Started
-		t.session.pos.note(f.Started.GetPosition())
+		t.session.pos.Note(f.Started.GetPosition())
 	case *bridgev1.RunResponse_Outcome:
 		t.outcome = f.Outcome
-		t.session.pos.note(f.Outcome.GetEndPosition())
+		t.session.pos.Note(f.Outcome.GetEndPosition())
 		return true, nil
 	case *bridgev1.RunResponse_Stream:
 		if _, again := t.cursor.take(f.Stream); again != nil {

@@ -4,6 +4,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -48,8 +49,20 @@ func run(ctx context.Context, target string) error {
 	return lines.Err()
 }
 
+// connect makes a connection with the windows of the library: without them grpc-go measures the bandwidth, with a ping
+// for every sparse message.
+func connect(target string) (*grpc.ClientConn, error) {
+	return grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithStaticStreamWindowSize(1<<20), grpc.WithStaticConnWindowSize(4<<20))
+}
+
+// text is the tool's arguments.
+type text struct {
+	Text string `json:"text"`
+}
+
 func stubCalls(ctx context.Context, target string) (count int, err error) {
-	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := connect(target)
 	if err != nil {
 		return 0, err
 	}
@@ -74,11 +87,16 @@ func stubCalls(ctx context.Context, target string) (count int, err error) {
 		if requested == nil {
 			continue
 		}
+		callback := requested.GetCallback()
+		var in text
+		if err := json.Unmarshal([]byte(callback.GetToolCall().GetArgumentsJson()), &in); err != nil {
+			return 0, err
+		}
 		answer := &bridgev1.Answer{Answer: &bridgev1.Answer_Tool{
-			Tool: &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Text{Text: "x"}},
+			Tool: &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Text{Text: in.Text}},
 		}}
 		given := &bridgev1.AttachRequest_Answer{
-			Answer: &bridgev1.CallbackAnswer{CallbackId: requested.GetCallback().GetCallbackId(), Answer: answer},
+			Answer: &bridgev1.CallbackAnswer{CallbackId: callback.GetCallbackId(), Answer: answer},
 		}
 		if err := stream.Send(&bridgev1.AttachRequest{Frame: given}); err != nil {
 			return 0, err
@@ -93,9 +111,6 @@ func libraryCalls(ctx context.Context, target string) (count int, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
-	type text struct {
-		Text string `json:"text"`
-	}
 	echo := copilot.NewTool("echo", "Repeats a text.", func(_ context.Context, in text) (string, error) {
 		count++
 		return in.Text, nil
@@ -109,7 +124,7 @@ func libraryCalls(ctx context.Context, target string) (count int, err error) {
 }
 
 func stubEvents(ctx context.Context, target, size string) (count int, err error) {
-	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := connect(target)
 	if err != nil {
 		return 0, err
 	}
