@@ -7,6 +7,9 @@ import java.util.concurrent.atomic.AtomicLong;
 
 /** Publishes the values of a source to one subscriber, as fast as it asks for them. */
 final class SourcePublisher<T> implements Flow.Publisher<T> {
+	/** Values of one task of the executor. The tasks of other streams get their turn between two batches. */
+	private static final int BATCH = 64;
+
 	private final Source<T> source;
 	private final Executor executor;
 	private final Runnable begin;
@@ -98,14 +101,24 @@ final class SourcePublisher<T> implements Flow.Publisher<T> {
 			} else if (value == null) {
 				end(subscriber::onComplete);
 			} else {
-				demand.updateAndGet(before -> before == Long.MAX_VALUE ? before : before - 1);
 				try {
-					subscriber.onNext(value);
+					publish(value);
 				} catch (RuntimeException e) {
 					end(() -> subscriber.onError(e));
 				}
 				reading.set(false);
 				read();
+			}
+		}
+
+		/** Publishes a value, and those after it that have arrived and were asked for. */
+		private void publish(T first) {
+			T value = first;
+			for (int published = 1; value != null; published++) {
+				demand.updateAndGet(before -> before == Long.MAX_VALUE ? before : before - 1);
+				subscriber.onNext(value);
+				boolean continues = published < BATCH && !ended && demand.get() > 0;
+				value = continues ? source.poll() : null;
 			}
 		}
 

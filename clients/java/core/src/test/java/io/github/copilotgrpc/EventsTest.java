@@ -37,7 +37,6 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.Flow;
 import java.util.concurrent.LinkedBlockingQueue;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -62,7 +61,7 @@ class EventsTest {
 		fake.close();
 	}
 
-	private static SubscribeResponse events(long... numbers) {
+	static SubscribeResponse events(long... numbers) {
 		EventBatch.Builder batch = EventBatch.newBuilder();
 		for (long seq : numbers) {
 			batch.addEvents(io.github.copilotgrpc.bridge.v1.Event.newBuilder().setPosition(position(1, seq))
@@ -91,7 +90,7 @@ class EventsTest {
 		return read;
 	}
 
-	private static String name(Object item) {
+	static String name(Object item) {
 		return item instanceof Event event ? event.type() : String.valueOf(item);
 	}
 
@@ -241,46 +240,6 @@ class EventsTest {
 			second.send(events(3 * Reader.AHEAD + 1));
 			assertEquals("event." + (3 * Reader.AHEAD + 1), soon(last));
 		}
-	}
-
-	@Test
-	void publisherFollowsDemand() throws Exception {
-		BlockingQueue<String> seen = new LinkedBlockingQueue<>();
-		CompletableFuture<Flow.Subscription> subscribed = new CompletableFuture<>();
-		var items = session.events();
-		items.publisher().subscribe(new Flow.Subscriber<>() {
-			@Override
-			public void onSubscribe(Flow.Subscription subscription) {
-				subscribed.complete(subscription);
-			}
-
-			@Override
-			public void onNext(StreamItem item) {
-				seen.add(name(item));
-			}
-
-			@Override
-			public void onError(Throwable error) {
-				seen.add("error");
-			}
-
-			@Override
-			public void onComplete() {
-				seen.add("complete");
-			}
-		});
-		assertTrue(fake.subscriptions.isEmpty()); // nothing was asked for
-		soon(subscribed).request(2);
-		var stream = subscribed();
-		stream.send(events(1, 2, 3));
-		assertEquals("event.1", soon(seen));
-		assertEquals("event.2", soon(seen));
-		soon(subscribed).request(1);
-		assertEquals("event.3", soon(seen));
-		assertTrue(seen.isEmpty());
-		assertThrows(IllegalStateException.class, items::iterator);
-		soon(subscribed).cancel();
-		soon(stream.gone);
 	}
 
 	private static RunResponse stream(SessionEvent.Builder event, long seq) {
