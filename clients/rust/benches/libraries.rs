@@ -17,7 +17,7 @@ use serde::Deserialize;
 use tokio::sync::mpsc;
 use tonic::transport::{Channel, Endpoint};
 
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 #[derive(Deserialize, JsonSchema)]
 struct Text {
@@ -32,6 +32,7 @@ async fn channel(target: &str) -> Result<Channel> {
 async fn stub_calls(target: &str) -> Result<usize> {
     use bridge::attach_request::Frame as Request;
     use bridge::attach_response::Frame as Response;
+    use bridge::callback::Request as Callback;
     use bridge::subscribe_response::Frame;
 
     let (send, receive) = mpsc::channel(16);
@@ -44,9 +45,12 @@ async fn stub_calls(target: &str) -> Result<usize> {
     while let Some(response) = stream.message().await? {
         let Some(Response::Stream(frame)) = response.frame else { continue };
         let Some(Frame::CallbackRequested(requested)) = frame.frame else { continue };
-        let outcome = Some(bridge::tool_answer::Outcome::Text("x".to_owned()));
+        let callback = requested.callback.unwrap_or_default();
+        let Some(Callback::ToolCall(call)) = callback.request else { continue };
+        let arguments: Text = serde_json::from_str(&call.arguments_json.unwrap_or_default())?;
+        let outcome = Some(bridge::tool_answer::Outcome::Text(arguments.text));
         let answer = bridge::answer::Answer::Tool(Box::new(bridge::ToolAnswer { outcome }));
-        let callback_id = requested.callback.unwrap_or_default().callback_id;
+        let callback_id = callback.callback_id;
         let given = bridge::CallbackAnswer { callback_id, answer: Some(bridge::Answer { answer: Some(answer) }) };
         send.send(bridge::AttachRequest { frame: Some(Request::Answer(Box::new(given))) }).await?;
         count += 1;
@@ -96,22 +100,25 @@ async fn library_events(target: &str, size: &str) -> Result<usize> {
     Ok(count)
 }
 
+async fn run(line: String, target: String) -> Result<usize> {
+    let (way, operation) = line.split_once(' ').unwrap_or_default();
+    match (way, operation, operation.strip_prefix("event")) {
+        ("stubs", "call", _) => stub_calls(&target).await,
+        (_, "call", _) => library_calls(&target).await,
+        ("stubs", _, Some(size)) => stub_events(&target, size).await,
+        (_, _, Some(size)) => library_events(&target, size).await,
+        _ => Err(format!("unknown operation {line:?}").into()),
+    }
+}
+
 #[tokio::main]
 async fn main() -> Result<()> {
     let Some(target) = std::env::args().skip(1).find(|argument| argument != "--bench") else {
         return Ok(()); // `cargo bench` without a server
     };
     for line in std::io::stdin().lock().lines() {
-        let line = line?;
-        let (way, operation) = line.split_once(' ').unwrap_or_default();
-        let count = match (way, operation, operation.strip_prefix("event")) {
-            ("stubs", "call", _) => stub_calls(&target).await?,
-            (_, "call", _) => library_calls(&target).await?,
-            ("stubs", _, Some(size)) => stub_events(&target, size).await?,
-            (_, _, Some(size)) => library_events(&target, size).await?,
-            _ => return Err(format!("unknown operation {line:?}").into()),
-        };
-        println!("{count}");
+        // A task runs on the runtime's threads, as those of the library and of the connection do; main does not.
+        println!("{}", tokio::spawn(run(line?, target.clone())).await??);
     }
     Ok(())
 }

@@ -1,9 +1,12 @@
 //! Frames of event streams, over one stream after another.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_core::Stream;
 use tokio_util::sync::CancellationToken;
 use tonic::Streaming;
 
@@ -17,11 +20,30 @@ use crate::position::{Position, Progress};
 use crate::retry::Backoff;
 
 /// The events and gaps in a frame.
-pub(crate) fn entries(frame: bridge::SubscribeResponse, ephemeral_gaps: bool) -> Vec<Entry> {
+pub(crate) struct Entries {
+    events: std::vec::IntoIter<bridge::Event>,
+    gap: Option<Entry>,
+}
+
+impl Entries {
+    pub(crate) fn none() -> Self {
+        Self { events: Vec::new().into_iter(), gap: None }
+    }
+}
+
+impl Iterator for Entries {
+    type Item = Entry;
+
+    fn next(&mut self) -> Option<Entry> {
+        self.events.next().map(Entry::event_of).or_else(|| self.gap.take())
+    }
+}
+
+pub(crate) fn entries(frame: bridge::SubscribeResponse, ephemeral_gaps: bool) -> Entries {
     match frame.frame {
-        Some(Frame::Events(batch)) => batch.events.into_iter().map(Entry::event_of).collect(),
-        Some(Frame::Gap(gap)) => Entry::gap_of(*gap, ephemeral_gaps).into_iter().collect(),
-        _ => Vec::new(),
+        Some(Frame::Events(batch)) => Entries { events: batch.events.into_iter(), gap: None },
+        Some(Frame::Gap(gap)) => Entries { gap: Entry::gap_of(*gap, ephemeral_gaps), ..Entries::none() },
+        _ => Entries::none(),
     }
 }
 
@@ -67,10 +89,17 @@ impl Cursor {
     }
 }
 
+/// What a stream returns: a frame, its end, or its failure.
+type Received = std::result::Result<Option<bridge::SubscribeResponse>, tonic::Status>;
+
 /// The frames of one session, over one stream after another, without duplicates.
 pub(crate) struct Frames {
     cursor: Cursor,
     stream: Option<Streaming<bridge::SubscribeResponse>>,
+    /// Whether the stream has returned a frame.
+    alive: bool,
+    /// What `arrived` took from the stream and left for `next`.
+    left: Option<Received>,
     backoff: Backoff,
     ended: bool,
 }
@@ -78,19 +107,24 @@ pub(crate) struct Frames {
 impl Frames {
     pub(crate) fn new(cursor: Cursor) -> Self {
         let backoff = Backoff::new(cursor.connection.reconnect);
-        Self { cursor, stream: None, backoff, ended: false }
+        Self { cursor, stream: None, alive: false, left: None, backoff, ended: false }
     }
 
     /// The next frame; none after the session is over or closed here.
     pub(crate) async fn next(&mut self) -> Option<Result<bridge::SubscribeResponse>> {
-        let closed = self.cursor.closed.clone();
         if self.ended {
             return None;
         }
-        let frame = tokio::select! {
-            biased;
-            () = closed.cancelled() => None,
-            frame = self.read() => Some(frame),
+        let closed = self.cursor.closed.clone();
+        let frame = if closed.is_cancelled() {
+            None
+        } else {
+            // The frame comes first: a waiter for the end is only registered where there is none.
+            tokio::select! {
+                biased;
+                frame = self.read() => Some(frame),
+                () = closed.cancelled() => None,
+            }
         };
         let is_last = match &frame {
             Some(Ok(frame)) => matches!(frame.frame, Some(Frame::Closed(_))),
@@ -102,11 +136,34 @@ impl Frames {
         frame
     }
 
+    /// A frame that the stream already has. None: `next` has to wait, or to end or reopen the stream.
+    pub(crate) fn arrived(&mut self, cx: &mut Context<'_>) -> Option<bridge::SubscribeResponse> {
+        if self.ended || self.left.is_some() || self.cursor.closed.is_cancelled() {
+            return None;
+        }
+        let stream = self.stream.as_mut()?;
+        while let Poll::Ready(received) = Pin::new(&mut *stream).poll_next(cx) {
+            match received {
+                Some(Ok(mut frame)) if !matches!(frame.frame, Some(Frame::Closed(_) | Frame::GoAway(_))) => {
+                    self.alive = true;
+                    if self.cursor.note(&mut frame) {
+                        return Some(frame);
+                    }
+                }
+                received => {
+                    self.left = Some(received.transpose());
+                    return None;
+                }
+            }
+        }
+        None
+    }
+
     async fn read(&mut self) -> Result<bridge::SubscribeResponse> {
         loop {
             let cause = match self.read_stream().await {
                 Ok(Some(mut frame)) => {
-                    self.backoff.reset();
+                    self.alive = true;
                     if must_return(&frame) {
                         Error::lost("the server asks to reconnect")
                     } else if self.cursor.note(&mut frame) {
@@ -119,6 +176,9 @@ impl Frames {
                 Err(error) => error,
             };
             self.stream = None;
+            if std::mem::take(&mut self.alive) {
+                self.backoff.reset();
+            }
             if !self.cursor.connection.may_reopen(&mut self.backoff, &cause).await {
                 return Err(cause);
             }
@@ -126,6 +186,9 @@ impl Frames {
     }
 
     async fn read_stream(&mut self) -> Result<Option<bridge::SubscribeResponse>> {
+        if let Some(received) = self.left.take() {
+            return Ok(received?);
+        }
         let silence = silence_of(self.cursor.options.as_ref());
         let stream = match &mut self.stream {
             Some(stream) => stream,
@@ -153,9 +216,11 @@ pub(crate) async fn audible<T>(
     silence: Duration,
     read: impl Future<Output = std::result::Result<T, tonic::Status>>,
 ) -> Result<T> {
-    match tokio::time::timeout(silence, read).await {
-        Ok(result) => Ok(result?),
-        Err(_) => Err(Error::lost("the server is silent")),
+    // The timer is only made where nothing has arrived yet.
+    tokio::select! {
+        biased;
+        result = read => Ok(result?),
+        () = async { tokio::time::sleep(silence).await } => Err(Error::lost("the server is silent")),
     }
 }
 
