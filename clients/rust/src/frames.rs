@@ -120,11 +120,13 @@ impl Frames {
             None
         } else {
             // The frame comes first: a waiter for the end is only registered where there is none.
-            tokio::select! {
+            let frame = tokio::select! {
                 biased;
                 frame = self.read() => Some(frame),
                 () = closed.cancelled() => None,
-            }
+            };
+            // A stream that breaks because this participation closes is no failure.
+            frame.filter(|frame| frame.is_ok() || !closed.is_cancelled())
         };
         let is_last = match &frame {
             Some(Ok(frame)) => matches!(frame.frame, Some(Frame::Closed(_))),
