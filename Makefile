@@ -34,7 +34,7 @@ TOOL := go tool -modfile=internal/tools/go.mod
 .PHONY: help forget-flaky build generate docs baseline schema lint test test-all clients-and-smokes unit race check-generated proto-lint \
 	proto-breaking e2e e2e-81 e2e-81-all e2e-versions fuzz-smoke demo demo-smoke \
 	clients client-typescript client-console client-console-all console console-shots client-python client-java client-rust conformance conformance-smoke sdk sdk-smoke bench bench-compare bench-libraries schema-history clean man check \
-	chaos chaos-smoke kills soak deploy-lint vulncheck mutate mutate-sample connect-conformance
+	chaos chaos-smoke chaos-cluster chaos-cluster-smoke kills soak deploy-lint vulncheck mutate mutate-sample connect-conformance
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,7 +59,7 @@ man: ## write the manual pages into bin/man
 lint: ## formatting, vet, staticcheck, revive, import directions, sizes, texts, words
 	@.ci/step lint go,git .ci/lint
 
-test: forget-flaky lint deploy-lint build race chaos-smoke check-generated proto-lint proto-breaking e2e e2e-81 clients-and-smokes conformance-smoke demo-smoke ## everything a change must pass, under 15 minutes on 2 idle cores
+test: forget-flaky lint deploy-lint build race chaos-smoke chaos-cluster-smoke check-generated proto-lint proto-breaking e2e e2e-81 clients-and-smokes conformance-smoke demo-smoke ## everything a change must pass, under 15 minutes on 2 idle cores
 	@cat bin/flaky/*.txt 2>/dev/null || true
 	@echo "make test: done; a step that was left out says NOT RUN above, a test that passed only alone FLAKY"
 
@@ -78,6 +78,7 @@ test-all: test sdk ## test, and what takes longer: the SDKs' scenarios, the cons
 	@$(MAKE) --no-print-directory mutate-sample
 	@$(MAKE) --no-print-directory e2e-81-all
 	@$(MAKE) --no-print-directory kills COUNT=300
+	@$(MAKE) --no-print-directory chaos-cluster SEED=100 COUNT=20
 	@.ci/step "e2e under the race detector" go,npm env GOFLAGS="$${GOFLAGS:-} -race" E2E_TIMEOUT=20m .ci/e2e $(CLI_VERSION)
 
 deploy-lint: ## the Dockerfile, the manifests, the systemd unit
@@ -195,6 +196,12 @@ chaos: ## seeded fault schedules against the whole server (SEED, MINUTES or COUN
 
 chaos-smoke: ## the first of them: the same 12 seeds each time
 	@.ci/step "fault schedules" go .ci/chaos-smoke
+
+chaos-cluster: ## seeded fault schedules against three replicas and three NATS servers (SEED, at least 1; COUNT)
+	@.ci/step "fault schedules of a cluster" go .ci/chaos-cluster $(or $(filter-out 0,$(SEED)),1) $(or $(filter-out 0,$(COUNT)),1)
+
+chaos-cluster-smoke: ## the first two of them
+	@$(MAKE) --no-print-directory chaos-cluster SEED=1 COUNT=2
 
 kills: ## the server and the real CLI killed after prompts were acknowledged (SEED, COUNT; a third of them on the oldest CLI)
 	@.ci/step "kills on CLI $(CLI_VERSION)" go,npm .ci/kills $(CLI_VERSION) $(COUNT) $(SEED)

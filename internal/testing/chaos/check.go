@@ -54,7 +54,7 @@ func (w *world) check(r *Report) {
 	r.Counts.Lives = w.host.lives()
 	r.Counts.Unordered = len(k.disorders)
 	r.Counts.Readers = len(w.audience.readers) + len(w.audience.participants)
-	for id, n := range accepted(log) {
+	for id, n := range fakecli.Accepted(log) {
 		r.Counts.Callbacks += n
 		if n > 1 {
 			w.rec.violated("callback %s was answered %d times in the CLI", id, n)

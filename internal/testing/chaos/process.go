@@ -1,14 +1,12 @@
 package chaos
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -295,30 +293,7 @@ func (p *process) nonsense(fakecli.Fault) {}
 
 func (p *process) home() string { return p.config.Home }
 
-func (p *process) entries() (all []fakecli.Entry, err error) {
-	if p.w.plan.Mode == Real {
-		return nil, nil
-	}
-	f, err := os.Open(p.oracle())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close() //nolint:errcheck // only read
-	lines := bufio.NewReader(f)
-	for {
-		line, err := lines.ReadBytes('\n')
-		if err != nil {
-			return all, nil // a line that a kill cut off says nothing
-		}
-		var e fakecli.Entry
-		if json.Unmarshal(line, &e) == nil {
-			all = append(all, e)
-		}
-	}
-}
+func (p *process) entries() ([]fakecli.Entry, error) { return fakecli.ReadLog(p.oracle()) }
 
 func (p *process) lives() int {
 	all, _ := p.entries()

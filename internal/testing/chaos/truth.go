@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -41,39 +40,6 @@ func emitted(log []fakecli.Entry) map[string]int {
 	for i, e := range log {
 		if e.Kind == fakecli.EntryEvent {
 			out[e.ID] = i
-		}
-	}
-	return out
-}
-
-// accepted counts, for each thing that a CLI asked, how many answers it took in one life and
-// while it had the session: one that ends before the answer had its effect asks again. That
-// the effect comes once at most is seen in the history.
-func accepted(log []fakecli.Entry) map[string]int {
-	type request struct{ SessionID, RequestID string }
-	asked := map[string]request{} // by the ids of this life
-	loads := map[string]int{}
-	out := map[string]int{}
-	life := 0
-	for _, e := range log {
-		switch e.Kind {
-		case fakecli.EntryReceived:
-			var m struct{ Params request }
-			switch {
-			case e.Type == "connect": // another process, with new ids
-				clear(asked)
-				life++
-			case json.Unmarshal(e.Body, &m) != nil:
-			case e.Type == "session.destroy":
-				loads[m.Params.SessionID]++
-			case m.Params.RequestID != "":
-				asked[e.ID] = m.Params
-			}
-		case fakecli.EntryReply:
-			var r struct{ Success bool }
-			if q, ok := asked[e.ID]; ok && json.Unmarshal(e.Body, &r) == nil && r.Success {
-				out[fmt.Sprintf("%s (life %d, load %d)", q.RequestID, life, loads[q.SessionID])]++
-			}
 		}
 	}
 	return out

@@ -1,0 +1,142 @@
+package cluster
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// good returns a record without a violation.
+func good() *Record {
+	journal := []Event{
+		{At: Position{1, 1}, ID: "a", Type: "session.start"},
+		{At: Position{1, 2}, ID: "b", Type: "user.message", JSON: `"text w1w"`},
+		{At: Position{1, 4}, ID: "c", Type: "user.message", JSON: `"text w2w"`},
+		{At: Position{2, 1}, ID: "d", Type: "session.idle"},
+	}
+	return &Record{
+		Readers: []Reader{
+			{Name: "r", Session: "s", Through: Position{2, 1}, Events: slices.Clone(journal)},
+			{Name: "stopped early", Session: "s", Through: Position{1, 2}, Events: slices.Clone(journal[:2])},
+		},
+		Lists: []List{
+			{Replica: 0, Session: "s", Events: slices.Clone(journal)},
+			{Replica: 1, Session: "s", Events: slices.Clone(journal)},
+		},
+		Prompts: []Prompt{
+			{Session: "s", Word: "w1w", IDs: []string{"m", "m"}},
+			{Session: "s", Word: "w2w"}, {Session: "s", Word: "w3w"},
+			{Session: "s", Word: "w4w", IDs: []string{"n"}, Lost: true},
+		},
+		Appends: map[string][]Append{"s": {{1, 5}, {2, 5}, {3, 9}}},
+		Answers: map[string]int{"q": 1, "never": 0},
+	}
+}
+
+func TestGoodRecord(t *testing.T) {
+	t.Parallel()
+	if found := good().Check(); len(found) > 0 {
+		t.Errorf("a record without a violation has %q", found)
+	}
+}
+
+// Each checker finds the violation that it is for.
+func TestViolations(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		spoil func(*Record)
+		want  string
+	}{
+		"an event that was shown is not there": {func(r *Record) {
+			for i := range r.Lists {
+				r.Lists[i].Events = slices.Delete(r.Lists[i].Events, 2, 3)
+			}
+		}, "user.message c at 1/4 is lost"},
+		"another event has its position": {func(r *Record) {
+			r.Readers[0].Events[2].ID = "z"
+		}, "z at 1/4 was replaced by c"},
+		"an event was not shown": {func(r *Record) {
+			r.Readers[0].Events = slices.Delete(r.Readers[0].Events, 1, 2)
+		}, "did not receive user.message b at 1/2"},
+		"the last event was not shown": {func(r *Record) {
+			r.Readers[0].Events = r.Readers[0].Events[:3]
+		}, "did not receive session.idle d at 2/1"},
+		"an event was shown twice": {func(r *Record) {
+			r.Readers[0].Events = slices.Insert(r.Readers[0].Events, 1, r.Readers[0].Events[0])
+		}, "a at 1/1 comes twice"},
+		"positions go back": {func(r *Record) {
+			r.Readers[0].Events[1], r.Readers[0].Events[2] = r.Readers[0].Events[2], r.Readers[0].Events[1]
+		}, "b at 1/2 comes after user.message c at 1/4"},
+		"replicas differ": {func(r *Record) {
+			r.Lists[1].Events[3].ID = "z"
+		}, "shows 4 events, another replica 4"},
+		"an event has two positions": {func(r *Record) {
+			r.Lists[0].Events[3].ID = "a"
+		}, "a at 2/1 comes twice"},
+		"a prompt is lost": {func(r *Record) {
+			r.Prompts[3].Lost = false
+		}, "w4w was acknowledged and is lost"},
+		"a prompt is doubled": {func(r *Record) {
+			r.Prompts[0].Word = "text"
+		}, "text is in the conversation 2 times"},
+		"a repetition has a new id": {func(r *Record) {
+			r.Prompts[0].IDs[1] = "o"
+		}, "was acknowledged as [m o]"},
+		"two owners append": {func(r *Record) {
+			r.Appends["s"][2].Term = 4
+		}, "term 4 wrote message 3 after term 5"},
+		"a callback is answered twice": {func(r *Record) {
+			r.Answers["q"] = 2
+		}, "callback q was answered 2 times"},
+		"a call does not end": {func(r *Record) {
+			r.Faults = []string{"hung"}
+		}, "hung"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := good()
+			c.spoil(r)
+			found := r.Check()
+			if !slices.ContainsFunc(found, func(v string) bool { return strings.Contains(v, c.want) }) {
+				t.Errorf("found %q, want %q", found, c.want)
+			}
+		})
+	}
+}
+
+// A seed gives the same schedule each time; the faults of one target do not overlap, and a majority of the NATS
+// servers is always there. All faults occur.
+func TestDraw(t *testing.T) {
+	t.Parallel()
+	kinds := map[Fault]int{}
+	long := 0
+	for seed := range uint64(200) {
+		p := Draw(seed)
+		if !reflect.DeepEqual(p, Draw(seed)) {
+			t.Fatalf("seed %d gives two schedules", seed)
+		}
+		free := map[string]Action{}
+		for i, a := range p.Actions {
+			kinds[a.Fault]++
+			if a.Fault == Freeze && a.For > Lease {
+				long++
+			}
+			if before, ok := free[a.group()]; ok && a.At < before.end() || i > 0 && a.At < p.Actions[i-1].At {
+				t.Errorf("%v: %v overlaps %v, or is out of order", p, a, before)
+			}
+			free[a.group()] = a
+		}
+		if n := len(p.Actions); n < minActions || n > maxActions {
+			t.Errorf("%v: %d actions", p, n)
+		}
+	}
+	for _, f := range []Fault{Kill, Freeze, Drain, StopNATS} {
+		if kinds[f] < 50 {
+			t.Errorf("%s occurs %d times in 200 schedules", f, kinds[f])
+		}
+	}
+	if long < 30 {
+		t.Errorf("%d freezes are longer than the lease", long)
+	}
+}

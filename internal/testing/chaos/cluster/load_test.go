@@ -1,0 +1,226 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+)
+
+const (
+	// callTime bounds one call of a caller; a frozen replica does not answer.
+	callTime = 4 * time.Second
+	// patience bounds how long a call is repeated, and how long everything takes to settle.
+	patience = 90 * time.Second
+)
+
+// caller makes calls through replicas that it draws.
+type caller struct {
+	*world
+	through []*replica
+	rng     *rand.Rand
+}
+
+// try makes a call through one replica after the other until it succeeds, done returns true for its error, or patience
+// ends, which is a violation unless ctx has ended.
+func (c *caller) try(ctx context.Context, what string, call func(context.Context, *replica) error,
+	done func(error) bool,
+) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		one, end := context.WithTimeout(ctx, callTime)
+		err := call(one, c.through[c.rng.IntN(len(c.through))])
+		end()
+		switch {
+		case err == nil || done != nil && done(err):
+			return err
+		case status.Code(err) == codes.Internal:
+			c.fail("%s failed with a fault of the server: %v", what, err)
+		case ctx.Err() == context.DeadlineExceeded:
+			c.fail("%s did not succeed within %v: %v", what, patience, err)
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+		pause(ctx, time.Duration(20+c.rng.IntN(100))*time.Millisecond)
+	}
+}
+
+// create makes a session with the tool.
+func (c *caller) create(ctx context.Context, id string) {
+	_ = c.try(ctx, "CreateSession", func(ctx context.Context, r *replica) error {
+		_, err := r.sessions().CreateSession(ctx, &bridgev1.CreateSessionRequest{
+			SessionId: id, RequestId: "create-" + id, Config: &cliv1.SessionConfig{Tools: []*cliv1.ToolDefinition{
+				{Name: toolName, Description: "Answers.", SkipPermission: proto.Bool(true)},
+			}},
+		})
+		if status.Code(err) == codes.AlreadyExists {
+			return nil // an earlier try
+		}
+		return err
+	}, nil)
+}
+
+// converse sends prompts until done is closed. Some are repeated after they were acknowledged.
+func (c *caller) converse(ctx context.Context, done <-chan struct{}, session, name string) {
+	for i := 0; ctx.Err() == nil; i++ {
+		select {
+		case <-done:
+			return
+		default:
+		}
+		p := &Prompt{Session: session, Word: fmt.Sprintf("%s-%d-", name, i)}
+		c.prompted(p)
+		kind := []string{"text", "slow", "tool"}[c.rng.IntN(3)]
+		for range 1 + c.rng.IntN(2) {
+			c.send(ctx, p, kind+" "+p.Word)
+		}
+		pause(ctx, time.Duration(50+c.rng.IntN(400))*time.Millisecond)
+	}
+}
+
+// send sends a prompt, under the same request id each time.
+func (c *caller) send(ctx context.Context, p *Prompt, text string) {
+	err := c.try(ctx, "Send", func(ctx context.Context, r *replica) error {
+		sent, err := r.sessions().Send(ctx, &bridgev1.SendRequest{
+			SessionId: p.Session, RequestId: p.Word, Prompt: &bridgev1.Prompt{Text: text},
+		})
+		if err == nil {
+			p.IDs = append(p.IDs, sent.GetMessageId())
+		}
+		return err
+	}, unconfirmed)
+	p.Lost = p.Lost || unconfirmed(err)
+	p.text = text
+}
+
+// unconfirmed reports whether an error says that a prompt is lost.
+func unconfirmed(err error) bool {
+	return strings.Contains(fmt.Sprint(copilot.FromError(err)), "SEND_UNCONFIRMED")
+}
+
+// answer answers the calls of the tool until ctx ends, each twice at once through different replicas.
+func (c *caller) answer(ctx context.Context, session string) {
+	for ; ctx.Err() == nil; pause(ctx, 100*time.Millisecond) {
+		var pending *bridgev1.ListPendingResponse
+		r := c.through[c.rng.IntN(len(c.through))]
+		one, end := context.WithTimeout(ctx, callTime)
+		pending, err := r.callbacks().ListPending(one, &bridgev1.ListPendingRequest{SessionId: session})
+		if err == nil {
+			for _, call := range pending.GetCallbacks() {
+				c.answerTwice(one, call)
+			}
+		}
+		end()
+	}
+}
+
+func (c *caller) answerTwice(ctx context.Context, call *bridgev1.Callback) {
+	var both sync.WaitGroup
+	defer both.Wait()
+	first := c.rng.IntN(len(c.through))
+	for i := range 2 {
+		answer, err := copilot.AnswerTool(fmt.Sprint("answer ", i))
+		if err != nil {
+			c.fail("an answer: %v", err)
+			return
+		}
+		both.Go(func() {
+			// It fails if the other one was first, or the replica is away; the list has it again then.
+			_, _ = c.through[(first+i)%len(c.through)].callbacks().Resolve(ctx, &bridgev1.ResolveRequest{
+				SessionId: call.GetSessionId(), CallbackId: call.GetCallbackId(), Answer: answer,
+			})
+		})
+	}
+}
+
+// read reads a session's durable events from the first one, through one replica after the other, until ctx ends.
+func (c *caller) read(ctx context.Context, f *follower) {
+	for ; ctx.Err() == nil; pause(ctx, 50*time.Millisecond) {
+		one, end := context.WithTimeout(ctx, time.Duration(500+c.rng.IntN(5000))*time.Millisecond)
+		stream, err := c.through[c.rng.IntN(len(c.through))].events().Subscribe(one, &bridgev1.SubscribeRequest{
+			Sessions: []*bridgev1.SessionCursor{{SessionId: f.session, After: f.after,
+				Start: bridgev1.StreamStart_STREAM_START_BEGINNING, Filter: durableEvents}},
+		})
+		for err == nil {
+			var frame *bridgev1.SubscribeResponse
+			if frame, err = stream.Recv(); err == nil {
+				f.frame(frame)
+			}
+		}
+		end()
+	}
+}
+
+// durableEvents lets all durable events pass.
+var durableEvents = &bridgev1.EventFilter{ExcludeEphemeral: true, IncludeLarge: true}
+
+// follower is what a reader was shown. Its goroutine alone uses after.
+type follower struct {
+	name, session string
+	after         *bridgev1.Position
+
+	mu     sync.Mutex
+	shown  []Event
+	epochs int // that ended
+}
+
+func (f *follower) frame(frame *bridgev1.SubscribeResponse) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if frame.GetGap().GetReason() == bridgev1.GapReason_GAP_REASON_EPOCH_ENDED {
+		f.shown = nil
+		f.epochs++
+	}
+	for _, e := range frame.GetEvents().GetEvents() {
+		f.shown = append(f.shown, eventOf(e))
+	}
+	if at := frame.GetResumeAfter(); at != nil {
+		f.after = at
+	}
+}
+
+// reached reports whether the reader was shown the event at a position.
+func (f *follower) reached(at Position) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.shown) > 0 && f.shown[len(f.shown)-1].At.compare(at) >= 0
+}
+
+func eventOf(e *bridgev1.Event) Event {
+	return Event{At: Position{e.GetPosition().GetEpoch(), e.GetPosition().GetSeq()}, ID: e.GetEvent().GetId(),
+		Type: e.GetEvent().GetEventType(), JSON: e.GetOriginalJson()}
+}
+
+// list reads the durable events of a session through a replica.
+func list(ctx context.Context, r *replica, session string) (out []Event, err error) {
+	token := ""
+	for {
+		page, err := r.sessions().ListEvents(ctx, &bridgev1.ListEventsRequest{
+			SessionId: session, PageToken: token, OriginalJson: true, Filter: durableEvents,
+		})
+		if err != nil {
+			return nil, err
+		}
+		if page.GetGap().GetReason() == bridgev1.GapReason_GAP_REASON_EPOCH_ENDED {
+			out = nil // the whole of the new epoch follows
+		}
+		for _, e := range page.GetEvents() {
+			out = append(out, eventOf(e))
+		}
+		if token = page.GetNextPageToken(); token == "" {
+			return out, nil
+		}
+	}
+}

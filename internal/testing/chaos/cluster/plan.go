@@ -1,0 +1,117 @@
+package cluster
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The sizes of a cluster.
+const (
+	replicas = 3
+	servers  = 3 // of NATS
+)
+
+// Lease is the lease of the replicas. Freezes are shorter or longer than it.
+const Lease = 3 * time.Second
+
+// Fault is a kind of fault.
+type Fault string
+
+// The faults.
+const (
+	Kill     Fault = "kill"      // SIGKILL of a replica
+	Freeze   Fault = "freeze"    // SIGSTOP of a replica, and SIGCONT
+	Drain    Fault = "drain"     // SIGTERM of a replica
+	StopNATS Fault = "stop nats" // a NATS server is shut down
+)
+
+// Action is a fault with its end.
+type Action struct {
+	// At is when it strikes, since the start of the schedule.
+	At    time.Duration
+	Fault Fault
+	// Target is the number of the replica or NATS server.
+	Target int
+	// For is how long the target stays away.
+	For time.Duration
+}
+
+func (a Action) end() time.Duration { return a.At + a.For }
+
+// group is the targets of which an action takes one: actions of the same group and target do not overlap.
+func (a Action) group() string {
+	if a.Fault == StopNATS {
+		return "nats" // two servers of three are needed, so one at a time
+	}
+	return fmt.Sprint("replica ", a.Target)
+}
+
+// Plan is a schedule.
+type Plan struct {
+	Seed    uint64
+	Actions []Action // in the order of At
+}
+
+// Bounds of a schedule.
+const (
+	minActions = 3
+	maxActions = 6
+	span       = 6 * time.Second // in which actions begin
+)
+
+// Draw makes the schedule of a seed. It depends on nothing else. At least one action takes a replica away.
+func Draw(seed uint64) Plan {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	p := Plan{Seed: seed}
+	free := map[string]time.Duration{} // when the targets of a group are back
+	n := minActions + rng.IntN(maxActions-minActions+1)
+	starts := make([]time.Duration, n)
+	for i := range starts {
+		starts[i] = time.Duration(rng.Int64N(int64(span))).Round(time.Millisecond)
+	}
+	slices.Sort(starts)
+	for i, at := range starts {
+		a := drawAction(rng, i == 0)
+		a.At = max(at, free[a.group()])
+		free[a.group()] = a.end() + time.Second
+		p.Actions = append(p.Actions, a)
+	}
+	slices.SortStableFunc(p.Actions, func(a, b Action) int { return int(a.At - b.At) })
+	return p
+}
+
+// drawAction draws a fault, its target and its length; with replica it is not one of a NATS server.
+func drawAction(rng *rand.Rand, replica bool) Action {
+	between := func(from, to time.Duration) time.Duration {
+		return (from + time.Duration(rng.Int64N(int64(to-from)))).Round(time.Millisecond)
+	}
+	kinds := []Fault{Kill, Kill, Freeze, Freeze, Drain, Drain, StopNATS}
+	if replica {
+		kinds = kinds[:len(kinds)-1]
+	}
+	a := Action{Fault: kinds[rng.IntN(len(kinds))], Target: rng.IntN(replicas)}
+	switch a.Fault {
+	case Freeze:
+		if a.For = between(Lease/10, Lease*2/3); rng.IntN(2) == 0 {
+			a.For = between(Lease+Lease/3, 2*Lease)
+		}
+	case StopNATS:
+		a.Target, a.For = rng.IntN(servers), between(200*time.Millisecond, 3*time.Second)
+	default:
+		a.For = between(0, 2*Lease)
+	}
+	return a
+}
+
+// String lists the actions, for reports.
+func (p Plan) String() string {
+	var b strings.Builder
+	_, _ = fmt.Fprintf(&b, "seed %d:", p.Seed)
+	for _, a := range p.Actions {
+		_, _ = fmt.Fprintf(&b, " %v %s %d for %v;", a.At, a.Fault, a.Target, a.For)
+	}
+	return b.String()
+}

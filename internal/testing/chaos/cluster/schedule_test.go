@@ -1,0 +1,322 @@
+package cluster
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/cluster/natstest"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
+	"github.com/copilot-grpc/copilot-grpc/server/servertest"
+)
+
+// sessionCount is how many sessions a schedule has, each with a caller, two readers and one who answers.
+const sessionCount = 3
+
+// TestSchedules plays the schedules that the environment asks for.
+func TestSchedules(t *testing.T) {
+	count, first := number(t, "CLUSTER_SCHEDULES", 0), number(t, "CLUSTER_SEED", 1)
+	if count == 0 {
+		t.Skip("CLUSTER_SCHEDULES says how many schedules are played: make chaos-cluster")
+	}
+	for seed := first; seed < first+count; seed++ {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) { play(t, Draw(seed)) })
+	}
+}
+
+func number(t *testing.T, env string, otherwise uint64) uint64 {
+	t.Helper()
+	text := os.Getenv(env)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", env, err)
+	}
+	return n
+}
+
+// world is a schedule being played.
+type world struct {
+	seed     uint64
+	replicas []*replica
+	nats     []*natstest.Server
+
+	mu      sync.Mutex
+	faults  []string
+	prompts []*Prompt
+	callers uint64
+}
+
+// fail records a violation.
+func (w *world) fail(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.faults = append(w.faults, fmt.Sprintf(format, args...))
+}
+
+// prompted records a prompt. Its caller changes it until the load has ended.
+func (w *world) prompted(p *Prompt) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.prompts = append(w.prompts, p)
+}
+
+// caller returns a new caller, with random numbers of the seed.
+func (w *world) caller() *caller {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.callers++
+	return &caller{world: w, through: w.replicas, rng: rand.New(rand.NewPCG(w.seed, w.callers))}
+}
+
+// play plays a schedule and checks it.
+func play(t *testing.T, p Plan) {
+	t.Log(p)
+	begin := time.Now()
+	w := &world{seed: p.Seed, nats: natstest.Cluster(t, servers, natstest.SyncAlways)}
+	var urls []string
+	for _, s := range w.nats {
+		urls = append(urls, s.URL())
+	}
+	ca := servertest.NewCA(t)
+	var supervisors sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	end := sync.OnceFunc(func() { cancel(); supervisors.Wait() })
+	defer end()
+	for n := range replicas {
+		r := newReplica(t, n, strings.Join(urls, ","), ca, w.fail)
+		w.replicas = append(w.replicas, r)
+		t.Cleanup(func() { _ = r.conn.Close() })
+		supervisors.Go(func() { r.supervise(ctx) })
+	}
+	record := w.run(t.Context(), p)
+	w.readLogs(t, record)
+	end()
+	record.Faults = w.faults
+	found := record.Check()
+	for _, v := range found {
+		t.Error(v)
+	}
+	events := 0
+	for _, l := range record.Lists {
+		events += len(l.Events)
+	}
+	appends := 0
+	for _, a := range record.Appends {
+		appends += len(a)
+	}
+	t.Logf("%v: %d prompts, %d events listed, %d messages in NATS, %d answers, %d violations",
+		time.Since(begin).Round(time.Second), len(record.Prompts), events, appends, len(record.Answers), len(found))
+	if appends == 0 || events == 0 || len(record.Answers) == 0 {
+		t.Error("nothing was compared")
+	}
+	for _, r := range w.replicas {
+		if len(found) > 0 {
+			t.Logf("replica %d: %s", r.n, r.dir)
+		} else {
+			_ = os.RemoveAll(r.dir)
+		}
+	}
+}
+
+// run plays the load and the faults, heals everything, and returns what came of it.
+func (w *world) run(ctx context.Context, p Plan) *Record {
+	record := &Record{Answers: map[string]int{}}
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	var beside, load sync.WaitGroup // goroutines that end after the load, and with the faults
+	defer beside.Wait()
+	defer stop()
+	over := make(chan struct{})
+	var followers []*follower
+	for n := range sessionCount {
+		id := fmt.Sprintf("s%d", n)
+		w.caller().create(ctx, id)
+		for i := range 2 {
+			f := &follower{name: fmt.Sprint("reader ", i), session: id}
+			followers = append(followers, f)
+			by := w.caller()
+			beside.Go(func() { by.read(reading, f) })
+		}
+		by, other := w.caller(), w.caller()
+		beside.Go(func() { by.answer(reading, id) })
+		load.Go(func() { other.converse(ctx, over, id, id) })
+	}
+	w.strike(ctx, p)
+	close(over)
+	load.Wait()
+	w.settle(ctx)
+	ends := map[string]Position{}
+	for _, l := range w.lists(ctx) {
+		if n := len(l.Events); n > 0 {
+			ends[l.Session] = l.Events[n-1].At
+		}
+	}
+	awaitReaders(ctx, ends, followers)
+	stop()
+	beside.Wait()
+	for _, f := range followers {
+		record.Readers = append(record.Readers,
+			Reader{Name: f.name, Session: f.session, Through: ends[f.session], Events: f.shown})
+	}
+	record.Lists = w.lists(ctx)
+	for _, q := range w.prompts {
+		record.Prompts = append(record.Prompts, *q)
+	}
+	return record
+}
+
+// strike carries the actions out, each at its time, and returns when all targets are back.
+func (w *world) strike(ctx context.Context, p Plan) {
+	begin := time.Now()
+	var striking sync.WaitGroup
+	for _, a := range p.Actions {
+		striking.Go(func() {
+			pause(ctx, time.Until(begin.Add(a.At)))
+			if a.Fault == StopNATS {
+				w.nats[a.Target].Stop()
+				pause(ctx, a.For)
+				w.nats[a.Target].Start()
+				return
+			}
+			w.replicas[a.Target].strike(ctx, a)
+			pause(ctx, time.Until(begin.Add(a.end())))
+		})
+	}
+	striking.Wait()
+}
+
+// settle repeats each prompt, so that its caller learns what became of it, and has a last turn in each session.
+func (w *world) settle(ctx context.Context) {
+	c := w.caller()
+	for _, p := range w.prompts {
+		if p.text != "" {
+			c.send(ctx, p, p.text)
+		}
+	}
+	for n := range sessionCount {
+		id := fmt.Sprintf("s%d", n)
+		_ = c.try(ctx, "the last turn of "+id, func(ctx context.Context, r *replica) error {
+			out, err := r.sessions().SendAndWait(ctx, &bridgev1.SendAndWaitRequest{
+				SessionId: id, RequestId: "final", Prompt: &bridgev1.Prompt{Text: "final"},
+			})
+			if s := out.GetOutcome().GetStatus(); err == nil && s != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
+				w.fail("the last turn of %s ended with %v", id, s)
+			}
+			return err
+		}, nil)
+	}
+}
+
+// lists lists the events of each session through each replica. An idle session may be unloaded or moved meanwhile, and
+// get an event of it: the lists are taken again until all replicas show the same, for some time.
+func (w *world) lists(ctx context.Context) (all []List) {
+	for n := range sessionCount {
+		id := fmt.Sprintf("s%d", n)
+		var of []List
+		for range 5 {
+			of = nil
+			for _, r := range w.replicas {
+				of = append(of, List{Replica: r.n, Session: id, Events: w.listAt(ctx, r, id)})
+			}
+			differs := func(l List) bool { return !slices.Equal(l.Events, of[0].Events) }
+			if !slices.ContainsFunc(of, differs) {
+				break
+			}
+			pause(ctx, time.Second)
+		}
+		all = append(all, of...)
+	}
+	return all
+}
+
+// listAt lists the events of a session through one replica.
+func (w *world) listAt(ctx context.Context, r *replica, id string) (events []Event) {
+	only := w.caller()
+	only.through = []*replica{r}
+	call := func(ctx context.Context, r *replica) (err error) {
+		events, err = list(ctx, r, id)
+		return err
+	}
+	_ = only.try(ctx, fmt.Sprintf("ListEvents through replica %d", r.n), call, nil)
+	return events
+}
+
+// awaitReaders waits until each reader has come to an end of its session. A reader that does not violates its promise.
+func awaitReaders(ctx context.Context, ends map[string]Position, followers []*follower) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for _, f := range followers {
+		for ctx.Err() == nil && !f.reached(ends[f.session]) {
+			pause(ctx, 50*time.Millisecond)
+		}
+	}
+}
+
+// readLogs reads the messages of the sessions' logs in NATS, and the logs of the fake CLIs.
+func (w *world) readLogs(t *testing.T, record *Record) {
+	t.Helper()
+	for _, r := range w.replicas {
+		log, err := fakecli.ReadLog(r.path("oracle.jsonl"))
+		if err != nil {
+			t.Error(err)
+		}
+		for id, n := range fakecli.Accepted(log) {
+			record.Answers[fmt.Sprintf("%s at replica %d", id, r.n)] = n
+		}
+	}
+	js := w.nats[0].JetStream()
+	for deadline := time.Now().Add(patience); ; pause(t.Context(), 100*time.Millisecond) {
+		appends, err := readAppends(t.Context(), js)
+		if err == nil {
+			record.Appends = appends
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the logs in NATS cannot be read: %v", err)
+		}
+	}
+}
+
+// readAppends reads the messages of all sessions' logs. It fails while NATS has no leader.
+func readAppends(ctx context.Context, js jetstream.JetStream) (map[string][]Append, error) {
+	stream, err := js.Stream(ctx, "copilot_log")
+	if err != nil {
+		return nil, err
+	}
+	info, err := stream.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][]Append{}
+	for seq := info.State.FirstSeq; seq <= info.State.LastSeq; seq++ {
+		m, err := stream.GetMsg(ctx, seq)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue // it was purged
+		}
+		if err != nil {
+			return nil, err
+		}
+		const head = 3 + 8 // version, kind, flag and writer come before the term: natslog/part.go
+		if len(m.Data) <= head {
+			return nil, fmt.Errorf("message %d has no term", seq)
+		}
+		term, _ := binary.Uvarint(m.Data[head:])
+		out[m.Subject] = append(out[m.Subject], Append{seq, term})
+	}
+	return out, nil
+}
