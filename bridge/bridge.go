@@ -109,6 +109,9 @@ type Config struct {
 	Wear fleet.Wear
 	// Directory stores what outlives the bridge; nil leaves everything in memory.
 	Directory Directory
+	// Sealer encrypts the credentials of sessions, which are then stored in Directory. Without it they are not stored:
+	// after a restart callers give them again.
+	Sealer sessions.Sealer
 	// MaxMemoryBytes bounds the events of all sessions in memory; default
 	// journal.DefaultMaxMemoryBytes.
 	MaxMemoryBytes int
@@ -239,7 +242,7 @@ func (b *Bridge) compose(defaults jsonobj.Object) {
 	cfg := &b.cfg
 	b.store = sessions.New(sessions.Config{
 		Directory: cfg.Directory, Session: b.sessionConfig, Profile: b.tenants.ProfileOf, Defaults: defaults,
-		Providers: b.providersOf, Forget: b.forget, Go: b.Go, Log: cfg.Logger,
+		Providers: b.providersOf, Sealer: cfg.Sealer, Forget: b.forget, Go: b.Go, Log: cfg.Logger,
 		Host:       func(e *registry.Entry) session.Host { return host{b, e} },
 		SetProfile: func(e *registry.Entry, p runtime.Profile) (undo func()) { return b.fleet.SetProfile(e, p) },
 	})

@@ -94,11 +94,17 @@ func TestHandOver(t *testing.T) {
 	if handOver(true, notYet) {
 		t.Error("a session that is watched left quietly")
 	}
-	release := k.store.Get("s1").Session.Loader().Hold()
-	if handOver(false, notYet) {
-		t.Error("a session left during a call")
+	loader := k.store.Get("s1").Session.Loader()
+	for _, loaded := range []bool{true, false} {
+		release := loader.Hold()
+		if handOver(false, notYet) {
+			t.Errorf("a session left during a call; loaded %t", loaded)
+		}
+		release()
+		if unloaded, err := loader.Unload(t.Context(), 0); loaded && (!unloaded || err != nil) {
+			t.Errorf("unloaded %t, %v", unloaded, err)
+		}
 	}
-	release()
 	if err := k.AwaitRest(t.Context(), "s1"); err != nil {
 		t.Error(err)
 	}

@@ -29,10 +29,13 @@ func HandOver(ctx context.Context, l *Loader, quiet bool, save func()) (bool, er
 	if quiet {
 		idle = quietFor
 	}
-	if quiet && inCompany(l) {
+	l.mu.Lock()
+	state, watched := l.state, quiet && inCompany(l)
+	l.mu.Unlock()
+	if watched {
 		return false, nil
 	}
-	if l.State() == Loaded {
+	if state == Loaded {
 		if unloaded, err := unload(ctx, l, idle); err != nil || !unloaded {
 			return false, err
 		}
@@ -48,10 +51,8 @@ func HandOver(ctx context.Context, l *Loader, quiet bool, save func()) (bool, er
 	return true, nil
 }
 
-// inCompany reports whether the session has participants or subscribers.
+// inCompany reports whether the session has participants or subscribers. The caller holds the session's lock.
 func inCompany(l *Loader) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	return l.cfg.roster.Len() > 0 || l.cfg.journal.Watched()
 }
 
@@ -59,12 +60,6 @@ func inCompany(l *Loader) bool {
 func leave(l *Loader, quiet bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case l.state != Unloaded && l.state != Disconnected, l.uses > 0,
-		l.cfg.turns.Machine().Busy(), l.cfg.callbacks.Registry().Len() > 0, !l.cfg.prompts.Box().Empty(),
-		quiet && (l.cfg.roster.Len() > 0 || l.cfg.journal.Watched()):
-		return false
-	}
-	l.leaving = true
-	return true
+	l.leaving = l.uses == 0 && atRest(l) && !(quiet && inCompany(l))
+	return l.leaving
 }

@@ -36,13 +36,23 @@ type Providers = config.Providers
 // Save returns the stored form of the session, or nil in the states Creating and Deleted. It omits configuration
 // members that equal the bridge's defaults, and replaces a configured model provider by its name.
 func (s *Session) Save(defaults jsonobj.Object, providers Providers) json.RawMessage {
+	text, _ := s.SaveWithSecret(defaults, providers)
+	return text
+}
+
+// SaveWithSecret is Save. It also returns what the stored form lacks because of its secrets, nil if it lacks nothing.
+func (s *Session) SaveWithSecret(defaults jsonobj.Object, providers Providers) (text, secret json.RawMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.loader.state == Creating || s.loader.state == Deleted {
-		return nil
+		return nil, nil
+	}
+	state, lacks := s.settings.State.Save(defaults, providers)
+	if lacks != nil {
+		secret, _ = json.Marshal(lacks) // JSON values and strings
 	}
 	out := saved{
-		Saved: s.settings.State.Save(defaults, providers), Marks: s.intake.Marks, Info: s.intake.Info,
+		Saved: state, Marks: s.intake.Marks, Info: s.intake.Info,
 		Disconnected: s.loader.state == Disconnected, Lifetime: int32(s.loader.lifetime), Timeout: s.loader.timeout,
 	}
 	for _, p := range s.callbacks.Registry().List() {
@@ -51,8 +61,8 @@ func (s *Session) Save(defaults jsonobj.Object, providers Providers) json.RawMes
 		}
 	}
 	out.Participants, out.Usage = s.roster.Save(), s.intake.Usage
-	text, _ := json.Marshal(out) // JSON values and plain fields
-	return text
+	text, _ = json.Marshal(out) // JSON values and plain fields
+	return text, secret
 }
 
 // Usage returns what the session has used of models.
@@ -93,9 +103,21 @@ func CheckSaved(text []byte) error {
 // Restore gives a new session the state that Save returned before the bridge was restarted. Its participants
 // can resume within their grace time.
 func (s *Session) Restore(text []byte, defaults jsonobj.Object, providers Providers) error {
+	return s.RestoreWithSecret(text, nil, defaults, providers)
+}
+
+// RestoreWithSecret is Restore with what SaveWithSecret returned; secret may be nil.
+func (s *Session) RestoreWithSecret(text, secret []byte, defaults jsonobj.Object, providers Providers) error {
 	var in saved
 	if err := json.Unmarshal(text, &in); err != nil {
 		return err
+	}
+	if secret != nil {
+		var lacked config.Secret
+		if err := json.Unmarshal(secret, &lacked); err != nil {
+			return err
+		}
+		in.Complete(lacked)
 	}
 	state, err := config.Restore(in.Saved, defaults, providers)
 	if err != nil {

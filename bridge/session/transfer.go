@@ -40,19 +40,25 @@ func AtRest(ctx context.Context, s *Session, f func() error) error {
 	}
 	return l.exclusive(ctx, func() error {
 		l.mu.Lock()
-		state := l.state
-		busy := state == Loaded || l.cfg.callbacks.Registry().Len() > 0 || l.cfg.turns.Machine().Busy()
+		state, rests := l.state, atRest(l)
 		l.mu.Unlock()
 		switch {
 		case state == Creating || state == Deleted:
 			return NotFound(s.id)
-		case busy || !s.prompts.Box().Empty():
+		case !rests:
 			return fault.New(fault.SessionBusy, "session %q has work, a callback or a prompt that is not finished: "+
 				"wait for its end or abort it, and repeat the call", s.id).
 				WithField("session_id").With("session_id", s.id)
 		}
 		return f()
 	})
+}
+
+// atRest reports whether the session is in no runtime and has no turn, pending callback or prompt. The caller holds the
+// session's lock.
+func atRest(l *Loader) bool {
+	return (l.state == Unloaded || l.state == Disconnected) && !l.cfg.turns.Machine().Busy() &&
+		l.cfg.callbacks.Registry().Len() == 0 && l.cfg.prompts.Box().Empty()
 }
 
 // Imported is a session of another installation.

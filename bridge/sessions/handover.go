@@ -49,7 +49,7 @@ func drop(st *Store, e *registry.Entry) {
 // Unsaved returns the paths of the credentials of a session that the directory does not store.
 func Unsaved(st *Store, e *registry.Entry) []string {
 	r, ok := recordOf(st, e)
-	if !ok {
+	if !ok || len(r.Sealed) > 0 {
 		return nil
 	}
 	return slices.Concat(session.SavedMissing(r.Session), r.Lacks)

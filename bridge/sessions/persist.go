@@ -54,13 +54,14 @@ func (st *Store) save(e *registry.Entry) {
 // recordOf returns the saved form of a session; ok is false if it has none.
 func recordOf(st *Store, e *registry.Entry) (r record, ok bool) {
 	s := e.Session
-	state := s.Save(st.cfg.Defaults, st.cfg.Providers(caller.HostTenant))
+	state, secret := s.SaveWithSecret(st.cfg.Defaults, st.cfg.Providers(caller.HostTenant))
 	if state == nil {
 		return record{}, false
 	}
 	r = record{Tenant: s.Tenant(), Session: state, SharedWith: e.Shares.Records(), Boxed: e.Sandboxed()}
 	profile, _ := e.Profile()
 	r.Profile, r.Lacks = withoutSecrets(profile, st.cfg.Profile(profile.Tenant))
+	seal(st, s.Key(), &r, secret, profile)
 	return r, true
 }
 

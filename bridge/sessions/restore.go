@@ -31,6 +31,8 @@ type record struct {
 	// Profile is its runtime's, if that is not the tenant's default. Its secrets are left out.
 	Profile *runtime.Profile `json:"profile,omitempty"`
 	Lacks   []string         `json:"lacks,omitempty"`
+	// Sealed has the secrets that Session and Profile lack, encrypted.
+	Sealed []byte `json:"sealed,omitempty"`
 	// Boxed reports that it has been loaded in a sandbox.
 	Boxed bool `json:"boxed,omitempty"`
 }
@@ -126,7 +128,9 @@ func (st *Store) restore(key string, text json.RawMessage) (*registry.Entry, err
 		return nil, err
 	}
 	s := e.Session
-	if err := s.Restore(r.Session, st.cfg.Defaults, st.cfg.Providers(r.Tenant)); err != nil {
+	secret := unseal(st, key, &r)
+	err = s.RestoreWithSecret(r.Session, secret.Session, st.cfg.Defaults, st.cfg.Providers(r.Tenant))
+	if err != nil {
 		return nil, err
 	}
 	for _, path := range r.Lacks {
@@ -136,7 +140,9 @@ func (st *Store) restore(key string, text json.RawMessage) (*registry.Entry, err
 		e.SetSandboxed()
 	}
 	if r.Profile != nil {
-		st.cfg.SetProfile(e, withSecrets(*r.Profile, st.cfg.Profile(r.Profile.Tenant)))
+		p := withSecrets(*r.Profile, st.cfg.Profile(r.Profile.Tenant))
+		secret.addTo(&p)
+		st.cfg.SetProfile(e, p)
 	}
 	if offers := e.Shares.Restore(r.SharedWith, r.Shares); offers > 0 {
 		st.log.Warn("shares of an older version are offers until the other tenants accept them",

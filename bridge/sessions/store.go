@@ -77,6 +77,8 @@ type Config struct {
 	// Providers returns the server's model providers that a tenant's sessions may name. For caller.HostTenant
 	// it returns all.
 	Providers func(tenant string) session.Providers
+	// Sealer encrypts credentials, so that they are stored. Without it they are not.
+	Sealer Sealer
 	// Forget is called when a session leaves memory.
 	Forget func(key string)
 	// Go runs f in the background until the bridge closes.

@@ -2,7 +2,10 @@ package cluster
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +15,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
@@ -177,6 +181,54 @@ func TestMoveRefused(t *testing.T) {
 	if _, err := d[0].Client.Runtimes().DrainNode(d[0].Ctx, &bridgev1.DrainNodeRequest{Node: "none"}); err == nil {
 		t.Error("a replica that does not exist drains")
 	}
+}
+
+// With the same keys at all replicas, a session takes the credentials of its caller along, when it moves and when its
+// owner is killed; they are not readable in NATS.
+func TestCredentialsMove(t *testing.T) {
+	t.Parallel()
+	st := harness.NewScripted(t)
+	keys := writeKeys(st)
+	d, nats := replicas(st, 2, func(int) []string { return []string{"--sealing-keys", keys} })
+	config := d[0].Config()
+	config.Provider.ApiKey = proto.String(harness.Planted)
+	_, err := d[0].Client.Sessions().CreateSession(d[0].Ctx,
+		&bridgev1.CreateSessionRequest{SessionId: "s", Config: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer(d[0], "s", "first of s")
+	_, err = d[0].Client.Runtimes().MoveSession(d[0].Ctx, &bridgev1.MoveSessionRequest{SessionId: "s", Node: "n2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := answer(d[0], "s", "after the move"); got != "You said: after the move" {
+		t.Errorf("the answer is %q", got)
+	}
+	d[1].Stop(syscall.SIGKILL)
+	has(d[0], "s")
+	if got := answer(d[0], "s", "after the kill"); got != "You said: after the kill" {
+		t.Errorf("the answer is %q", got)
+	}
+	for _, r := range d[0].Model.ModelRequests() {
+		if got := r.Header.Get("Authorization"); got != "Bearer "+harness.Planted {
+			t.Errorf("a model request has the key %q", got)
+		}
+	}
+	if found := harness.SecretsIn(t, nats.Dir(), harness.Planted); len(found) > 0 {
+		t.Errorf("the key is readable in %v", found)
+	}
+}
+
+// writeKeys writes a file with a key for credentials.
+func writeKeys(st *harness.Scripted) string {
+	st.T.Helper()
+	file := filepath.Join(st.T.TempDir(), "keys")
+	key := base64.StdEncoding.EncodeToString([]byte("a key for tests with 32 bytes..."))
+	if err := os.WriteFile(file, []byte(key+"\n"), 0o600); err != nil {
+		st.T.Fatal(err)
+	}
+	return file
 }
 
 // A replica that drains keeps no session: those at rest move at once, one in a turn after it, and new ones are created

@@ -53,6 +53,7 @@ type App struct {
 
 	observing observing
 	closers   closers
+	sealer    sealer
 	// member is the replica of a cluster; nil without one. lost is why it ended without a request.
 	member *member
 	lost   atomic.Pointer[error]
@@ -86,9 +87,11 @@ func New(ctx context.Context, c Config, options ...Option) (_ *App, err error) {
 	if err := c.checkPermissions(c.trustedPaths(), a.logger); err != nil {
 		return nil, err
 	}
-	if _, err := c.check(slog.New(slog.DiscardHandler)); err != nil { // the messages are logged below
+	files, err := c.check(slog.New(slog.DiscardHandler)) // the messages are logged below
+	if err != nil {
 		return nil, err
 	}
+	a.sealer.now.Store(files.sealing)
 	profile, err := c.profile()
 	if err != nil {
 		return nil, err
@@ -193,6 +196,7 @@ func (a *App) newBridge(
 		ConfinementGrace:   a.config.ConfinementGrace,
 		Wear:               a.config.wear(),
 		Directory:          directory,
+		Sealer:             &a.sealer,
 		MaxMemoryBytes:     a.config.MaxMemoryBytes,
 		Raw:                a.config.Raw,
 		Sole:               a.config.Sole,

@@ -16,6 +16,7 @@ type checked struct {
 	providers    map[string][]byte
 	policy       *policy.Policy // nil without one
 	certificates *server.TLS    // nil without any
+	sealing      *sealKeys
 }
 
 // check reads the files that a configuration names, and reports the first that a server could
@@ -30,6 +31,9 @@ func (c *Config) check(logger *slog.Logger) (checked, error) {
 		if _, err := jsonobj.Parse(text); err != nil {
 			return out, wrong("provider", fmt.Errorf("%q is not a JSON object: %w", name, err))
 		}
+	}
+	if out.sealing, err = c.readSealing(); err != nil {
+		return out, wrong("sealing_keys", err)
 	}
 	if c.Policy != "" {
 		if out.policy, err = policy.Load(c.Policy, time.Now); err != nil {

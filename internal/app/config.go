@@ -151,6 +151,11 @@ type Config struct {
 	// DataDir is the folder of data that survives the process; "" stores nothing. Fsync selects when written data is
 	// synced to survive a crash of the machine: always, interval or never; the default is interval, every
 	// FsyncInterval. JournalBytes and JournalAge are the retention of each session's events; zero stores everything.
+	// SealingKeys is the path of a file with keys that encrypt the credentials of sessions (package sealing), which are
+	// then stored with the sessions; "" stores no credentials. SealingTTL is how long they can be used after the last
+	// save of their session.
+	SealingKeys   string
+	SealingTTL    time.Duration
 	DataDir       string
 	Fsync         string
 	FsyncInterval time.Duration
@@ -327,6 +332,7 @@ func (c *Config) complete() {
 	c.MaxMemoryBytes = cmp.Or(c.MaxMemoryBytes, journal.DefaultMaxMemoryBytes)
 	c.Fsync = cmp.Or(c.Fsync, string(journal.FsyncInterval))
 	c.FsyncInterval = cmp.Or(c.FsyncInterval, journal.DefaultFsyncInterval)
+	c.SealingTTL = cmp.Or(c.SealingTTL, DefaultSealingTTL)
 	c.Cluster.Lease = cmp.Or(c.Cluster.Lease, cluster.DefaultTTL)
 	c.CallbackTimeout = cmp.Or(c.CallbackTimeout, callback.DefaultTimeout)
 	c.MaxSessionsPerRuntime = cmp.Or(c.MaxSessionsPerRuntime, placement.DefaultMaxSessions)

@@ -33,6 +33,7 @@ func (c *Config) trustedPaths() (paths []trustedPath) {
 	add("node_ca", c.Cluster.CA, fileperm.Trusted)
 	add("cluster_creds", c.Cluster.Credentials, fileperm.Secret)
 	add("cluster_ca", c.Cluster.RootCA, fileperm.Trusted)
+	add("sealing_keys", c.SealingKeys, fileperm.Secret)
 	add("data_dir", c.DataDir, fileperm.Private)
 	for _, name := range slices.Sorted(maps.Keys(c.Providers)) {
 		add("provider", c.Providers[name], fileperm.Secret)

@@ -57,6 +57,7 @@ func (a *App) tune(c Config) error {
 		level, _ := parseLevel(next.LogLevel) // Validate has seen it
 		a.level.Set(level)
 	}
+	a.sealer.now.Store(files.sealing)
 	a.current.Store(next)
 	a.logger.Info("configuration reloaded", slog.Any("changed", changed))
 	if len(later) > 0 {

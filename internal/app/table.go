@@ -161,6 +161,11 @@ func (c *Config) dataRows() []setting.Row {
 	return []setting.Row{
 		fixed("data_dir", &c.DataDir, "`directory` in which sessions survive a restart of the server; \"\" stores "+
 			"nothing (default: $XDG_STATE_HOME/copilot-grpc or ~/.local/state/copilot-grpc)"),
+		live("sealing_keys", &c.SealingKeys, "`file` with keys that encrypt the credentials of sessions, so that they "+
+			"are stored with the sessions; one key a line, 32 bytes in base64, of which the first encrypts (default: "+
+			"credentials are not stored)"),
+		live("sealing_ttl", &c.SealingTTL, "time after the last save of a session in which its stored "+
+			"credentials can be used"),
 		fixed("fsync", &c.Fsync, "`policy` for crashes of the machine: always, interval, never"),
 		fixed("fsync_interval", &c.FsyncInterval, "time between syncs with the fsync policy \"interval\""),
 		fixed("journal_bytes", &c.JournalBytes,

@@ -34,12 +34,25 @@ type SavedSetting struct {
 	Params json.RawMessage `json:"params"`
 }
 
+// Secret is what the stored form lacks because of its secrets. It must be encrypted to be stored.
+type Secret struct {
+	Config   json.RawMessage `json:"config"`
+	Settings []SavedSetting  `json:"settings,omitempty"`
+	// Missing are the paths of secrets that the state did not have either.
+	Missing []string `json:"missing,omitempty"`
+}
+
+// Complete adds what Save has left out.
+func (s *Saved) Complete(secret Secret) {
+	s.Config, s.Settings, s.Missing = secret.Config, secret.Settings, secret.Missing
+}
+
 // Providers are the model providers of the bridge's own configuration, by name.
 type Providers map[string]json.RawMessage
 
-// Save returns the stored form. defaults are the members that the bridge adds to configurations. providers are
-// the bridge's own model providers, which the stored form names.
-func (s *State) Save(defaults jsonobj.Object, providers Providers) Saved {
+// Save returns the stored form, and what it lacks; nil if it lacks nothing. defaults are the members that the bridge
+// adds to configurations. providers are the bridge's own model providers, which the stored form names.
+func (s *State) Save(defaults jsonobj.Object, providers Providers) (Saved, *Secret) {
 	out := Saved{
 		Handling: s.Handling, Tools: ToolTexts(s.Tools), Missing: slices.Clone(s.Missing), Registered: maps.Clone(s.Registered),
 		Labels: s.Labels,
@@ -55,11 +68,18 @@ func (s *State) Save(defaults jsonobj.Object, providers Providers) Saved {
 			out.Defaulted = append(out.Defaulted, d.Key)
 		}
 	}
-	out.Config = WithoutSecrets(object.JSON(), "", &out.Missing)
+	secret := &Secret{Config: object.JSON(), Missing: s.Missing}
+	for _, one := range s.Settings {
+		secret.Settings = append(secret.Settings, SavedSetting{one.Key, one.Method, one.Params.JSON()})
+	}
+	out.Config = WithoutSecrets(secret.Config, "", &out.Missing)
 	out.Settings = savedSettings(s.Settings, &out.Missing)
+	if len(out.Missing) == len(s.Missing) {
+		secret = nil
+	}
 	slices.Sort(out.Missing)
 	out.Missing = slices.Compact(out.Missing)
-	return out
+	return out, secret
 }
 
 // savedSettings returns the stored form of settings, and adds the paths of the omitted secrets to missing, by

@@ -37,7 +37,8 @@ func TestSettings(t *testing.T) {
 			}
 			seen[one.Key] = true
 		}
-		again, err := Restore(s.Save(nil, nil), nil, nil)
+		saved, _ := s.Save(nil, nil)
+		again, err := Restore(saved, nil, nil)
 		if err != nil || fmt.Sprint(again.Settings) != fmt.Sprint(s.Settings) {
 			rt.Fatalf("restored are %v, %v; want %v", again.Settings, err, s.Settings)
 		}

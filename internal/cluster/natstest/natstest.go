@@ -176,6 +176,9 @@ func (s *Server) JetStream() jetstream.JetStream {
 	return js
 }
 
+// Dir is the directory with the server's data.
+func (s *Server) Dir() string { return s.options.StoreDir }
+
 // URL returns the URL of a server that listens.
 func (s *Server) URL() string {
 	return fmt.Sprintf("nats://127.0.0.1:%d", s.options.Port)

@@ -489,7 +489,7 @@ type MoveSessionRequest struct {
 	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// Name of the replica that takes the session. Empty: any other that does not drain.
 	Node string `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
-	// Moves a session also if it has credentials, which are not stored. Its calls then fail with
+	// Moves a session also if it has credentials that are not stored. Its calls then fail with
 	// CREDENTIALS_NEEDED until ProvideCredentials or ResumeSession gives them again.
 	WithoutCredentials bool `protobuf:"varint,3,opt,name=without_credentials,json=withoutCredentials,proto3" json:"without_credentials,omitempty"`
 	// How long the call waits for a session that is in use; 0 to 1 hour, default 30 seconds.
