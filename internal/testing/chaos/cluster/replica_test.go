@@ -38,6 +38,8 @@ type replica struct {
 	fail    func(format string, args ...any) // records a violation
 	stopped chan struct{}                    // closed after the last life
 
+	striking sync.Mutex // held during an action; taken before mu
+
 	mu      sync.Mutex
 	process *os.Process
 	exited  chan struct{} // closed at the end of this life
@@ -197,8 +199,11 @@ func (r *replica) awaitServing(ctx context.Context) {
 	}
 }
 
-// strike carries an action out. It returns when the target is on its way back.
+// strike carries an action out. It returns when the target is on its way back. A slow action delays the next one of
+// this replica: a second SIGTERM would end a drain with an error.
 func (r *replica) strike(ctx context.Context, a Action) {
+	r.striking.Lock()
+	defer r.striking.Unlock()
 	switch a.Fault {
 	case Kill:
 		r.signal(syscall.SIGKILL, a.For)
