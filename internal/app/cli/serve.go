@@ -51,6 +51,10 @@ func serve(ctx context.Context, p *program, args []string) error {
 		logger.Warn("telemetry failed", slog.String("error", redact.Text(err.Error())))
 	}))
 	a, err := app.New(ctx, *c, app.WithLogger(logger), app.WithLevel(level), app.WithProbe())
+	if err != nil && ctx.Err() != nil {
+		logger.Info("asked to end before the server was ready", slog.Any("error", err))
+		return nil
+	}
 	if err != nil {
 		return command.sourced(err)
 	}
