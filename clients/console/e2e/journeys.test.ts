@@ -1,5 +1,6 @@
 // Journeys through the console on a real server, with the real CLI and a scripted model.
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { after, before, describe, test } from "node:test";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import { conversation, counted, prompts, says, send, waits } from "./actions.js";
@@ -275,6 +276,31 @@ describe("journeys", () => {
       await page.goto(`${server.base}${copy}`);
       await page.getByRole("button", { name: "Open the session" }).click();
       await says(page, "You said: another second prompt");
+    }));
+
+  test("export a session as a file, which is refused during a turn", () =>
+    journey(async (page) => {
+      const path = await startSession(page, server, "to be kept");
+      await says(page, "You said: to be kept");
+      await page.getByRole("button", { name: "Send" }).waitFor();
+      const chosen = async () => {
+        await page.getByRole("button", { name: "More" }).click();
+        await page.getByRole("button", { name: "Export" }).click();
+      };
+      const [file] = await Promise.all([page.waitForEvent("download"), chosen()]);
+      const id = decodeURIComponent(path.split("/").pop() ?? "");
+      assert.equal(file.suggestedFilename(), `${id}.tar.gz`);
+      const tar = (...options: string[]) => execFileSync("tar", options, { encoding: "utf8" });
+      const archive = await file.path();
+      assert.match(tar("-tzf", archive), /events\.jsonl/);
+      assert.match(tar("-xzOf", archive), /You said: to be kept/);
+      await send(page, "list the files");
+      await waits(page).getByRole("button", { name: "Approve" }).waitFor();
+      await chosen();
+      await page.getByRole("dialog", { name: "That did not work" }).getByText(/not finished/).waitFor();
+      await page.getByRole("dialog").getByRole("button", { name: "Close" }).click();
+      await waits(page).getByRole("button", { name: "Approve" }).click();
+      await says(page, "The folder has these files");
     }));
 
   test("drain a CLI process, and replace it", () =>
