@@ -84,6 +84,10 @@ func Join(ctx context.Context, cfg Config) (*Node, error) {
 		_ = n.Close(ctx)
 		return nil, err
 	}
+	if err := n.view.compatible(); err != nil {
+		_ = n.Close(ctx)
+		return nil, err
+	}
 	m, revision, err := n.enrol(ctx)
 	if err != nil {
 		_ = n.Close(ctx)
@@ -163,7 +167,9 @@ func (n *Node) enrol(ctx context.Context) (m *membership, revision uint64, err e
 
 // value is the value of the node's key.
 func (n *Node) value() []byte {
-	return encode(member{Node: n.cfg.Name, Address: n.cfg.Address, Draining: n.draining.Load()})
+	return encode(member{
+		Protocol: protocol, Node: n.cfg.Name, Address: n.cfg.Address, Draining: n.draining.Load(),
+	})
 }
 
 // Drain makes other nodes take the sessions that would become this node's, or ends that. Sessions that the node has

@@ -424,3 +424,36 @@ func TestDrain(t *testing.T) {
 		t.Errorf("after the drain the heir is %v", m)
 	}
 }
+
+// A node joins others whose version is at most one away, and says why it does not join the rest.
+func TestVersions(t *testing.T) {
+	t.Parallel()
+	for version, joins := range map[int]bool{
+		protocol - 2: false, protocol - 1: true, protocol: true, protocol + 1: true, protocol + 2: false,
+	} {
+		server := natstest.Start(t)
+		first, _ := join(t, server, "first")
+		kv, err := server.JetStream().KeyValue(t.Context(), "test-nodes")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := kv.Create(t.Context(), "other", encode(member{Protocol: version, Node: "other"})); err != nil {
+			t.Fatal(err)
+		}
+		for tick := time.NewTicker(time.Millisecond); len(first.Members()) < 2; {
+			<-tick.C
+		}
+		n, err := Join(t.Context(), Config{
+			JetStream: server.JetStream(), Cluster: "test", Name: "n", Address: "n:1", TTL: testTTL,
+		})
+		if (err == nil) != joins {
+			t.Errorf("version %d: %v", version, err)
+		}
+		if err != nil && !strings.Contains(err.Error(), `"other"`) {
+			t.Errorf("version %d: the error %v does not name the replica", version, err)
+		}
+		if n != nil {
+			_ = n.Close(t.Context())
+		}
+	}
+}

@@ -8,8 +8,15 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
+// protocol is the version of all that nodes say to each other and store together. It grows with each release that
+// changes any of it. A node works with the version before and the one after, so that a cluster can be upgraded
+// node by node.
+const protocol = 1
+
 // member is the value of a node's key.
 type member struct {
+	// Protocol is the node's version; 0 before it was written.
+	Protocol int `json:"protocol,omitempty"`
 	// Node is the node's name, Address that of its listener for other nodes.
 	Node    string `json:"node"`
 	Address string `json:"address"`

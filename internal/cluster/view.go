@@ -72,6 +72,19 @@ func (v *view) setDraining(id string, on bool) {
 	}
 }
 
+// compatible returns an error if a living member has a version with which this node cannot work.
+func (v *view) compatible() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, m := range v.members {
+		if m.Protocol < protocol-1 || m.Protocol > protocol+1 {
+			return fmt.Errorf("the replica %q has version %d of the cluster's protocol, this server has %d: upgrade "+
+				"all replicas to a release in between first, or stop all of them", m.Node, m.Protocol, protocol)
+		}
+	}
+	return nil
+}
+
 // setHolder notes the owner of a session, unless a later one is known; nil if the key is gone.
 func (v *view) setHolder(session string, h *holder, revision uint64) {
 	v.mu.Lock()
