@@ -35,7 +35,7 @@ type archived map[string]string
 
 func newArchived() archived {
 	return archived{
-		"session.json": `{"create":{"config":{"model":"m"},"labels":{"team":"a"}},` +
+		"session.json": `{"create":{"config":{"model":"m"},"labels":{"team":"a"},"onInterruption":2},` +
 			`"missingSecrets":["provider.apiKey"]}`,
 		"journal.jsonl":        `{"event":` + strings.TrimSpace(importedStart) + "}\n" + importedLine,
 		"history/events.jsonl": importedStart, "history/files/a b.txt": "text",
@@ -114,6 +114,7 @@ func TestImport(t *testing.T) {
 	}
 	s := out.GetSession()
 	if s.GetState() != bridgev1.SessionState_SESSION_STATE_DISCONNECTED || s.GetLabels()["team"] != "a" ||
+		s.GetOnInterruption() != bridgev1.OnInterruption_ON_INTERRUPTION_CONTINUE ||
 		out.GetEventCount() != 2 || s.GetPosition().GetSeq() != 2 ||
 		!slices.Equal(out.GetMissingSecrets(), []string{"provider.apiKey"}) {
 		t.Errorf("imported %v", out)

@@ -27,6 +27,7 @@ func (a *Attachment) create(ctx context.Context, r *bridgev1.CreateSessionReques
 	return a.svc.opener.Resume(ctx, &bridgev1.ResumeSessionRequest{
 		SessionId: r.GetSessionId(), Config: r.GetConfig(), Lifetime: r.GetLifetime(),
 		Handlers: r.GetHandlers(), CallbackTimeout: r.GetCallbackTimeout(), RuntimeProfile: r.GetRuntimeProfile(),
+		OnInterruption: r.GetOnInterruption(),
 	}, "create.", j)
 }
 

@@ -166,6 +166,7 @@ type openRequest interface {
 	GetCallbackTimeout() *durationpb.Duration
 	GetLifetime() bridgev1.Lifetime
 	GetHandlers() *bridgev1.Handlers
+	GetOnInterruption() bridgev1.OnInterruption
 }
 
 // settings reads the settings of a request that opens a session.
@@ -180,7 +181,10 @@ func (p *Parser) settings(c caller.Caller, o *session.Opening, r openRequest, at
 	if err := fields.Known(r.GetLifetime(), at+"lifetime"); err != nil {
 		return err
 	}
-	o.Lifetime = r.GetLifetime()
+	if err := fields.Known(r.GetOnInterruption(), at+"on_interruption"); err != nil {
+		return err
+	}
+	o.Lifetime, o.OnInterruption = r.GetLifetime(), r.GetOnInterruption()
 	o.Handling, err = Handling(r.GetHandlers(), at+"handlers")
 	return err
 }

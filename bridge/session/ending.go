@@ -145,6 +145,7 @@ func (l *Loader) end(state State, reason bridgev1.CloseReason) {
 	l.cfg.tx.MarkDirty()
 	l.cfg.turns.Lose(bridgev1.TurnStatus_TURN_STATUS_ABORTED)
 	l.cfg.prompts.Clear()
+	l.cfg.prompts.LeaveInterrupted(l.cfg.tx)
 	every := func(*callback.Pending) bool { return true }
 	l.cfg.callbacks.Withdraw(every, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_SESSION_ENDED)
 	l.cfg.journal.Note(Ended{reason})

@@ -34,10 +34,15 @@ func (l locked) Disconnected() bool    { return l.s.loader.state == Disconnected
 func (l locked) Runtime() Runtime      { return l.s.loader.runtime }
 func (l locked) Marks() *history.Marks { return &l.s.intake.Marks }
 
+func (l locked) Interruption() *turn.Interruption { return &l.s.intake.Marks.Interruption }
+
 func (l locked) Handlers(p *callback.Pending) (to []string, handled bool) {
 	to, handled = l.s.roster.Handlers(p, &l.s.settings.State)
 	return to, handled || p.For == roster.Everybody && l.Watched().Handles(p)
 }
+
+// Continues reports whether the agent is told to continue interrupted turns.
+func (l locked) Continues() bool { return l.s.settings.State.Continues }
 
 // Watched returns the callbacks that callers of WatchPending handle in the session.
 func (l locked) Watched() config.Handling {

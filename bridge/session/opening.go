@@ -31,6 +31,8 @@ type Opening struct {
 	ProviderRef string
 	// Labels are the session's first labels. A resume with nil does not change them.
 	Labels map[string]string
+	// OnInterruption is what happens when a turn ends with its runtime. Zero does not change it.
+	OnInterruption bridgev1.OnInterruption
 	// Params are members of this call that the session does not remember.
 	Params jsonobj.Object
 	// Join, if set, makes the caller a participant.
@@ -129,6 +131,9 @@ func (l *Loader) apply(o Opening) (Joined, error) {
 	}
 	if o.Lifetime != bridgev1.Lifetime_LIFETIME_UNSPECIFIED {
 		l.lifetime = o.Lifetime
+	}
+	if o.OnInterruption != bridgev1.OnInterruption_ON_INTERRUPTION_UNSPECIFIED {
+		l.cfg.settings.State.Continues = o.OnInterruption == bridgev1.OnInterruption_ON_INTERRUPTION_CONTINUE
 	}
 	if o.Timeout > 0 {
 		l.timeout = o.Timeout

@@ -142,10 +142,12 @@ func (s *Session) RestoreWithSecret(text, secret []byte, defaults jsonobj.Object
 }
 
 // Awaited reports whether a restored session should be loaded at once. Either callbacks were pending when the
-// bridge ended, and the CLI repeats them after a load, or the outbox has prompts, and only the CLI's history
-// tells whether the CLI accepted them.
+// bridge ended, and the CLI repeats them after a load, or the agent is to continue a turn that was interrupted,
+// or the outbox has prompts, and only the CLI's history tells whether the CLI accepted them.
 func (s *Session) Awaited() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.loader.state == Unloaded && (s.loader.awaited && len(s.settings.State.Missing) == 0 || !s.prompts.Box().Empty())
+	tx := locked{s}
+	goesOn := s.loader.awaited || tx.Marks().Interruption.Last && tx.Continues()
+	return s.loader.state == Unloaded && (goesOn && len(s.settings.State.Missing) == 0 || !s.prompts.Box().Empty())
 }

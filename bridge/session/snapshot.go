@@ -13,6 +13,10 @@ var states = map[State]bridgev1.SessionState{
 	Disconnected: bridgev1.SessionState_SESSION_STATE_DISCONNECTED, Deleted: bridgev1.SessionState_SESSION_STATE_DISCONNECTED,
 }
 
+var onInterruption = map[bool]bridgev1.OnInterruption{
+	false: bridgev1.OnInterruption_ON_INTERRUPTION_REPORT, true: bridgev1.OnInterruption_ON_INTERRUPTION_CONTINUE,
+}
+
 // Snapshot returns the session as a message of the API.
 func (s *Session) Snapshot() *bridgev1.Session {
 	at := s.journal.Last()
@@ -20,6 +24,7 @@ func (s *Session) Snapshot() *bridgev1.Session {
 	defer s.mu.Unlock()
 	out := s.intake.Info.Proto()
 	out.SessionId, out.State, out.Lifetime = s.id, states[s.loader.state], s.loader.lifetime
+	out.OnInterruption = onInterruption[s.settings.State.Continues]
 	out.TurnRunning, out.Participants, out.Position = s.turns.Machine().Busy(), s.participants.Proto(), Proto(at)
 	out.Labels = maps.Clone(s.settings.State.Labels)
 	out.ClientName = s.settings.State.Object.String("clientName")

@@ -56,6 +56,11 @@ func (f *sessionStream) sendNote(r *journal.Record, sink frame.Sink) error {
 		return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_MessageResent{
 			MessageResent: &bridgev1.MessageResent{MessageIds: n.IDs, NewMessageIds: n.As},
 		}})
+	case prompts.Continued:
+		told := &bridgev1.TurnContinued{MessageId: n.MessageID, Attempt: int32(n.Attempt)} //nolint:gosec // at most 3
+		return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_TurnContinued{
+			TurnContinued: told,
+		}})
 	case session.Ended:
 		return f.close(n.Reason, sink)
 	}

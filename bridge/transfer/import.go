@@ -172,6 +172,7 @@ func (im *importing) foreign(create *bridgev1.CreateSessionRequest) *bridgev1.Cr
 	out := &bridgev1.CreateSessionRequest{
 		Config: create.GetConfig(), ProviderRef: create.GetProviderRef(), Labels: create.GetLabels(),
 		Handlers: create.GetHandlers(), Lifetime: create.GetLifetime(), CallbackTimeout: create.GetCallbackTimeout(),
+		OnInterruption: create.GetOnInterruption(),
 	}
 	if im.header.GetConfig() != nil {
 		out.Config = nil

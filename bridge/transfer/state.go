@@ -64,6 +64,9 @@ func newState(codec *wire.Codec, id string, e session.Exported) (state, error) {
 		Config: &cliv1.SessionConfig{}, Lifetime: bridgev1.Lifetime(e.Lifetime), ProviderRef: e.ProviderRef,
 		Labels: e.Labels,
 	}
+	if e.Continues {
+		create.OnInterruption = bridgev1.OnInterruption_ON_INTERRUPTION_CONTINUE
+	}
 	if err := codec.FromJSON(object.JSON(), create.Config); err != nil {
 		return state{}, err
 	}
@@ -104,6 +107,7 @@ func parseState(text []byte) (st state, create *bridgev1.CreateSessionRequest, e
 	create = &bridgev1.CreateSessionRequest{ // the other fields are not the session's
 		Config: request.GetConfig(), Lifetime: request.GetLifetime(), ProviderRef: request.GetProviderRef(),
 		Labels: request.GetLabels(), Handlers: request.GetHandlers(), CallbackTimeout: request.GetCallbackTimeout(),
+		OnInterruption: request.GetOnInterruption(),
 	}
 	return st, create, nil
 }

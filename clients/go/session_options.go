@@ -35,6 +35,9 @@ type SessionOptions struct {
 	ProviderRef string
 	// When the session ends; default: only with DisconnectSession or DeleteSession. Not for joining.
 	Lifetime bridgev1.Lifetime
+	// The server's reaction to a turn that ends with its CLI process; default: it reports that. With
+	// ON_INTERRUPTION_CONTINUE it tells the agent to continue, at most three times in a row. Not for joining.
+	OnInterruption bridgev1.OnInterruption
 	// The callbacks that wait for [Session.Resolve] even while no participant handles
 	// them. Not for joining.
 	SessionHandlers *bridgev1.Handlers
@@ -221,6 +224,7 @@ func (o *SessionOptions) createStart(tools map[string]Tool) (*bridgev1.AttachSta
 		Cloud:           o.Cloud,
 		RuntimeProfile:  o.runtimeProfile(),
 		Labels:          o.Labels,
+		OnInterruption:  o.OnInterruption,
 	}}}, nil
 }
 
@@ -239,12 +243,13 @@ func (o *SessionOptions) resumeStart(id string, tools map[string]Tool) (*bridgev
 		CallbackTimeout:     o.callbackTimeout(),
 		RuntimeProfile:      o.runtimeProfile(),
 		Options:             o.Resume,
+		OnInterruption:      o.OnInterruption,
 	}}}, nil
 }
 
 func (o *SessionOptions) joinStart(id string) (*bridgev1.AttachStart, error) {
 	if o.ID != "" || o.Config != nil || o.ProviderRef != "" || o.Lifetime != 0 || o.SessionHandlers != nil ||
-		o.CallbackTimeout != 0 || o.Labels != nil ||
+		o.CallbackTimeout != 0 || o.Labels != nil || o.OnInterruption != 0 ||
 		o.Cloud != nil || o.ContinuePendingWork || o.Resume != nil || o.RequestID != "" || o.RuntimeProfile != nil {
 		return nil, errors.New("copilot: joining a session changes nothing about it: only the options " +
 			"of the participant are allowed")

@@ -204,6 +204,33 @@ func TestRequestOutlivesTheOwner(t *testing.T) {
 	}
 }
 
+// An agent whose owner is killed in the middle of a turn continues once, at the next owner.
+func TestTurnContinuesAtTheNextOwner(t *testing.T) {
+	t.Parallel()
+	const told = "The process that ran you ended"
+	d, _ := replicas(harness.NewScripted(t, waiting, harness.OnUser(told, harness.Say("done after all"))), 2)
+	create(d[0], "s")
+	_, err := d[1].Client.Sessions().ResumeSession(d[1].Ctx, &bridgev1.ResumeSessionRequest{
+		SessionId: "s", OnInterruption: bridgev1.OnInterruption_ON_INTERRUPTION_CONTINUE,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	send(d[1], &bridgev1.SendRequest{SessionId: "s", Prompt: &bridgev1.Prompt{Text: "wait for it"}})
+	d[1].Gate("never")
+	d[0].Stop(syscall.SIGKILL)
+	// No caller comes back for that.
+	d[1].Eventually("the continuation", func() bool {
+		return strings.Contains(conversation(d[1], told), "wait for it")
+	})
+	has(d[1], "s")
+	answer(d[1], "s", "the end")
+	sent := conversation(d[1], "the end")
+	if n, m := strings.Count(sent, told), strings.Count(sent, "done after all"); n != 1 || m != 1 {
+		t.Errorf("the agent was told %d times, and answered %d times", n, m)
+	}
+}
+
 // The sessions of an owner that was killed have one owner each, the same for all who ask.
 func TestSessionsHaveOneOwner(t *testing.T) {
 	t.Parallel()

@@ -21,6 +21,9 @@ func (s *State) Undo(before, after State) {
 	if s.ProviderRef == after.ProviderRef {
 		s.ProviderRef = before.ProviderRef
 	}
+	if s.Continues == after.Continues {
+		s.Continues = before.Continues
+	}
 	if maps.Equal(s.Labels, after.Labels) {
 		s.Labels = before.Labels
 	}

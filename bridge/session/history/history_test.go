@@ -151,3 +151,31 @@ func TestLeftRunning(t *testing.T) {
 		}
 	}
 }
+
+func TestUnfinished(t *testing.T) {
+	t.Parallel()
+	message := func(data string) *journal.Record {
+		return &journal.Record{Type: "assistant.message", JSON: []byte(`{"data":` + data + `}`)}
+	}
+	user, last := rec("user.message", 1), message(`{"toolRequests":[]}`)
+	call := message(`{"toolRequests":[{"name":"bash"}]}`)
+	helper := rec("user.message", 2)
+	helper.Agent = "helper"
+	for name, test := range map[string]struct {
+		events []*journal.Record
+		want   bool
+	}{
+		"nothing":                 {},
+		"not answered":            {[]*journal.Record{last, user, rec("assistant.turn_start", 3)}, true},
+		"calls a tool":            {[]*journal.Record{user, call, rec("tool.execution_start", 3)}, true},
+		"has a result":            {[]*journal.Record{user, call, rec("tool.execution_complete", 3)}, true},
+		"finished":                {[]*journal.Record{user, call, last, rec("assistant.turn_end", 3)}, false},
+		"aborted":                 {[]*journal.Record{user, call, rec("abort", 3)}, false},
+		"a subagent's message":    {[]*journal.Record{user, last, helper}, false},
+		"a message after the end": {[]*journal.Record{user, last, user}, true},
+	} {
+		if got := Unfinished(test.events); got != test.want {
+			t.Errorf("%s: unfinished is %v", name, got)
+		}
+	}
+}

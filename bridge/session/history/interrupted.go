@@ -1,10 +1,33 @@
 package history
 
 import (
+	"encoding/json"
+	"slices"
+
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 )
+
+// Unfinished reports whether a history ends within a turn: the agent did not reply to the last message, or its last
+// reply calls tools. A turn that a caller aborted has ended.
+func Unfinished(events []*journal.Record) bool {
+	for _, rec := range slices.Backward(events) {
+		if rec.Agent != "" {
+			continue
+		}
+		switch rec.Type {
+		case "user.message":
+			return true
+		case "assistant.message":
+			var d struct{ ToolRequests []json.RawMessage }
+			return event.Data(rec, &d) && len(d.ToolRequests) > 0
+		case "abort":
+			return false
+		}
+	}
+	return false
+}
 
 // LeftRunning reports whether the last turn in a recovered journal has no end there, and where
 // that turn showed that it ran. recovered returns the sequence number of the last event of a

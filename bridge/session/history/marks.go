@@ -1,6 +1,9 @@
 package history
 
-import "github.com/copilot-grpc/copilot-grpc/bridge/journal"
+import (
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
+)
 
 // Marks say how far a conversation is known. Positions are zero when nothing is known. Their JSON
 // is part of the session's saved form.
@@ -15,6 +18,8 @@ type Marks struct {
 	InterruptedAt journal.Position `json:"cut"`
 	// ReconciledTo is how far the journal was in step with the CLI's history.
 	ReconciledTo journal.Position `json:"tied"`
+	// Interruption is what is to be done about the last turn.
+	Interruption turn.Interruption `json:"interruption,omitzero"`
 	// End is the last position of the history when a caller resumed the session.
 	End journal.Position `json:"-"`
 }
@@ -26,5 +31,6 @@ func (m *Marks) Apply(rec *journal.Record) {
 		m.HasHistory = true
 	case "session.idle":
 		m.CompletedTurn = true
+		m.Interruption = turn.Interruption{}
 	}
 }

@@ -269,7 +269,6 @@ func (b *Box) load() error {
 		b.st.Next = max(b.st.Next, n)
 		b.st.Entries = append(b.st.Entries, &Entry{N: n, Deliveries: 1, unknown: damaged, Edited: damaged})
 	}
-	slices.SortFunc(b.st.Entries, func(x, y *Entry) int { return cmp.Compare(x.N, y.N) })
 	b.st.Entries = slices.DeleteFunc(b.st.Entries, func(e *Entry) bool { return !b.restore(e, found[e.N]) })
 	return err
 }

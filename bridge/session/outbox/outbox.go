@@ -66,11 +66,15 @@ type Prompt struct {
 	AskedAt time.Time `json:"askedAt"`
 	// Lacks are the paths of secrets that are not on disk.
 	Lacks []string `json:"lacks,omitempty"`
+	// Continues says that the prompt tells the agent to continue an interrupted turn, and for which time in a row.
+	// It is zero for a prompt of a caller.
+	Continues int `json:"continues,omitempty"`
 }
 
 // Entry is what is known of a prompt.
 type Entry struct {
-	// N numbers the entries in the order in which the CLI received them.
+	// N numbers the entries in the order in which they were added. A continuation comes before entries that were owed
+	// then.
 	N uint64 `json:"n"`
 	// IDs are the CLI's ids of its messages; none while the CLI has not answered.
 	IDs []string `json:"ids,omitempty"`
@@ -102,8 +106,10 @@ type Entry struct {
 	unknown  bool // the state was damaged, so that it may have been acknowledged
 }
 
-// Acknowledged reports whether the CLI has answered it at least once.
-func (e *Entry) Acknowledged() bool { return len(e.IDs) > 0 || len(e.Was) > 0 || e.unknown }
+// Acknowledged reports whether the CLI has answered it at least once, or whether it is the bridge's own.
+func (e *Entry) Acknowledged() bool {
+	return len(e.IDs) > 0 || len(e.Was) > 0 || e.unknown || e.prompt.Continues > 0
+}
 
 // Names are all ids that the CLI has given its messages, oldest first.
 func (e *Entry) Names() []string { return append(slices.Clone(e.Was), e.IDs...) }
@@ -118,9 +124,11 @@ type Note struct {
 	IDs []string `json:"ids"`
 	// As are the new ids of messages that were sent to the CLI again. Without them the messages are lost, for
 	// the reason.
-	As     []string `json:"as,omitempty"`
-	Reason string   `json:"reason,omitempty"`
-	Text   string   `json:"text,omitempty"`
+	As []string `json:"as,omitempty"`
+	// Continues is that of the prompt. With it and no IDs, As is the id of the first delivery of a continuation.
+	Continues int    `json:"continues,omitempty"`
+	Reason    string `json:"reason,omitempty"`
+	Text      string `json:"text,omitempty"`
 }
 
 // state is what the log has of all prompts.
@@ -164,11 +172,25 @@ func Open(disk Disk) (*Box, error) {
 
 // Add stores a prompt before it is sent to the CLI. before is the journal's last position. A full outbox
 // returns LIMIT_EXCEEDED. durable is false if the prompt is in memory only.
-func (b *Box) Add(p Prompt, secrets func(json.RawMessage) (json.RawMessage, []string), before journal.Position) (n uint64, durable bool, err error) {
-	e := &Entry{
-		Before: before, GivenAt: p.AskedAt, Deliveries: 1, prompt: p, messages: messagesOf(p), size: len(p.Params),
+func (b *Box) Add(p Prompt, secrets secretsOf, before journal.Position) (n uint64, durable bool, err error) {
+	e := newEntry(p, before)
+	e.Deliveries = 1
+	return b.add(e, secrets)
+}
+
+// secretsOf returns the stored form of parameters, and the paths of the secrets that it omits.
+type secretsOf = func(params json.RawMessage) (json.RawMessage, []string)
+
+func newEntry(p Prompt, before journal.Position) *Entry {
+	return &Entry{
+		Before: before, GivenAt: p.AskedAt, prompt: p, messages: messagesOf(p), size: len(p.Params),
 		large: len(p.Params) > maxInMemory,
 	}
+}
+
+// add stores an entry: at the end, or before those that are owed if it is owed itself.
+func (b *Box) add(e *Entry, secrets secretsOf) (n uint64, durable bool, err error) {
+	p := e.prompt
 	b.mu.Lock()
 	live := 0
 	for _, o := range b.st.Entries {
@@ -184,8 +206,15 @@ func (b *Box) Add(p Prompt, secrets func(json.RawMessage) (json.RawMessage, []st
 	}
 	b.st.Next++
 	e.N = b.st.Next
-	b.st.Entries = append(b.st.Entries, e)
+	at := len(b.st.Entries)
+	if e.Owed {
+		if i := slices.IndexFunc(b.st.Entries, func(o *Entry) bool { return o.Owed && !o.finished }); i >= 0 {
+			at = i
+		}
+	}
+	b.st.Entries = slices.Insert(b.st.Entries, at, e)
 	b.bytes += e.size
+	b.changed = b.changed || e.Owed
 	b.mu.Unlock()
 	stored := p
 	stored.Params, stored.Lacks = secrets(p.Params)

@@ -65,9 +65,10 @@ func (q *Queue) Deliver(Tx) {
 	q.delivery = d
 	q.cfg.Go(func(ctx context.Context) {
 		for more := true; more; {
+			q.storeContinuation()
 			d.err = q.deliverNext(ctx, d)
 			q.cfg.Update(func(Tx) {
-				if more = d.err == nil && q.box.Owes(); !more {
+				if more = d.err == nil && q.owes(); !more {
 					q.delivery = nil
 					close(d.done)
 				}
@@ -80,7 +81,7 @@ func (q *Queue) Deliver(Tx) {
 func (q *Queue) AwaitDelivery(ctx context.Context) error {
 	var d *delivery
 	q.cfg.Update(func(tx Tx) {
-		if q.box.Owes() && tx.Loaded() {
+		if q.owes() && tx.Loaded() {
 			q.Deliver(tx)
 		}
 		d = q.delivery
@@ -190,12 +191,13 @@ func (q *Queue) giveNext(ctx context.Context, rt Runtime) (*turn.Waiter, outbox.
 	if err != nil {
 		return nil, e, err
 	}
-	q.cfg.Logger().Info("prompt sent to the CLI again", "session_id", q.cfg.Session, "message_ids", e.Names(), "delivery", e.Deliveries)
+	q.cfg.Logger().Info("prompt of an ended process sent to the CLI",
+		"session_id", q.cfg.Session, "message_ids", e.Names(), "delivery", e.Deliveries)
 	ids := IDs(result)
 	q.box.Accepted(e.N, ids)
 	q.cfg.Update(func(tx Tx) {
 		if len(ids) > 0 {
-			note := outbox.Note{IDs: e.Names(), As: ids}
+			note := outbox.Note{IDs: e.Names(), As: ids, Continues: p.Continues}
 			for _, id := range ids {
 				q.restored[id] = w
 			}

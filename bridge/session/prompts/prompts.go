@@ -41,6 +41,10 @@ type Tx interface {
 	MarkTurnEnd(at journal.Position)
 	// Loaded reports whether a runtime has the session.
 	Loaded() bool
+	// Interruption is what is known of interrupted turns.
+	Interruption() *turn.Interruption
+	// MarkDirty schedules a save of the session.
+	MarkDirty()
 }
 
 // Runtime is a CLI process that has the session loaded.
@@ -98,6 +102,8 @@ type Queue struct {
 	restored map[string]*turn.Waiter
 	// delivery sends the CLI what is owed; nil if nothing is.
 	delivery *delivery
+	// continuing: the delivery is about to put a continuation into the outbox.
+	continuing bool
 }
 
 // New returns a queue.
@@ -201,6 +207,7 @@ func (q *Queue) Acknowledged() []outbox.Entry {
 // Abort ends the prompts that an abort has removed. Waiters of a lost runtime's prompts end at once, the others when the
 // CLI says that it is idle, or with its runtime. It reports whether there was a prompt to end.
 func (q *Queue) Abort(which []outbox.Entry) bool {
+	q.cfg.Update(q.LeaveInterrupted)
 	if len(which) == 0 {
 		return false
 	}
@@ -265,6 +272,9 @@ type TurnOver struct {
 
 // note is the journal's form of a note about prompts.
 func (q *Queue) note(n outbox.Note) any {
+	if n.Continues > 0 && len(n.IDs) == 0 {
+		return Continued{MessageID: First(n.As), Attempt: n.Continues}
+	}
 	if len(n.As) > 0 {
 		return Resent{n.IDs, n.As}
 	}

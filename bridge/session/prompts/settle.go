@@ -2,6 +2,7 @@ package prompts
 
 import (
 	"context"
+	"slices"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
@@ -18,6 +19,11 @@ type Settlement struct {
 	outcomes  []turn.Outcome // of the turns of the prompts in the journal
 	// unread is why the history could not be read; nil if it could.
 	unread error
+}
+
+// Forgot reports whether the CLI took a prompt up and has lost it: its history does not show the last turn.
+func (s Settlement) Forgot() bool {
+	return slices.ContainsFunc(s.decisions, func(d outbox.Decision) bool { return d.Verdict == outbox.Forgotten })
 }
 
 // LookUp compares the prompts with the history, or notes why that could not be read. It comes
@@ -138,9 +144,14 @@ func lostBecause(v outbox.Verdict, unread error, obstacle string) string {
 func (q *Queue) lose(tx Tx, e *outbox.Entry, why string) {
 	ids := e.Names()
 	note := outbox.Note{IDs: ids, Reason: fault.Name(fault.SendUnconfirmed), Text: why}
-	note.At = tx.Post(q.note(note), journal.Position{})
-	tx.MarkTurnEnd(note.At)
-	q.box.Lose(e.N, note)
+	if len(ids) > 0 {
+		note.At = tx.Post(q.note(note), journal.Position{})
+		tx.MarkTurnEnd(note.At)
+		q.box.Lose(e.N, note)
+	} else { // a continuation that no CLI process has answered, so that readers do not know it
+		q.cfg.Logger().Warn(cannotContinue, "session_id", q.cfg.Session, "cause", why)
+		q.box.Finish(e.N)
+	}
 	if w := q.waiters[e.N]; w != nil {
 		out := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: note.At, Err: LostError(ids, why)}
 		tx.CarryOut(tx.Turn().Finish(w, out))

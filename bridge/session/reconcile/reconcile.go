@@ -37,6 +37,8 @@ type Runtime interface {
 type Tx interface {
 	callbacks.Tx
 	prompts.Tx
+	// Continues reports whether the agent is told to continue interrupted turns.
+	Continues() bool
 }
 
 // Config gives a Reconciler the parts of its session.
@@ -93,6 +95,12 @@ func (r *Reconciler) History(ctx context.Context, rt Runtime, continuePending bo
 				r.cfg.Callbacks.Requested(r.cfg.Tx, k, r.placed(rec))
 			}
 		}
+	}
+	goesOn := continuePending && r.cfg.Callbacks.Registry().Len() > 0
+	if r.cfg.Tx.Continues() && !goesOn && !found.Forgot() && history.Unfinished(records) {
+		r.cfg.Prompts.Continue(r.cfg.Tx)
+	} else {
+		r.cfg.Prompts.LeaveInterrupted(r.cfg.Tx)
 	}
 	return nil
 }

@@ -80,9 +80,11 @@ func (f *fixture) CarryOut(effects []turn.Effect)              { f.turns.CarryOu
 func (f *fixture) EndTurn(out turn.Outcome)                    { f.turns.End(out) }
 func (f *fixture) MarkTurnEnd(at journal.Position)             { f.intake.Marks.TurnEnd = at }
 func (f *fixture) Loaded() bool                                { return !f.gone }
+func (f *fixture) Interruption() *turn.Interruption            { return &f.intake.Marks.Interruption }
 func (f *fixture) Marks() *history.Marks                       { return &f.intake.Marks }
 func (f *fixture) Approve([]config.Setting)                    {}
 func (f *fixture) Announce()                                   {}
+func (f *fixture) Continues() bool                             { return false }
 func (f *fixture) Post(note any, at journal.Position) journal.Position {
 	return f.journal.Post(note, at)
 }

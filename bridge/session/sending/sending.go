@@ -114,7 +114,7 @@ func (s *Sender) sendInOrder(ctx context.Context, m Message) (sent Sent, err err
 		}
 	}()
 	err = s.cfg.In(ctx, func(rt Runtime) (err error) {
-		if s.cfg.Prompts.Box().Owes() {
+		if s.cfg.Prompts.Owes() {
 			return prompts.ErrBehind
 		}
 		if !m.Override || !s.cfg.HasHeaders() {

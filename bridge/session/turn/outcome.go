@@ -61,3 +61,11 @@ func (r *Replay) Outcome(lostAt journal.Position) Outcome {
 	}
 	return Outcome{Status: runtimeLost, Message: r.m.message, End: lostAt}
 }
+
+// Interruption is what is known of turns that ended with their runtime.
+type Interruption struct {
+	// Last reports that the session's last turn ended so, and that the agent was not told to continue it.
+	Last bool `json:"last,omitempty"`
+	// Told is how often the agent was told to continue since a turn ended in another way.
+	Told int `json:"told,omitempty"`
+}

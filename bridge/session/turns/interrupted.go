@@ -48,6 +48,7 @@ func (t *Turns) interrupted() (tell func()) {
 	out := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: marks.InterruptedAt}
 	if !again {
 		marks.InterruptedAt, out.End = journal.Position{}, j.Last()
+		marks.Interruption.Last = true
 	}
 	return func() {
 		marks.InterruptedAt = j.Post(prompts.TurnOver{Outcome: out}, marks.InterruptedAt)

@@ -25,8 +25,6 @@ import (
 // Tx is the session while its lock is held.
 type Tx interface {
 	prompts.Tx
-	// MarkDirty schedules a save of the session.
-	MarkDirty()
 	// Marks are how far the conversation is known.
 	Marks() *history.Marks
 }
@@ -104,6 +102,7 @@ func (t *Turns) End(out turn.Outcome) {
 	t.measure(out.Status.String())
 	marks := t.cfg.Tx.Marks()
 	marks.TurnEnd = out.End
+	marks.Interruption.Last = out.Status == bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST
 	t.cfg.Tx.MarkDirty()
 	switch out.Status {
 	case bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, bridgev1.TurnStatus_TURN_STATUS_STALLED:

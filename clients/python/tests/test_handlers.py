@@ -75,7 +75,8 @@ def test_annotations_of_options_resolve() -> None:
              "ModelTransport": model.ModelTransport, "Rule": permission.Rule}  # fmt: skip
     # Types of enums exist for type checkers only.
     types = {name: getattr(bridge, name) for name in dir(bridge) if name[0].isupper()}
-    types["Lifetime"] = type("Lifetime", (), {"ValueType": int})
+    for enum in ("Lifetime", "OnInterruption"):
+        types[enum] = type(enum, (), {"ValueType": int})
     names["bridge"] = type("Types", (), types)
     hints = get_type_hints(CreateOptions, names, names)
     assert set(hints) == set(CreateOptions.__optional_keys__)

@@ -71,6 +71,7 @@ impl Opening for Create {
             runtime_profile: options.runtime_profile,
             provider_ref: options.provider_ref,
             labels: options.labels,
+            on_interruption: options.on_interruption,
         }))
     }
 }
@@ -90,6 +91,7 @@ impl Opening for Resume {
             options: options.resume,
             runtime_profile: options.runtime_profile,
             provider_ref: options.provider_ref,
+            on_interruption: options.on_interruption,
         }))
     }
 }
@@ -110,6 +112,7 @@ pub struct Options {
     request_id: Option<String>,
     config: Option<cli::SessionConfig>,
     lifetime: i32,
+    on_interruption: i32,
     session_handlers: Option<bridge::Handlers>,
     callback_timeout: Option<prost_types::Duration>,
     cloud: Option<cli::CloudSessionConfig>,
@@ -272,6 +275,13 @@ impl<M: Configuring> SessionBuilder<M> {
     /// When the session ends; default: with [`Session::disconnect`] or [`Session::delete`].
     pub fn lifetime(mut self, lifetime: bridge::Lifetime) -> Self {
         self.options.lifetime = lifetime.into();
+        self
+    }
+
+    /// The server's reaction to a turn that ends with its CLI process; default: it reports that. With
+    /// [`bridge::OnInterruption::Continue`] it tells the agent to continue, at most three times in a row.
+    pub fn on_interruption(mut self, what: bridge::OnInterruption) -> Self {
+        self.options.on_interruption = what.into();
         self
     }
 

@@ -12,7 +12,7 @@ import type {
   SessionConfig,
   ToolDefinition,
 } from "./proto.js";
-import { Lifetime } from "./proto.js";
+import { Lifetime, OnInterruption } from "./proto.js";
 import type { Tool } from "./tool.js";
 
 /** Options of a participant: its tools, its handlers and its connection. */
@@ -53,6 +53,11 @@ export interface SessionOptions extends ParticipantOptions {
   providerRef?: string | undefined;
   /** "keep" (the default) until it is disconnected or deleted, or until the last participant leaves. */
   lifetime?: "keep" | "end-with-last-participant" | undefined;
+  /**
+   * The server's reaction to a turn that ends with its CLI process: it reports that ("report", the default), or also
+   * tells the agent to continue, at most three times in a row.
+   */
+  onInterruption?: "report" | "continue" | undefined;
   /** Callbacks that wait for `resolve` even if no participant handles them. */
   sessionHandlers?: HandlersInit | undefined;
   /** Time for which callbacks wait for an answer; default: the server's. */
@@ -128,6 +133,9 @@ function sharedFields(options: SessionOptions, owned: ToolDefinition[], handlers
     config: sessionConfig(options, owned),
     providerRef: options.providerRef,
     lifetime: options.lifetime && (options.lifetime === "keep" ? Lifetime.KEEP : Lifetime.END_WITH_LAST_PARTICIPANT),
+    onInterruption:
+      options.onInterruption &&
+      (options.onInterruption === "report" ? OnInterruption.REPORT : OnInterruption.CONTINUE),
     handlers: options.sessionHandlers ?? handlers,
     callbackTimeout: options.callbackTimeoutMs === undefined ? undefined : durationMs(options.callbackTimeoutMs),
     runtimeProfile: runtimeProfile(options),

@@ -36,6 +36,7 @@ export { RuntimeService } from "#gen/copilot/bridge/v1/runtime_service_pb.js";
 export type { GetServerInfoResponse } from "#gen/copilot/bridge/v1/runtime_service_pb.js";
 export {
   Lifetime,
+  OnInterruption,
   PositionSchema,
   SessionSchema as SessionInfoSchema,
   SessionState,

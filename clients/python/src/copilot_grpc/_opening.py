@@ -55,6 +55,7 @@ def _start(how: str, session_id: str, options: Any, handlers: Handlers) -> bridg
         "config": _config(options, handlers),
         "provider_ref": options.get("provider_ref", ""),
         "lifetime": options.get("lifetime"),
+        "on_interruption": options.get("on_interruption"),
         "handlers": options.get("session_handlers"),
         "runtime_profile": _profile(options),
     }

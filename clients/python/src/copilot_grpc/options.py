@@ -221,6 +221,9 @@ class OpenOptions(ParticipantOptions, total=False):
     """Name of a model provider in the server's configuration, instead of `config.provider`."""
     lifetime: bridge.Lifetime.ValueType
     """When the session ends; default: with `disconnect` or `delete`."""
+    on_interruption: bridge.OnInterruption.ValueType
+    """The server's reaction to a turn that ends with its CLI process; default: it reports that. With
+    `ON_INTERRUPTION_CONTINUE` it tells the agent to continue, at most three times in a row."""
     session_handlers: bridge.Handlers
     """Callbacks that wait for `Session.resolve` even if no participant handles them."""
     callback_timeout: float

@@ -775,6 +775,7 @@ type SubscribeResponse struct {
 	//	*SubscribeResponse_Closed
 	//	*SubscribeResponse_TurnEnded
 	//	*SubscribeResponse_MessageResent
+	//	*SubscribeResponse_TurnContinued
 	Frame isSubscribeResponse_Frame `protobuf_oneof:"frame"`
 	// Position to resume after. Set in every frame about a session.
 	ResumeAfter   *Position `protobuf:"bytes,12,opt,name=resume_after,json=resumeAfter,proto3" json:"resume_after,omitempty"`
@@ -934,6 +935,15 @@ func (x *SubscribeResponse) GetMessageResent() *MessageResent {
 	return nil
 }
 
+func (x *SubscribeResponse) GetTurnContinued() *TurnContinued {
+	if x != nil {
+		if x, ok := x.Frame.(*SubscribeResponse_TurnContinued); ok {
+			return x.TurnContinued
+		}
+	}
+	return nil
+}
+
 func (x *SubscribeResponse) GetResumeAfter() *Position {
 	if x != nil {
 		return x.ResumeAfter
@@ -1005,6 +1015,11 @@ type SubscribeResponse_MessageResent struct {
 	MessageResent *MessageResent `protobuf:"bytes,14,opt,name=message_resent,json=messageResent,proto3,oneof"`
 }
 
+type SubscribeResponse_TurnContinued struct {
+	// The server told the agent to continue an interrupted turn.
+	TurnContinued *TurnContinued `protobuf:"bytes,15,opt,name=turn_continued,json=turnContinued,proto3,oneof"`
+}
+
 func (*SubscribeResponse_Started) isSubscribeResponse_Frame() {}
 
 func (*SubscribeResponse_Events) isSubscribeResponse_Frame() {}
@@ -1028,6 +1043,8 @@ func (*SubscribeResponse_Closed) isSubscribeResponse_Frame() {}
 func (*SubscribeResponse_TurnEnded) isSubscribeResponse_Frame() {}
 
 func (*SubscribeResponse_MessageResent) isSubscribeResponse_Frame() {}
+
+func (*SubscribeResponse_TurnContinued) isSubscribeResponse_Frame() {}
 
 // SubscriptionStarted opens a session's frames.
 type SubscriptionStarted struct {
@@ -1579,6 +1596,63 @@ func (x *MessageResent) GetNewMessageIds() []string {
 	return nil
 }
 
+// TurnContinued reports that the server told the agent to continue the turn that ended last, with its
+// CLI process: see ON_INTERRUPTION_CONTINUE. Later subscribers receive the frame too, for the last 64
+// of a session.
+type TurnContinued struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the server's message, as in its user.message event (except on CLI 1.0.81).
+	MessageId string `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// 1 for the first time since a turn ended in another way, at most 3.
+	Attempt       int32 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TurnContinued) Reset() {
+	*x = TurnContinued{}
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TurnContinued) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TurnContinued) ProtoMessage() {}
+
+func (x *TurnContinued) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TurnContinued.ProtoReflect.Descriptor instead.
+func (*TurnContinued) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *TurnContinued) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *TurnContinued) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
 // GoAway announces that the server ends the stream soon. A participant's stream receives it when
 // no turn runs in its session, because the turn may need the participant.
 type GoAway struct {
@@ -1594,7 +1668,7 @@ type GoAway struct {
 
 func (x *GoAway) Reset() {
 	*x = GoAway{}
-	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[14]
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1606,7 +1680,7 @@ func (x *GoAway) String() string {
 func (*GoAway) ProtoMessage() {}
 
 func (x *GoAway) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[14]
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1619,7 +1693,7 @@ func (x *GoAway) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GoAway.ProtoReflect.Descriptor instead.
 func (*GoAway) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{14}
+	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GoAway) GetReason() GoAwayReason {
@@ -1654,7 +1728,7 @@ type SessionPosition struct {
 
 func (x *SessionPosition) Reset() {
 	*x = SessionPosition{}
-	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[15]
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1666,7 +1740,7 @@ func (x *SessionPosition) String() string {
 func (*SessionPosition) ProtoMessage() {}
 
 func (x *SessionPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[15]
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1679,7 +1753,7 @@ func (x *SessionPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionPosition.ProtoReflect.Descriptor instead.
 func (*SessionPosition) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{15}
+	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SessionPosition) GetSessionId() string {
@@ -1708,7 +1782,7 @@ type SubscriptionClosed struct {
 
 func (x *SubscriptionClosed) Reset() {
 	*x = SubscriptionClosed{}
-	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[16]
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1720,7 +1794,7 @@ func (x *SubscriptionClosed) String() string {
 func (*SubscriptionClosed) ProtoMessage() {}
 
 func (x *SubscriptionClosed) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[16]
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1733,7 +1807,7 @@ func (x *SubscriptionClosed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscriptionClosed.ProtoReflect.Descriptor instead.
 func (*SubscriptionClosed) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{16}
+	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SubscriptionClosed) GetReason() CloseReason {
@@ -1764,7 +1838,7 @@ type WatchSessionsRequest struct {
 
 func (x *WatchSessionsRequest) Reset() {
 	*x = WatchSessionsRequest{}
-	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[17]
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1776,7 +1850,7 @@ func (x *WatchSessionsRequest) String() string {
 func (*WatchSessionsRequest) ProtoMessage() {}
 
 func (x *WatchSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[17]
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1789,7 +1863,7 @@ func (x *WatchSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSessionsRequest.ProtoReflect.Descriptor instead.
 func (*WatchSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{17}
+	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WatchSessionsRequest) GetHeartbeatInterval() *durationpb.Duration {
@@ -1829,7 +1903,7 @@ type WatchSessionsResponse struct {
 
 func (x *WatchSessionsResponse) Reset() {
 	*x = WatchSessionsResponse{}
-	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[18]
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1841,7 +1915,7 @@ func (x *WatchSessionsResponse) String() string {
 func (*WatchSessionsResponse) ProtoMessage() {}
 
 func (x *WatchSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[18]
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1854,7 +1928,7 @@ func (x *WatchSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSessionsResponse.ProtoReflect.Descriptor instead.
 func (*WatchSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{18}
+	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WatchSessionsResponse) GetChange() SessionChange {
@@ -1906,7 +1980,7 @@ const file_copilot_bridge_v1_event_service_proto_rawDesc = "" +
 	"\roriginal_json\x18\x02 \x01(\bR\foriginalJson\x12H\n" +
 	"\x12heartbeat_interval\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\x12:\n" +
 	"\vbatch_delay\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"batchDelay\"\x9e\a\n" +
+	"batchDelay\"\xe9\a\n" +
 	"\x11SubscribeResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12B\n" +
@@ -1923,7 +1997,8 @@ const file_copilot_bridge_v1_event_service_proto_rawDesc = "" +
 	"\x06closed\x18\v \x01(\v2%.copilot.bridge.v1.SubscriptionClosedH\x00R\x06closed\x12=\n" +
 	"\n" +
 	"turn_ended\x18\r \x01(\v2\x1c.copilot.bridge.v1.TurnEndedH\x00R\tturnEnded\x12I\n" +
-	"\x0emessage_resent\x18\x0e \x01(\v2 .copilot.bridge.v1.MessageResentH\x00R\rmessageResent\x12>\n" +
+	"\x0emessage_resent\x18\x0e \x01(\v2 .copilot.bridge.v1.MessageResentH\x00R\rmessageResent\x12I\n" +
+	"\x0eturn_continued\x18\x0f \x01(\v2 .copilot.bridge.v1.TurnContinuedH\x00R\rturnContinued\x12>\n" +
 	"\fresume_after\x18\f \x01(\v2\x1b.copilot.bridge.v1.PositionR\vresumeAfterB\a\n" +
 	"\x05frame\"\x94\x02\n" +
 	"\x13SubscriptionStarted\x127\n" +
@@ -1962,7 +2037,11 @@ const file_copilot_bridge_v1_event_service_proto_rawDesc = "" +
 	"\rMessageResent\x12\x1f\n" +
 	"\vmessage_ids\x18\x01 \x03(\tR\n" +
 	"messageIds\x12&\n" +
-	"\x0fnew_message_ids\x18\x02 \x03(\tR\rnewMessageIds\"\xc1\x01\n" +
+	"\x0fnew_message_ids\x18\x02 \x03(\tR\rnewMessageIds\"H\n" +
+	"\rTurnContinued\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x01 \x01(\tR\tmessageId\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\x05R\aattempt\"\xc1\x01\n" +
 	"\x06GoAway\x127\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x1f.copilot.bridge.v1.GoAwayReasonR\x06reason\x12<\n" +
 	"\fgrace_period\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\vgracePeriod\x12@\n" +
@@ -2044,7 +2123,7 @@ func file_copilot_bridge_v1_event_service_proto_rawDescGZIP() []byte {
 }
 
 var file_copilot_bridge_v1_event_service_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_copilot_bridge_v1_event_service_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_copilot_bridge_v1_event_service_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_copilot_bridge_v1_event_service_proto_goTypes = []any{
 	(StreamStart)(0),              // 0: copilot.bridge.v1.StreamStart
 	(Fidelity)(0),                 // 1: copilot.bridge.v1.Fidelity
@@ -2067,83 +2146,85 @@ var file_copilot_bridge_v1_event_service_proto_goTypes = []any{
 	(*RuntimeRestarted)(nil),      // 18: copilot.bridge.v1.RuntimeRestarted
 	(*TurnEnded)(nil),             // 19: copilot.bridge.v1.TurnEnded
 	(*MessageResent)(nil),         // 20: copilot.bridge.v1.MessageResent
-	(*GoAway)(nil),                // 21: copilot.bridge.v1.GoAway
-	(*SessionPosition)(nil),       // 22: copilot.bridge.v1.SessionPosition
-	(*SubscriptionClosed)(nil),    // 23: copilot.bridge.v1.SubscriptionClosed
-	(*WatchSessionsRequest)(nil),  // 24: copilot.bridge.v1.WatchSessionsRequest
-	(*WatchSessionsResponse)(nil), // 25: copilot.bridge.v1.WatchSessionsResponse
-	(*Position)(nil),              // 26: copilot.bridge.v1.Position
-	(*durationpb.Duration)(nil),   // 27: google.protobuf.Duration
-	(*CallbackRequested)(nil),     // 28: copilot.bridge.v1.CallbackRequested
-	(*CallbackResolved)(nil),      // 29: copilot.bridge.v1.CallbackResolved
-	(*Session)(nil),               // 30: copilot.bridge.v1.Session
-	(*Callback)(nil),              // 31: copilot.bridge.v1.Callback
-	(*v1.SessionEvent)(nil),       // 32: copilot.cli.v1.SessionEvent
-	(*TurnOutcome)(nil),           // 33: copilot.bridge.v1.TurnOutcome
-	(*Failure)(nil),               // 34: copilot.bridge.v1.Failure
-	(*SessionFilter)(nil),         // 35: copilot.bridge.v1.SessionFilter
-	(*v1.CallbackSessionServiceLifecycleRequest)(nil), // 36: copilot.cli.v1.CallbackSessionServiceLifecycleRequest
+	(*TurnContinued)(nil),         // 21: copilot.bridge.v1.TurnContinued
+	(*GoAway)(nil),                // 22: copilot.bridge.v1.GoAway
+	(*SessionPosition)(nil),       // 23: copilot.bridge.v1.SessionPosition
+	(*SubscriptionClosed)(nil),    // 24: copilot.bridge.v1.SubscriptionClosed
+	(*WatchSessionsRequest)(nil),  // 25: copilot.bridge.v1.WatchSessionsRequest
+	(*WatchSessionsResponse)(nil), // 26: copilot.bridge.v1.WatchSessionsResponse
+	(*Position)(nil),              // 27: copilot.bridge.v1.Position
+	(*durationpb.Duration)(nil),   // 28: google.protobuf.Duration
+	(*CallbackRequested)(nil),     // 29: copilot.bridge.v1.CallbackRequested
+	(*CallbackResolved)(nil),      // 30: copilot.bridge.v1.CallbackResolved
+	(*Session)(nil),               // 31: copilot.bridge.v1.Session
+	(*Callback)(nil),              // 32: copilot.bridge.v1.Callback
+	(*v1.SessionEvent)(nil),       // 33: copilot.cli.v1.SessionEvent
+	(*TurnOutcome)(nil),           // 34: copilot.bridge.v1.TurnOutcome
+	(*Failure)(nil),               // 35: copilot.bridge.v1.Failure
+	(*SessionFilter)(nil),         // 36: copilot.bridge.v1.SessionFilter
+	(*v1.CallbackSessionServiceLifecycleRequest)(nil), // 37: copilot.cli.v1.CallbackSessionServiceLifecycleRequest
 }
 var file_copilot_bridge_v1_event_service_proto_depIdxs = []int32{
 	8,  // 0: copilot.bridge.v1.SubscribeRequest.sessions:type_name -> copilot.bridge.v1.SessionCursor
 	10, // 1: copilot.bridge.v1.SubscribeRequest.options:type_name -> copilot.bridge.v1.StreamOptions
-	26, // 2: copilot.bridge.v1.SessionCursor.after:type_name -> copilot.bridge.v1.Position
+	27, // 2: copilot.bridge.v1.SessionCursor.after:type_name -> copilot.bridge.v1.Position
 	0,  // 3: copilot.bridge.v1.SessionCursor.start:type_name -> copilot.bridge.v1.StreamStart
 	9,  // 4: copilot.bridge.v1.SessionCursor.filter:type_name -> copilot.bridge.v1.EventFilter
 	1,  // 5: copilot.bridge.v1.StreamOptions.fidelity:type_name -> copilot.bridge.v1.Fidelity
-	27, // 6: copilot.bridge.v1.StreamOptions.heartbeat_interval:type_name -> google.protobuf.Duration
-	27, // 7: copilot.bridge.v1.StreamOptions.batch_delay:type_name -> google.protobuf.Duration
+	28, // 6: copilot.bridge.v1.StreamOptions.heartbeat_interval:type_name -> google.protobuf.Duration
+	28, // 7: copilot.bridge.v1.StreamOptions.batch_delay:type_name -> google.protobuf.Duration
 	12, // 8: copilot.bridge.v1.SubscribeResponse.started:type_name -> copilot.bridge.v1.SubscriptionStarted
 	13, // 9: copilot.bridge.v1.SubscribeResponse.events:type_name -> copilot.bridge.v1.EventBatch
 	15, // 10: copilot.bridge.v1.SubscribeResponse.caught_up:type_name -> copilot.bridge.v1.CaughtUp
 	16, // 11: copilot.bridge.v1.SubscribeResponse.heartbeat:type_name -> copilot.bridge.v1.Heartbeat
 	17, // 12: copilot.bridge.v1.SubscribeResponse.gap:type_name -> copilot.bridge.v1.Gap
-	28, // 13: copilot.bridge.v1.SubscribeResponse.callback_requested:type_name -> copilot.bridge.v1.CallbackRequested
-	29, // 14: copilot.bridge.v1.SubscribeResponse.callback_resolved:type_name -> copilot.bridge.v1.CallbackResolved
+	29, // 13: copilot.bridge.v1.SubscribeResponse.callback_requested:type_name -> copilot.bridge.v1.CallbackRequested
+	30, // 14: copilot.bridge.v1.SubscribeResponse.callback_resolved:type_name -> copilot.bridge.v1.CallbackResolved
 	18, // 15: copilot.bridge.v1.SubscribeResponse.runtime_restarted:type_name -> copilot.bridge.v1.RuntimeRestarted
-	21, // 16: copilot.bridge.v1.SubscribeResponse.go_away:type_name -> copilot.bridge.v1.GoAway
-	23, // 17: copilot.bridge.v1.SubscribeResponse.closed:type_name -> copilot.bridge.v1.SubscriptionClosed
+	22, // 16: copilot.bridge.v1.SubscribeResponse.go_away:type_name -> copilot.bridge.v1.GoAway
+	24, // 17: copilot.bridge.v1.SubscribeResponse.closed:type_name -> copilot.bridge.v1.SubscriptionClosed
 	19, // 18: copilot.bridge.v1.SubscribeResponse.turn_ended:type_name -> copilot.bridge.v1.TurnEnded
 	20, // 19: copilot.bridge.v1.SubscribeResponse.message_resent:type_name -> copilot.bridge.v1.MessageResent
-	26, // 20: copilot.bridge.v1.SubscribeResponse.resume_after:type_name -> copilot.bridge.v1.Position
-	26, // 21: copilot.bridge.v1.SubscriptionStarted.position:type_name -> copilot.bridge.v1.Position
-	26, // 22: copilot.bridge.v1.SubscriptionStarted.first_available:type_name -> copilot.bridge.v1.Position
-	30, // 23: copilot.bridge.v1.SubscriptionStarted.session:type_name -> copilot.bridge.v1.Session
-	31, // 24: copilot.bridge.v1.SubscriptionStarted.pending_callbacks:type_name -> copilot.bridge.v1.Callback
-	14, // 25: copilot.bridge.v1.EventBatch.events:type_name -> copilot.bridge.v1.Event
-	26, // 26: copilot.bridge.v1.Event.position:type_name -> copilot.bridge.v1.Position
-	32, // 27: copilot.bridge.v1.Event.event:type_name -> copilot.cli.v1.SessionEvent
-	2,  // 28: copilot.bridge.v1.Event.cause:type_name -> copilot.bridge.v1.EventCause
-	26, // 29: copilot.bridge.v1.CaughtUp.position:type_name -> copilot.bridge.v1.Position
-	26, // 30: copilot.bridge.v1.Heartbeat.position:type_name -> copilot.bridge.v1.Position
-	26, // 31: copilot.bridge.v1.Gap.after:type_name -> copilot.bridge.v1.Position
-	26, // 32: copilot.bridge.v1.Gap.through:type_name -> copilot.bridge.v1.Position
-	3,  // 33: copilot.bridge.v1.Gap.reason:type_name -> copilot.bridge.v1.GapReason
-	30, // 34: copilot.bridge.v1.Gap.session:type_name -> copilot.bridge.v1.Session
-	31, // 35: copilot.bridge.v1.Gap.pending_callbacks:type_name -> copilot.bridge.v1.Callback
-	33, // 36: copilot.bridge.v1.RuntimeRestarted.turn_outcome:type_name -> copilot.bridge.v1.TurnOutcome
-	33, // 37: copilot.bridge.v1.TurnEnded.outcome:type_name -> copilot.bridge.v1.TurnOutcome
-	34, // 38: copilot.bridge.v1.TurnEnded.failure:type_name -> copilot.bridge.v1.Failure
-	4,  // 39: copilot.bridge.v1.GoAway.reason:type_name -> copilot.bridge.v1.GoAwayReason
-	27, // 40: copilot.bridge.v1.GoAway.grace_period:type_name -> google.protobuf.Duration
-	22, // 41: copilot.bridge.v1.GoAway.positions:type_name -> copilot.bridge.v1.SessionPosition
-	26, // 42: copilot.bridge.v1.SessionPosition.position:type_name -> copilot.bridge.v1.Position
-	5,  // 43: copilot.bridge.v1.SubscriptionClosed.reason:type_name -> copilot.bridge.v1.CloseReason
-	26, // 44: copilot.bridge.v1.SubscriptionClosed.position:type_name -> copilot.bridge.v1.Position
-	27, // 45: copilot.bridge.v1.WatchSessionsRequest.heartbeat_interval:type_name -> google.protobuf.Duration
-	35, // 46: copilot.bridge.v1.WatchSessionsRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
-	6,  // 47: copilot.bridge.v1.WatchSessionsResponse.change:type_name -> copilot.bridge.v1.SessionChange
-	30, // 48: copilot.bridge.v1.WatchSessionsResponse.session:type_name -> copilot.bridge.v1.Session
-	36, // 49: copilot.bridge.v1.WatchSessionsResponse.notification:type_name -> copilot.cli.v1.CallbackSessionServiceLifecycleRequest
-	7,  // 50: copilot.bridge.v1.EventService.Subscribe:input_type -> copilot.bridge.v1.SubscribeRequest
-	24, // 51: copilot.bridge.v1.EventService.WatchSessions:input_type -> copilot.bridge.v1.WatchSessionsRequest
-	11, // 52: copilot.bridge.v1.EventService.Subscribe:output_type -> copilot.bridge.v1.SubscribeResponse
-	25, // 53: copilot.bridge.v1.EventService.WatchSessions:output_type -> copilot.bridge.v1.WatchSessionsResponse
-	52, // [52:54] is the sub-list for method output_type
-	50, // [50:52] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	21, // 20: copilot.bridge.v1.SubscribeResponse.turn_continued:type_name -> copilot.bridge.v1.TurnContinued
+	27, // 21: copilot.bridge.v1.SubscribeResponse.resume_after:type_name -> copilot.bridge.v1.Position
+	27, // 22: copilot.bridge.v1.SubscriptionStarted.position:type_name -> copilot.bridge.v1.Position
+	27, // 23: copilot.bridge.v1.SubscriptionStarted.first_available:type_name -> copilot.bridge.v1.Position
+	31, // 24: copilot.bridge.v1.SubscriptionStarted.session:type_name -> copilot.bridge.v1.Session
+	32, // 25: copilot.bridge.v1.SubscriptionStarted.pending_callbacks:type_name -> copilot.bridge.v1.Callback
+	14, // 26: copilot.bridge.v1.EventBatch.events:type_name -> copilot.bridge.v1.Event
+	27, // 27: copilot.bridge.v1.Event.position:type_name -> copilot.bridge.v1.Position
+	33, // 28: copilot.bridge.v1.Event.event:type_name -> copilot.cli.v1.SessionEvent
+	2,  // 29: copilot.bridge.v1.Event.cause:type_name -> copilot.bridge.v1.EventCause
+	27, // 30: copilot.bridge.v1.CaughtUp.position:type_name -> copilot.bridge.v1.Position
+	27, // 31: copilot.bridge.v1.Heartbeat.position:type_name -> copilot.bridge.v1.Position
+	27, // 32: copilot.bridge.v1.Gap.after:type_name -> copilot.bridge.v1.Position
+	27, // 33: copilot.bridge.v1.Gap.through:type_name -> copilot.bridge.v1.Position
+	3,  // 34: copilot.bridge.v1.Gap.reason:type_name -> copilot.bridge.v1.GapReason
+	31, // 35: copilot.bridge.v1.Gap.session:type_name -> copilot.bridge.v1.Session
+	32, // 36: copilot.bridge.v1.Gap.pending_callbacks:type_name -> copilot.bridge.v1.Callback
+	34, // 37: copilot.bridge.v1.RuntimeRestarted.turn_outcome:type_name -> copilot.bridge.v1.TurnOutcome
+	34, // 38: copilot.bridge.v1.TurnEnded.outcome:type_name -> copilot.bridge.v1.TurnOutcome
+	35, // 39: copilot.bridge.v1.TurnEnded.failure:type_name -> copilot.bridge.v1.Failure
+	4,  // 40: copilot.bridge.v1.GoAway.reason:type_name -> copilot.bridge.v1.GoAwayReason
+	28, // 41: copilot.bridge.v1.GoAway.grace_period:type_name -> google.protobuf.Duration
+	23, // 42: copilot.bridge.v1.GoAway.positions:type_name -> copilot.bridge.v1.SessionPosition
+	27, // 43: copilot.bridge.v1.SessionPosition.position:type_name -> copilot.bridge.v1.Position
+	5,  // 44: copilot.bridge.v1.SubscriptionClosed.reason:type_name -> copilot.bridge.v1.CloseReason
+	27, // 45: copilot.bridge.v1.SubscriptionClosed.position:type_name -> copilot.bridge.v1.Position
+	28, // 46: copilot.bridge.v1.WatchSessionsRequest.heartbeat_interval:type_name -> google.protobuf.Duration
+	36, // 47: copilot.bridge.v1.WatchSessionsRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
+	6,  // 48: copilot.bridge.v1.WatchSessionsResponse.change:type_name -> copilot.bridge.v1.SessionChange
+	31, // 49: copilot.bridge.v1.WatchSessionsResponse.session:type_name -> copilot.bridge.v1.Session
+	37, // 50: copilot.bridge.v1.WatchSessionsResponse.notification:type_name -> copilot.cli.v1.CallbackSessionServiceLifecycleRequest
+	7,  // 51: copilot.bridge.v1.EventService.Subscribe:input_type -> copilot.bridge.v1.SubscribeRequest
+	25, // 52: copilot.bridge.v1.EventService.WatchSessions:input_type -> copilot.bridge.v1.WatchSessionsRequest
+	11, // 53: copilot.bridge.v1.EventService.Subscribe:output_type -> copilot.bridge.v1.SubscribeResponse
+	26, // 54: copilot.bridge.v1.EventService.WatchSessions:output_type -> copilot.bridge.v1.WatchSessionsResponse
+	53, // [53:55] is the sub-list for method output_type
+	51, // [51:53] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_event_service_proto_init() }
@@ -2167,6 +2248,7 @@ func file_copilot_bridge_v1_event_service_proto_init() {
 		(*SubscribeResponse_Closed)(nil),
 		(*SubscribeResponse_TurnEnded)(nil),
 		(*SubscribeResponse_MessageResent)(nil),
+		(*SubscribeResponse_TurnContinued)(nil),
 	}
 	file_copilot_bridge_v1_event_service_proto_msgTypes[7].OneofWrappers = []any{}
 	type x struct{}
@@ -2175,7 +2257,7 @@ func file_copilot_bridge_v1_event_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_bridge_v1_event_service_proto_rawDesc), len(file_copilot_bridge_v1_event_service_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

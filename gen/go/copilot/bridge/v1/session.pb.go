@@ -149,6 +149,67 @@ func (Lifetime) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{1}
 }
 
+// OnInterruption defines what the server does when a turn ends with its CLI process: the process was
+// killed, or its machine or the server ended. In any case the turn ends with
+// TURN_STATUS_RUNTIME_LOST, and another process continues the session.
+type OnInterruption int32
+
+const (
+	// For a new session same as ON_INTERRUPTION_REPORT.
+	OnInterruption_ON_INTERRUPTION_UNSPECIFIED OnInterruption = 0
+	// Nothing more: a caller decides how the session continues.
+	OnInterruption_ON_INTERRUPTION_REPORT OnInterruption = 1
+	// The server tells the agent that it was interrupted and is to continue, which begins a new turn;
+	// TurnContinued reports it. It does so once for each interrupted turn and at most three times
+	// until a turn ends in another way, because the task may be the reason why processes end.
+	// It does not if the agent had finished, a caller had aborted the turn, the CLI lost the turn's
+	// prompt, or the CLI continues the turn by itself because a tool call or permission request still
+	// waits for its answer. Prompts that waited behind the turn come after it. The agent is asked to
+	// find out which of its interrupted tool calls took effect, because the server cannot.
+	OnInterruption_ON_INTERRUPTION_CONTINUE OnInterruption = 2
+)
+
+// Enum value maps for OnInterruption.
+var (
+	OnInterruption_name = map[int32]string{
+		0: "ON_INTERRUPTION_UNSPECIFIED",
+		1: "ON_INTERRUPTION_REPORT",
+		2: "ON_INTERRUPTION_CONTINUE",
+	}
+	OnInterruption_value = map[string]int32{
+		"ON_INTERRUPTION_UNSPECIFIED": 0,
+		"ON_INTERRUPTION_REPORT":      1,
+		"ON_INTERRUPTION_CONTINUE":    2,
+	}
+)
+
+func (x OnInterruption) Enum() *OnInterruption {
+	p := new(OnInterruption)
+	*p = x
+	return p
+}
+
+func (x OnInterruption) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OnInterruption) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_bridge_v1_session_proto_enumTypes[2].Descriptor()
+}
+
+func (OnInterruption) Type() protoreflect.EnumType {
+	return &file_copilot_bridge_v1_session_proto_enumTypes[2]
+}
+
+func (x OnInterruption) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OnInterruption.Descriptor instead.
+func (OnInterruption) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{2}
+}
+
 // ShareAccess is the access that a share grants.
 type ShareAccess int32
 
@@ -187,11 +248,11 @@ func (x ShareAccess) String() string {
 }
 
 func (ShareAccess) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_bridge_v1_session_proto_enumTypes[2].Descriptor()
+	return file_copilot_bridge_v1_session_proto_enumTypes[3].Descriptor()
 }
 
 func (ShareAccess) Type() protoreflect.EnumType {
-	return &file_copilot_bridge_v1_session_proto_enumTypes[2]
+	return &file_copilot_bridge_v1_session_proto_enumTypes[3]
 }
 
 func (x ShareAccess) Number() protoreflect.EnumNumber {
@@ -200,7 +261,7 @@ func (x ShareAccess) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ShareAccess.Descriptor instead.
 func (ShareAccess) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{2}
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{3}
 }
 
 // ShareState is the state of a share.
@@ -244,11 +305,11 @@ func (x ShareState) String() string {
 }
 
 func (ShareState) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_bridge_v1_session_proto_enumTypes[3].Descriptor()
+	return file_copilot_bridge_v1_session_proto_enumTypes[4].Descriptor()
 }
 
 func (ShareState) Type() protoreflect.EnumType {
-	return &file_copilot_bridge_v1_session_proto_enumTypes[3]
+	return &file_copilot_bridge_v1_session_proto_enumTypes[4]
 }
 
 func (x ShareState) Number() protoreflect.EnumNumber {
@@ -257,7 +318,7 @@ func (x ShareState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ShareState.Descriptor instead.
 func (ShareState) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{3}
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{4}
 }
 
 // HeaderStrategy defines how a prompt's headers are combined with the provider's.
@@ -298,11 +359,11 @@ func (x HeaderStrategy) String() string {
 }
 
 func (HeaderStrategy) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_bridge_v1_session_proto_enumTypes[4].Descriptor()
+	return file_copilot_bridge_v1_session_proto_enumTypes[5].Descriptor()
 }
 
 func (HeaderStrategy) Type() protoreflect.EnumType {
-	return &file_copilot_bridge_v1_session_proto_enumTypes[4]
+	return &file_copilot_bridge_v1_session_proto_enumTypes[5]
 }
 
 func (x HeaderStrategy) Number() protoreflect.EnumNumber {
@@ -311,7 +372,7 @@ func (x HeaderStrategy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HeaderStrategy.Descriptor instead.
 func (HeaderStrategy) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{4}
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{5}
 }
 
 // TurnStatus is the result of a turn.
@@ -367,11 +428,11 @@ func (x TurnStatus) String() string {
 }
 
 func (TurnStatus) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_bridge_v1_session_proto_enumTypes[5].Descriptor()
+	return file_copilot_bridge_v1_session_proto_enumTypes[6].Descriptor()
 }
 
 func (TurnStatus) Type() protoreflect.EnumType {
-	return &file_copilot_bridge_v1_session_proto_enumTypes[5]
+	return &file_copilot_bridge_v1_session_proto_enumTypes[6]
 }
 
 func (x TurnStatus) Number() protoreflect.EnumNumber {
@@ -380,7 +441,7 @@ func (x TurnStatus) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TurnStatus.Descriptor instead.
 func (TurnStatus) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{5}
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{6}
 }
 
 // Position is a position in a session's journal. Positions of one epoch are ordered by seq,
@@ -494,9 +555,11 @@ type Session struct {
 	// session, without encryption. At most 64; a key has 1 to 63 of the characters A-Z, a-z, 0-9, '.',
 	// '_', '/' and '-'; a value has at most 256 characters and may be empty. A session that is not
 	// open (STORED or DAMAGED) shows none; they return when ResumeSession opens it.
-	Labels        map[string]string `protobuf:"bytes,26,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Labels map[string]string `protobuf:"bytes,26,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// What happens when a turn ends with its CLI process.
+	OnInterruption OnInterruption `protobuf:"varint,27,opt,name=on_interruption,json=onInterruption,proto3,enum=copilot.bridge.v1.OnInterruption" json:"on_interruption,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Session) Reset() {
@@ -688,6 +751,13 @@ func (x *Session) GetLabels() map[string]string {
 		return x.Labels
 	}
 	return nil
+}
+
+func (x *Session) GetOnInterruption() OnInterruption {
+	if x != nil {
+		return x.OnInterruption
+	}
+	return OnInterruption_ON_INTERRUPTION_UNSPECIFIED
 }
 
 // SessionDamage describes why a session cannot be restored.
@@ -1488,7 +1558,7 @@ const file_copilot_bridge_v1_session_proto_rawDesc = "" +
 	"\x1fcopilot/bridge/v1/session.proto\x12\x11copilot.bridge.v1\x1a\x1dcopilot/bridge/v1/error.proto\x1a\x1bcopilot/cli/v1/common.proto\x1a\"copilot/cli/v1/session_types.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"2\n" +
 	"\bPosition\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xef\b\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xbb\t\n" +
 	"\aSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x125\n" +
@@ -1518,7 +1588,8 @@ const file_copilot_bridge_v1_session_proto_rawDesc = "" +
 	"\x05owner\x18\x14 \x01(\tR\x05owner\x126\n" +
 	"\x06access\x18\x15 \x01(\x0e2\x1e.copilot.bridge.v1.ShareAccessR\x06access\x128\n" +
 	"\x06damage\x18\x19 \x01(\v2 .copilot.bridge.v1.SessionDamageR\x06damage\x12>\n" +
-	"\x06labels\x18\x1a \x03(\v2&.copilot.bridge.v1.Session.LabelsEntryR\x06labels\x1a9\n" +
+	"\x06labels\x18\x1a \x03(\v2&.copilot.bridge.v1.Session.LabelsEntryR\x06labels\x12J\n" +
+	"\x0fon_interruption\x18\x1b \x01(\x0e2!.copilot.bridge.v1.OnInterruptionR\x0eonInterruption\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"x\n" +
@@ -1616,7 +1687,11 @@ const file_copilot_bridge_v1_session_proto_rawDesc = "" +
 	"\bLifetime\x12\x18\n" +
 	"\x14LIFETIME_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rLIFETIME_KEEP\x10\x01\x12&\n" +
-	"\"LIFETIME_END_WITH_LAST_PARTICIPANT\x10\x02*c\n" +
+	"\"LIFETIME_END_WITH_LAST_PARTICIPANT\x10\x02*k\n" +
+	"\x0eOnInterruption\x12\x1f\n" +
+	"\x1bON_INTERRUPTION_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16ON_INTERRUPTION_REPORT\x10\x01\x12\x1c\n" +
+	"\x18ON_INTERRUPTION_CONTINUE\x10\x02*c\n" +
 	"\vShareAccess\x12\x1c\n" +
 	"\x18SHARE_ACCESS_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14SHARE_ACCESS_OBSERVE\x10\x01\x12\x1c\n" +
@@ -1654,70 +1729,72 @@ func file_copilot_bridge_v1_session_proto_rawDescGZIP() []byte {
 	return file_copilot_bridge_v1_session_proto_rawDescData
 }
 
-var file_copilot_bridge_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_copilot_bridge_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
 var file_copilot_bridge_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_copilot_bridge_v1_session_proto_goTypes = []any{
 	(SessionState)(0),             // 0: copilot.bridge.v1.SessionState
 	(Lifetime)(0),                 // 1: copilot.bridge.v1.Lifetime
-	(ShareAccess)(0),              // 2: copilot.bridge.v1.ShareAccess
-	(ShareState)(0),               // 3: copilot.bridge.v1.ShareState
-	(HeaderStrategy)(0),           // 4: copilot.bridge.v1.HeaderStrategy
-	(TurnStatus)(0),               // 5: copilot.bridge.v1.TurnStatus
-	(*Position)(nil),              // 6: copilot.bridge.v1.Position
-	(*Session)(nil),               // 7: copilot.bridge.v1.Session
-	(*SessionDamage)(nil),         // 8: copilot.bridge.v1.SessionDamage
-	(*SessionShare)(nil),          // 9: copilot.bridge.v1.SessionShare
-	(*SessionContext)(nil),        // 10: copilot.bridge.v1.SessionContext
-	(*SessionCapabilities)(nil),   // 11: copilot.bridge.v1.SessionCapabilities
-	(*Participant)(nil),           // 12: copilot.bridge.v1.Participant
-	(*SessionFilter)(nil),         // 13: copilot.bridge.v1.SessionFilter
-	(*Prompt)(nil),                // 14: copilot.bridge.v1.Prompt
-	(*TurnOutcome)(nil),           // 15: copilot.bridge.v1.TurnOutcome
-	(*TurnError)(nil),             // 16: copilot.bridge.v1.TurnError
-	nil,                           // 17: copilot.bridge.v1.Session.LabelsEntry
-	nil,                           // 18: copilot.bridge.v1.SessionFilter.LabelsEntry
-	nil,                           // 19: copilot.bridge.v1.Prompt.RequestHeadersEntry
-	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
-	(*v1.Attachment)(nil),         // 21: copilot.cli.v1.Attachment
-	(v1.SendMode)(0),              // 22: copilot.cli.v1.SendMode
-	(v1.SendAgentMode)(0),         // 23: copilot.cli.v1.SendAgentMode
-	(*v1.ResponseFormat)(nil),     // 24: copilot.cli.v1.ResponseFormat
-	(ErrorReason)(0),              // 25: copilot.bridge.v1.ErrorReason
+	(OnInterruption)(0),           // 2: copilot.bridge.v1.OnInterruption
+	(ShareAccess)(0),              // 3: copilot.bridge.v1.ShareAccess
+	(ShareState)(0),               // 4: copilot.bridge.v1.ShareState
+	(HeaderStrategy)(0),           // 5: copilot.bridge.v1.HeaderStrategy
+	(TurnStatus)(0),               // 6: copilot.bridge.v1.TurnStatus
+	(*Position)(nil),              // 7: copilot.bridge.v1.Position
+	(*Session)(nil),               // 8: copilot.bridge.v1.Session
+	(*SessionDamage)(nil),         // 9: copilot.bridge.v1.SessionDamage
+	(*SessionShare)(nil),          // 10: copilot.bridge.v1.SessionShare
+	(*SessionContext)(nil),        // 11: copilot.bridge.v1.SessionContext
+	(*SessionCapabilities)(nil),   // 12: copilot.bridge.v1.SessionCapabilities
+	(*Participant)(nil),           // 13: copilot.bridge.v1.Participant
+	(*SessionFilter)(nil),         // 14: copilot.bridge.v1.SessionFilter
+	(*Prompt)(nil),                // 15: copilot.bridge.v1.Prompt
+	(*TurnOutcome)(nil),           // 16: copilot.bridge.v1.TurnOutcome
+	(*TurnError)(nil),             // 17: copilot.bridge.v1.TurnError
+	nil,                           // 18: copilot.bridge.v1.Session.LabelsEntry
+	nil,                           // 19: copilot.bridge.v1.SessionFilter.LabelsEntry
+	nil,                           // 20: copilot.bridge.v1.Prompt.RequestHeadersEntry
+	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
+	(*v1.Attachment)(nil),         // 22: copilot.cli.v1.Attachment
+	(v1.SendMode)(0),              // 23: copilot.cli.v1.SendMode
+	(v1.SendAgentMode)(0),         // 24: copilot.cli.v1.SendAgentMode
+	(*v1.ResponseFormat)(nil),     // 25: copilot.cli.v1.ResponseFormat
+	(ErrorReason)(0),              // 26: copilot.bridge.v1.ErrorReason
 }
 var file_copilot_bridge_v1_session_proto_depIdxs = []int32{
 	0,  // 0: copilot.bridge.v1.Session.state:type_name -> copilot.bridge.v1.SessionState
-	20, // 1: copilot.bridge.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	20, // 2: copilot.bridge.v1.Session.update_time:type_name -> google.protobuf.Timestamp
-	10, // 3: copilot.bridge.v1.Session.context:type_name -> copilot.bridge.v1.SessionContext
-	11, // 4: copilot.bridge.v1.Session.capabilities:type_name -> copilot.bridge.v1.SessionCapabilities
+	21, // 1: copilot.bridge.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	21, // 2: copilot.bridge.v1.Session.update_time:type_name -> google.protobuf.Timestamp
+	11, // 3: copilot.bridge.v1.Session.context:type_name -> copilot.bridge.v1.SessionContext
+	12, // 4: copilot.bridge.v1.Session.capabilities:type_name -> copilot.bridge.v1.SessionCapabilities
 	1,  // 5: copilot.bridge.v1.Session.lifetime:type_name -> copilot.bridge.v1.Lifetime
-	12, // 6: copilot.bridge.v1.Session.participants:type_name -> copilot.bridge.v1.Participant
-	6,  // 7: copilot.bridge.v1.Session.position:type_name -> copilot.bridge.v1.Position
-	9,  // 8: copilot.bridge.v1.Session.shares:type_name -> copilot.bridge.v1.SessionShare
-	2,  // 9: copilot.bridge.v1.Session.access:type_name -> copilot.bridge.v1.ShareAccess
-	8,  // 10: copilot.bridge.v1.Session.damage:type_name -> copilot.bridge.v1.SessionDamage
-	17, // 11: copilot.bridge.v1.Session.labels:type_name -> copilot.bridge.v1.Session.LabelsEntry
-	20, // 12: copilot.bridge.v1.SessionDamage.detect_time:type_name -> google.protobuf.Timestamp
-	2,  // 13: copilot.bridge.v1.SessionShare.access:type_name -> copilot.bridge.v1.ShareAccess
-	3,  // 14: copilot.bridge.v1.SessionShare.state:type_name -> copilot.bridge.v1.ShareState
-	18, // 15: copilot.bridge.v1.SessionFilter.labels:type_name -> copilot.bridge.v1.SessionFilter.LabelsEntry
-	21, // 16: copilot.bridge.v1.Prompt.attachments:type_name -> copilot.cli.v1.Attachment
-	22, // 17: copilot.bridge.v1.Prompt.mode:type_name -> copilot.cli.v1.SendMode
-	23, // 18: copilot.bridge.v1.Prompt.agent_mode:type_name -> copilot.cli.v1.SendAgentMode
-	19, // 19: copilot.bridge.v1.Prompt.request_headers:type_name -> copilot.bridge.v1.Prompt.RequestHeadersEntry
-	4,  // 20: copilot.bridge.v1.Prompt.header_strategy:type_name -> copilot.bridge.v1.HeaderStrategy
-	24, // 21: copilot.bridge.v1.Prompt.response_format:type_name -> copilot.cli.v1.ResponseFormat
-	5,  // 22: copilot.bridge.v1.TurnOutcome.status:type_name -> copilot.bridge.v1.TurnStatus
-	16, // 23: copilot.bridge.v1.TurnOutcome.error:type_name -> copilot.bridge.v1.TurnError
-	6,  // 24: copilot.bridge.v1.TurnOutcome.message_position:type_name -> copilot.bridge.v1.Position
-	6,  // 25: copilot.bridge.v1.TurnOutcome.end_position:type_name -> copilot.bridge.v1.Position
-	6,  // 26: copilot.bridge.v1.TurnError.position:type_name -> copilot.bridge.v1.Position
-	25, // 27: copilot.bridge.v1.TurnError.reason:type_name -> copilot.bridge.v1.ErrorReason
-	28, // [28:28] is the sub-list for method output_type
-	28, // [28:28] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	13, // 6: copilot.bridge.v1.Session.participants:type_name -> copilot.bridge.v1.Participant
+	7,  // 7: copilot.bridge.v1.Session.position:type_name -> copilot.bridge.v1.Position
+	10, // 8: copilot.bridge.v1.Session.shares:type_name -> copilot.bridge.v1.SessionShare
+	3,  // 9: copilot.bridge.v1.Session.access:type_name -> copilot.bridge.v1.ShareAccess
+	9,  // 10: copilot.bridge.v1.Session.damage:type_name -> copilot.bridge.v1.SessionDamage
+	18, // 11: copilot.bridge.v1.Session.labels:type_name -> copilot.bridge.v1.Session.LabelsEntry
+	2,  // 12: copilot.bridge.v1.Session.on_interruption:type_name -> copilot.bridge.v1.OnInterruption
+	21, // 13: copilot.bridge.v1.SessionDamage.detect_time:type_name -> google.protobuf.Timestamp
+	3,  // 14: copilot.bridge.v1.SessionShare.access:type_name -> copilot.bridge.v1.ShareAccess
+	4,  // 15: copilot.bridge.v1.SessionShare.state:type_name -> copilot.bridge.v1.ShareState
+	19, // 16: copilot.bridge.v1.SessionFilter.labels:type_name -> copilot.bridge.v1.SessionFilter.LabelsEntry
+	22, // 17: copilot.bridge.v1.Prompt.attachments:type_name -> copilot.cli.v1.Attachment
+	23, // 18: copilot.bridge.v1.Prompt.mode:type_name -> copilot.cli.v1.SendMode
+	24, // 19: copilot.bridge.v1.Prompt.agent_mode:type_name -> copilot.cli.v1.SendAgentMode
+	20, // 20: copilot.bridge.v1.Prompt.request_headers:type_name -> copilot.bridge.v1.Prompt.RequestHeadersEntry
+	5,  // 21: copilot.bridge.v1.Prompt.header_strategy:type_name -> copilot.bridge.v1.HeaderStrategy
+	25, // 22: copilot.bridge.v1.Prompt.response_format:type_name -> copilot.cli.v1.ResponseFormat
+	6,  // 23: copilot.bridge.v1.TurnOutcome.status:type_name -> copilot.bridge.v1.TurnStatus
+	17, // 24: copilot.bridge.v1.TurnOutcome.error:type_name -> copilot.bridge.v1.TurnError
+	7,  // 25: copilot.bridge.v1.TurnOutcome.message_position:type_name -> copilot.bridge.v1.Position
+	7,  // 26: copilot.bridge.v1.TurnOutcome.end_position:type_name -> copilot.bridge.v1.Position
+	7,  // 27: copilot.bridge.v1.TurnError.position:type_name -> copilot.bridge.v1.Position
+	26, // 28: copilot.bridge.v1.TurnError.reason:type_name -> copilot.bridge.v1.ErrorReason
+	29, // [29:29] is the sub-list for method output_type
+	29, // [29:29] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_session_proto_init() }
@@ -1733,7 +1810,7 @@ func file_copilot_bridge_v1_session_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_bridge_v1_session_proto_rawDesc), len(file_copilot_bridge_v1_session_proto_rawDesc)),
-			NumEnums:      6,
+			NumEnums:      7,
 			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,

@@ -669,9 +669,11 @@ type CreateSessionRequest struct {
 	// host's owner; other callers must set a complete provider.
 	ProviderRef string `protobuf:"bytes,9,opt,name=provider_ref,json=providerRef,proto3" json:"provider_ref,omitempty"`
 	// The session's labels; see Session.labels. Ignored if an Attach with `exact` resumes the session.
-	Labels        map[string]string `protobuf:"bytes,10,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Labels map[string]string `protobuf:"bytes,10,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// What happens when a turn ends with its CLI process; default: ON_INTERRUPTION_REPORT.
+	OnInterruption OnInterruption `protobuf:"varint,11,opt,name=on_interruption,json=onInterruption,proto3,enum=copilot.bridge.v1.OnInterruption" json:"on_interruption,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *CreateSessionRequest) Reset() {
@@ -774,6 +776,13 @@ func (x *CreateSessionRequest) GetLabels() map[string]string {
 	return nil
 }
 
+func (x *CreateSessionRequest) GetOnInterruption() OnInterruption {
+	if x != nil {
+		return x.OnInterruption
+	}
+	return OnInterruption_ON_INTERRUPTION_UNSPECIFIED
+}
+
 type CreateSessionResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       *Session               `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
@@ -841,9 +850,11 @@ type ResumeSessionRequest struct {
 	// in its process: another profile then fails with FAILED_PRECONDITION SESSION_BUSY.
 	RuntimeProfile *RuntimeProfile `protobuf:"bytes,9,opt,name=runtime_profile,json=runtimeProfile,proto3" json:"runtime_profile,omitempty"`
 	// See CreateSessionRequest; empty: unchanged.
-	ProviderRef   string `protobuf:"bytes,10,opt,name=provider_ref,json=providerRef,proto3" json:"provider_ref,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	ProviderRef string `protobuf:"bytes,10,opt,name=provider_ref,json=providerRef,proto3" json:"provider_ref,omitempty"`
+	// See CreateSessionRequest; unset: unchanged.
+	OnInterruption OnInterruption `protobuf:"varint,11,opt,name=on_interruption,json=onInterruption,proto3,enum=copilot.bridge.v1.OnInterruption" json:"on_interruption,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ResumeSessionRequest) Reset() {
@@ -944,6 +955,13 @@ func (x *ResumeSessionRequest) GetProviderRef() string {
 		return x.ProviderRef
 	}
 	return ""
+}
+
+func (x *ResumeSessionRequest) GetOnInterruption() OnInterruption {
+	if x != nil {
+		return x.OnInterruption
+	}
+	return OnInterruption_ON_INTERRUPTION_UNSPECIFIED
 }
 
 type ResumeSessionResponse struct {
@@ -4084,7 +4102,7 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\x13DeclineShareRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\"\x16\n" +
-	"\x14DeclineShareResponse\"\xf4\x04\n" +
+	"\x14DeclineShareResponse\"\xc0\x05\n" +
 	"\x14CreateSessionRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x1d\n" +
@@ -4098,12 +4116,13 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\x0fruntime_profile\x18\b \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\x12!\n" +
 	"\fprovider_ref\x18\t \x01(\tR\vproviderRef\x12K\n" +
 	"\x06labels\x18\n" +
-	" \x03(\v23.copilot.bridge.v1.CreateSessionRequest.LabelsEntryR\x06labels\x1a9\n" +
+	" \x03(\v23.copilot.bridge.v1.CreateSessionRequest.LabelsEntryR\x06labels\x12J\n" +
+	"\x0fon_interruption\x18\v \x01(\x0e2!.copilot.bridge.v1.OnInterruptionR\x0eonInterruption\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"M\n" +
 	"\x15CreateSessionResponse\x124\n" +
-	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession\"\xa5\x04\n" +
+	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession\"\xf1\x04\n" +
 	"\x14ResumeSessionRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x1d\n" +
@@ -4117,7 +4136,8 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\aoptions\x18\b \x01(\v2#.copilot.cli.v1.SessionResumeExtrasR\aoptions\x12J\n" +
 	"\x0fruntime_profile\x18\t \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\x12!\n" +
 	"\fprovider_ref\x18\n" +
-	" \x01(\tR\vproviderRef\"M\n" +
+	" \x01(\tR\vproviderRef\x12J\n" +
+	"\x0fon_interruption\x18\v \x01(\x0e2!.copilot.bridge.v1.OnInterruptionR\x0eonInterruption\"M\n" +
 	"\x15ResumeSessionResponse\x124\n" +
 	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession\"~\n" +
 	"\x11GetSessionRequest\x12\x1d\n" +
@@ -4479,157 +4499,160 @@ var file_copilot_bridge_v1_session_service_proto_goTypes = []any{
 	(*durationpb.Duration)(nil),          // 73: google.protobuf.Duration
 	(*v1.CloudSessionConfig)(nil),        // 74: copilot.cli.v1.CloudSessionConfig
 	(*RuntimeProfile)(nil),               // 75: copilot.bridge.v1.RuntimeProfile
-	(*v1.SessionResumeExtras)(nil),       // 76: copilot.cli.v1.SessionResumeExtras
-	(*SessionFilter)(nil),                // 77: copilot.bridge.v1.SessionFilter
-	(*Prompt)(nil),                       // 78: copilot.bridge.v1.Prompt
-	(*Position)(nil),                     // 79: copilot.bridge.v1.Position
-	(*TurnOutcome)(nil),                  // 80: copilot.bridge.v1.TurnOutcome
-	(*EventFilter)(nil),                  // 81: copilot.bridge.v1.EventFilter
-	(*StreamOptions)(nil),                // 82: copilot.bridge.v1.StreamOptions
-	(*SubscribeResponse)(nil),            // 83: copilot.bridge.v1.SubscribeResponse
-	(Fidelity)(0),                        // 84: copilot.bridge.v1.Fidelity
-	(*Event)(nil),                        // 85: copilot.bridge.v1.Event
-	(*Gap)(nil),                          // 86: copilot.bridge.v1.Gap
-	(*v1.ModelCapabilitiesOverride)(nil), // 87: copilot.cli.v1.ModelCapabilitiesOverride
-	(v1.SessionLogLevel)(0),              // 88: copilot.cli.v1.SessionLogLevel
-	(*v1.ProviderConfig)(nil),            // 89: copilot.cli.v1.ProviderConfig
-	(*fieldmaskpb.FieldMask)(nil),        // 90: google.protobuf.FieldMask
-	(*timestamppb.Timestamp)(nil),        // 91: google.protobuf.Timestamp
+	(OnInterruption)(0),                  // 76: copilot.bridge.v1.OnInterruption
+	(*v1.SessionResumeExtras)(nil),       // 77: copilot.cli.v1.SessionResumeExtras
+	(*SessionFilter)(nil),                // 78: copilot.bridge.v1.SessionFilter
+	(*Prompt)(nil),                       // 79: copilot.bridge.v1.Prompt
+	(*Position)(nil),                     // 80: copilot.bridge.v1.Position
+	(*TurnOutcome)(nil),                  // 81: copilot.bridge.v1.TurnOutcome
+	(*EventFilter)(nil),                  // 82: copilot.bridge.v1.EventFilter
+	(*StreamOptions)(nil),                // 83: copilot.bridge.v1.StreamOptions
+	(*SubscribeResponse)(nil),            // 84: copilot.bridge.v1.SubscribeResponse
+	(Fidelity)(0),                        // 85: copilot.bridge.v1.Fidelity
+	(*Event)(nil),                        // 86: copilot.bridge.v1.Event
+	(*Gap)(nil),                          // 87: copilot.bridge.v1.Gap
+	(*v1.ModelCapabilitiesOverride)(nil), // 88: copilot.cli.v1.ModelCapabilitiesOverride
+	(v1.SessionLogLevel)(0),              // 89: copilot.cli.v1.SessionLogLevel
+	(*v1.ProviderConfig)(nil),            // 90: copilot.cli.v1.ProviderConfig
+	(*fieldmaskpb.FieldMask)(nil),        // 91: google.protobuf.FieldMask
+	(*timestamppb.Timestamp)(nil),        // 92: google.protobuf.Timestamp
 }
 var file_copilot_bridge_v1_session_service_proto_depIdxs = []int32{
-	67, // 0: copilot.bridge.v1.ShareSessionRequest.access:type_name -> copilot.bridge.v1.ShareAccess
-	68, // 1: copilot.bridge.v1.ShareSessionResponse.shares:type_name -> copilot.bridge.v1.SessionShare
-	68, // 2: copilot.bridge.v1.UnshareSessionResponse.shares:type_name -> copilot.bridge.v1.SessionShare
-	7,  // 3: copilot.bridge.v1.ListShareOffersResponse.offers:type_name -> copilot.bridge.v1.ShareOffer
-	67, // 4: copilot.bridge.v1.ShareOffer.access:type_name -> copilot.bridge.v1.ShareAccess
-	69, // 5: copilot.bridge.v1.AcceptShareResponse.session:type_name -> copilot.bridge.v1.Session
-	70, // 6: copilot.bridge.v1.CreateSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
-	71, // 7: copilot.bridge.v1.CreateSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
-	72, // 8: copilot.bridge.v1.CreateSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
-	73, // 9: copilot.bridge.v1.CreateSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
-	74, // 10: copilot.bridge.v1.CreateSessionRequest.cloud:type_name -> copilot.cli.v1.CloudSessionConfig
-	75, // 11: copilot.bridge.v1.CreateSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	65, // 12: copilot.bridge.v1.CreateSessionRequest.labels:type_name -> copilot.bridge.v1.CreateSessionRequest.LabelsEntry
-	69, // 13: copilot.bridge.v1.CreateSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	70, // 14: copilot.bridge.v1.ResumeSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
-	71, // 15: copilot.bridge.v1.ResumeSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
-	72, // 16: copilot.bridge.v1.ResumeSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
-	73, // 17: copilot.bridge.v1.ResumeSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
-	76, // 18: copilot.bridge.v1.ResumeSessionRequest.options:type_name -> copilot.cli.v1.SessionResumeExtras
-	75, // 19: copilot.bridge.v1.ResumeSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	69, // 20: copilot.bridge.v1.ResumeSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	75, // 21: copilot.bridge.v1.GetSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	69, // 22: copilot.bridge.v1.GetSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	77, // 23: copilot.bridge.v1.ListSessionsRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
-	75, // 24: copilot.bridge.v1.ListSessionsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	69, // 25: copilot.bridge.v1.ListSessionsResponse.sessions:type_name -> copilot.bridge.v1.Session
-	75, // 26: copilot.bridge.v1.DeleteSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	75, // 27: copilot.bridge.v1.GetLastSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	78, // 28: copilot.bridge.v1.SendRequest.prompt:type_name -> copilot.bridge.v1.Prompt
-	79, // 29: copilot.bridge.v1.SendResponse.position:type_name -> copilot.bridge.v1.Position
-	30, // 30: copilot.bridge.v1.SendStreamRequest.request:type_name -> copilot.bridge.v1.SendRequest
-	33, // 31: copilot.bridge.v1.SendStreamRequest.chunk:type_name -> copilot.bridge.v1.AttachmentChunk
-	79, // 32: copilot.bridge.v1.SendStreamResponse.position:type_name -> copilot.bridge.v1.Position
-	37, // 33: copilot.bridge.v1.ExportSessionResponse.header:type_name -> copilot.bridge.v1.ExportSessionHeader
-	79, // 34: copilot.bridge.v1.ExportSessionHeader.position:type_name -> copilot.bridge.v1.Position
-	39, // 35: copilot.bridge.v1.ImportSessionRequest.header:type_name -> copilot.bridge.v1.ImportSessionHeader
-	70, // 36: copilot.bridge.v1.ImportSessionHeader.config:type_name -> copilot.cli.v1.SessionConfig
-	69, // 37: copilot.bridge.v1.ImportSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	78, // 38: copilot.bridge.v1.SendAndWaitRequest.prompt:type_name -> copilot.bridge.v1.Prompt
-	73, // 39: copilot.bridge.v1.SendAndWaitRequest.idle_timeout:type_name -> google.protobuf.Duration
-	73, // 40: copilot.bridge.v1.SendAndWaitRequest.timeout:type_name -> google.protobuf.Duration
-	80, // 41: copilot.bridge.v1.SendAndWaitResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
-	12, // 42: copilot.bridge.v1.RunRequest.create:type_name -> copilot.bridge.v1.CreateSessionRequest
-	78, // 43: copilot.bridge.v1.RunRequest.prompt:type_name -> copilot.bridge.v1.Prompt
-	81, // 44: copilot.bridge.v1.RunRequest.filter:type_name -> copilot.bridge.v1.EventFilter
-	82, // 45: copilot.bridge.v1.RunRequest.options:type_name -> copilot.bridge.v1.StreamOptions
-	45, // 46: copilot.bridge.v1.RunResponse.started:type_name -> copilot.bridge.v1.RunStarted
-	83, // 47: copilot.bridge.v1.RunResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
-	80, // 48: copilot.bridge.v1.RunResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
-	79, // 49: copilot.bridge.v1.RunStarted.position:type_name -> copilot.bridge.v1.Position
-	79, // 50: copilot.bridge.v1.ListEventsRequest.after:type_name -> copilot.bridge.v1.Position
-	81, // 51: copilot.bridge.v1.ListEventsRequest.filter:type_name -> copilot.bridge.v1.EventFilter
-	84, // 52: copilot.bridge.v1.ListEventsRequest.fidelity:type_name -> copilot.bridge.v1.Fidelity
-	85, // 53: copilot.bridge.v1.ListEventsResponse.events:type_name -> copilot.bridge.v1.Event
-	86, // 54: copilot.bridge.v1.ListEventsResponse.gap:type_name -> copilot.bridge.v1.Gap
-	79, // 55: copilot.bridge.v1.ReadEventRequest.position:type_name -> copilot.bridge.v1.Position
-	87, // 56: copilot.bridge.v1.SetModelRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
-	88, // 57: copilot.bridge.v1.WriteLogRequest.level:type_name -> copilot.cli.v1.SessionLogLevel
-	89, // 58: copilot.bridge.v1.UpdateProviderRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
-	90, // 59: copilot.bridge.v1.UpdateProviderRequest.update_mask:type_name -> google.protobuf.FieldMask
-	77, // 60: copilot.bridge.v1.GetUsageRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
-	91, // 61: copilot.bridge.v1.GetUsageRequest.start_time:type_name -> google.protobuf.Timestamp
-	91, // 62: copilot.bridge.v1.GetUsageRequest.end_time:type_name -> google.protobuf.Timestamp
-	0,  // 63: copilot.bridge.v1.GetUsageRequest.group_by:type_name -> copilot.bridge.v1.UsageGroup
-	60, // 64: copilot.bridge.v1.GetUsageResponse.rows:type_name -> copilot.bridge.v1.UsageRow
-	73, // 65: copilot.bridge.v1.UsageRow.api_duration:type_name -> google.protobuf.Duration
-	66, // 66: copilot.bridge.v1.UpdateLabelsRequest.set:type_name -> copilot.bridge.v1.UpdateLabelsRequest.SetEntry
-	69, // 67: copilot.bridge.v1.UpdateLabelsResponse.session:type_name -> copilot.bridge.v1.Session
-	89, // 68: copilot.bridge.v1.ProvideCredentialsRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
-	69, // 69: copilot.bridge.v1.ProvideCredentialsResponse.session:type_name -> copilot.bridge.v1.Session
-	12, // 70: copilot.bridge.v1.SessionService.CreateSession:input_type -> copilot.bridge.v1.CreateSessionRequest
-	14, // 71: copilot.bridge.v1.SessionService.ResumeSession:input_type -> copilot.bridge.v1.ResumeSessionRequest
-	16, // 72: copilot.bridge.v1.SessionService.GetSession:input_type -> copilot.bridge.v1.GetSessionRequest
-	18, // 73: copilot.bridge.v1.SessionService.ListSessions:input_type -> copilot.bridge.v1.ListSessionsRequest
-	20, // 74: copilot.bridge.v1.SessionService.DeleteSession:input_type -> copilot.bridge.v1.DeleteSessionRequest
-	22, // 75: copilot.bridge.v1.SessionService.GetLastSession:input_type -> copilot.bridge.v1.GetLastSessionRequest
-	24, // 76: copilot.bridge.v1.SessionService.DisconnectSession:input_type -> copilot.bridge.v1.DisconnectSessionRequest
-	26, // 77: copilot.bridge.v1.SessionService.GetForegroundSession:input_type -> copilot.bridge.v1.GetForegroundSessionRequest
-	28, // 78: copilot.bridge.v1.SessionService.SetForegroundSession:input_type -> copilot.bridge.v1.SetForegroundSessionRequest
-	30, // 79: copilot.bridge.v1.SessionService.Send:input_type -> copilot.bridge.v1.SendRequest
-	32, // 80: copilot.bridge.v1.SessionService.SendStream:input_type -> copilot.bridge.v1.SendStreamRequest
-	41, // 81: copilot.bridge.v1.SessionService.SendAndWait:input_type -> copilot.bridge.v1.SendAndWaitRequest
-	43, // 82: copilot.bridge.v1.SessionService.Run:input_type -> copilot.bridge.v1.RunRequest
-	46, // 83: copilot.bridge.v1.SessionService.Abort:input_type -> copilot.bridge.v1.AbortRequest
-	48, // 84: copilot.bridge.v1.SessionService.ListEvents:input_type -> copilot.bridge.v1.ListEventsRequest
-	50, // 85: copilot.bridge.v1.SessionService.ReadEvent:input_type -> copilot.bridge.v1.ReadEventRequest
-	35, // 86: copilot.bridge.v1.SessionService.ExportSession:input_type -> copilot.bridge.v1.ExportSessionRequest
-	38, // 87: copilot.bridge.v1.SessionService.ImportSession:input_type -> copilot.bridge.v1.ImportSessionRequest
-	52, // 88: copilot.bridge.v1.SessionService.SetModel:input_type -> copilot.bridge.v1.SetModelRequest
-	54, // 89: copilot.bridge.v1.SessionService.WriteLog:input_type -> copilot.bridge.v1.WriteLogRequest
-	56, // 90: copilot.bridge.v1.SessionService.UpdateProvider:input_type -> copilot.bridge.v1.UpdateProviderRequest
-	58, // 91: copilot.bridge.v1.SessionService.GetUsage:input_type -> copilot.bridge.v1.GetUsageRequest
-	61, // 92: copilot.bridge.v1.SessionService.UpdateLabels:input_type -> copilot.bridge.v1.UpdateLabelsRequest
-	63, // 93: copilot.bridge.v1.SessionService.ProvideCredentials:input_type -> copilot.bridge.v1.ProvideCredentialsRequest
-	1,  // 94: copilot.bridge.v1.SessionService.ShareSession:input_type -> copilot.bridge.v1.ShareSessionRequest
-	3,  // 95: copilot.bridge.v1.SessionService.UnshareSession:input_type -> copilot.bridge.v1.UnshareSessionRequest
-	5,  // 96: copilot.bridge.v1.SessionService.ListShareOffers:input_type -> copilot.bridge.v1.ListShareOffersRequest
-	8,  // 97: copilot.bridge.v1.SessionService.AcceptShare:input_type -> copilot.bridge.v1.AcceptShareRequest
-	10, // 98: copilot.bridge.v1.SessionService.DeclineShare:input_type -> copilot.bridge.v1.DeclineShareRequest
-	13, // 99: copilot.bridge.v1.SessionService.CreateSession:output_type -> copilot.bridge.v1.CreateSessionResponse
-	15, // 100: copilot.bridge.v1.SessionService.ResumeSession:output_type -> copilot.bridge.v1.ResumeSessionResponse
-	17, // 101: copilot.bridge.v1.SessionService.GetSession:output_type -> copilot.bridge.v1.GetSessionResponse
-	19, // 102: copilot.bridge.v1.SessionService.ListSessions:output_type -> copilot.bridge.v1.ListSessionsResponse
-	21, // 103: copilot.bridge.v1.SessionService.DeleteSession:output_type -> copilot.bridge.v1.DeleteSessionResponse
-	23, // 104: copilot.bridge.v1.SessionService.GetLastSession:output_type -> copilot.bridge.v1.GetLastSessionResponse
-	25, // 105: copilot.bridge.v1.SessionService.DisconnectSession:output_type -> copilot.bridge.v1.DisconnectSessionResponse
-	27, // 106: copilot.bridge.v1.SessionService.GetForegroundSession:output_type -> copilot.bridge.v1.GetForegroundSessionResponse
-	29, // 107: copilot.bridge.v1.SessionService.SetForegroundSession:output_type -> copilot.bridge.v1.SetForegroundSessionResponse
-	31, // 108: copilot.bridge.v1.SessionService.Send:output_type -> copilot.bridge.v1.SendResponse
-	34, // 109: copilot.bridge.v1.SessionService.SendStream:output_type -> copilot.bridge.v1.SendStreamResponse
-	42, // 110: copilot.bridge.v1.SessionService.SendAndWait:output_type -> copilot.bridge.v1.SendAndWaitResponse
-	44, // 111: copilot.bridge.v1.SessionService.Run:output_type -> copilot.bridge.v1.RunResponse
-	47, // 112: copilot.bridge.v1.SessionService.Abort:output_type -> copilot.bridge.v1.AbortResponse
-	49, // 113: copilot.bridge.v1.SessionService.ListEvents:output_type -> copilot.bridge.v1.ListEventsResponse
-	51, // 114: copilot.bridge.v1.SessionService.ReadEvent:output_type -> copilot.bridge.v1.ReadEventResponse
-	36, // 115: copilot.bridge.v1.SessionService.ExportSession:output_type -> copilot.bridge.v1.ExportSessionResponse
-	40, // 116: copilot.bridge.v1.SessionService.ImportSession:output_type -> copilot.bridge.v1.ImportSessionResponse
-	53, // 117: copilot.bridge.v1.SessionService.SetModel:output_type -> copilot.bridge.v1.SetModelResponse
-	55, // 118: copilot.bridge.v1.SessionService.WriteLog:output_type -> copilot.bridge.v1.WriteLogResponse
-	57, // 119: copilot.bridge.v1.SessionService.UpdateProvider:output_type -> copilot.bridge.v1.UpdateProviderResponse
-	59, // 120: copilot.bridge.v1.SessionService.GetUsage:output_type -> copilot.bridge.v1.GetUsageResponse
-	62, // 121: copilot.bridge.v1.SessionService.UpdateLabels:output_type -> copilot.bridge.v1.UpdateLabelsResponse
-	64, // 122: copilot.bridge.v1.SessionService.ProvideCredentials:output_type -> copilot.bridge.v1.ProvideCredentialsResponse
-	2,  // 123: copilot.bridge.v1.SessionService.ShareSession:output_type -> copilot.bridge.v1.ShareSessionResponse
-	4,  // 124: copilot.bridge.v1.SessionService.UnshareSession:output_type -> copilot.bridge.v1.UnshareSessionResponse
-	6,  // 125: copilot.bridge.v1.SessionService.ListShareOffers:output_type -> copilot.bridge.v1.ListShareOffersResponse
-	9,  // 126: copilot.bridge.v1.SessionService.AcceptShare:output_type -> copilot.bridge.v1.AcceptShareResponse
-	11, // 127: copilot.bridge.v1.SessionService.DeclineShare:output_type -> copilot.bridge.v1.DeclineShareResponse
-	99, // [99:128] is the sub-list for method output_type
-	70, // [70:99] is the sub-list for method input_type
-	70, // [70:70] is the sub-list for extension type_name
-	70, // [70:70] is the sub-list for extension extendee
-	0,  // [0:70] is the sub-list for field type_name
+	67,  // 0: copilot.bridge.v1.ShareSessionRequest.access:type_name -> copilot.bridge.v1.ShareAccess
+	68,  // 1: copilot.bridge.v1.ShareSessionResponse.shares:type_name -> copilot.bridge.v1.SessionShare
+	68,  // 2: copilot.bridge.v1.UnshareSessionResponse.shares:type_name -> copilot.bridge.v1.SessionShare
+	7,   // 3: copilot.bridge.v1.ListShareOffersResponse.offers:type_name -> copilot.bridge.v1.ShareOffer
+	67,  // 4: copilot.bridge.v1.ShareOffer.access:type_name -> copilot.bridge.v1.ShareAccess
+	69,  // 5: copilot.bridge.v1.AcceptShareResponse.session:type_name -> copilot.bridge.v1.Session
+	70,  // 6: copilot.bridge.v1.CreateSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
+	71,  // 7: copilot.bridge.v1.CreateSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
+	72,  // 8: copilot.bridge.v1.CreateSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
+	73,  // 9: copilot.bridge.v1.CreateSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
+	74,  // 10: copilot.bridge.v1.CreateSessionRequest.cloud:type_name -> copilot.cli.v1.CloudSessionConfig
+	75,  // 11: copilot.bridge.v1.CreateSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	65,  // 12: copilot.bridge.v1.CreateSessionRequest.labels:type_name -> copilot.bridge.v1.CreateSessionRequest.LabelsEntry
+	76,  // 13: copilot.bridge.v1.CreateSessionRequest.on_interruption:type_name -> copilot.bridge.v1.OnInterruption
+	69,  // 14: copilot.bridge.v1.CreateSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	70,  // 15: copilot.bridge.v1.ResumeSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
+	71,  // 16: copilot.bridge.v1.ResumeSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
+	72,  // 17: copilot.bridge.v1.ResumeSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
+	73,  // 18: copilot.bridge.v1.ResumeSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
+	77,  // 19: copilot.bridge.v1.ResumeSessionRequest.options:type_name -> copilot.cli.v1.SessionResumeExtras
+	75,  // 20: copilot.bridge.v1.ResumeSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	76,  // 21: copilot.bridge.v1.ResumeSessionRequest.on_interruption:type_name -> copilot.bridge.v1.OnInterruption
+	69,  // 22: copilot.bridge.v1.ResumeSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	75,  // 23: copilot.bridge.v1.GetSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	69,  // 24: copilot.bridge.v1.GetSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	78,  // 25: copilot.bridge.v1.ListSessionsRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
+	75,  // 26: copilot.bridge.v1.ListSessionsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	69,  // 27: copilot.bridge.v1.ListSessionsResponse.sessions:type_name -> copilot.bridge.v1.Session
+	75,  // 28: copilot.bridge.v1.DeleteSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	75,  // 29: copilot.bridge.v1.GetLastSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	79,  // 30: copilot.bridge.v1.SendRequest.prompt:type_name -> copilot.bridge.v1.Prompt
+	80,  // 31: copilot.bridge.v1.SendResponse.position:type_name -> copilot.bridge.v1.Position
+	30,  // 32: copilot.bridge.v1.SendStreamRequest.request:type_name -> copilot.bridge.v1.SendRequest
+	33,  // 33: copilot.bridge.v1.SendStreamRequest.chunk:type_name -> copilot.bridge.v1.AttachmentChunk
+	80,  // 34: copilot.bridge.v1.SendStreamResponse.position:type_name -> copilot.bridge.v1.Position
+	37,  // 35: copilot.bridge.v1.ExportSessionResponse.header:type_name -> copilot.bridge.v1.ExportSessionHeader
+	80,  // 36: copilot.bridge.v1.ExportSessionHeader.position:type_name -> copilot.bridge.v1.Position
+	39,  // 37: copilot.bridge.v1.ImportSessionRequest.header:type_name -> copilot.bridge.v1.ImportSessionHeader
+	70,  // 38: copilot.bridge.v1.ImportSessionHeader.config:type_name -> copilot.cli.v1.SessionConfig
+	69,  // 39: copilot.bridge.v1.ImportSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	79,  // 40: copilot.bridge.v1.SendAndWaitRequest.prompt:type_name -> copilot.bridge.v1.Prompt
+	73,  // 41: copilot.bridge.v1.SendAndWaitRequest.idle_timeout:type_name -> google.protobuf.Duration
+	73,  // 42: copilot.bridge.v1.SendAndWaitRequest.timeout:type_name -> google.protobuf.Duration
+	81,  // 43: copilot.bridge.v1.SendAndWaitResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
+	12,  // 44: copilot.bridge.v1.RunRequest.create:type_name -> copilot.bridge.v1.CreateSessionRequest
+	79,  // 45: copilot.bridge.v1.RunRequest.prompt:type_name -> copilot.bridge.v1.Prompt
+	82,  // 46: copilot.bridge.v1.RunRequest.filter:type_name -> copilot.bridge.v1.EventFilter
+	83,  // 47: copilot.bridge.v1.RunRequest.options:type_name -> copilot.bridge.v1.StreamOptions
+	45,  // 48: copilot.bridge.v1.RunResponse.started:type_name -> copilot.bridge.v1.RunStarted
+	84,  // 49: copilot.bridge.v1.RunResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
+	81,  // 50: copilot.bridge.v1.RunResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
+	80,  // 51: copilot.bridge.v1.RunStarted.position:type_name -> copilot.bridge.v1.Position
+	80,  // 52: copilot.bridge.v1.ListEventsRequest.after:type_name -> copilot.bridge.v1.Position
+	82,  // 53: copilot.bridge.v1.ListEventsRequest.filter:type_name -> copilot.bridge.v1.EventFilter
+	85,  // 54: copilot.bridge.v1.ListEventsRequest.fidelity:type_name -> copilot.bridge.v1.Fidelity
+	86,  // 55: copilot.bridge.v1.ListEventsResponse.events:type_name -> copilot.bridge.v1.Event
+	87,  // 56: copilot.bridge.v1.ListEventsResponse.gap:type_name -> copilot.bridge.v1.Gap
+	80,  // 57: copilot.bridge.v1.ReadEventRequest.position:type_name -> copilot.bridge.v1.Position
+	88,  // 58: copilot.bridge.v1.SetModelRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
+	89,  // 59: copilot.bridge.v1.WriteLogRequest.level:type_name -> copilot.cli.v1.SessionLogLevel
+	90,  // 60: copilot.bridge.v1.UpdateProviderRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
+	91,  // 61: copilot.bridge.v1.UpdateProviderRequest.update_mask:type_name -> google.protobuf.FieldMask
+	78,  // 62: copilot.bridge.v1.GetUsageRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
+	92,  // 63: copilot.bridge.v1.GetUsageRequest.start_time:type_name -> google.protobuf.Timestamp
+	92,  // 64: copilot.bridge.v1.GetUsageRequest.end_time:type_name -> google.protobuf.Timestamp
+	0,   // 65: copilot.bridge.v1.GetUsageRequest.group_by:type_name -> copilot.bridge.v1.UsageGroup
+	60,  // 66: copilot.bridge.v1.GetUsageResponse.rows:type_name -> copilot.bridge.v1.UsageRow
+	73,  // 67: copilot.bridge.v1.UsageRow.api_duration:type_name -> google.protobuf.Duration
+	66,  // 68: copilot.bridge.v1.UpdateLabelsRequest.set:type_name -> copilot.bridge.v1.UpdateLabelsRequest.SetEntry
+	69,  // 69: copilot.bridge.v1.UpdateLabelsResponse.session:type_name -> copilot.bridge.v1.Session
+	90,  // 70: copilot.bridge.v1.ProvideCredentialsRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
+	69,  // 71: copilot.bridge.v1.ProvideCredentialsResponse.session:type_name -> copilot.bridge.v1.Session
+	12,  // 72: copilot.bridge.v1.SessionService.CreateSession:input_type -> copilot.bridge.v1.CreateSessionRequest
+	14,  // 73: copilot.bridge.v1.SessionService.ResumeSession:input_type -> copilot.bridge.v1.ResumeSessionRequest
+	16,  // 74: copilot.bridge.v1.SessionService.GetSession:input_type -> copilot.bridge.v1.GetSessionRequest
+	18,  // 75: copilot.bridge.v1.SessionService.ListSessions:input_type -> copilot.bridge.v1.ListSessionsRequest
+	20,  // 76: copilot.bridge.v1.SessionService.DeleteSession:input_type -> copilot.bridge.v1.DeleteSessionRequest
+	22,  // 77: copilot.bridge.v1.SessionService.GetLastSession:input_type -> copilot.bridge.v1.GetLastSessionRequest
+	24,  // 78: copilot.bridge.v1.SessionService.DisconnectSession:input_type -> copilot.bridge.v1.DisconnectSessionRequest
+	26,  // 79: copilot.bridge.v1.SessionService.GetForegroundSession:input_type -> copilot.bridge.v1.GetForegroundSessionRequest
+	28,  // 80: copilot.bridge.v1.SessionService.SetForegroundSession:input_type -> copilot.bridge.v1.SetForegroundSessionRequest
+	30,  // 81: copilot.bridge.v1.SessionService.Send:input_type -> copilot.bridge.v1.SendRequest
+	32,  // 82: copilot.bridge.v1.SessionService.SendStream:input_type -> copilot.bridge.v1.SendStreamRequest
+	41,  // 83: copilot.bridge.v1.SessionService.SendAndWait:input_type -> copilot.bridge.v1.SendAndWaitRequest
+	43,  // 84: copilot.bridge.v1.SessionService.Run:input_type -> copilot.bridge.v1.RunRequest
+	46,  // 85: copilot.bridge.v1.SessionService.Abort:input_type -> copilot.bridge.v1.AbortRequest
+	48,  // 86: copilot.bridge.v1.SessionService.ListEvents:input_type -> copilot.bridge.v1.ListEventsRequest
+	50,  // 87: copilot.bridge.v1.SessionService.ReadEvent:input_type -> copilot.bridge.v1.ReadEventRequest
+	35,  // 88: copilot.bridge.v1.SessionService.ExportSession:input_type -> copilot.bridge.v1.ExportSessionRequest
+	38,  // 89: copilot.bridge.v1.SessionService.ImportSession:input_type -> copilot.bridge.v1.ImportSessionRequest
+	52,  // 90: copilot.bridge.v1.SessionService.SetModel:input_type -> copilot.bridge.v1.SetModelRequest
+	54,  // 91: copilot.bridge.v1.SessionService.WriteLog:input_type -> copilot.bridge.v1.WriteLogRequest
+	56,  // 92: copilot.bridge.v1.SessionService.UpdateProvider:input_type -> copilot.bridge.v1.UpdateProviderRequest
+	58,  // 93: copilot.bridge.v1.SessionService.GetUsage:input_type -> copilot.bridge.v1.GetUsageRequest
+	61,  // 94: copilot.bridge.v1.SessionService.UpdateLabels:input_type -> copilot.bridge.v1.UpdateLabelsRequest
+	63,  // 95: copilot.bridge.v1.SessionService.ProvideCredentials:input_type -> copilot.bridge.v1.ProvideCredentialsRequest
+	1,   // 96: copilot.bridge.v1.SessionService.ShareSession:input_type -> copilot.bridge.v1.ShareSessionRequest
+	3,   // 97: copilot.bridge.v1.SessionService.UnshareSession:input_type -> copilot.bridge.v1.UnshareSessionRequest
+	5,   // 98: copilot.bridge.v1.SessionService.ListShareOffers:input_type -> copilot.bridge.v1.ListShareOffersRequest
+	8,   // 99: copilot.bridge.v1.SessionService.AcceptShare:input_type -> copilot.bridge.v1.AcceptShareRequest
+	10,  // 100: copilot.bridge.v1.SessionService.DeclineShare:input_type -> copilot.bridge.v1.DeclineShareRequest
+	13,  // 101: copilot.bridge.v1.SessionService.CreateSession:output_type -> copilot.bridge.v1.CreateSessionResponse
+	15,  // 102: copilot.bridge.v1.SessionService.ResumeSession:output_type -> copilot.bridge.v1.ResumeSessionResponse
+	17,  // 103: copilot.bridge.v1.SessionService.GetSession:output_type -> copilot.bridge.v1.GetSessionResponse
+	19,  // 104: copilot.bridge.v1.SessionService.ListSessions:output_type -> copilot.bridge.v1.ListSessionsResponse
+	21,  // 105: copilot.bridge.v1.SessionService.DeleteSession:output_type -> copilot.bridge.v1.DeleteSessionResponse
+	23,  // 106: copilot.bridge.v1.SessionService.GetLastSession:output_type -> copilot.bridge.v1.GetLastSessionResponse
+	25,  // 107: copilot.bridge.v1.SessionService.DisconnectSession:output_type -> copilot.bridge.v1.DisconnectSessionResponse
+	27,  // 108: copilot.bridge.v1.SessionService.GetForegroundSession:output_type -> copilot.bridge.v1.GetForegroundSessionResponse
+	29,  // 109: copilot.bridge.v1.SessionService.SetForegroundSession:output_type -> copilot.bridge.v1.SetForegroundSessionResponse
+	31,  // 110: copilot.bridge.v1.SessionService.Send:output_type -> copilot.bridge.v1.SendResponse
+	34,  // 111: copilot.bridge.v1.SessionService.SendStream:output_type -> copilot.bridge.v1.SendStreamResponse
+	42,  // 112: copilot.bridge.v1.SessionService.SendAndWait:output_type -> copilot.bridge.v1.SendAndWaitResponse
+	44,  // 113: copilot.bridge.v1.SessionService.Run:output_type -> copilot.bridge.v1.RunResponse
+	47,  // 114: copilot.bridge.v1.SessionService.Abort:output_type -> copilot.bridge.v1.AbortResponse
+	49,  // 115: copilot.bridge.v1.SessionService.ListEvents:output_type -> copilot.bridge.v1.ListEventsResponse
+	51,  // 116: copilot.bridge.v1.SessionService.ReadEvent:output_type -> copilot.bridge.v1.ReadEventResponse
+	36,  // 117: copilot.bridge.v1.SessionService.ExportSession:output_type -> copilot.bridge.v1.ExportSessionResponse
+	40,  // 118: copilot.bridge.v1.SessionService.ImportSession:output_type -> copilot.bridge.v1.ImportSessionResponse
+	53,  // 119: copilot.bridge.v1.SessionService.SetModel:output_type -> copilot.bridge.v1.SetModelResponse
+	55,  // 120: copilot.bridge.v1.SessionService.WriteLog:output_type -> copilot.bridge.v1.WriteLogResponse
+	57,  // 121: copilot.bridge.v1.SessionService.UpdateProvider:output_type -> copilot.bridge.v1.UpdateProviderResponse
+	59,  // 122: copilot.bridge.v1.SessionService.GetUsage:output_type -> copilot.bridge.v1.GetUsageResponse
+	62,  // 123: copilot.bridge.v1.SessionService.UpdateLabels:output_type -> copilot.bridge.v1.UpdateLabelsResponse
+	64,  // 124: copilot.bridge.v1.SessionService.ProvideCredentials:output_type -> copilot.bridge.v1.ProvideCredentialsResponse
+	2,   // 125: copilot.bridge.v1.SessionService.ShareSession:output_type -> copilot.bridge.v1.ShareSessionResponse
+	4,   // 126: copilot.bridge.v1.SessionService.UnshareSession:output_type -> copilot.bridge.v1.UnshareSessionResponse
+	6,   // 127: copilot.bridge.v1.SessionService.ListShareOffers:output_type -> copilot.bridge.v1.ListShareOffersResponse
+	9,   // 128: copilot.bridge.v1.SessionService.AcceptShare:output_type -> copilot.bridge.v1.AcceptShareResponse
+	11,  // 129: copilot.bridge.v1.SessionService.DeclineShare:output_type -> copilot.bridge.v1.DeclineShareResponse
+	101, // [101:130] is the sub-list for method output_type
+	72,  // [72:101] is the sub-list for method input_type
+	72,  // [72:72] is the sub-list for extension type_name
+	72,  // [72:72] is the sub-list for extension extendee
+	0,   // [0:72] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_session_service_proto_init() }

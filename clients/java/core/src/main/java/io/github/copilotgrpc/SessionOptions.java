@@ -4,6 +4,7 @@ import io.github.copilotgrpc.bridge.v1.AttachStart;
 import io.github.copilotgrpc.bridge.v1.CreateSessionRequest;
 import io.github.copilotgrpc.bridge.v1.Handlers;
 import io.github.copilotgrpc.bridge.v1.Lifetime;
+import io.github.copilotgrpc.bridge.v1.OnInterruption;
 import io.github.copilotgrpc.bridge.v1.ModelInference;
 import io.github.copilotgrpc.bridge.v1.ResumeSessionRequest;
 import io.github.copilotgrpc.bridge.v1.RuntimeProfile;
@@ -26,6 +27,7 @@ public final class SessionOptions extends HandlerOptions<SessionOptions> {
 	private String providerRef = "";
 	private final Map<String, String> labels = new LinkedHashMap<>();
 	private Lifetime lifetime = Lifetime.LIFETIME_UNSPECIFIED;
+	private OnInterruption onInterruption = OnInterruption.ON_INTERRUPTION_UNSPECIFIED;
 	private Handlers sessionHandlers;
 	private Duration callbackTimeout;
 	private RuntimeProfile profile;
@@ -128,6 +130,18 @@ public final class SessionOptions extends HandlerOptions<SessionOptions> {
 	}
 
 	/**
+	 * Sets the server's reaction to a turn that ends with its CLI process. Default: it reports that. With
+	 * {@code ON_INTERRUPTION_CONTINUE} it tells the agent to continue, at most three times in a row.
+	 *
+	 * @param value the reaction
+	 * @return these options
+	 */
+	public SessionOptions onInterruption(OnInterruption value) {
+		onInterruption = Objects.requireNonNull(value);
+		return this;
+	}
+
+	/**
 	 * Sets callbacks that wait for {@link CopilotSession#resolve} even if no participant handles them.
 	 *
 	 * @param handlers the kinds
@@ -184,7 +198,7 @@ public final class SessionOptions extends HandlerOptions<SessionOptions> {
 	AttachStart create(HandlerSet set, io.github.copilotgrpc.Handlers handlers) {
 		CreateSessionRequest.Builder create = CreateSessionRequest.newBuilder()
 				.setRequestId(id()).setSessionId(sessionId).setConfig(config(handlers)).setLifetime(lifetime)
-				.setProviderRef(providerRef).putAllLabels(labels);
+				.setProviderRef(providerRef).putAllLabels(labels).setOnInterruption(onInterruption);
 		if (sessionHandlers != null) {
 			create.setHandlers(sessionHandlers);
 		}
@@ -201,7 +215,8 @@ public final class SessionOptions extends HandlerOptions<SessionOptions> {
 	AttachStart resume(String resumedId, HandlerSet set, io.github.copilotgrpc.Handlers handlers) {
 		ResumeSessionRequest.Builder resume = ResumeSessionRequest.newBuilder()
 				.setRequestId(id()).setSessionId(resumedId).setLifetime(lifetime)
-				.setProviderRef(providerRef).setContinuePendingWork(continuePendingWork);
+				.setProviderRef(providerRef).setContinuePendingWork(continuePendingWork)
+				.setOnInterruption(onInterruption);
 		SessionConfig changes = config(handlers);
 		if (changes.getSerializedSize() > 0) {
 			resume.setConfig(changes);

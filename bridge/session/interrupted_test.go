@@ -1,0 +1,212 @@
+package session
+
+import (
+	"testing"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
+)
+
+const goOn = bridgev1.OnInterruption_ON_INTERRUPTION_CONTINUE
+
+// continuation is a part of the text that tells the agent to continue.
+const continuation = "The process that ran you ended"
+
+// hangs answers the first prompts with a match by a turn that never ends, and every other one with a short text.
+func hangs(match string, times int) fakecli.Script {
+	return fakecli.Script{Prompts: []fakecli.Prompt{{Match: match, Times: times, Turns: []fakecli.Turn{{Hang: true}}}}}
+}
+
+// reload has the session loaded, as the fleet does after the end of a runtime with a turn.
+func (r *rig) reload() {
+	r.t.Helper()
+	if _, err := r.s.loader.Load(r.t.Context()); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// awaitContinued reads the journal up to the next note that the agent was told to continue.
+func (r *rig) awaitContinued() prompts.Continued {
+	r.t.Helper()
+	return r.await("the continuation", func(rec *journal.Record) bool {
+		_, ok := rec.Note.(prompts.Continued)
+		return ok
+	}).Note.(prompts.Continued)
+}
+
+// The agent is told before it receives the prompts that waited behind the interrupted turn.
+func TestInterruptedTurnContinues(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hangs("long", 1))
+	r.open(Opening{OnInterruption: goOn})
+	r.send(message("long"))
+	r.awaitEvent("assistant.turn_start")
+	r.send(message("queued"))
+	r.crash()
+	if out := r.send(message("next")).Waiter.Wait(t.Context(), 0); out.Status != completed {
+		t.Errorf("the next turn ended as %v", out)
+	}
+	got := r.received("session.send")
+	if len(got) != 3 {
+		t.Fatalf("the second CLI process received %q", got)
+	}
+	has(t, got[0], continuation)
+	has(t, got[1], "queued")
+	has(t, got[2], "next")
+	if note := r.awaitContinued(); note.Attempt != 1 || note.MessageID == "" {
+		t.Errorf("readers receive %+v", note)
+	}
+	r.crash()
+	r.reload()
+	if got := r.received("session.send"); len(got) != 0 {
+		t.Errorf("after a turn that ended, the agent was told %q", got)
+	}
+}
+
+// Without the option the turn only ends.
+func TestInterruptedTurnIsReported(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hangs("long", 1))
+	r.open(Opening{})
+	r.send(message("long"))
+	r.awaitEvent("assistant.turn_start")
+	r.crash()
+	r.reload()
+	// An option that comes later is about later turns.
+	if _, err := r.s.loader.Resume(t.Context(), Opening{OnInterruption: goOn}); err != nil {
+		t.Fatal(err)
+	}
+	r.send(message("next")).Waiter.Wait(t.Context(), 0)
+	if got := r.received("session.send"); len(got) != 1 {
+		t.Errorf("the second CLI process received %q", got)
+	}
+}
+
+// A task that ends each process is continued three times.
+func TestInterruptedTurnsAreBounded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hangs("", 5))
+	r.open(Opening{OnInterruption: goOn})
+	r.send(message("long"))
+	for attempt := range prompts.MaxContinuations {
+		r.awaitEvent("assistant.turn_start")
+		r.crash()
+		r.reload()
+		if note := r.awaitContinued(); note.Attempt != attempt+1 {
+			t.Errorf("attempt %d is said to be %d", attempt+1, note.Attempt)
+		}
+	}
+	r.awaitEvent("assistant.turn_start")
+	r.crash()
+	r.reload()
+	if err := r.s.prompts.AwaitDelivery(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.received("session.send"); len(got) != 0 {
+		t.Errorf("the last CLI process received %q", got)
+	}
+	// A turn that ends begins the count anew.
+	r.send(message("hang once more"))
+	r.awaitEvent("assistant.turn_start")
+	if _, _, err := r.s.sender.Abort(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.awaitEvent("session.idle")
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	if told := r.s.intake.Marks.Interruption.Told; told != 0 {
+		t.Errorf("after the end of a turn, %d continuations are counted", told)
+	}
+}
+
+// A caller who aborts, or leaves the session, does not want it to continue.
+func TestInterruptedTurnIsLeft(t *testing.T) {
+	t.Parallel()
+	for name, leave := range map[string]func(r *rig) error{
+		"aborted": func(r *rig) error {
+			_, _, err := r.s.sender.Abort(r.t.Context())
+			return err
+		},
+		"disconnected": func(r *rig) error {
+			if _, err := r.s.loader.Disconnect(r.t.Context(), true); err != nil {
+				return err
+			}
+			_, err := r.s.loader.Resume(r.t.Context(), Opening{})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, hangs("long", 1))
+			r.open(Opening{OnInterruption: goOn})
+			r.send(message("long"))
+			r.awaitEvent("assistant.turn_start")
+			r.crash()
+			if err := leave(r); err != nil {
+				t.Fatal(err)
+			}
+			r.send(message("next")).Waiter.Wait(t.Context(), 0)
+			if got := r.received("session.send"); len(got) != 1 {
+				t.Errorf("the CLI received %q", got)
+			}
+		})
+	}
+}
+
+// The CLI continues a turn by itself whose callback waits for its answer.
+func TestInterruptedTurnWithACallback(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{Prompts: []fakecli.Prompt{{Match: "work", Turns: []fakecli.Turn{
+		{Tools: []fakecli.Tool{{Name: "mine", Arguments: []byte(`{}`)}}}, {Text: "done"},
+	}}}})
+	own := tools("mine")
+	r.open(Opening{OnInterruption: goOn, Tools: &own})
+	r.send(message("work"))
+	r.await("the call", func(rec *journal.Record) bool { _, ok := rec.Note.(callbacks.Requested); return ok })
+	r.crash()
+	r.reload()
+	if err := r.s.prompts.AwaitDelivery(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.received("session.send"); len(got) != 0 {
+		t.Errorf("the CLI received %q", got)
+	}
+}
+
+// Another process of the bridge continues the turn too, and only once.
+func TestInterruptedTurnAfterARestart(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hangs("long", 1))
+	r.open(Opening{OnInterruption: goOn})
+	r.send(message("long"))
+	r.awaitEvent("assistant.turn_start")
+	r.crash()
+	text := r.s.Save(nil, nil)
+	next := New(Config{ID: "s1", Host: r, Epoch: 8})
+	if err := next.Restore(text, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if !next.Awaited() {
+		t.Error("the session is not loaded before a caller needs it")
+	}
+	r.s = next
+	r.reload()
+	if err := next.prompts.AwaitDelivery(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got := r.received("session.send")
+	if len(got) != 1 {
+		t.Fatalf("the CLI received %q", got)
+	}
+	has(t, got[0], continuation)
+	again := New(Config{ID: "s1", Host: r, Epoch: 9})
+	if err := again.Restore(next.Save(nil, nil), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if again.Awaited() {
+		t.Error("the session is to be continued twice")
+	}
+}

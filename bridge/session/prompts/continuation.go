@@ -1,0 +1,91 @@
+package prompts
+
+import (
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
+)
+
+// MaxContinuations bounds how often in a row the agent is told to continue: the task may be the reason for which each
+// process ends.
+const MaxContinuations = 3
+
+// continuationText tells the agent to continue. The CLI tells the agent itself which tool calls have no result.
+const continuationText = "The process that ran you ended before you finished your last turn. Another one has started. " +
+	"Continue the task where you left it. Tool calls without a result may have taken effect or not: " +
+	"find out before you repeat one that must not happen twice."
+
+const cannotContinue = "the agent cannot be told to continue an interrupted turn"
+
+// Continued is the note that the agent was told to continue an interrupted turn, for which time in a row.
+type Continued struct {
+	MessageID string
+	Attempt   int
+}
+
+// Continue has the agent told to continue the turn that ended with its process, before it receives what is owed. The
+// caller has found that the turn is unfinished and that no runtime continues it. Continue does nothing if the agent
+// was told, or was told MaxContinuations times in a row.
+func (q *Queue) Continue(tx Tx) {
+	switch in := tx.Interruption(); {
+	case !in.Last:
+	case q.box.Continues(): // an earlier process stored it
+		q.LeaveInterrupted(tx)
+	case in.Told >= MaxContinuations:
+		q.LeaveInterrupted(tx)
+		q.cfg.Logger().Warn("the agent is not told again to continue: each time its process ended",
+			"session_id", q.cfg.Session, "times", in.Told)
+	default:
+		q.continuing = true
+		q.Deliver(tx)
+	}
+}
+
+// LeaveInterrupted leaves the last turn as it ended: the agent is not told to continue it.
+func (q *Queue) LeaveInterrupted(tx Tx) {
+	q.continuing = false
+	if in := tx.Interruption(); in.Last {
+		in.Last = false
+		tx.MarkDirty()
+	}
+}
+
+// storeContinuation puts the continuation that Continue has asked for into the outbox, which makes it owed.
+func (q *Queue) storeContinuation() {
+	attempt := 0
+	q.cfg.Update(func(tx Tx) {
+		if q.continuing {
+			attempt = tx.Interruption().Told + 1
+		}
+	})
+	if attempt == 0 {
+		return
+	}
+	var params jsonobj.Object
+	params.SetString("prompt", continuationText)
+	p := outbox.Prompt{Params: params.JSON(), AskedAt: time.Now(), Continues: attempt}
+	n, err := q.box.AddContinuation(p, q.cfg.Journal.Last())
+	if err != nil {
+		q.cfg.Logger().Warn(cannotContinue, "session_id", q.cfg.Session, "error", err)
+	}
+	stored := false
+	q.cfg.Update(func(tx Tx) {
+		if stored = q.continuing && err == nil; stored {
+			tx.Interruption().Told = attempt
+		}
+		q.LeaveInterrupted(tx)
+	})
+	if !stored { // a caller has aborted it meanwhile
+		q.box.Drop(n)
+	}
+}
+
+// owes reports whether the CLI is to receive prompts before those that callers send now. The caller holds the lock.
+func (q *Queue) owes() bool { return q.continuing || q.box.Owes() }
+
+// Owes is owes with the lock.
+func (q *Queue) Owes() (owes bool) {
+	q.cfg.Update(func(Tx) { owes = q.owes() })
+	return owes
+}

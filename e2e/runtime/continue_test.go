@@ -1,0 +1,154 @@
+package runtime
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	"github.com/copilot-grpc/copilot-grpc/e2e/harness"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// continued returns the first TurnContinued of a session.
+func continued(st *harness.Scripted, client *copilot.Client, id string) *bridgev1.TurnContinued {
+	st.T.Helper()
+	ctx, cancel := context.WithCancel(st.Ctx)
+	defer cancel()
+	whole := &bridgev1.SessionCursor{SessionId: id, Filter: &bridgev1.EventFilter{ExcludeAll: true}}
+	stream, err := client.EventStreams().Subscribe(ctx,
+		&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{whole}})
+	if err != nil {
+		st.T.Fatal(err)
+	}
+	for {
+		frame, err := stream.Recv()
+		if err != nil {
+			st.T.Fatalf("the stream ended without TurnContinued: %v", err)
+		}
+		if told := frame.GetTurnContinued(); told != nil {
+			return told
+		}
+	}
+}
+
+// interrupting are a turn that ends with the process, and the reply to the continuation.
+func interrupting() []harness.Rule {
+	return []harness.Rule{
+		{When: harness.WhenUser("deploy"), WaitFor: "never", Reply: harness.Steps(harness.Say("never"))},
+		harness.OnUser("The process that ran you ended", harness.Say("deployed")),
+	}
+}
+
+// recorded waits until the CLI has recorded two messages: otherwise the second one is lost with its process.
+func recorded(st *harness.Scripted, home, id string) {
+	st.T.Helper()
+	st.Eventually("the CLI's record of a message", func() bool {
+		messages := 0
+		for _, e := range harness.ReadRecord(st.T, filepath.Join(home, "session-state", id, "events.jsonl")) {
+			if e.Type == "user.message" {
+				messages++
+			}
+		}
+		return messages == 2
+	})
+}
+
+// An agent whose CLI process is killed in a turn continues once, and its model still knows the task.
+func TestTurnContinuesInAnotherProcess(t *testing.T) {
+	t.Parallel()
+	st := harness.NewOwnScripted(t, harness.HostConfig{}, interrupting()...)
+	s := st.Create(copilot.SessionOptions{OnInterruption: bridgev1.OnInterruption_ON_INTERRUPTION_CONTINUE})
+	st.Say(s, "first")
+	ended := st.GoTurn(s, "deploy")
+	st.Gate("never")
+	recorded(st, st.Host.Home, s.ID())
+	restarted := st.Kill(s.ID())
+	if out := ended(); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST {
+		t.Errorf("the sender received %v", out)
+	}
+	lost := restarted.GetTurnOutcome().GetEndPosition()
+	said := st.First(s, "assistant.message", copilot.After(lost)).GetEvent().GetAssistantMessage()
+	if said.GetContent() != "deployed" {
+		t.Errorf("the agent said %q", said.GetContent())
+	}
+	told := continued(st, st.Client, s.ID())
+	message := st.First(s, "user.message", copilot.After(lost)).GetEvent().GetUserMessage()
+	if told.GetAttempt() != 1 || told.GetMessageId() == "" {
+		t.Errorf("readers received %v", told)
+	}
+	if id := message.GetMessageId(); id != told.GetMessageId() && !st.Before("1.0.82") {
+		t.Errorf("the message has the id %q, readers received %v", id, told)
+	}
+	texts := strings.Join(harness.UserTexts(st), "\n")
+	if !strings.Contains(texts, "deploy") {
+		t.Errorf("the model received %q, without the task", texts)
+	}
+	if n := strings.Count(texts, "The process that ran you ended"); n != 1 {
+		t.Errorf("the model received the continuation %d times", n)
+	}
+	if out := st.Say(s, "and on"); out.GetText() != "You said: and on" {
+		t.Errorf("then the agent said %q", out.GetText())
+	}
+}
+
+// So is an agent whose server is killed, when the server starts again: no caller has to come back for that.
+func TestTurnContinuesAfterARestart(t *testing.T) {
+	t.Parallel()
+	st := harness.NewScripted(t, interrupting()...)
+	d := harness.NewDaemon(st, "--provider", oldProvider(st))
+	config := st.Config()
+	config.Provider = nil
+	_, err := d.Client.Sessions().CreateSession(st.Ctx, &bridgev1.CreateSessionRequest{
+		SessionId: "s", Config: config, ProviderRef: "ours",
+		OnInterruption: bridgev1.OnInterruption_ON_INTERRUPTION_CONTINUE,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.SayTo("s", "first")
+	if _, err := d.Client.Session("s").Send(st.Ctx, "deploy"); err != nil {
+		t.Fatal(err)
+	}
+	st.Gate("never")
+	recorded(st, filepath.Join(d.Root, "home"), "s")
+	d.Crash()
+	if told := continued(st, d.Client, "s"); told.GetAttempt() != 1 {
+		t.Errorf("readers received %v", told)
+	}
+	d.SayTo("s", "and on")
+	if texts := harness.UserTexts(st); !slices.ContainsFunc(texts, isContinuation) {
+		t.Errorf("the model received %q", texts)
+	}
+}
+
+func isContinuation(text string) bool {
+	return strings.Contains(text, "The process that ran you ended")
+}
+
+// The model learns which tool call has no result.
+func TestInterruptedToolCall(t *testing.T) {
+	t.Parallel()
+	st := harness.NewOwnScripted(t, harness.HostConfig{},
+		harness.OnUser("deploy", harness.Call("bash", harness.Shell("touch started; sleep 10"))),
+		harness.OnUser("The process that ran you ended", harness.Say("deployed")))
+	s := st.Create(copilot.SessionOptions{
+		OnInterruption: bridgev1.OnInterruption_ON_INTERRUPTION_CONTINUE, OnPermission: copilot.ApproveAll,
+	})
+	st.Say(s, "first")
+	st.Begin(s, "deploy")
+	st.Eventually("the command", func() bool { return st.Exists("started") })
+	recorded(st, st.Host.Home, s.ID())
+	lost := st.Kill(s.ID()).GetTurnOutcome().GetEndPosition()
+	st.First(s, "session.idle", copilot.After(lost))
+	for id, result := range st.ToolResults() {
+		if !strings.Contains(result, "interrupted") {
+			t.Errorf("the model received %q as the result of %s", result, id)
+		}
+	}
+	if len(st.ToolResults()) != 1 {
+		t.Errorf("the model received %v", st.ToolResults())
+	}
+}
