@@ -33,7 +33,7 @@ TOOL := go tool -modfile=internal/tools/go.mod
 
 .PHONY: help forget-flaky build generate docs baseline schema lint test test-all clients-and-smokes unit race check-generated proto-lint \
 	proto-breaking e2e e2e-81 e2e-81-all e2e-versions fuzz-smoke demo demo-smoke \
-	clients client-typescript client-console client-console-all console console-shots client-python client-java client-rust conformance conformance-smoke sdk sdk-smoke bench bench-compare bench-libraries schema-history clean man check \
+	clients client-typescript client-console client-console-all console console-shots client-python client-java client-rust conformance conformance-smoke sdk sdk-smoke bench bench-cluster bench-compare bench-libraries schema-history clean man check \
 	chaos chaos-smoke chaos-cluster chaos-cluster-smoke kills soak deploy-lint vulncheck mutate mutate-sample connect-conformance
 
 help: ## print this list
@@ -178,6 +178,9 @@ bench: ## measure the bridge beside a CLI spoken to directly, into docs/performa
 	@COPILOT_CLI_PATH=$${COPILOT_CLI_PATH:-$$(.ci/install-cli $(CLI_VERSION) || true)} \
 		go run ./internal/testing/bench/cmd/bench -write docs/performance.md $(BENCHFLAGS)
 	@COPILOT_GRPC_RATIOS=1 go test -count=1 -run '^(TestIngestAgainstTranslation|TestHistoryCostsNothing)$$' ./bridge
+
+bench-cluster: ## what a cluster does at growing numbers of sessions (SESSIONS, default 10,000), in about 10 minutes
+	@.ci/step "measurements of a cluster" go .ci/bench-cluster $(or $(SESSIONS),10000)
 
 bench-libraries: ## what each client library costs beside its bare stubs, into docs/performance.md (BENCHFLAGS)
 	@.ci/step "client libraries beside their stubs" go .ci/bench-libraries -write docs/performance.md $(BENCHFLAGS)

@@ -47,8 +47,11 @@ type replica struct {
 	orderly bool          // this life received SIGTERM
 }
 
-// newReplica writes what a replica needs into its directory. It does not start it.
-func newReplica(t *testing.T, n int, urls string, ca *servertest.CA, fail func(string, ...any)) *replica {
+// newReplica writes what a replica needs into its directory. It does not start it. flags replace others of the same
+// name.
+func newReplica(
+	t *testing.T, n int, urls string, ca *servertest.CA, fail func(string, ...any), flags ...string,
+) *replica {
 	t.Helper()
 	dir, err := os.MkdirTemp("", fmt.Sprintf("replica%d-", n)) // short: it is in a socket's path
 	if err != nil {
@@ -83,6 +86,7 @@ func newReplica(t *testing.T, n int, urls string, ca *servertest.CA, fail func(s
 		"--node-cert", files.CertFile, "--node-key", files.KeyFile, "--node-ca", files.CAFile,
 		"--drain-grace", "300ms", "--idle-unload", "1s",
 	}
+	r.args = append(r.args, flags...)
 	r.conn, err = grpc.NewClient("unix:"+r.path("s"), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second, Backoff: backoff.Config{
 			BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 200 * time.Millisecond,
