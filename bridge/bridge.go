@@ -70,6 +70,8 @@ type Config struct {
 	ProfileFields []string
 	// Homes are the directories that home_name stands for.
 	Homes map[string]string
+	// NodeLabels are the labels of this server, by which sessions choose their servers.
+	NodeLabels map[string]string
 	// Tenant returns how a tenant other than the host's own is treated; false if there is none
 	// of that name. Nil: there are no other tenants.
 	Tenant func(name string) (tenancy.Tenant, bool)
@@ -252,7 +254,8 @@ func (b *Bridge) compose(defaults jsonobj.Object) {
 	})
 	parser := request.New(request.Config{
 		Codec: b.codec, Defaults: defaults, Providers: b.providersOf, CheckPrompt: b.admission.CheckPrompt,
-		Ambient: func(tenant string) bool { t, ok := b.tenants.Get(tenant); return ok && t.Ambient },
+		NodeLabels: cfg.NodeLabels,
+		Ambient:    func(tenant string) bool { t, ok := b.tenants.Get(tenant); return ok && t.Ambient },
 	})
 	b.fleet = fleet.New(fleet.Config{
 		Supervise: cfg.Runtimes, Tenants: b.tenants, Shutdown: b.shutdown, Changed: b.updated,

@@ -156,3 +156,23 @@ func TestLabelsAreChecked(t *testing.T) {
 		t.Errorf("a guest gets %v, %v", out.GetSession().GetLabels(), err)
 	}
 }
+
+// A server with labels creates the sessions that need them, and refuses sessions that need others.
+func TestNodeLabelsOfOneServer(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{}, func(c *Config) { c.NodeLabels = labels{"disk": "a", "zone": "x"} })
+	create := func(id string, l labels) (*bridgev1.CreateSessionResponse, error) {
+		return r.Sessions.CreateSession(t.Context(), &bridgev1.CreateSessionRequest{SessionId: id, NodeLabels: l})
+	}
+	out, err := create("s1", labels{"disk": "a"})
+	if err != nil || !maps.Equal(out.GetSession().GetNodeLabels(), labels{"disk": "a"}) {
+		t.Errorf("created %v, %v", out, err)
+	}
+	for reason, l := range map[fault.Reason]labels{
+		fault.NodeLabelsUnmet: {"disk": "a", "zone": "y"}, fault.InvalidField: {"a b": "c"},
+	} {
+		if _, err := create("s2", l); fault.ReasonOf(err) != reason {
+			t.Errorf("labels %v: %v", l, err)
+		}
+	}
+}

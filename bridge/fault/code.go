@@ -54,6 +54,7 @@ var codes = map[Reason]int32{
 	RuntimeEnding:       failedPrecondition,
 	NodeNotFound:        notFound,
 	NodesDraining:       failedPrecondition,
+	NodeLabelsUnmet:     failedPrecondition,
 	CLIStartFailed:      unavailable,
 	RuntimeLost:         unavailable,
 	RuntimeNotRunning:   failedPrecondition,

@@ -60,6 +60,7 @@ const (
 	RuntimeEnding       = bridgev1.ErrorReason_ERROR_REASON_RUNTIME_ENDING
 	NodeNotFound        = bridgev1.ErrorReason_ERROR_REASON_NODE_NOT_FOUND
 	NodesDraining       = bridgev1.ErrorReason_ERROR_REASON_NODES_DRAINING
+	NodeLabelsUnmet     = bridgev1.ErrorReason_ERROR_REASON_NODE_LABELS_UNMET
 	LimitExceeded       = bridgev1.ErrorReason_ERROR_REASON_LIMIT_EXCEEDED
 	Draining            = bridgev1.ErrorReason_ERROR_REASON_DRAINING
 	Unauthenticated     = bridgev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED

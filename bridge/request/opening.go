@@ -129,8 +129,17 @@ func (p *Parser) Creation(
 		o.Params.Set("cloud", text)
 	}
 	WithTokens(&o, r.GetConfig())
-	o.Labels = r.GetLabels()
-	return o, selection.CheckLabels(o.Labels, at+"labels")
+	o.Labels, o.NodeLabels = r.GetLabels(), r.GetNodeLabels()
+	if err := selection.CheckLabels(o.Labels, at+"labels"); err != nil {
+		return o, err
+	}
+	if err := selection.CheckLabels(o.NodeLabels, at+"node_labels"); err != nil {
+		return o, err
+	}
+	if !selection.NodeFits(p.nodeLabels, o.NodeLabels) {
+		return o, selection.NodesUnfit(o.NodeLabels).WithField(at + "node_labels")
+	}
+	return o, nil
 }
 
 // Resumption reads a ResumeSessionRequest, except its session id.

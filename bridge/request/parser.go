@@ -18,6 +18,8 @@ type Config struct {
 	// Ambient reports whether a tenant's sessions begin with the CLI's own tools, instructions and
 	// discovery.
 	Ambient func(tenant string) bool
+	// NodeLabels are the labels of this server.
+	NodeLabels map[string]string
 	// CheckPrompt checks the size of a prompt. field is its path in the request.
 	CheckPrompt func(tenant string, size int, field string) error
 }
@@ -28,12 +30,14 @@ type Parser struct {
 	defaults    jsonobj.Object
 	providers   func(tenant string) session.Providers
 	ambient     func(tenant string) bool
+	nodeLabels  map[string]string
 	checkPrompt func(tenant string, size int, field string) error
 }
 
 // New returns a parser.
 func New(c Config) *Parser {
 	return &Parser{
-		codec: c.Codec, defaults: c.Defaults, providers: c.Providers, ambient: c.Ambient, checkPrompt: c.CheckPrompt,
+		codec: c.Codec, defaults: c.Defaults, providers: c.Providers, ambient: c.Ambient,
+		nodeLabels: c.NodeLabels, checkPrompt: c.CheckPrompt,
 	}
 }

@@ -31,6 +31,8 @@ type Opening struct {
 	ProviderRef string
 	// Labels are the session's first labels. A resume with nil does not change them.
 	Labels map[string]string
+	// NodeLabels are the labels of servers that can have a new session.
+	NodeLabels map[string]string
 	// OnInterruption is what happens when a turn ends with its runtime. Zero does not change it.
 	OnInterruption bridgev1.OnInterruption
 	// Params are members of this call that the session does not remember.
@@ -128,6 +130,9 @@ func (l *Loader) apply(o Opening) (Joined, error) {
 	}
 	if o.Labels != nil {
 		l.cfg.settings.State.Labels = o.Labels
+	}
+	if o.NodeLabels != nil {
+		l.cfg.settings.State.NodeLabels = o.NodeLabels
 	}
 	if o.Lifetime != bridgev1.Lifetime_LIFETIME_UNSPECIFIED {
 		l.lifetime = o.Lifetime

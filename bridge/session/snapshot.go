@@ -26,7 +26,7 @@ func (s *Session) Snapshot() *bridgev1.Session {
 	out.SessionId, out.State, out.Lifetime = s.id, states[s.loader.state], s.loader.lifetime
 	out.OnInterruption = onInterruption[s.settings.State.Continues]
 	out.TurnRunning, out.Participants, out.Position = s.turns.Machine().Busy(), s.participants.Proto(), Proto(at)
-	out.Labels = maps.Clone(s.settings.State.Labels)
+	out.Labels, out.NodeLabels = maps.Clone(s.settings.State.Labels), s.settings.State.NodeLabels
 	out.ClientName = s.settings.State.Object.String("clientName")
 	if err := cmp.Or(s.journal.Degraded(), s.prompts.Box().Problem()); err != nil {
 		out.StorageProblem = err.Error()

@@ -2,6 +2,7 @@ package sessions
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
@@ -44,6 +45,15 @@ func drop(st *Store, e *registry.Entry) {
 		st.log.Error("closing a journal failed", "session_id", s.ID(), "error", err)
 	}
 	st.cfg.Forget(e.Key())
+}
+
+// NodeLabels returns the labels that a saved session needs of its server; nil if it needs none.
+func NodeLabels(saved []byte) map[string]string {
+	var in struct {
+		Session struct{ NodeLabels map[string]string }
+	}
+	_ = json.Unmarshal(saved, &in) // what cannot be read is not restored anywhere
+	return in.Session.NodeLabels
 }
 
 // Unsaved returns the paths of the credentials of a session that the directory does not store.

@@ -26,6 +26,9 @@ type SessionOptions struct {
 	// Create only: labels by which ListSessions and other filters find the session; see Session.labels of
 	// the API. [Session.UpdateLabels] changes them.
 	Labels map[string]string
+	// Create only: labels that the session's server must have, as in a cluster whose replicas have different
+	// directories; see CreateSessionRequest.node_labels of the API.
+	NodeLabels map[string]string
 	// How it works: model, provider, instructions, folders, …. On a resume, what is set
 	// changes and the rest stays. Not for joining.
 	Config *cliv1.SessionConfig
@@ -37,7 +40,7 @@ type SessionOptions struct {
 	Lifetime bridgev1.Lifetime
 	// The server's reaction to a turn that ends with its CLI process; default: it reports that. With
 	// ON_INTERRUPTION_CONTINUE it tells the agent to continue, at most three times in a row. Not for joining.
-	OnInterruption bridgev1.OnInterruption
+	InterruptedTurns bridgev1.OnInterruption
 	// The callbacks that wait for [Session.Resolve] even while no participant handles
 	// them. Not for joining.
 	SessionHandlers *bridgev1.Handlers
@@ -224,13 +227,14 @@ func (o *SessionOptions) createStart(tools map[string]Tool) (*bridgev1.AttachSta
 		Cloud:           o.Cloud,
 		RuntimeProfile:  o.runtimeProfile(),
 		Labels:          o.Labels,
-		OnInterruption:  o.OnInterruption,
+		NodeLabels:      o.NodeLabels,
+		OnInterruption:  o.InterruptedTurns,
 	}}}, nil
 }
 
 func (o *SessionOptions) resumeStart(id string, tools map[string]Tool) (*bridgev1.AttachStart, error) {
-	if o.ID != "" || o.Cloud != nil || o.Labels != nil {
-		return nil, errors.New("copilot: ID, Cloud and Labels are for CreateSession")
+	if o.ID != "" || o.Cloud != nil || o.Labels != nil || o.NodeLabels != nil {
+		return nil, errors.New("copilot: ID, Cloud, Labels and NodeLabels are for CreateSession")
 	}
 	return &bridgev1.AttachStart{Session: &bridgev1.AttachStart_Resume{Resume: &bridgev1.ResumeSessionRequest{
 		RequestId:           o.requestID(),
@@ -243,13 +247,13 @@ func (o *SessionOptions) resumeStart(id string, tools map[string]Tool) (*bridgev
 		CallbackTimeout:     o.callbackTimeout(),
 		RuntimeProfile:      o.runtimeProfile(),
 		Options:             o.Resume,
-		OnInterruption:      o.OnInterruption,
+		OnInterruption:      o.InterruptedTurns,
 	}}}, nil
 }
 
 func (o *SessionOptions) joinStart(id string) (*bridgev1.AttachStart, error) {
 	if o.ID != "" || o.Config != nil || o.ProviderRef != "" || o.Lifetime != 0 || o.SessionHandlers != nil ||
-		o.CallbackTimeout != 0 || o.Labels != nil || o.OnInterruption != 0 ||
+		o.CallbackTimeout != 0 || o.Labels != nil || o.NodeLabels != nil || o.InterruptedTurns != 0 ||
 		o.Cloud != nil || o.ContinuePendingWork || o.Resume != nil || o.RequestID != "" || o.RuntimeProfile != nil {
 		return nil, errors.New("copilot: joining a session changes nothing about it: only the options " +
 			"of the participant are allowed")

@@ -60,7 +60,7 @@ func recorded(st *harness.Scripted, home, id string) {
 func TestTurnContinuesInAnotherProcess(t *testing.T) {
 	t.Parallel()
 	st := harness.NewOwnScripted(t, harness.HostConfig{}, interrupting()...)
-	s := st.Create(copilot.SessionOptions{OnInterruption: bridgev1.OnInterruption_ON_INTERRUPTION_CONTINUE})
+	s := st.Create(copilot.SessionOptions{InterruptedTurns: bridgev1.OnInterruption_ON_INTERRUPTION_CONTINUE})
 	st.Say(s, "first")
 	ended := st.GoTurn(s, "deploy")
 	st.Gate("never")
@@ -135,7 +135,7 @@ func TestInterruptedToolCall(t *testing.T) {
 		harness.OnUser("deploy", harness.Call("bash", harness.Shell("touch started; sleep 10"))),
 		harness.OnUser("The process that ran you ended", harness.Say("deployed")))
 	s := st.Create(copilot.SessionOptions{
-		OnInterruption: bridgev1.OnInterruption_ON_INTERRUPTION_CONTINUE, OnPermission: copilot.ApproveAll,
+		InterruptedTurns: bridgev1.OnInterruption_ON_INTERRUPTION_CONTINUE, OnPermission: copilot.ApproveAll,
 	})
 	st.Say(s, "first")
 	st.Begin(s, "deploy")

@@ -181,6 +181,7 @@ func (a *App) newBridge(
 		Limits:             overall(a.policy),
 		ProfileFields:      a.config.ProfileFields,
 		Homes:              a.config.Homes,
+		NodeLabels:         a.config.NodeLabels,
 		Placement:          a.config.placement(),
 		Warm:               a.warm,
 		Dialed:             a.config.Dial != "",

@@ -48,7 +48,7 @@ func (m *mover) balanceOnce(ctx context.Context) {
 		if n == 0 || ctx.Err() != nil {
 			return
 		}
-		if len(m.bridge.Credentials(key)) > 0 {
+		if len(m.bridge.Credentials(key)) > 0 || !m.node.Fits(to, key) {
 			continue
 		}
 		switch err := m.move(ctx, key, to.ID, true); {

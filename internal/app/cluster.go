@@ -18,6 +18,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/bridge/selection"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	stored "github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
@@ -179,7 +180,7 @@ func (a *App) join(ctx context.Context, own runtime.Profile, tidyEvery time.Dura
 	a.closers.add("storage of the cluster", func(context.Context) error { store.Close(); return nil })
 	node, err := cluster.Join(ctx, cluster.Config{
 		JetStream: store.JetStream(), Cluster: store.Cluster(), Name: k.Node, Address: k.Address, TTL: k.Lease,
-		Replicas: store.Replicas(), Logger: a.logger,
+		Labels: a.config.NodeLabels, Replicas: store.Replicas(), Logger: a.logger,
 	})
 	if err != nil {
 		return nil, err
@@ -195,7 +196,8 @@ func (a *App) join(ctx context.Context, own runtime.Profile, tidyEvery time.Dura
 	a.closers.add("folders of sessions", func(context.Context) error { folders.Flush(); return nil })
 	m := &member{store: store, node: node, folders: folders}
 	m.directory = cluster.NewDirectory(cluster.DirectoryConfig{
-		Node: node, Store: store, Writer: writer, Key: session.Key, Folders: folders, Lost: a.replaced,
+		Node: node, Store: store, Writer: writer, Key: session.Key, Folders: folders,
+		NodeLabels: stored.NodeLabels, Lost: a.replaced,
 		Logger: a.logger,
 	})
 	return m, nil
@@ -336,7 +338,20 @@ func (l locator) Claim(ctx context.Context, tenant, name string) error {
 }
 
 // Place implements forward.Locator.
-func (l locator) Place() forward.Owner { return forward.Owner(l.member.node.Place()) }
+func (l locator) Place(tenant, name string, labels map[string]string) (forward.Owner, error) {
+	key := ""
+	if name != "" {
+		key = tenancy.KeyOf(tenant, name)
+	}
+	owner, ok := l.member.node.Place(key, labels)
+	if !ok {
+		if stored := l.member.node.Needs(key); stored != nil {
+			labels = stored
+		}
+		return forward.Owner{}, selection.NodesUnfit(labels)
+	}
+	return forward.Owner(owner), nil
+}
 
 // Peers implements forward.Locator.
 func (l locator) Peers() []forward.Owner {

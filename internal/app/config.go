@@ -18,6 +18,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
+	"github.com/copilot-grpc/copilot-grpc/bridge/selection"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/internal/cluster"
@@ -136,6 +137,8 @@ type Config struct {
 	// OfflineModel is the path of a script that plays the model, or OfflineDefault. ""
 	// leaves sessions to real models.
 	OfflineModel string
+	// NodeLabels are the labels of this server, which sessions can require.
+	NodeLabels map[string]string
 	// Providers are files, by the names that callers may use (provider_ref): each is a model
 	// provider as the CLI takes it, a JSON object with its secrets.
 	Providers map[string]string
@@ -268,6 +271,9 @@ func (c *Config) Validate() error {
 	}
 	if err := c.Cluster.check(c.Dial); err != nil {
 		return err
+	}
+	if err := selection.CheckLabels(c.NodeLabels, "node_label"); err != nil {
+		return wrong("node_label", err)
 	}
 	if err := c.checkNumbers(); err != nil {
 		return err

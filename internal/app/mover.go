@@ -10,6 +10,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/selection"
 	"github.com/copilot-grpc/copilot-grpc/internal/cluster"
 )
 
@@ -157,11 +158,20 @@ func (m *mover) tryMove(ctx context.Context, key string, to func() (string, erro
 
 // heir returns the member that takes a session after this replica.
 func (m *mover) heir(key string) (string, error) {
+	next, err := m.next(key)
+	return next.ID, err
+}
+
+// next is heir with the member.
+func (m *mover) next(key string) (cluster.Member, error) {
 	next, ok := m.node.Heir(key)
-	if !ok {
-		return "", errNoTaker
+	switch {
+	case ok:
+		return next, nil
+	case m.node.Needs(key) != nil:
+		return next, selection.NodesUnfit(m.node.Needs(key))
 	}
-	return next.ID, nil
+	return next, errNoTaker
 }
 
 // empty hands over all sessions of this replica that have no credentials, each as moveAtRest does. It returns how many

@@ -12,6 +12,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
+	"github.com/copilot-grpc/copilot-grpc/bridge/selection"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/cluster"
@@ -35,6 +36,7 @@ func (s nodes) ListNodes(context.Context, *bridgev1.ListNodesRequest) (*bridgev1
 	for _, m := range s.mover.node.Members() {
 		out.Nodes = append(out.Nodes, &bridgev1.Node{
 			Name: m.Node, Address: m.Address, Sessions: int64(m.Sessions), Draining: m.Draining, Here: m.Here,
+			Labels: m.Labels,
 		})
 	}
 	return out, nil
@@ -130,14 +132,14 @@ func (s nodes) move(ctx context.Context, r *bridgev1.MoveSessionRequest) (string
 
 // target returns the replica to which a session moves: that of a name, or for "" any that takes sessions.
 func (s nodes) target(key, name string) (cluster.Member, error) {
-	if name != "" {
-		return s.find(name)
+	if name == "" {
+		return s.mover.next(key)
 	}
-	next, ok := s.mover.node.Heir(key)
-	if !ok {
-		return cluster.Member{}, errNoTaker
+	m, err := s.find(name)
+	if err == nil && !s.mover.node.Fits(m, key) {
+		err = selection.NodesUnfit(s.mover.node.Needs(key)).WithField("node")
 	}
-	return next, nil
+	return m, err
 }
 
 // moveWait returns how long a call waits for sessions that are in use.

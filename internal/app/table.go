@@ -35,7 +35,9 @@ func (c *Config) Table() setting.Table {
 		{Title: "The CLI", Rows: c.cliRows()},
 		{Title: "CLI processes", Rows: c.runtimeRows()},
 		{Title: "Storage", Rows: c.dataRows()},
-		{Title: "Cluster", Rows: c.Cluster.rows()},
+		{Title: "Cluster", Rows: append(c.Cluster.rows(), fixed("node_label", &c.NodeLabels,
+			"`KEY=VALUE` of a label of this server, which sessions can require (node_labels of CreateSession); "+
+				"repeatable"))},
 		{Title: "Sizes and timeouts", Rows: c.boundRows()},
 		{Title: "Log", Rows: c.logRows()},
 		{Title: "Telemetry", Rows: c.observeRows()},

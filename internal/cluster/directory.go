@@ -28,6 +28,8 @@ type DirectoryConfig struct {
 	Writer *journal.Writer
 	// Key returns the key of a tenant's session.
 	Key func(tenant, id string) string
+	// NodeLabels returns the labels that a saved session needs of its node; nil if it needs none.
+	NodeLabels func(state []byte) map[string]string
 	// Folders has the CLI's folders of the sessions.
 	Folders *Folders
 	// Lost is called when a write was refused because another node owns the session: this node was taken for dead, and
@@ -165,12 +167,26 @@ func (d *Directory) Session(key string) (json.RawMessage, error) {
 func (d *Directory) Save(key string, state []byte) error {
 	o, err := d.own(key)
 	if err == nil {
+		err = d.require(key, state)
+	}
+	if err == nil {
 		err = d.watch(o.records.Save(context.Background(), state))
 	}
 	if err == nil {
 		d.cfg.Folders.changed(key, state, o.lease.Term())
 	}
 	return err
+}
+
+// require tells the other nodes what a session needs of its node, by its state.
+func (d *Directory) require(key string, state []byte) error {
+	labels := d.cfg.NodeLabels(state)
+	if labels == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
+	defer cancel()
+	return d.cfg.Node.Require(ctx, key, labels)
 }
 
 // Remove implements sessions.Directory.
@@ -180,7 +196,8 @@ func (d *Directory) Remove(key string) error {
 		return err
 	}
 	ctx := context.Background()
-	err = errors.Join(d.watch(o.records.Remove(ctx)), d.cfg.Store.RemoveLog(ctx, key), d.cfg.Folders.remove(ctx, key))
+	err = errors.Join(d.watch(o.records.Remove(ctx)), d.cfg.Store.RemoveLog(ctx, key), d.cfg.Folders.remove(ctx, key),
+		d.cfg.Node.release(ctx, key))
 	if err != nil {
 		return err
 	}

@@ -38,10 +38,16 @@ func newReplica(t testing.TB, server *natstest.Server, name string) *replica {
 	folders, r.home = home(t, store.Blobs(), &bytes.Buffer{})
 	r.Directory = NewDirectory(DirectoryConfig{
 		Node: r.node, Store: store, Writer: writer, Folders: folders,
-		Key:  func(tenant, id string) string { return tenant + "/" + id },
-		Lost: func(err error) { r.lost <- err }, Logger: slog.New(slog.DiscardHandler),
+		Key:        func(tenant, id string) string { return tenant + "/" + id },
+		NodeLabels: labelsIn,
+		Lost:       func(err error) { r.lost <- err }, Logger: slog.New(slog.DiscardHandler),
 	})
 	return r
+}
+
+// labelsIn returns the node labels in a saved session of these tests.
+func labelsIn(state []byte) map[string]string {
+	return decode[struct{ Needs map[string]string }](state).Needs
 }
 
 // folder is the CLI's folder of a session.
@@ -175,6 +181,28 @@ func TestRemovedSessionLeavesNothing(t *testing.T) {
 	b.wantState(t, "s", "")
 	if names, err := b.Outbox("s").List(); err != nil || len(names) != 0 {
 		t.Errorf("the outbox has %q, %v", names, err)
+	}
+}
+
+// The labels that a session needs are known to all nodes when it is saved, and leave with it.
+func TestSessionWithLabels(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	r := newReplica(t, server, "a")
+	other, _ := join(t, server, "b")
+	r.save(t, "s", `{"needs":{"zone":"x"}}`)
+	for tick := time.NewTicker(time.Millisecond); other.Needs("s")["zone"] != "x"; <-tick.C {
+		if t.Context().Err() != nil {
+			t.Fatal("the other node does not know the labels")
+		}
+	}
+	if err := r.Remove("s"); err != nil {
+		t.Fatal(err)
+	}
+	for tick := time.NewTicker(time.Millisecond); other.Needs("s") != nil; <-tick.C {
+		if t.Context().Err() != nil {
+			t.Fatal("a removed session leaves its labels")
+		}
 	}
 }
 

@@ -31,6 +31,8 @@ type Config struct {
 	Name string
 	// Address is the "HOST:PORT" at which other nodes reach this one.
 	Address string
+	// Labels are what sessions can need of the node.
+	Labels map[string]string
 	// TTL is how long a lease outlasts its last renewal. A session of a node that was killed can be used again after
 	// that time. The default is DefaultTTL, the least two seconds. All nodes of a cluster must have the same.
 	TTL time.Duration
@@ -168,7 +170,7 @@ func (n *Node) enrol(ctx context.Context) (m *membership, revision uint64, err e
 // value is the value of the node's key.
 func (n *Node) value() []byte {
 	return encode(member{
-		Protocol: protocol, Node: n.cfg.Name, Address: n.cfg.Address, Draining: n.draining.Load(),
+		Protocol: protocol, Node: n.cfg.Name, Address: n.cfg.Address, Draining: n.draining.Load(), Labels: n.cfg.Labels,
 	})
 }
 

@@ -21,13 +21,17 @@ import (
 const testTTL = 4 * time.Second
 
 // join makes a node with a separate connection, which cut closes.
-func join(t testing.TB, server *natstest.Server, name string) (n *Node, cut func()) {
+func join(t testing.TB, server *natstest.Server, name string, more ...func(*Config)) (n *Node, cut func()) {
 	t.Helper()
 	js := server.JetStream()
-	n, err := Join(t.Context(), Config{
+	cfg := Config{
 		JetStream: js, Cluster: "test", Name: name, Address: name + ":1", TTL: testTTL,
 		Logger: slog.New(slog.DiscardHandler),
-	})
+	}
+	for _, change := range more {
+		change(&cfg)
+	}
+	n, err := Join(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -383,14 +387,79 @@ func TestHandOverIsNotAnOrphan(t *testing.T) {
 	}
 }
 
+// A session goes only to nodes that have the labels it needs.
+func TestLabels(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	zone := func(name string) func(*Config) {
+		return func(c *Config) { c.Labels = map[string]string{"zone": name} }
+	}
+	a, _ := join(t, server, "a", zone("x"))
+	b, _ := join(t, server, "b", zone("y"))
+	c, _ := join(t, server, "c", zone("y"))
+	needs := map[string]string{"zone": "y"}
+	knows := func(n *Node) {
+		t.Helper()
+		for tick := time.NewTicker(time.Millisecond); t.Context().Err() == nil; <-tick.C {
+			if len(n.Members()) == 3 && n.Needs("s") != nil {
+				return
+			}
+		}
+	}
+	if err := b.Require(t.Context(), "s", needs); err != nil {
+		t.Fatal(err)
+	}
+	knows(a)
+	knows(c)
+	for range 20 { // the choice is random
+		if o, ok := a.Place("s", nil); !ok || o.Here {
+			t.Fatalf("the session is placed at %v", o)
+		}
+		if o, ok := a.Place("new", needs); !ok || o.Here {
+			t.Fatalf("a new session is placed at %v", o)
+		}
+	}
+	if o, ok := a.Place("new", map[string]string{"zone": "z"}); ok {
+		t.Errorf("a session that no node can have is placed at %v", o)
+	}
+	if m, ok := b.Heir("s"); !ok || m.Node != "c" {
+		t.Errorf("the heir is %v", m)
+	}
+	c.Drain(true)
+	for tick := time.NewTicker(time.Millisecond); t.Context().Err() == nil; <-tick.C {
+		if m, ok := b.Heir("s"); !ok || m.Node != "c" {
+			if ok {
+				t.Errorf("the heir is %v", m)
+			}
+			break
+		}
+	}
+	// The owner has died: the only members that take the session have its label.
+	a.view.setHolder("s", &holder{Member: "gone"}, 1)
+	if got := a.view.orphans(a.held.member(), a.held.session); len(got) != 0 {
+		t.Errorf("a node without the label takes %q", got)
+	}
+	b.view.setHolder("s", &holder{Member: "gone"}, 1)
+	if got := b.view.orphans(b.held.member(), b.held.session); len(got) != 1 {
+		t.Errorf("the node with the label takes %q", got)
+	}
+	if err := b.release(t.Context(), "s"); err != nil || b.Needs("s") != nil {
+		t.Errorf("a deleted session leaves %v, %v", b.Needs("s"), err)
+	}
+}
+
 // A node that drains takes no sessions of others, unless all drain; what it creates goes elsewhere.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
 	a, _ := join(t, server, "a")
 	b, _ := join(t, server, "b")
-	if a.Place() != (Owner{Node: "a", Address: "a:1", Here: true}) {
-		t.Errorf("a new session is placed at %v", a.Place())
+	place := func() Owner {
+		o, _ := a.Place("s", nil)
+		return o
+	}
+	if place() != (Owner{Node: "a", Address: "a:1", Here: true}) {
+		t.Errorf("a new session is placed at %v", place())
 	}
 	drains := func(n *Node, name string, want bool) {
 		t.Helper()
@@ -404,8 +473,8 @@ func TestDrain(t *testing.T) {
 	}
 	a.Drain(true)
 	drains(b, "a", true) // long before the next renewal of the lease
-	if a.Place().Node != "b" {
-		t.Errorf("at a node that drains a new session is placed at %v", a.Place())
+	if place().Node != "b" {
+		t.Errorf("at a node that drains a new session is placed at %v", place())
 	}
 	if m, ok := b.Heir("s"); ok {
 		t.Errorf("the heir is %v, which drains", m)
@@ -415,7 +484,7 @@ func TestDrain(t *testing.T) {
 	}
 	b.Drain(true)
 	drains(a, "b", true)
-	if !a.Place().Here {
+	if !place().Here {
 		t.Error("where all drain, a new session is not placed at all")
 	}
 	a.Drain(false)

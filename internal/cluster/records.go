@@ -22,6 +22,8 @@ type member struct {
 	Address string `json:"address"`
 	// Draining: the node leaves its sessions to others.
 	Draining bool `json:"draining,omitempty"`
+	// Labels are what sessions can need of a node.
+	Labels map[string]string `json:"labels,omitempty"`
 	// Fenced: the member's lease has ended, and it cannot renew it any more. By is the node that found this.
 	Fenced bool   `json:"fenced,omitempty"`
 	By     string `json:"by,omitempty"`
@@ -38,7 +40,7 @@ type holder struct {
 	Next string `json:"next,omitempty"`
 }
 
-// encode returns the value of a key. The types of this file have only strings and bools.
+// encode returns the value of a key. The types of this file have only strings, bools and maps of strings.
 func encode(v any) []byte {
 	text, _ := json.Marshal(v)
 	return text
@@ -52,6 +54,12 @@ func decode[T any](text []byte) (v T) {
 
 // keyOf returns the key of a session: any name becomes a valid one.
 func keyOf(session string) string { return base64.RawURLEncoding.EncodeToString([]byte(session)) }
+
+// needsPrefix begins the keys with the node labels that sessions need. It cannot begin a session's key.
+const needsPrefix = "needs."
+
+// needsKeyOf returns the key with the node labels that a session needs.
+func needsKeyOf(session string) string { return needsPrefix + keyOf(session) }
 
 // sessionOf returns the session of a key.
 func sessionOf(key string) (string, bool) {

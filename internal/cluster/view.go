@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -30,6 +31,7 @@ type view struct {
 	mu      sync.Mutex
 	members map[string]member
 	holders map[string]held
+	needs   map[string]map[string]string // node labels by session
 }
 
 // held is the owner of a session at a revision of its key.
@@ -39,7 +41,10 @@ type held struct {
 }
 
 func newView() *view {
-	return &view{changed: make(chan struct{}, 1), members: map[string]member{}, holders: map[string]held{}}
+	return &view{
+		changed: make(chan struct{}, 1), members: map[string]member{}, holders: map[string]held{},
+		needs: map[string]map[string]string{},
+	}
 }
 
 // notify wakes who waits for changed.
@@ -59,7 +64,11 @@ func (v *view) setMember(id string, m *member) {
 		v.notify()
 		return
 	}
+	_, known := v.members[id]
 	v.members[id] = *m
+	if !known {
+		v.notify() // it may be the first that can have some session
+	}
 }
 
 // setDraining notes that a member drains, or does not.
@@ -129,6 +138,7 @@ func (v *view) all() []Member {
 	for id, m := range v.members {
 		out = append(out, Member{
 			ID: id, Owner: Owner{Node: m.Node, Address: m.Address}, Sessions: sessions[id], Draining: m.Draining,
+			Labels: m.Labels,
 		})
 	}
 	slices.SortFunc(out, func(a, b Member) int {
@@ -143,8 +153,12 @@ func (v *view) all() []Member {
 func (v *view) orphans(own string, has func(session string) bool) (sessions []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	members := v.takers()
+	all := v.takers(nil)
 	for session, h := range v.holders {
+		members := all
+		if needs := v.needs[session]; needs != nil {
+			members = v.takers(needs)
+		}
 		_, alive := v.members[h.heir()]
 		switch {
 		case alive && h.heir() != own:
@@ -157,10 +171,31 @@ func (v *view) orphans(own string, has func(session string) bool) (sessions []st
 	return sessions
 }
 
-// takers returns the members that take sessions: all that do not drain, or else all. The caller holds mu.
-func (v *view) takers() (ids []string) {
+// setNeeds notes the node labels that a session needs; nil for none.
+func (v *view) setNeeds(session string, labels map[string]string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if labels == nil {
+		delete(v.needs, session)
+		return
+	}
+	v.needs[session] = labels
+}
+
+// needsOf returns the node labels that a session needs; nil if it is unknown or needs none.
+func (v *view) needsOf(session string) map[string]string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.needs[session]
+}
+
+// takers returns the members with labels that take sessions: all that do not drain, or else all. The caller holds mu.
+func (v *view) takers(labels map[string]string) (ids []string) {
 	var draining []string
 	for id, m := range v.members {
+		if !fits(m.Labels, labels) {
+			continue
+		}
 		if m.Draining {
 			draining = append(draining, id)
 		} else {
@@ -229,6 +264,14 @@ func (n *Node) sawMember(e jetstream.KeyValueEntry) {
 
 // sawHolder notes a change of a session's key.
 func (n *Node) sawHolder(e jetstream.KeyValueEntry) {
+	if rest, ok := strings.CutPrefix(e.Key(), needsPrefix); ok {
+		if session, ok := sessionOf(rest); ok && e.Operation() == jetstream.KeyValuePut {
+			n.view.setNeeds(session, decode[map[string]string](e.Value()))
+		} else if ok {
+			n.view.setNeeds(session, nil)
+		}
+		return
+	}
 	session, ok := sessionOf(e.Key())
 	if !ok {
 		return
@@ -283,6 +326,8 @@ type Member struct {
 	Sessions int
 	// Draining reports that it leaves its sessions to others.
 	Draining bool
+	// Labels are what sessions can need of it.
+	Labels map[string]string
 }
 
 // Members returns the nodes that are alive, as far as this node knows, in the order of their names.
@@ -294,9 +339,11 @@ func (n *Node) Members() []Member {
 	return all
 }
 
-// Heir returns the member that takes a session of this node next; ok is false if no other member takes sessions.
+// Heir returns the member that takes a session of this node next; ok is false if no other member takes it.
 func (n *Node) Heir(session string) (m Member, ok bool) {
-	others := slices.DeleteFunc(n.Members(), func(m Member) bool { return m.Here || m.Draining })
+	others := slices.DeleteFunc(n.Members(), func(m Member) bool {
+		return m.Here || m.Draining || !n.Fits(m, session)
+	})
 	ids := make([]string, len(others))
 	for i, m := range others {
 		ids[i] = m.ID
@@ -309,15 +356,69 @@ func (n *Node) Heir(session string) (m Member, ok bool) {
 	return others[i], true
 }
 
-// Place returns the node for a new session: this one, unless it drains and others do not.
-func (n *Node) Place() Owner {
-	if n.draining.Load() {
-		others := slices.DeleteFunc(n.Members(), func(m Member) bool { return m.Here || m.Draining })
-		if len(others) > 0 {
-			return others[rand.IntN(len(others))].Owner
+// Needs returns the labels that a session needs of its node; nil if none is known.
+func (n *Node) Needs(session string) map[string]string { return n.view.needsOf(session) }
+
+// Fits reports whether a member has the labels that a session needs.
+func (n *Node) Fits(m Member, session string) bool {
+	return fits(m.Labels, n.Needs(session))
+}
+
+// Require stores the labels that a session needs of its node, before the session is stored.
+func (n *Node) Require(ctx context.Context, session string, labels map[string]string) error {
+	if maps.Equal(n.Needs(session), labels) {
+		return nil
+	}
+	if _, err := n.sessions.Put(ctx, needsKeyOf(session), encode(labels)); err != nil {
+		return fmt.Errorf("storing the node labels of session %q: %w", session, err)
+	}
+	n.view.setNeeds(session, labels) // the watch is later
+	return nil
+}
+
+// release removes the labels that a session needs, after the session.
+func (n *Node) release(ctx context.Context, session string) error {
+	if n.Needs(session) == nil {
+		return nil
+	}
+	if err := n.sessions.Purge(ctx, needsKeyOf(session)); err != nil {
+		return fmt.Errorf("removing the node labels of session %q: %w", session, err)
+	}
+	n.view.setNeeds(session, nil)
+	return nil
+}
+
+// fits reports whether a node with labels can have a session that needs some.
+func fits(has, needs map[string]string) bool {
+	for key, value := range needs {
+		if got, ok := has[key]; !ok || got != value {
+			return false
 		}
 	}
-	return n.self()
+	return true
+}
+
+// Place returns the node for a session that has none: this one if it has the labels that the session needs and does not
+// drain, or else another one. labels are those of a new session. ok is false if no node has the labels.
+func (n *Node) Place(session string, labels map[string]string) (o Owner, ok bool) {
+	if stored := n.Needs(session); stored != nil {
+		labels = stored
+	}
+	fit := slices.DeleteFunc(n.Members(), func(m Member) bool { return !fits(m.Labels, labels) })
+	own := fits(n.cfg.Labels, labels)
+	if own && !n.draining.Load() {
+		return n.self(), true
+	}
+	ready := slices.DeleteFunc(slices.Clone(fit), func(m Member) bool { return m.Here || m.Draining })
+	switch {
+	case len(ready) > 0:
+		return ready[rand.IntN(len(ready))].Owner, true
+	case own:
+		return n.self(), true
+	case len(fit) > 0:
+		return fit[rand.IntN(len(fit))].Owner, true
+	}
+	return Owner{}, false
 }
 
 // Peers returns the other nodes that are alive, as far as this node knows.

@@ -92,12 +92,8 @@ func (f *Forwarder) Unary(ctx context.Context, method string, request any, local
 		reply, began, err = f.relayUnary(ctx, owner, method, request, session)
 		return began, err
 	}
-	switch {
-	case len(ids) > 0:
-		err = f.place(ctx, ids[0], here, relay)
-		return reply, err
-	case creates(request):
-		err = f.place(ctx, "", here, relay)
+	if labels, creates := creation(request); len(ids) > 0 || creates {
+		err = f.place(ctx, target{first(ids), labels}, here, relay)
 		return reply, err
 	}
 	if reply, known, err := f.everywhere(ctx, method, request, local); known {
@@ -146,14 +142,22 @@ func (f *Forwarder) name(ctx context.Context, session string) {
 // foreign reports whether a caller's name of a session can be that of a shared one. Session ids contain no slash.
 func foreign(session string) bool { return strings.Contains(session, "/") }
 
-// place serves a call about a session here, or relays it to the session's owner; "" stands for a session that is to be
-// created without a name. here and relay report whether the call may have reached the session: it is not repeated then.
-func (f *Forwarder) place(ctx context.Context, session string, here func(session string) (began bool, err error),
+// target is what a call is about: a session, "" for one that is to be created without a name, and for a session that is
+// to be created the labels that it needs of its replica.
+type target struct {
+	session string
+	labels  map[string]string
+}
+
+// place serves a call about a session here, or relays it to the session's owner. here and relay report whether the call
+// may have reached the session: it is not repeated then.
+func (f *Forwarder) place(ctx context.Context, to target, here func(session string) (began bool, err error),
 	relay func(owner Owner, session string) (began bool, err error),
 ) error {
+	session := to.session
 	locate, pause := locating(f.locator.Locate), firstPause
 	for attempt := 1; ; attempt++ {
-		owner, err := f.owner(ctx, locate, session)
+		owner, err := f.owner(ctx, locate, to)
 		switch {
 		case err != nil:
 		case owner.Here:
@@ -182,15 +186,15 @@ func (f *Forwarder) place(ctx context.Context, session string, here func(session
 // owner returns the owner of a session. A session without an owner is claimed for the replica of new sessions, which
 // also serves the calls about sessions that do not exist.
 func (f *Forwarder) owner(
-	ctx context.Context, locate locating, session string,
+	ctx context.Context, locate locating, to target,
 ) (Owner, error) {
+	tenant, session := caller.From(ctx).Tenant, to.session
 	if session == "" {
-		return f.locator.Place(), nil
+		return f.locator.Place(tenant, "", to.labels)
 	}
-	tenant := caller.From(ctx).Tenant
 	owner, err := locate(ctx, tenant, session)
 	if err == nil && owner == (Owner{}) {
-		if owner = f.locator.Place(); owner.Here {
+		if owner, err = f.locator.Place(tenant, session, to.labels); err == nil && owner.Here {
 			err = f.locator.Claim(ctx, tenant, session)
 		}
 	}

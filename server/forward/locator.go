@@ -32,8 +32,10 @@ type Locator interface {
 	// Claim makes this replica the owner of a stored session that no replica has, or that this one is to take. It does
 	// nothing if no such session is stored. It returns ErrTaken if another replica was faster.
 	Claim(ctx context.Context, tenant, session string) error
-	// Place returns the replica for a new session: this one, unless it leaves its sessions to others.
-	Place() Owner
+	// Place returns the replica for a session that has none, "" for a new one without a name: this one, unless it
+	// leaves its sessions to others, or lacks labels that the session needs. labels are those of a new session. The
+	// error is a *fault.Error: no replica has the labels.
+	Place(tenant, session string, labels map[string]string) (Owner, error)
 	// Peers returns the other replicas that are alive.
 	Peers() []Owner
 }

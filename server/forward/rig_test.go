@@ -103,10 +103,17 @@ func (l *locator) Claim(_ context.Context, tenant, session string) error {
 	return nil
 }
 
-func (l *locator) Place() forward.Owner {
+func (l *locator) Place(_, _ string, labels map[string]string) (forward.Owner, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.of(cmp.Or(l.draining, l.node))
+	node := cmp.Or(l.draining, l.node)
+	if needs := labels["node"]; needs != "" {
+		if l.address[needs] == "" {
+			return forward.Owner{}, fault.New(fault.NodeLabelsUnmet, "no replica is %q", needs)
+		}
+		node = needs
+	}
+	return l.of(node), nil
 }
 
 func (l *locator) Peers() (peers []forward.Owner) {

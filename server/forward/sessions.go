@@ -33,17 +33,28 @@ func SessionsOf(request any) []string {
 	return one(id)
 }
 
-// creates reports whether a call creates a session.
-func creates(request any) bool {
+// creation reports whether a call creates a session, and returns the labels that the session needs of its replica.
+func creation(request any) (labels map[string]string, creates bool) {
+	var create *bridgev1.CreateSessionRequest
 	switch m := request.(type) {
-	case *bridgev1.CreateSessionRequest, *bridgev1.ImportSessionRequest:
-		return true
+	case *bridgev1.CreateSessionRequest:
+		create = m
+	case *bridgev1.ImportSessionRequest:
+		return nil, true
 	case *bridgev1.RunRequest:
-		return m.GetCreate() != nil
+		create = m.GetCreate()
 	case *bridgev1.AttachRequest:
-		return m.GetStart().GetCreate() != nil
+		create = m.GetStart().GetCreate()
 	}
-	return false
+	return create.GetNodeLabels(), create != nil
+}
+
+// first returns the first of some names, "" if there is none.
+func first(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return names[0]
 }
 
 // one returns the first name that is not empty.

@@ -31,16 +31,13 @@ func (f *Forwarder) Stream(stream grpc.ServerStream, info *grpc.StreamServerInfo
 		w := &watch{all, f, stream, info, again.first, local}
 		return w.run()
 	}
-	if again.err != nil || len(ids) == 0 && !creates(again.first) {
+	labels, creates := creation(again.first)
+	if again.err != nil || len(ids) == 0 && !creates {
 		f.name(stream.Context(), "")
 		return local(again)
 	}
 	if r, ok := again.first.(*bridgev1.SubscribeRequest); ok && len(ids) > 1 {
 		return f.subscribe(again, info, r, local)
-	}
-	session := ""
-	if len(ids) > 0 {
-		session = ids[0]
 	}
 	here := func(session string) (bool, error) {
 		f.name(stream.Context(), session)
@@ -50,7 +47,7 @@ func (f *Forwarder) Stream(stream grpc.ServerStream, info *grpc.StreamServerInfo
 		}
 		return true, err
 	}
-	return f.place(stream.Context(), session, here, func(owner Owner, session string) (bool, error) {
+	return f.place(stream.Context(), target{first(ids), labels}, here, func(owner Owner, session string) (bool, error) {
 		return f.relay(stream, info, again.first, owner, session)
 	})
 }

@@ -54,7 +54,7 @@ func (f *Forwarder) group(ctx context.Context, locate locating, cursors []*bridg
 ) {
 	groups = map[Owner][]*bridgev1.SessionCursor{}
 	for _, c := range cursors {
-		owner, unknown := f.owner(ctx, locate, c.GetSessionId())
+		owner, unknown := f.owner(ctx, locate, target{session: c.GetSessionId()})
 		switch {
 		case unknown != nil:
 			owner, err = Owner{}, unknown

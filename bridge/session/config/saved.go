@@ -21,6 +21,7 @@ type Saved struct {
 	Tools       []json.RawMessage `json:"tools,omitempty"`
 	Handling    Handling          `json:"handling"`
 	Labels      map[string]string `json:"labels,omitempty"`
+	NodeLabels  map[string]string `json:"nodeLabels,omitempty"`
 	Continues   bool              `json:"continues,omitempty"`
 	// Settings are the calls that are repeated after each load, without secrets that they
 	// carried, which are missing; Registered the event types that callers want, by handle.
@@ -56,7 +57,7 @@ type Providers map[string]json.RawMessage
 func (s *State) Save(defaults jsonobj.Object, providers Providers) (Saved, *Secret) {
 	out := Saved{
 		Handling: s.Handling, Tools: ToolTexts(s.Tools), Missing: slices.Clone(s.Missing), Registered: maps.Clone(s.Registered),
-		Labels: s.Labels, Continues: s.Continues,
+		Labels: s.Labels, NodeLabels: s.NodeLabels, Continues: s.Continues,
 	}
 	object := s.Object.Clone()
 	if _, ok := providers[s.ProviderRef]; ok { // by the name alone: a key may have been replaced
@@ -116,7 +117,8 @@ func Restore(in Saved, defaults jsonobj.Object, providers Providers) (State, err
 	}
 	out := State{
 		Object: object, Tools: ToolsOf(in.Tools), Handling: in.Handling, ProviderRef: in.ProviderRef,
-		Missing: missing, Registered: in.Registered, Labels: in.Labels, Continues: in.Continues,
+		Missing: missing, Registered: in.Registered, Labels: in.Labels,
+		NodeLabels: in.NodeLabels, Continues: in.Continues,
 	}
 	for _, one := range in.Settings {
 		if params, err := jsonobj.Parse(one.Params); err == nil {

@@ -30,6 +30,8 @@ type State struct {
 	ProviderRef string
 	// Labels are the session's labels. The CLI does not know them.
 	Labels map[string]string
+	// NodeLabels are the labels of the servers that can have the session. They do not change.
+	NodeLabels map[string]string
 	// Continues says that the agent is to continue turns that end with their runtime.
 	Continues bool
 	// Settings are the calls that are repeated after each load, in the order they were made.

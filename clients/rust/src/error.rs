@@ -184,6 +184,8 @@ reasons! {
     NodeNotFound = "NODE_NOT_FOUND", NotFound;
     /// No other replica of the cluster takes sessions.
     NodesDraining = "NODES_DRAINING", FailedPrecondition;
+    /// No server that could have the session has the labels that it needs.
+    NodeLabelsUnmet = "NODE_LABELS_UNMET", FailedPrecondition;
     /// A limit is reached.
     LimitExceeded = "LIMIT_EXCEEDED", ResourceExhausted;
     /// The server is draining.

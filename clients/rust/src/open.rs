@@ -71,6 +71,7 @@ impl Opening for Create {
             runtime_profile: options.runtime_profile,
             provider_ref: options.provider_ref,
             labels: options.labels,
+            node_labels: options.node_labels,
             on_interruption: options.on_interruption,
         }))
     }
@@ -109,6 +110,7 @@ impl Opening for Join {
 pub struct Options {
     session_id: String,
     labels: HashMap<String, String>,
+    node_labels: HashMap<String, String>,
     request_id: Option<String>,
     config: Option<cli::SessionConfig>,
     lifetime: i32,
@@ -280,7 +282,7 @@ impl<M: Configuring> SessionBuilder<M> {
 
     /// The server's reaction to a turn that ends with its CLI process; default: it reports that. With
     /// [`bridge::OnInterruption::Continue`] it tells the agent to continue, at most three times in a row.
-    pub fn on_interruption(mut self, what: bridge::OnInterruption) -> Self {
+    pub fn interrupted_turns(mut self, what: bridge::OnInterruption) -> Self {
         self.options.on_interruption = what.into();
         self
     }
@@ -354,6 +356,13 @@ impl SessionBuilder<Create> {
     /// Adds a label, by which sessions can be listed.
     pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.options.labels.insert(name.into(), value.into());
+        self
+    }
+
+    /// A label that the session's server must have, as in a cluster whose replicas have different directories. May be
+    /// called for several labels, all of which the server must have then.
+    pub fn node_label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.options.node_labels.insert(name.into(), value.into());
         self
     }
 

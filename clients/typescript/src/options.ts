@@ -57,7 +57,7 @@ export interface SessionOptions extends ParticipantOptions {
    * The server's reaction to a turn that ends with its CLI process: it reports that ("report", the default), or also
    * tells the agent to continue, at most three times in a row.
    */
-  onInterruption?: "report" | "continue" | undefined;
+  interruptedTurns?: "report" | "continue" | undefined;
   /** Callbacks that wait for `resolve` even if no participant handles them. */
   sessionHandlers?: HandlersInit | undefined;
   /** Time for which callbacks wait for an answer; default: the server's. */
@@ -78,6 +78,8 @@ export interface CreateOptions extends SessionOptions {
   id?: string | undefined;
   /** Labels by which `listSessions` and other filters find the session; see `Session.updateLabels`. */
   labels?: Record<string, string> | undefined;
+  /** Labels that the session's server must have, as in a cluster whose replicas have different directories. */
+  nodeLabels?: Record<string, string> | undefined;
   /** The repository of a session in GitHub's cloud. */
   cloud?: CreateInit["cloud"] | undefined;
 }
@@ -104,6 +106,7 @@ export function createStart(
       ...sharedFields(options, owned, handlers),
       sessionId: options.id,
       labels: options.labels,
+      nodeLabels: options.nodeLabels,
       cloud: options.cloud,
     }),
   };
@@ -134,8 +137,8 @@ function sharedFields(options: SessionOptions, owned: ToolDefinition[], handlers
     providerRef: options.providerRef,
     lifetime: options.lifetime && (options.lifetime === "keep" ? Lifetime.KEEP : Lifetime.END_WITH_LAST_PARTICIPANT),
     onInterruption:
-      options.onInterruption &&
-      (options.onInterruption === "report" ? OnInterruption.REPORT : OnInterruption.CONTINUE),
+      options.interruptedTurns &&
+      (options.interruptedTurns === "report" ? OnInterruption.REPORT : OnInterruption.CONTINUE),
     handlers: options.sessionHandlers ?? handlers,
     callbackTimeout: options.callbackTimeoutMs === undefined ? undefined : durationMs(options.callbackTimeoutMs),
     runtimeProfile: runtimeProfile(options),

@@ -55,7 +55,7 @@ def _start(how: str, session_id: str, options: Any, handlers: Handlers) -> bridg
         "config": _config(options, handlers),
         "provider_ref": options.get("provider_ref", ""),
         "lifetime": options.get("lifetime"),
-        "on_interruption": options.get("on_interruption"),
+        "on_interruption": options.get("interrupted_turns"),
         "handlers": options.get("session_handlers"),
         "runtime_profile": _profile(options),
     }
@@ -64,8 +64,9 @@ def _start(how: str, session_id: str, options: Any, handlers: Handlers) -> bridg
     if how == "create":
         new_id = options.get("session_id", "")
         create = bridge.CreateSessionRequest(
-            session_id=new_id, cloud=options.get("cloud"), labels=options.get("labels"), **common
-        )
+            session_id=new_id, cloud=options.get("cloud"), labels=options.get("labels"),
+            node_labels=options.get("node_labels"), **common,
+        )  # fmt: skip
         return bridge.AttachStart(create=create)
     resume = bridge.ResumeSessionRequest(
         session_id=session_id, options=options.get("resume"),

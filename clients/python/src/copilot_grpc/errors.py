@@ -275,6 +275,10 @@ class NodesDraining(CopilotError, reason="NODES_DRAINING", code="FAILED_PRECONDI
     """No other replica of the cluster takes sessions."""
 
 
+class NodeLabelsUnmet(CopilotError, reason="NODE_LABELS_UNMET", code="FAILED_PRECONDITION"):
+    """No server that could have the session has the labels that it needs."""
+
+
 class LimitExceeded(CopilotError, reason="LIMIT_EXCEEDED", code="RESOURCE_EXHAUSTED"):
     """A limit is reached."""
 

@@ -221,7 +221,7 @@ class OpenOptions(ParticipantOptions, total=False):
     """Name of a model provider in the server's configuration, instead of `config.provider`."""
     lifetime: bridge.Lifetime.ValueType
     """When the session ends; default: with `disconnect` or `delete`."""
-    on_interruption: bridge.OnInterruption.ValueType
+    interrupted_turns: bridge.OnInterruption.ValueType
     """The server's reaction to a turn that ends with its CLI process; default: it reports that. With
     `ON_INTERRUPTION_CONTINUE` it tells the agent to continue, at most three times in a row."""
     session_handlers: bridge.Handlers
@@ -241,6 +241,8 @@ class CreateOptions(OpenOptions, total=False):
     """Id of the new session: letters, digits, '-' and '_', at most 128 characters; default: a random UUID."""
     labels: Mapping[str, str]
     """Labels by which `Client.list_sessions` and other filters find the session; see `Session.update_labels`."""
+    node_labels: Mapping[str, str]
+    """Labels that the session's server must have, as in a cluster whose replicas have different directories."""
     cloud: cli.CloudSessionConfig
     """The repository of a session in GitHub's cloud."""
 

@@ -169,6 +169,9 @@ const (
 	// FAILED_PRECONDITION: no other replica of the cluster takes sessions: there is none, or all
 	// drain.
 	ErrorReason_ERROR_REASON_NODES_DRAINING ErrorReason = 90
+	// FAILED_PRECONDITION: no server that could have the session has the labels that it needs; see
+	// CreateSessionRequest.node_labels. The details have the `labels`.
+	ErrorReason_ERROR_REASON_NODE_LABELS_UNMET ErrorReason = 91
 )
 
 // Enum value maps for ErrorReason.
@@ -230,6 +233,7 @@ var (
 		88: "ERROR_REASON_METHOD_REFUSED",
 		89: "ERROR_REASON_NODE_NOT_FOUND",
 		90: "ERROR_REASON_NODES_DRAINING",
+		91: "ERROR_REASON_NODE_LABELS_UNMET",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":           0,
@@ -288,6 +292,7 @@ var (
 		"ERROR_REASON_METHOD_REFUSED":        88,
 		"ERROR_REASON_NODE_NOT_FOUND":        89,
 		"ERROR_REASON_NODES_DRAINING":        90,
+		"ERROR_REASON_NODE_LABELS_UNMET":     91,
 	}
 )
 
@@ -482,7 +487,7 @@ const file_copilot_bridge_v1_error_proto_rawDesc = "" +
 	"\bmetadata\x18\x05 \x03(\v2(.copilot.bridge.v1.Failure.MetadataEntryR\bmetadata\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\xf5\x0e\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\x99\x0f\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12\x1d\n" +
@@ -539,7 +544,8 @@ const file_copilot_bridge_v1_error_proto_rawDesc = "" +
 	"\x16ERROR_REASON_CANCELLED\x10W\x12\x1f\n" +
 	"\x1bERROR_REASON_METHOD_REFUSED\x10X\x12\x1f\n" +
 	"\x1bERROR_REASON_NODE_NOT_FOUND\x10Y\x12\x1f\n" +
-	"\x1bERROR_REASON_NODES_DRAINING\x10ZB\xda\x01\n" +
+	"\x1bERROR_REASON_NODES_DRAINING\x10Z\x12\"\n" +
+	"\x1eERROR_REASON_NODE_LABELS_UNMET\x10[B\xda\x01\n" +
 	"\x1fio.github.copilotgrpc.bridge.v1B\n" +
 	"ErrorProtoP\x01ZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1\xa2\x02\x04CGBR\xaa\x02\x15CopilotGrpc.Bridge.V1\xba\x02\x0fCopilotBridgeV1\xca\x02\x15CopilotGrpc\\Bridge\\V1\xea\x02\x17CopilotGrpc::Bridge::V1b\x06proto3"
 

@@ -216,7 +216,9 @@ type Node struct {
 	// It leaves its sessions to others.
 	Draining bool `protobuf:"varint,4,opt,name=draining,proto3" json:"draining,omitempty"`
 	// It served this call.
-	Here          bool `protobuf:"varint,5,opt,name=here,proto3" json:"here,omitempty"`
+	Here bool `protobuf:"varint,5,opt,name=here,proto3" json:"here,omitempty"`
+	// Its labels, by which sessions choose their replicas.
+	Labels        map[string]string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -284,6 +286,13 @@ func (x *Node) GetHere() bool {
 		return x.Here
 	}
 	return false
+}
+
+func (x *Node) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
 }
 
 type ListNodesRequest struct {
@@ -487,7 +496,8 @@ func (x *DrainNodeResponse) GetRemainingSessions() int64 {
 type MoveSessionRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Name of the replica that takes the session. Empty: any other that does not drain.
+	// Name of the replica that takes the session. Empty: any other that does not drain and has the
+	// session's node_labels.
 	Node string `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
 	// Moves a session also if it has credentials that are not stored. Its calls then fail with
 	// CREDENTIALS_NEEDED until ProvideCredentials or ResumeSession gives them again.
@@ -2451,13 +2461,17 @@ var File_copilot_bridge_v1_runtime_service_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_runtime_service_proto_rawDesc = "" +
 	"\n" +
-	"'copilot/bridge/v1/runtime_service.proto\x12\x11copilot.bridge.v1\x1a%copilot/bridge/v1/event_service.proto\x1a'copilot/bridge/v1/runtime_profile.proto\x1a#copilot/cli/v1/callback_types.proto\x1a\"copilot/cli/v1/runtime_types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x80\x01\n" +
+	"'copilot/bridge/v1/runtime_service.proto\x12\x11copilot.bridge.v1\x1a%copilot/bridge/v1/event_service.proto\x1a'copilot/bridge/v1/runtime_profile.proto\x1a#copilot/cli/v1/callback_types.proto\x1a\"copilot/cli/v1/runtime_types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf8\x01\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x1a\n" +
 	"\bsessions\x18\x03 \x01(\x03R\bsessions\x12\x1a\n" +
 	"\bdraining\x18\x04 \x01(\bR\bdraining\x12\x12\n" +
-	"\x04here\x18\x05 \x01(\bR\x04here\"\x12\n" +
+	"\x04here\x18\x05 \x01(\bR\x04here\x12;\n" +
+	"\x06labels\x18\x06 \x03(\v2#.copilot.bridge.v1.Node.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x12\n" +
 	"\x10ListNodesRequest\"B\n" +
 	"\x11ListNodesResponse\x12-\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x17.copilot.bridge.v1.NodeR\x05nodes\"i\n" +
@@ -2662,7 +2676,7 @@ func file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP() []byte {
 }
 
 var file_copilot_bridge_v1_runtime_service_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_copilot_bridge_v1_runtime_service_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_copilot_bridge_v1_runtime_service_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_copilot_bridge_v1_runtime_service_proto_goTypes = []any{
 	(Role)(0),                                             // 0: copilot.bridge.v1.Role
 	(RuntimeState)(0),                                     // 1: copilot.bridge.v1.RuntimeState
@@ -2703,86 +2717,88 @@ var file_copilot_bridge_v1_runtime_service_proto_goTypes = []any{
 	(*GetAuthStatusResponse)(nil),                         // 36: copilot.bridge.v1.GetAuthStatusResponse
 	(*ListModelsRequest)(nil),                             // 37: copilot.bridge.v1.ListModelsRequest
 	(*ListModelsResponse)(nil),                            // 38: copilot.bridge.v1.ListModelsResponse
-	nil,                                                   // 39: copilot.bridge.v1.ServerLogRecord.AttributesEntry
-	(*durationpb.Duration)(nil),                           // 40: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),                         // 41: google.protobuf.Timestamp
-	(*v1.CallbackGitHubTelemetryServiceEventRequest)(nil), // 42: copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
-	(*v1.CallbackHostServiceEventRequest)(nil),            // 43: copilot.cli.v1.CallbackHostServiceEventRequest
-	(EventCause)(0),                                       // 44: copilot.bridge.v1.EventCause
-	(*RuntimeProfile)(nil),                                // 45: copilot.bridge.v1.RuntimeProfile
-	(*v1.InternalServerServiceConnectServerResponse)(nil), // 46: copilot.cli.v1.InternalServerServiceConnectServerResponse
-	(*v1.Model)(nil),                                      // 47: copilot.cli.v1.Model
+	nil,                                                   // 39: copilot.bridge.v1.Node.LabelsEntry
+	nil,                                                   // 40: copilot.bridge.v1.ServerLogRecord.AttributesEntry
+	(*durationpb.Duration)(nil),                           // 41: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),                         // 42: google.protobuf.Timestamp
+	(*v1.CallbackGitHubTelemetryServiceEventRequest)(nil), // 43: copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
+	(*v1.CallbackHostServiceEventRequest)(nil),            // 44: copilot.cli.v1.CallbackHostServiceEventRequest
+	(EventCause)(0),                                       // 45: copilot.bridge.v1.EventCause
+	(*RuntimeProfile)(nil),                                // 46: copilot.bridge.v1.RuntimeProfile
+	(*v1.InternalServerServiceConnectServerResponse)(nil), // 47: copilot.cli.v1.InternalServerServiceConnectServerResponse
+	(*v1.Model)(nil),                                      // 48: copilot.cli.v1.Model
 }
 var file_copilot_bridge_v1_runtime_service_proto_depIdxs = []int32{
-	3,  // 0: copilot.bridge.v1.ListNodesResponse.nodes:type_name -> copilot.bridge.v1.Node
-	40, // 1: copilot.bridge.v1.DrainNodeRequest.wait:type_name -> google.protobuf.Duration
-	40, // 2: copilot.bridge.v1.MoveSessionRequest.wait:type_name -> google.protobuf.Duration
-	0,  // 3: copilot.bridge.v1.CreateWebLinkRequest.role:type_name -> copilot.bridge.v1.Role
-	40, // 4: copilot.bridge.v1.CreateWebLinkRequest.ttl:type_name -> google.protobuf.Duration
-	41, // 5: copilot.bridge.v1.CreateWebLinkResponse.expire_time:type_name -> google.protobuf.Timestamp
-	14, // 6: copilot.bridge.v1.GetServerInfoResponse.capabilities:type_name -> copilot.bridge.v1.Capabilities
-	15, // 7: copilot.bridge.v1.GetServerInfoResponse.limits:type_name -> copilot.bridge.v1.Limits
-	40, // 8: copilot.bridge.v1.Limits.callback_timeout:type_name -> google.protobuf.Duration
-	18, // 9: copilot.bridge.v1.ListRuntimesResponse.runtimes:type_name -> copilot.bridge.v1.RuntimeInfo
-	1,  // 10: copilot.bridge.v1.RuntimeInfo.state:type_name -> copilot.bridge.v1.RuntimeState
-	41, // 11: copilot.bridge.v1.RuntimeInfo.start_time:type_name -> google.protobuf.Timestamp
-	41, // 12: copilot.bridge.v1.RuntimeInfo.retry_time:type_name -> google.protobuf.Timestamp
-	40, // 13: copilot.bridge.v1.RuntimeInfo.latency:type_name -> google.protobuf.Duration
-	18, // 14: copilot.bridge.v1.DrainRuntimeResponse.runtime:type_name -> copilot.bridge.v1.RuntimeInfo
-	40, // 15: copilot.bridge.v1.RecycleRuntimeRequest.grace_period:type_name -> google.protobuf.Duration
-	18, // 16: copilot.bridge.v1.RecycleRuntimeResponse.runtime:type_name -> copilot.bridge.v1.RuntimeInfo
-	40, // 17: copilot.bridge.v1.WatchServerLogRequest.heartbeat_interval:type_name -> google.protobuf.Duration
-	25, // 18: copilot.bridge.v1.WatchServerLogResponse.record:type_name -> copilot.bridge.v1.ServerLogRecord
-	26, // 19: copilot.bridge.v1.WatchServerLogResponse.caught_up:type_name -> copilot.bridge.v1.ServerLogCaughtUp
-	27, // 20: copilot.bridge.v1.WatchServerLogResponse.gap:type_name -> copilot.bridge.v1.ServerLogGap
-	28, // 21: copilot.bridge.v1.WatchServerLogResponse.heartbeat:type_name -> copilot.bridge.v1.ServerLogHeartbeat
-	41, // 22: copilot.bridge.v1.ServerLogRecord.time:type_name -> google.protobuf.Timestamp
-	2,  // 23: copilot.bridge.v1.ServerLogRecord.level:type_name -> copilot.bridge.v1.ServerLogLevel
-	39, // 24: copilot.bridge.v1.ServerLogRecord.attributes:type_name -> copilot.bridge.v1.ServerLogRecord.AttributesEntry
-	40, // 25: copilot.bridge.v1.WatchTelemetryRequest.heartbeat_interval:type_name -> google.protobuf.Duration
-	42, // 26: copilot.bridge.v1.WatchTelemetryResponse.event:type_name -> copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
-	40, // 27: copilot.bridge.v1.WatchHostEventsRequest.heartbeat_interval:type_name -> google.protobuf.Duration
-	43, // 28: copilot.bridge.v1.WatchHostEventsResponse.event:type_name -> copilot.cli.v1.CallbackHostServiceEventRequest
-	44, // 29: copilot.bridge.v1.WatchHostEventsResponse.cause:type_name -> copilot.bridge.v1.EventCause
-	45, // 30: copilot.bridge.v1.PingRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	40, // 31: copilot.bridge.v1.PingResponse.round_trip:type_name -> google.protobuf.Duration
-	46, // 32: copilot.bridge.v1.PingResponse.greeting:type_name -> copilot.cli.v1.InternalServerServiceConnectServerResponse
-	45, // 33: copilot.bridge.v1.GetAuthStatusRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	45, // 34: copilot.bridge.v1.ListModelsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	47, // 35: copilot.bridge.v1.ListModelsResponse.models:type_name -> copilot.cli.v1.Model
-	12, // 36: copilot.bridge.v1.RuntimeService.GetServerInfo:input_type -> copilot.bridge.v1.GetServerInfoRequest
-	16, // 37: copilot.bridge.v1.RuntimeService.ListRuntimes:input_type -> copilot.bridge.v1.ListRuntimesRequest
-	19, // 38: copilot.bridge.v1.RuntimeService.DrainRuntime:input_type -> copilot.bridge.v1.DrainRuntimeRequest
-	21, // 39: copilot.bridge.v1.RuntimeService.RecycleRuntime:input_type -> copilot.bridge.v1.RecycleRuntimeRequest
-	23, // 40: copilot.bridge.v1.RuntimeService.WatchServerLog:input_type -> copilot.bridge.v1.WatchServerLogRequest
-	33, // 41: copilot.bridge.v1.RuntimeService.Ping:input_type -> copilot.bridge.v1.PingRequest
-	35, // 42: copilot.bridge.v1.RuntimeService.GetAuthStatus:input_type -> copilot.bridge.v1.GetAuthStatusRequest
-	37, // 43: copilot.bridge.v1.RuntimeService.ListModels:input_type -> copilot.bridge.v1.ListModelsRequest
-	29, // 44: copilot.bridge.v1.RuntimeService.WatchTelemetry:input_type -> copilot.bridge.v1.WatchTelemetryRequest
-	31, // 45: copilot.bridge.v1.RuntimeService.WatchHostEvents:input_type -> copilot.bridge.v1.WatchHostEventsRequest
-	10, // 46: copilot.bridge.v1.RuntimeService.CreateWebLink:input_type -> copilot.bridge.v1.CreateWebLinkRequest
-	4,  // 47: copilot.bridge.v1.RuntimeService.ListNodes:input_type -> copilot.bridge.v1.ListNodesRequest
-	6,  // 48: copilot.bridge.v1.RuntimeService.DrainNode:input_type -> copilot.bridge.v1.DrainNodeRequest
-	8,  // 49: copilot.bridge.v1.RuntimeService.MoveSession:input_type -> copilot.bridge.v1.MoveSessionRequest
-	13, // 50: copilot.bridge.v1.RuntimeService.GetServerInfo:output_type -> copilot.bridge.v1.GetServerInfoResponse
-	17, // 51: copilot.bridge.v1.RuntimeService.ListRuntimes:output_type -> copilot.bridge.v1.ListRuntimesResponse
-	20, // 52: copilot.bridge.v1.RuntimeService.DrainRuntime:output_type -> copilot.bridge.v1.DrainRuntimeResponse
-	22, // 53: copilot.bridge.v1.RuntimeService.RecycleRuntime:output_type -> copilot.bridge.v1.RecycleRuntimeResponse
-	24, // 54: copilot.bridge.v1.RuntimeService.WatchServerLog:output_type -> copilot.bridge.v1.WatchServerLogResponse
-	34, // 55: copilot.bridge.v1.RuntimeService.Ping:output_type -> copilot.bridge.v1.PingResponse
-	36, // 56: copilot.bridge.v1.RuntimeService.GetAuthStatus:output_type -> copilot.bridge.v1.GetAuthStatusResponse
-	38, // 57: copilot.bridge.v1.RuntimeService.ListModels:output_type -> copilot.bridge.v1.ListModelsResponse
-	30, // 58: copilot.bridge.v1.RuntimeService.WatchTelemetry:output_type -> copilot.bridge.v1.WatchTelemetryResponse
-	32, // 59: copilot.bridge.v1.RuntimeService.WatchHostEvents:output_type -> copilot.bridge.v1.WatchHostEventsResponse
-	11, // 60: copilot.bridge.v1.RuntimeService.CreateWebLink:output_type -> copilot.bridge.v1.CreateWebLinkResponse
-	5,  // 61: copilot.bridge.v1.RuntimeService.ListNodes:output_type -> copilot.bridge.v1.ListNodesResponse
-	7,  // 62: copilot.bridge.v1.RuntimeService.DrainNode:output_type -> copilot.bridge.v1.DrainNodeResponse
-	9,  // 63: copilot.bridge.v1.RuntimeService.MoveSession:output_type -> copilot.bridge.v1.MoveSessionResponse
-	50, // [50:64] is the sub-list for method output_type
-	36, // [36:50] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	39, // 0: copilot.bridge.v1.Node.labels:type_name -> copilot.bridge.v1.Node.LabelsEntry
+	3,  // 1: copilot.bridge.v1.ListNodesResponse.nodes:type_name -> copilot.bridge.v1.Node
+	41, // 2: copilot.bridge.v1.DrainNodeRequest.wait:type_name -> google.protobuf.Duration
+	41, // 3: copilot.bridge.v1.MoveSessionRequest.wait:type_name -> google.protobuf.Duration
+	0,  // 4: copilot.bridge.v1.CreateWebLinkRequest.role:type_name -> copilot.bridge.v1.Role
+	41, // 5: copilot.bridge.v1.CreateWebLinkRequest.ttl:type_name -> google.protobuf.Duration
+	42, // 6: copilot.bridge.v1.CreateWebLinkResponse.expire_time:type_name -> google.protobuf.Timestamp
+	14, // 7: copilot.bridge.v1.GetServerInfoResponse.capabilities:type_name -> copilot.bridge.v1.Capabilities
+	15, // 8: copilot.bridge.v1.GetServerInfoResponse.limits:type_name -> copilot.bridge.v1.Limits
+	41, // 9: copilot.bridge.v1.Limits.callback_timeout:type_name -> google.protobuf.Duration
+	18, // 10: copilot.bridge.v1.ListRuntimesResponse.runtimes:type_name -> copilot.bridge.v1.RuntimeInfo
+	1,  // 11: copilot.bridge.v1.RuntimeInfo.state:type_name -> copilot.bridge.v1.RuntimeState
+	42, // 12: copilot.bridge.v1.RuntimeInfo.start_time:type_name -> google.protobuf.Timestamp
+	42, // 13: copilot.bridge.v1.RuntimeInfo.retry_time:type_name -> google.protobuf.Timestamp
+	41, // 14: copilot.bridge.v1.RuntimeInfo.latency:type_name -> google.protobuf.Duration
+	18, // 15: copilot.bridge.v1.DrainRuntimeResponse.runtime:type_name -> copilot.bridge.v1.RuntimeInfo
+	41, // 16: copilot.bridge.v1.RecycleRuntimeRequest.grace_period:type_name -> google.protobuf.Duration
+	18, // 17: copilot.bridge.v1.RecycleRuntimeResponse.runtime:type_name -> copilot.bridge.v1.RuntimeInfo
+	41, // 18: copilot.bridge.v1.WatchServerLogRequest.heartbeat_interval:type_name -> google.protobuf.Duration
+	25, // 19: copilot.bridge.v1.WatchServerLogResponse.record:type_name -> copilot.bridge.v1.ServerLogRecord
+	26, // 20: copilot.bridge.v1.WatchServerLogResponse.caught_up:type_name -> copilot.bridge.v1.ServerLogCaughtUp
+	27, // 21: copilot.bridge.v1.WatchServerLogResponse.gap:type_name -> copilot.bridge.v1.ServerLogGap
+	28, // 22: copilot.bridge.v1.WatchServerLogResponse.heartbeat:type_name -> copilot.bridge.v1.ServerLogHeartbeat
+	42, // 23: copilot.bridge.v1.ServerLogRecord.time:type_name -> google.protobuf.Timestamp
+	2,  // 24: copilot.bridge.v1.ServerLogRecord.level:type_name -> copilot.bridge.v1.ServerLogLevel
+	40, // 25: copilot.bridge.v1.ServerLogRecord.attributes:type_name -> copilot.bridge.v1.ServerLogRecord.AttributesEntry
+	41, // 26: copilot.bridge.v1.WatchTelemetryRequest.heartbeat_interval:type_name -> google.protobuf.Duration
+	43, // 27: copilot.bridge.v1.WatchTelemetryResponse.event:type_name -> copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
+	41, // 28: copilot.bridge.v1.WatchHostEventsRequest.heartbeat_interval:type_name -> google.protobuf.Duration
+	44, // 29: copilot.bridge.v1.WatchHostEventsResponse.event:type_name -> copilot.cli.v1.CallbackHostServiceEventRequest
+	45, // 30: copilot.bridge.v1.WatchHostEventsResponse.cause:type_name -> copilot.bridge.v1.EventCause
+	46, // 31: copilot.bridge.v1.PingRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	41, // 32: copilot.bridge.v1.PingResponse.round_trip:type_name -> google.protobuf.Duration
+	47, // 33: copilot.bridge.v1.PingResponse.greeting:type_name -> copilot.cli.v1.InternalServerServiceConnectServerResponse
+	46, // 34: copilot.bridge.v1.GetAuthStatusRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	46, // 35: copilot.bridge.v1.ListModelsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	48, // 36: copilot.bridge.v1.ListModelsResponse.models:type_name -> copilot.cli.v1.Model
+	12, // 37: copilot.bridge.v1.RuntimeService.GetServerInfo:input_type -> copilot.bridge.v1.GetServerInfoRequest
+	16, // 38: copilot.bridge.v1.RuntimeService.ListRuntimes:input_type -> copilot.bridge.v1.ListRuntimesRequest
+	19, // 39: copilot.bridge.v1.RuntimeService.DrainRuntime:input_type -> copilot.bridge.v1.DrainRuntimeRequest
+	21, // 40: copilot.bridge.v1.RuntimeService.RecycleRuntime:input_type -> copilot.bridge.v1.RecycleRuntimeRequest
+	23, // 41: copilot.bridge.v1.RuntimeService.WatchServerLog:input_type -> copilot.bridge.v1.WatchServerLogRequest
+	33, // 42: copilot.bridge.v1.RuntimeService.Ping:input_type -> copilot.bridge.v1.PingRequest
+	35, // 43: copilot.bridge.v1.RuntimeService.GetAuthStatus:input_type -> copilot.bridge.v1.GetAuthStatusRequest
+	37, // 44: copilot.bridge.v1.RuntimeService.ListModels:input_type -> copilot.bridge.v1.ListModelsRequest
+	29, // 45: copilot.bridge.v1.RuntimeService.WatchTelemetry:input_type -> copilot.bridge.v1.WatchTelemetryRequest
+	31, // 46: copilot.bridge.v1.RuntimeService.WatchHostEvents:input_type -> copilot.bridge.v1.WatchHostEventsRequest
+	10, // 47: copilot.bridge.v1.RuntimeService.CreateWebLink:input_type -> copilot.bridge.v1.CreateWebLinkRequest
+	4,  // 48: copilot.bridge.v1.RuntimeService.ListNodes:input_type -> copilot.bridge.v1.ListNodesRequest
+	6,  // 49: copilot.bridge.v1.RuntimeService.DrainNode:input_type -> copilot.bridge.v1.DrainNodeRequest
+	8,  // 50: copilot.bridge.v1.RuntimeService.MoveSession:input_type -> copilot.bridge.v1.MoveSessionRequest
+	13, // 51: copilot.bridge.v1.RuntimeService.GetServerInfo:output_type -> copilot.bridge.v1.GetServerInfoResponse
+	17, // 52: copilot.bridge.v1.RuntimeService.ListRuntimes:output_type -> copilot.bridge.v1.ListRuntimesResponse
+	20, // 53: copilot.bridge.v1.RuntimeService.DrainRuntime:output_type -> copilot.bridge.v1.DrainRuntimeResponse
+	22, // 54: copilot.bridge.v1.RuntimeService.RecycleRuntime:output_type -> copilot.bridge.v1.RecycleRuntimeResponse
+	24, // 55: copilot.bridge.v1.RuntimeService.WatchServerLog:output_type -> copilot.bridge.v1.WatchServerLogResponse
+	34, // 56: copilot.bridge.v1.RuntimeService.Ping:output_type -> copilot.bridge.v1.PingResponse
+	36, // 57: copilot.bridge.v1.RuntimeService.GetAuthStatus:output_type -> copilot.bridge.v1.GetAuthStatusResponse
+	38, // 58: copilot.bridge.v1.RuntimeService.ListModels:output_type -> copilot.bridge.v1.ListModelsResponse
+	30, // 59: copilot.bridge.v1.RuntimeService.WatchTelemetry:output_type -> copilot.bridge.v1.WatchTelemetryResponse
+	32, // 60: copilot.bridge.v1.RuntimeService.WatchHostEvents:output_type -> copilot.bridge.v1.WatchHostEventsResponse
+	11, // 61: copilot.bridge.v1.RuntimeService.CreateWebLink:output_type -> copilot.bridge.v1.CreateWebLinkResponse
+	5,  // 62: copilot.bridge.v1.RuntimeService.ListNodes:output_type -> copilot.bridge.v1.ListNodesResponse
+	7,  // 63: copilot.bridge.v1.RuntimeService.DrainNode:output_type -> copilot.bridge.v1.DrainNodeResponse
+	9,  // 64: copilot.bridge.v1.RuntimeService.MoveSession:output_type -> copilot.bridge.v1.MoveSessionResponse
+	51, // [51:65] is the sub-list for method output_type
+	37, // [37:51] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_runtime_service_proto_init() }
@@ -2804,7 +2820,7 @@ func file_copilot_bridge_v1_runtime_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_bridge_v1_runtime_service_proto_rawDesc), len(file_copilot_bridge_v1_runtime_service_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   37,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

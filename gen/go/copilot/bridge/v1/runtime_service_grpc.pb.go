@@ -141,9 +141,10 @@ type RuntimeServiceClient interface {
 	//
 	// Errors: FAILED_PRECONDITION FEATURE_DISABLED if the server is not a replica; NOT_FOUND
 	// SESSION_NOT_FOUND; NOT_FOUND NODE_NOT_FOUND; FAILED_PRECONDITION NODES_DRAINING if there is no
-	// other replica that takes sessions; FAILED_PRECONDITION SESSION_BUSY if the session is in use for longer
-	// than `wait`; FAILED_PRECONDITION CREDENTIALS_NEEDED unless `without_credentials` is set;
-	// INVALID_ARGUMENT INVALID_FIELD.
+	// other replica that takes sessions; FAILED_PRECONDITION NODE_LABELS_UNMET if the replica, or
+	// every replica that takes sessions, lacks labels that the session needs; FAILED_PRECONDITION
+	// SESSION_BUSY if the session is in use for longer than `wait`; FAILED_PRECONDITION
+	// CREDENTIALS_NEEDED unless `without_credentials` is set; INVALID_ARGUMENT INVALID_FIELD.
 	MoveSession(ctx context.Context, in *MoveSessionRequest, opts ...grpc.CallOption) (*MoveSessionResponse, error)
 }
 
@@ -428,9 +429,10 @@ type RuntimeServiceServer interface {
 	//
 	// Errors: FAILED_PRECONDITION FEATURE_DISABLED if the server is not a replica; NOT_FOUND
 	// SESSION_NOT_FOUND; NOT_FOUND NODE_NOT_FOUND; FAILED_PRECONDITION NODES_DRAINING if there is no
-	// other replica that takes sessions; FAILED_PRECONDITION SESSION_BUSY if the session is in use for longer
-	// than `wait`; FAILED_PRECONDITION CREDENTIALS_NEEDED unless `without_credentials` is set;
-	// INVALID_ARGUMENT INVALID_FIELD.
+	// other replica that takes sessions; FAILED_PRECONDITION NODE_LABELS_UNMET if the replica, or
+	// every replica that takes sessions, lacks labels that the session needs; FAILED_PRECONDITION
+	// SESSION_BUSY if the session is in use for longer than `wait`; FAILED_PRECONDITION
+	// CREDENTIALS_NEEDED unless `without_credentials` is set; INVALID_ARGUMENT INVALID_FIELD.
 	MoveSession(context.Context, *MoveSessionRequest) (*MoveSessionResponse, error)
 	mustEmbedUnimplementedRuntimeServiceServer()
 }

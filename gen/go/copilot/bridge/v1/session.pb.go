@@ -558,8 +558,10 @@ type Session struct {
 	Labels map[string]string `protobuf:"bytes,26,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// What happens when a turn ends with its CLI process.
 	OnInterruption OnInterruption `protobuf:"varint,27,opt,name=on_interruption,json=onInterruption,proto3,enum=copilot.bridge.v1.OnInterruption" json:"on_interruption,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Labels of the servers that can have the session; see CreateSessionRequest.
+	NodeLabels    map[string]string `protobuf:"bytes,28,rep,name=node_labels,json=nodeLabels,proto3" json:"node_labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Session) Reset() {
@@ -758,6 +760,13 @@ func (x *Session) GetOnInterruption() OnInterruption {
 		return x.OnInterruption
 	}
 	return OnInterruption_ON_INTERRUPTION_UNSPECIFIED
+}
+
+func (x *Session) GetNodeLabels() map[string]string {
+	if x != nil {
+		return x.NodeLabels
+	}
+	return nil
 }
 
 // SessionDamage describes why a session cannot be restored.
@@ -1558,7 +1567,8 @@ const file_copilot_bridge_v1_session_proto_rawDesc = "" +
 	"\x1fcopilot/bridge/v1/session.proto\x12\x11copilot.bridge.v1\x1a\x1dcopilot/bridge/v1/error.proto\x1a\x1bcopilot/cli/v1/common.proto\x1a\"copilot/cli/v1/session_types.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"2\n" +
 	"\bPosition\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xbb\t\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xc7\n" +
+	"\n" +
 	"\aSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x125\n" +
@@ -1589,8 +1599,13 @@ const file_copilot_bridge_v1_session_proto_rawDesc = "" +
 	"\x06access\x18\x15 \x01(\x0e2\x1e.copilot.bridge.v1.ShareAccessR\x06access\x128\n" +
 	"\x06damage\x18\x19 \x01(\v2 .copilot.bridge.v1.SessionDamageR\x06damage\x12>\n" +
 	"\x06labels\x18\x1a \x03(\v2&.copilot.bridge.v1.Session.LabelsEntryR\x06labels\x12J\n" +
-	"\x0fon_interruption\x18\x1b \x01(\x0e2!.copilot.bridge.v1.OnInterruptionR\x0eonInterruption\x1a9\n" +
+	"\x0fon_interruption\x18\x1b \x01(\x0e2!.copilot.bridge.v1.OnInterruptionR\x0eonInterruption\x12K\n" +
+	"\vnode_labels\x18\x1c \x03(\v2*.copilot.bridge.v1.Session.NodeLabelsEntryR\n" +
+	"nodeLabels\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a=\n" +
+	"\x0fNodeLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"x\n" +
 	"\rSessionDamage\x12\x16\n" +
@@ -1730,7 +1745,7 @@ func file_copilot_bridge_v1_session_proto_rawDescGZIP() []byte {
 }
 
 var file_copilot_bridge_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_copilot_bridge_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_copilot_bridge_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_copilot_bridge_v1_session_proto_goTypes = []any{
 	(SessionState)(0),             // 0: copilot.bridge.v1.SessionState
 	(Lifetime)(0),                 // 1: copilot.bridge.v1.Lifetime
@@ -1751,19 +1766,20 @@ var file_copilot_bridge_v1_session_proto_goTypes = []any{
 	(*TurnOutcome)(nil),           // 16: copilot.bridge.v1.TurnOutcome
 	(*TurnError)(nil),             // 17: copilot.bridge.v1.TurnError
 	nil,                           // 18: copilot.bridge.v1.Session.LabelsEntry
-	nil,                           // 19: copilot.bridge.v1.SessionFilter.LabelsEntry
-	nil,                           // 20: copilot.bridge.v1.Prompt.RequestHeadersEntry
-	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
-	(*v1.Attachment)(nil),         // 22: copilot.cli.v1.Attachment
-	(v1.SendMode)(0),              // 23: copilot.cli.v1.SendMode
-	(v1.SendAgentMode)(0),         // 24: copilot.cli.v1.SendAgentMode
-	(*v1.ResponseFormat)(nil),     // 25: copilot.cli.v1.ResponseFormat
-	(ErrorReason)(0),              // 26: copilot.bridge.v1.ErrorReason
+	nil,                           // 19: copilot.bridge.v1.Session.NodeLabelsEntry
+	nil,                           // 20: copilot.bridge.v1.SessionFilter.LabelsEntry
+	nil,                           // 21: copilot.bridge.v1.Prompt.RequestHeadersEntry
+	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
+	(*v1.Attachment)(nil),         // 23: copilot.cli.v1.Attachment
+	(v1.SendMode)(0),              // 24: copilot.cli.v1.SendMode
+	(v1.SendAgentMode)(0),         // 25: copilot.cli.v1.SendAgentMode
+	(*v1.ResponseFormat)(nil),     // 26: copilot.cli.v1.ResponseFormat
+	(ErrorReason)(0),              // 27: copilot.bridge.v1.ErrorReason
 }
 var file_copilot_bridge_v1_session_proto_depIdxs = []int32{
 	0,  // 0: copilot.bridge.v1.Session.state:type_name -> copilot.bridge.v1.SessionState
-	21, // 1: copilot.bridge.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	21, // 2: copilot.bridge.v1.Session.update_time:type_name -> google.protobuf.Timestamp
+	22, // 1: copilot.bridge.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	22, // 2: copilot.bridge.v1.Session.update_time:type_name -> google.protobuf.Timestamp
 	11, // 3: copilot.bridge.v1.Session.context:type_name -> copilot.bridge.v1.SessionContext
 	12, // 4: copilot.bridge.v1.Session.capabilities:type_name -> copilot.bridge.v1.SessionCapabilities
 	1,  // 5: copilot.bridge.v1.Session.lifetime:type_name -> copilot.bridge.v1.Lifetime
@@ -1774,27 +1790,28 @@ var file_copilot_bridge_v1_session_proto_depIdxs = []int32{
 	9,  // 10: copilot.bridge.v1.Session.damage:type_name -> copilot.bridge.v1.SessionDamage
 	18, // 11: copilot.bridge.v1.Session.labels:type_name -> copilot.bridge.v1.Session.LabelsEntry
 	2,  // 12: copilot.bridge.v1.Session.on_interruption:type_name -> copilot.bridge.v1.OnInterruption
-	21, // 13: copilot.bridge.v1.SessionDamage.detect_time:type_name -> google.protobuf.Timestamp
-	3,  // 14: copilot.bridge.v1.SessionShare.access:type_name -> copilot.bridge.v1.ShareAccess
-	4,  // 15: copilot.bridge.v1.SessionShare.state:type_name -> copilot.bridge.v1.ShareState
-	19, // 16: copilot.bridge.v1.SessionFilter.labels:type_name -> copilot.bridge.v1.SessionFilter.LabelsEntry
-	22, // 17: copilot.bridge.v1.Prompt.attachments:type_name -> copilot.cli.v1.Attachment
-	23, // 18: copilot.bridge.v1.Prompt.mode:type_name -> copilot.cli.v1.SendMode
-	24, // 19: copilot.bridge.v1.Prompt.agent_mode:type_name -> copilot.cli.v1.SendAgentMode
-	20, // 20: copilot.bridge.v1.Prompt.request_headers:type_name -> copilot.bridge.v1.Prompt.RequestHeadersEntry
-	5,  // 21: copilot.bridge.v1.Prompt.header_strategy:type_name -> copilot.bridge.v1.HeaderStrategy
-	25, // 22: copilot.bridge.v1.Prompt.response_format:type_name -> copilot.cli.v1.ResponseFormat
-	6,  // 23: copilot.bridge.v1.TurnOutcome.status:type_name -> copilot.bridge.v1.TurnStatus
-	17, // 24: copilot.bridge.v1.TurnOutcome.error:type_name -> copilot.bridge.v1.TurnError
-	7,  // 25: copilot.bridge.v1.TurnOutcome.message_position:type_name -> copilot.bridge.v1.Position
-	7,  // 26: copilot.bridge.v1.TurnOutcome.end_position:type_name -> copilot.bridge.v1.Position
-	7,  // 27: copilot.bridge.v1.TurnError.position:type_name -> copilot.bridge.v1.Position
-	26, // 28: copilot.bridge.v1.TurnError.reason:type_name -> copilot.bridge.v1.ErrorReason
-	29, // [29:29] is the sub-list for method output_type
-	29, // [29:29] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	19, // 13: copilot.bridge.v1.Session.node_labels:type_name -> copilot.bridge.v1.Session.NodeLabelsEntry
+	22, // 14: copilot.bridge.v1.SessionDamage.detect_time:type_name -> google.protobuf.Timestamp
+	3,  // 15: copilot.bridge.v1.SessionShare.access:type_name -> copilot.bridge.v1.ShareAccess
+	4,  // 16: copilot.bridge.v1.SessionShare.state:type_name -> copilot.bridge.v1.ShareState
+	20, // 17: copilot.bridge.v1.SessionFilter.labels:type_name -> copilot.bridge.v1.SessionFilter.LabelsEntry
+	23, // 18: copilot.bridge.v1.Prompt.attachments:type_name -> copilot.cli.v1.Attachment
+	24, // 19: copilot.bridge.v1.Prompt.mode:type_name -> copilot.cli.v1.SendMode
+	25, // 20: copilot.bridge.v1.Prompt.agent_mode:type_name -> copilot.cli.v1.SendAgentMode
+	21, // 21: copilot.bridge.v1.Prompt.request_headers:type_name -> copilot.bridge.v1.Prompt.RequestHeadersEntry
+	5,  // 22: copilot.bridge.v1.Prompt.header_strategy:type_name -> copilot.bridge.v1.HeaderStrategy
+	26, // 23: copilot.bridge.v1.Prompt.response_format:type_name -> copilot.cli.v1.ResponseFormat
+	6,  // 24: copilot.bridge.v1.TurnOutcome.status:type_name -> copilot.bridge.v1.TurnStatus
+	17, // 25: copilot.bridge.v1.TurnOutcome.error:type_name -> copilot.bridge.v1.TurnError
+	7,  // 26: copilot.bridge.v1.TurnOutcome.message_position:type_name -> copilot.bridge.v1.Position
+	7,  // 27: copilot.bridge.v1.TurnOutcome.end_position:type_name -> copilot.bridge.v1.Position
+	7,  // 28: copilot.bridge.v1.TurnError.position:type_name -> copilot.bridge.v1.Position
+	27, // 29: copilot.bridge.v1.TurnError.reason:type_name -> copilot.bridge.v1.ErrorReason
+	30, // [30:30] is the sub-list for method output_type
+	30, // [30:30] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_session_proto_init() }
@@ -1811,7 +1828,7 @@ func file_copilot_bridge_v1_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_bridge_v1_session_proto_rawDesc), len(file_copilot_bridge_v1_session_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   14,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -672,8 +672,14 @@ type CreateSessionRequest struct {
 	Labels map[string]string `protobuf:"bytes,10,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// What happens when a turn ends with its CLI process; default: ON_INTERRUPTION_REPORT.
 	OnInterruption OnInterruption `protobuf:"varint,11,opt,name=on_interruption,json=onInterruption,proto3,enum=copilot.bridge.v1.OnInterruption" json:"on_interruption,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Labels of the servers that can have the session, for instance because they have its working
+	// directory: all of them with these values (`serve --node-label`). They do not change. In a
+	// cluster only replicas with these labels get the session, also when its replica ends; until there
+	// is one, calls about it fail with FAILED_PRECONDITION NODE_LABELS_UNMET, as this call does. The
+	// rules for keys and values are those of `labels`.
+	NodeLabels    map[string]string `protobuf:"bytes,12,rep,name=node_labels,json=nodeLabels,proto3" json:"node_labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreateSessionRequest) Reset() {
@@ -781,6 +787,13 @@ func (x *CreateSessionRequest) GetOnInterruption() OnInterruption {
 		return x.OnInterruption
 	}
 	return OnInterruption_ON_INTERRUPTION_UNSPECIFIED
+}
+
+func (x *CreateSessionRequest) GetNodeLabels() map[string]string {
+	if x != nil {
+		return x.NodeLabels
+	}
+	return nil
 }
 
 type CreateSessionResponse struct {
@@ -4102,7 +4115,7 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\x13DeclineShareRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\"\x16\n" +
-	"\x14DeclineShareResponse\"\xc0\x05\n" +
+	"\x14DeclineShareResponse\"\xd9\x06\n" +
 	"\x14CreateSessionRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x1d\n" +
@@ -4117,8 +4130,13 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\fprovider_ref\x18\t \x01(\tR\vproviderRef\x12K\n" +
 	"\x06labels\x18\n" +
 	" \x03(\v23.copilot.bridge.v1.CreateSessionRequest.LabelsEntryR\x06labels\x12J\n" +
-	"\x0fon_interruption\x18\v \x01(\x0e2!.copilot.bridge.v1.OnInterruptionR\x0eonInterruption\x1a9\n" +
+	"\x0fon_interruption\x18\v \x01(\x0e2!.copilot.bridge.v1.OnInterruptionR\x0eonInterruption\x12X\n" +
+	"\vnode_labels\x18\f \x03(\v27.copilot.bridge.v1.CreateSessionRequest.NodeLabelsEntryR\n" +
+	"nodeLabels\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a=\n" +
+	"\x0fNodeLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"M\n" +
 	"\x15CreateSessionResponse\x124\n" +
@@ -4421,7 +4439,7 @@ func file_copilot_bridge_v1_session_service_proto_rawDescGZIP() []byte {
 }
 
 var file_copilot_bridge_v1_session_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_copilot_bridge_v1_session_service_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
+var file_copilot_bridge_v1_session_service_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
 var file_copilot_bridge_v1_session_service_proto_goTypes = []any{
 	(UsageGroup)(0),                      // 0: copilot.bridge.v1.UsageGroup
 	(*ShareSessionRequest)(nil),          // 1: copilot.bridge.v1.ShareSessionRequest
@@ -4489,170 +4507,172 @@ var file_copilot_bridge_v1_session_service_proto_goTypes = []any{
 	(*ProvideCredentialsRequest)(nil),    // 63: copilot.bridge.v1.ProvideCredentialsRequest
 	(*ProvideCredentialsResponse)(nil),   // 64: copilot.bridge.v1.ProvideCredentialsResponse
 	nil,                                  // 65: copilot.bridge.v1.CreateSessionRequest.LabelsEntry
-	nil,                                  // 66: copilot.bridge.v1.UpdateLabelsRequest.SetEntry
-	(ShareAccess)(0),                     // 67: copilot.bridge.v1.ShareAccess
-	(*SessionShare)(nil),                 // 68: copilot.bridge.v1.SessionShare
-	(*Session)(nil),                      // 69: copilot.bridge.v1.Session
-	(*v1.SessionConfig)(nil),             // 70: copilot.cli.v1.SessionConfig
-	(Lifetime)(0),                        // 71: copilot.bridge.v1.Lifetime
-	(*Handlers)(nil),                     // 72: copilot.bridge.v1.Handlers
-	(*durationpb.Duration)(nil),          // 73: google.protobuf.Duration
-	(*v1.CloudSessionConfig)(nil),        // 74: copilot.cli.v1.CloudSessionConfig
-	(*RuntimeProfile)(nil),               // 75: copilot.bridge.v1.RuntimeProfile
-	(OnInterruption)(0),                  // 76: copilot.bridge.v1.OnInterruption
-	(*v1.SessionResumeExtras)(nil),       // 77: copilot.cli.v1.SessionResumeExtras
-	(*SessionFilter)(nil),                // 78: copilot.bridge.v1.SessionFilter
-	(*Prompt)(nil),                       // 79: copilot.bridge.v1.Prompt
-	(*Position)(nil),                     // 80: copilot.bridge.v1.Position
-	(*TurnOutcome)(nil),                  // 81: copilot.bridge.v1.TurnOutcome
-	(*EventFilter)(nil),                  // 82: copilot.bridge.v1.EventFilter
-	(*StreamOptions)(nil),                // 83: copilot.bridge.v1.StreamOptions
-	(*SubscribeResponse)(nil),            // 84: copilot.bridge.v1.SubscribeResponse
-	(Fidelity)(0),                        // 85: copilot.bridge.v1.Fidelity
-	(*Event)(nil),                        // 86: copilot.bridge.v1.Event
-	(*Gap)(nil),                          // 87: copilot.bridge.v1.Gap
-	(*v1.ModelCapabilitiesOverride)(nil), // 88: copilot.cli.v1.ModelCapabilitiesOverride
-	(v1.SessionLogLevel)(0),              // 89: copilot.cli.v1.SessionLogLevel
-	(*v1.ProviderConfig)(nil),            // 90: copilot.cli.v1.ProviderConfig
-	(*fieldmaskpb.FieldMask)(nil),        // 91: google.protobuf.FieldMask
-	(*timestamppb.Timestamp)(nil),        // 92: google.protobuf.Timestamp
+	nil,                                  // 66: copilot.bridge.v1.CreateSessionRequest.NodeLabelsEntry
+	nil,                                  // 67: copilot.bridge.v1.UpdateLabelsRequest.SetEntry
+	(ShareAccess)(0),                     // 68: copilot.bridge.v1.ShareAccess
+	(*SessionShare)(nil),                 // 69: copilot.bridge.v1.SessionShare
+	(*Session)(nil),                      // 70: copilot.bridge.v1.Session
+	(*v1.SessionConfig)(nil),             // 71: copilot.cli.v1.SessionConfig
+	(Lifetime)(0),                        // 72: copilot.bridge.v1.Lifetime
+	(*Handlers)(nil),                     // 73: copilot.bridge.v1.Handlers
+	(*durationpb.Duration)(nil),          // 74: google.protobuf.Duration
+	(*v1.CloudSessionConfig)(nil),        // 75: copilot.cli.v1.CloudSessionConfig
+	(*RuntimeProfile)(nil),               // 76: copilot.bridge.v1.RuntimeProfile
+	(OnInterruption)(0),                  // 77: copilot.bridge.v1.OnInterruption
+	(*v1.SessionResumeExtras)(nil),       // 78: copilot.cli.v1.SessionResumeExtras
+	(*SessionFilter)(nil),                // 79: copilot.bridge.v1.SessionFilter
+	(*Prompt)(nil),                       // 80: copilot.bridge.v1.Prompt
+	(*Position)(nil),                     // 81: copilot.bridge.v1.Position
+	(*TurnOutcome)(nil),                  // 82: copilot.bridge.v1.TurnOutcome
+	(*EventFilter)(nil),                  // 83: copilot.bridge.v1.EventFilter
+	(*StreamOptions)(nil),                // 84: copilot.bridge.v1.StreamOptions
+	(*SubscribeResponse)(nil),            // 85: copilot.bridge.v1.SubscribeResponse
+	(Fidelity)(0),                        // 86: copilot.bridge.v1.Fidelity
+	(*Event)(nil),                        // 87: copilot.bridge.v1.Event
+	(*Gap)(nil),                          // 88: copilot.bridge.v1.Gap
+	(*v1.ModelCapabilitiesOverride)(nil), // 89: copilot.cli.v1.ModelCapabilitiesOverride
+	(v1.SessionLogLevel)(0),              // 90: copilot.cli.v1.SessionLogLevel
+	(*v1.ProviderConfig)(nil),            // 91: copilot.cli.v1.ProviderConfig
+	(*fieldmaskpb.FieldMask)(nil),        // 92: google.protobuf.FieldMask
+	(*timestamppb.Timestamp)(nil),        // 93: google.protobuf.Timestamp
 }
 var file_copilot_bridge_v1_session_service_proto_depIdxs = []int32{
-	67,  // 0: copilot.bridge.v1.ShareSessionRequest.access:type_name -> copilot.bridge.v1.ShareAccess
-	68,  // 1: copilot.bridge.v1.ShareSessionResponse.shares:type_name -> copilot.bridge.v1.SessionShare
-	68,  // 2: copilot.bridge.v1.UnshareSessionResponse.shares:type_name -> copilot.bridge.v1.SessionShare
+	68,  // 0: copilot.bridge.v1.ShareSessionRequest.access:type_name -> copilot.bridge.v1.ShareAccess
+	69,  // 1: copilot.bridge.v1.ShareSessionResponse.shares:type_name -> copilot.bridge.v1.SessionShare
+	69,  // 2: copilot.bridge.v1.UnshareSessionResponse.shares:type_name -> copilot.bridge.v1.SessionShare
 	7,   // 3: copilot.bridge.v1.ListShareOffersResponse.offers:type_name -> copilot.bridge.v1.ShareOffer
-	67,  // 4: copilot.bridge.v1.ShareOffer.access:type_name -> copilot.bridge.v1.ShareAccess
-	69,  // 5: copilot.bridge.v1.AcceptShareResponse.session:type_name -> copilot.bridge.v1.Session
-	70,  // 6: copilot.bridge.v1.CreateSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
-	71,  // 7: copilot.bridge.v1.CreateSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
-	72,  // 8: copilot.bridge.v1.CreateSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
-	73,  // 9: copilot.bridge.v1.CreateSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
-	74,  // 10: copilot.bridge.v1.CreateSessionRequest.cloud:type_name -> copilot.cli.v1.CloudSessionConfig
-	75,  // 11: copilot.bridge.v1.CreateSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	68,  // 4: copilot.bridge.v1.ShareOffer.access:type_name -> copilot.bridge.v1.ShareAccess
+	70,  // 5: copilot.bridge.v1.AcceptShareResponse.session:type_name -> copilot.bridge.v1.Session
+	71,  // 6: copilot.bridge.v1.CreateSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
+	72,  // 7: copilot.bridge.v1.CreateSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
+	73,  // 8: copilot.bridge.v1.CreateSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
+	74,  // 9: copilot.bridge.v1.CreateSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
+	75,  // 10: copilot.bridge.v1.CreateSessionRequest.cloud:type_name -> copilot.cli.v1.CloudSessionConfig
+	76,  // 11: copilot.bridge.v1.CreateSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
 	65,  // 12: copilot.bridge.v1.CreateSessionRequest.labels:type_name -> copilot.bridge.v1.CreateSessionRequest.LabelsEntry
-	76,  // 13: copilot.bridge.v1.CreateSessionRequest.on_interruption:type_name -> copilot.bridge.v1.OnInterruption
-	69,  // 14: copilot.bridge.v1.CreateSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	70,  // 15: copilot.bridge.v1.ResumeSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
-	71,  // 16: copilot.bridge.v1.ResumeSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
-	72,  // 17: copilot.bridge.v1.ResumeSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
-	73,  // 18: copilot.bridge.v1.ResumeSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
-	77,  // 19: copilot.bridge.v1.ResumeSessionRequest.options:type_name -> copilot.cli.v1.SessionResumeExtras
-	75,  // 20: copilot.bridge.v1.ResumeSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	76,  // 21: copilot.bridge.v1.ResumeSessionRequest.on_interruption:type_name -> copilot.bridge.v1.OnInterruption
-	69,  // 22: copilot.bridge.v1.ResumeSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	75,  // 23: copilot.bridge.v1.GetSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	69,  // 24: copilot.bridge.v1.GetSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	78,  // 25: copilot.bridge.v1.ListSessionsRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
-	75,  // 26: copilot.bridge.v1.ListSessionsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	69,  // 27: copilot.bridge.v1.ListSessionsResponse.sessions:type_name -> copilot.bridge.v1.Session
-	75,  // 28: copilot.bridge.v1.DeleteSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	75,  // 29: copilot.bridge.v1.GetLastSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	79,  // 30: copilot.bridge.v1.SendRequest.prompt:type_name -> copilot.bridge.v1.Prompt
-	80,  // 31: copilot.bridge.v1.SendResponse.position:type_name -> copilot.bridge.v1.Position
-	30,  // 32: copilot.bridge.v1.SendStreamRequest.request:type_name -> copilot.bridge.v1.SendRequest
-	33,  // 33: copilot.bridge.v1.SendStreamRequest.chunk:type_name -> copilot.bridge.v1.AttachmentChunk
-	80,  // 34: copilot.bridge.v1.SendStreamResponse.position:type_name -> copilot.bridge.v1.Position
-	37,  // 35: copilot.bridge.v1.ExportSessionResponse.header:type_name -> copilot.bridge.v1.ExportSessionHeader
-	80,  // 36: copilot.bridge.v1.ExportSessionHeader.position:type_name -> copilot.bridge.v1.Position
-	39,  // 37: copilot.bridge.v1.ImportSessionRequest.header:type_name -> copilot.bridge.v1.ImportSessionHeader
-	70,  // 38: copilot.bridge.v1.ImportSessionHeader.config:type_name -> copilot.cli.v1.SessionConfig
-	69,  // 39: copilot.bridge.v1.ImportSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	79,  // 40: copilot.bridge.v1.SendAndWaitRequest.prompt:type_name -> copilot.bridge.v1.Prompt
-	73,  // 41: copilot.bridge.v1.SendAndWaitRequest.idle_timeout:type_name -> google.protobuf.Duration
-	73,  // 42: copilot.bridge.v1.SendAndWaitRequest.timeout:type_name -> google.protobuf.Duration
-	81,  // 43: copilot.bridge.v1.SendAndWaitResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
-	12,  // 44: copilot.bridge.v1.RunRequest.create:type_name -> copilot.bridge.v1.CreateSessionRequest
-	79,  // 45: copilot.bridge.v1.RunRequest.prompt:type_name -> copilot.bridge.v1.Prompt
-	82,  // 46: copilot.bridge.v1.RunRequest.filter:type_name -> copilot.bridge.v1.EventFilter
-	83,  // 47: copilot.bridge.v1.RunRequest.options:type_name -> copilot.bridge.v1.StreamOptions
-	45,  // 48: copilot.bridge.v1.RunResponse.started:type_name -> copilot.bridge.v1.RunStarted
-	84,  // 49: copilot.bridge.v1.RunResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
-	81,  // 50: copilot.bridge.v1.RunResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
-	80,  // 51: copilot.bridge.v1.RunStarted.position:type_name -> copilot.bridge.v1.Position
-	80,  // 52: copilot.bridge.v1.ListEventsRequest.after:type_name -> copilot.bridge.v1.Position
-	82,  // 53: copilot.bridge.v1.ListEventsRequest.filter:type_name -> copilot.bridge.v1.EventFilter
-	85,  // 54: copilot.bridge.v1.ListEventsRequest.fidelity:type_name -> copilot.bridge.v1.Fidelity
-	86,  // 55: copilot.bridge.v1.ListEventsResponse.events:type_name -> copilot.bridge.v1.Event
-	87,  // 56: copilot.bridge.v1.ListEventsResponse.gap:type_name -> copilot.bridge.v1.Gap
-	80,  // 57: copilot.bridge.v1.ReadEventRequest.position:type_name -> copilot.bridge.v1.Position
-	88,  // 58: copilot.bridge.v1.SetModelRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
-	89,  // 59: copilot.bridge.v1.WriteLogRequest.level:type_name -> copilot.cli.v1.SessionLogLevel
-	90,  // 60: copilot.bridge.v1.UpdateProviderRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
-	91,  // 61: copilot.bridge.v1.UpdateProviderRequest.update_mask:type_name -> google.protobuf.FieldMask
-	78,  // 62: copilot.bridge.v1.GetUsageRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
-	92,  // 63: copilot.bridge.v1.GetUsageRequest.start_time:type_name -> google.protobuf.Timestamp
-	92,  // 64: copilot.bridge.v1.GetUsageRequest.end_time:type_name -> google.protobuf.Timestamp
-	0,   // 65: copilot.bridge.v1.GetUsageRequest.group_by:type_name -> copilot.bridge.v1.UsageGroup
-	60,  // 66: copilot.bridge.v1.GetUsageResponse.rows:type_name -> copilot.bridge.v1.UsageRow
-	73,  // 67: copilot.bridge.v1.UsageRow.api_duration:type_name -> google.protobuf.Duration
-	66,  // 68: copilot.bridge.v1.UpdateLabelsRequest.set:type_name -> copilot.bridge.v1.UpdateLabelsRequest.SetEntry
-	69,  // 69: copilot.bridge.v1.UpdateLabelsResponse.session:type_name -> copilot.bridge.v1.Session
-	90,  // 70: copilot.bridge.v1.ProvideCredentialsRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
-	69,  // 71: copilot.bridge.v1.ProvideCredentialsResponse.session:type_name -> copilot.bridge.v1.Session
-	12,  // 72: copilot.bridge.v1.SessionService.CreateSession:input_type -> copilot.bridge.v1.CreateSessionRequest
-	14,  // 73: copilot.bridge.v1.SessionService.ResumeSession:input_type -> copilot.bridge.v1.ResumeSessionRequest
-	16,  // 74: copilot.bridge.v1.SessionService.GetSession:input_type -> copilot.bridge.v1.GetSessionRequest
-	18,  // 75: copilot.bridge.v1.SessionService.ListSessions:input_type -> copilot.bridge.v1.ListSessionsRequest
-	20,  // 76: copilot.bridge.v1.SessionService.DeleteSession:input_type -> copilot.bridge.v1.DeleteSessionRequest
-	22,  // 77: copilot.bridge.v1.SessionService.GetLastSession:input_type -> copilot.bridge.v1.GetLastSessionRequest
-	24,  // 78: copilot.bridge.v1.SessionService.DisconnectSession:input_type -> copilot.bridge.v1.DisconnectSessionRequest
-	26,  // 79: copilot.bridge.v1.SessionService.GetForegroundSession:input_type -> copilot.bridge.v1.GetForegroundSessionRequest
-	28,  // 80: copilot.bridge.v1.SessionService.SetForegroundSession:input_type -> copilot.bridge.v1.SetForegroundSessionRequest
-	30,  // 81: copilot.bridge.v1.SessionService.Send:input_type -> copilot.bridge.v1.SendRequest
-	32,  // 82: copilot.bridge.v1.SessionService.SendStream:input_type -> copilot.bridge.v1.SendStreamRequest
-	41,  // 83: copilot.bridge.v1.SessionService.SendAndWait:input_type -> copilot.bridge.v1.SendAndWaitRequest
-	43,  // 84: copilot.bridge.v1.SessionService.Run:input_type -> copilot.bridge.v1.RunRequest
-	46,  // 85: copilot.bridge.v1.SessionService.Abort:input_type -> copilot.bridge.v1.AbortRequest
-	48,  // 86: copilot.bridge.v1.SessionService.ListEvents:input_type -> copilot.bridge.v1.ListEventsRequest
-	50,  // 87: copilot.bridge.v1.SessionService.ReadEvent:input_type -> copilot.bridge.v1.ReadEventRequest
-	35,  // 88: copilot.bridge.v1.SessionService.ExportSession:input_type -> copilot.bridge.v1.ExportSessionRequest
-	38,  // 89: copilot.bridge.v1.SessionService.ImportSession:input_type -> copilot.bridge.v1.ImportSessionRequest
-	52,  // 90: copilot.bridge.v1.SessionService.SetModel:input_type -> copilot.bridge.v1.SetModelRequest
-	54,  // 91: copilot.bridge.v1.SessionService.WriteLog:input_type -> copilot.bridge.v1.WriteLogRequest
-	56,  // 92: copilot.bridge.v1.SessionService.UpdateProvider:input_type -> copilot.bridge.v1.UpdateProviderRequest
-	58,  // 93: copilot.bridge.v1.SessionService.GetUsage:input_type -> copilot.bridge.v1.GetUsageRequest
-	61,  // 94: copilot.bridge.v1.SessionService.UpdateLabels:input_type -> copilot.bridge.v1.UpdateLabelsRequest
-	63,  // 95: copilot.bridge.v1.SessionService.ProvideCredentials:input_type -> copilot.bridge.v1.ProvideCredentialsRequest
-	1,   // 96: copilot.bridge.v1.SessionService.ShareSession:input_type -> copilot.bridge.v1.ShareSessionRequest
-	3,   // 97: copilot.bridge.v1.SessionService.UnshareSession:input_type -> copilot.bridge.v1.UnshareSessionRequest
-	5,   // 98: copilot.bridge.v1.SessionService.ListShareOffers:input_type -> copilot.bridge.v1.ListShareOffersRequest
-	8,   // 99: copilot.bridge.v1.SessionService.AcceptShare:input_type -> copilot.bridge.v1.AcceptShareRequest
-	10,  // 100: copilot.bridge.v1.SessionService.DeclineShare:input_type -> copilot.bridge.v1.DeclineShareRequest
-	13,  // 101: copilot.bridge.v1.SessionService.CreateSession:output_type -> copilot.bridge.v1.CreateSessionResponse
-	15,  // 102: copilot.bridge.v1.SessionService.ResumeSession:output_type -> copilot.bridge.v1.ResumeSessionResponse
-	17,  // 103: copilot.bridge.v1.SessionService.GetSession:output_type -> copilot.bridge.v1.GetSessionResponse
-	19,  // 104: copilot.bridge.v1.SessionService.ListSessions:output_type -> copilot.bridge.v1.ListSessionsResponse
-	21,  // 105: copilot.bridge.v1.SessionService.DeleteSession:output_type -> copilot.bridge.v1.DeleteSessionResponse
-	23,  // 106: copilot.bridge.v1.SessionService.GetLastSession:output_type -> copilot.bridge.v1.GetLastSessionResponse
-	25,  // 107: copilot.bridge.v1.SessionService.DisconnectSession:output_type -> copilot.bridge.v1.DisconnectSessionResponse
-	27,  // 108: copilot.bridge.v1.SessionService.GetForegroundSession:output_type -> copilot.bridge.v1.GetForegroundSessionResponse
-	29,  // 109: copilot.bridge.v1.SessionService.SetForegroundSession:output_type -> copilot.bridge.v1.SetForegroundSessionResponse
-	31,  // 110: copilot.bridge.v1.SessionService.Send:output_type -> copilot.bridge.v1.SendResponse
-	34,  // 111: copilot.bridge.v1.SessionService.SendStream:output_type -> copilot.bridge.v1.SendStreamResponse
-	42,  // 112: copilot.bridge.v1.SessionService.SendAndWait:output_type -> copilot.bridge.v1.SendAndWaitResponse
-	44,  // 113: copilot.bridge.v1.SessionService.Run:output_type -> copilot.bridge.v1.RunResponse
-	47,  // 114: copilot.bridge.v1.SessionService.Abort:output_type -> copilot.bridge.v1.AbortResponse
-	49,  // 115: copilot.bridge.v1.SessionService.ListEvents:output_type -> copilot.bridge.v1.ListEventsResponse
-	51,  // 116: copilot.bridge.v1.SessionService.ReadEvent:output_type -> copilot.bridge.v1.ReadEventResponse
-	36,  // 117: copilot.bridge.v1.SessionService.ExportSession:output_type -> copilot.bridge.v1.ExportSessionResponse
-	40,  // 118: copilot.bridge.v1.SessionService.ImportSession:output_type -> copilot.bridge.v1.ImportSessionResponse
-	53,  // 119: copilot.bridge.v1.SessionService.SetModel:output_type -> copilot.bridge.v1.SetModelResponse
-	55,  // 120: copilot.bridge.v1.SessionService.WriteLog:output_type -> copilot.bridge.v1.WriteLogResponse
-	57,  // 121: copilot.bridge.v1.SessionService.UpdateProvider:output_type -> copilot.bridge.v1.UpdateProviderResponse
-	59,  // 122: copilot.bridge.v1.SessionService.GetUsage:output_type -> copilot.bridge.v1.GetUsageResponse
-	62,  // 123: copilot.bridge.v1.SessionService.UpdateLabels:output_type -> copilot.bridge.v1.UpdateLabelsResponse
-	64,  // 124: copilot.bridge.v1.SessionService.ProvideCredentials:output_type -> copilot.bridge.v1.ProvideCredentialsResponse
-	2,   // 125: copilot.bridge.v1.SessionService.ShareSession:output_type -> copilot.bridge.v1.ShareSessionResponse
-	4,   // 126: copilot.bridge.v1.SessionService.UnshareSession:output_type -> copilot.bridge.v1.UnshareSessionResponse
-	6,   // 127: copilot.bridge.v1.SessionService.ListShareOffers:output_type -> copilot.bridge.v1.ListShareOffersResponse
-	9,   // 128: copilot.bridge.v1.SessionService.AcceptShare:output_type -> copilot.bridge.v1.AcceptShareResponse
-	11,  // 129: copilot.bridge.v1.SessionService.DeclineShare:output_type -> copilot.bridge.v1.DeclineShareResponse
-	101, // [101:130] is the sub-list for method output_type
-	72,  // [72:101] is the sub-list for method input_type
-	72,  // [72:72] is the sub-list for extension type_name
-	72,  // [72:72] is the sub-list for extension extendee
-	0,   // [0:72] is the sub-list for field type_name
+	77,  // 13: copilot.bridge.v1.CreateSessionRequest.on_interruption:type_name -> copilot.bridge.v1.OnInterruption
+	66,  // 14: copilot.bridge.v1.CreateSessionRequest.node_labels:type_name -> copilot.bridge.v1.CreateSessionRequest.NodeLabelsEntry
+	70,  // 15: copilot.bridge.v1.CreateSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	71,  // 16: copilot.bridge.v1.ResumeSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
+	72,  // 17: copilot.bridge.v1.ResumeSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
+	73,  // 18: copilot.bridge.v1.ResumeSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
+	74,  // 19: copilot.bridge.v1.ResumeSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
+	78,  // 20: copilot.bridge.v1.ResumeSessionRequest.options:type_name -> copilot.cli.v1.SessionResumeExtras
+	76,  // 21: copilot.bridge.v1.ResumeSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	77,  // 22: copilot.bridge.v1.ResumeSessionRequest.on_interruption:type_name -> copilot.bridge.v1.OnInterruption
+	70,  // 23: copilot.bridge.v1.ResumeSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	76,  // 24: copilot.bridge.v1.GetSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	70,  // 25: copilot.bridge.v1.GetSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	79,  // 26: copilot.bridge.v1.ListSessionsRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
+	76,  // 27: copilot.bridge.v1.ListSessionsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	70,  // 28: copilot.bridge.v1.ListSessionsResponse.sessions:type_name -> copilot.bridge.v1.Session
+	76,  // 29: copilot.bridge.v1.DeleteSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	76,  // 30: copilot.bridge.v1.GetLastSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	80,  // 31: copilot.bridge.v1.SendRequest.prompt:type_name -> copilot.bridge.v1.Prompt
+	81,  // 32: copilot.bridge.v1.SendResponse.position:type_name -> copilot.bridge.v1.Position
+	30,  // 33: copilot.bridge.v1.SendStreamRequest.request:type_name -> copilot.bridge.v1.SendRequest
+	33,  // 34: copilot.bridge.v1.SendStreamRequest.chunk:type_name -> copilot.bridge.v1.AttachmentChunk
+	81,  // 35: copilot.bridge.v1.SendStreamResponse.position:type_name -> copilot.bridge.v1.Position
+	37,  // 36: copilot.bridge.v1.ExportSessionResponse.header:type_name -> copilot.bridge.v1.ExportSessionHeader
+	81,  // 37: copilot.bridge.v1.ExportSessionHeader.position:type_name -> copilot.bridge.v1.Position
+	39,  // 38: copilot.bridge.v1.ImportSessionRequest.header:type_name -> copilot.bridge.v1.ImportSessionHeader
+	71,  // 39: copilot.bridge.v1.ImportSessionHeader.config:type_name -> copilot.cli.v1.SessionConfig
+	70,  // 40: copilot.bridge.v1.ImportSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	80,  // 41: copilot.bridge.v1.SendAndWaitRequest.prompt:type_name -> copilot.bridge.v1.Prompt
+	74,  // 42: copilot.bridge.v1.SendAndWaitRequest.idle_timeout:type_name -> google.protobuf.Duration
+	74,  // 43: copilot.bridge.v1.SendAndWaitRequest.timeout:type_name -> google.protobuf.Duration
+	82,  // 44: copilot.bridge.v1.SendAndWaitResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
+	12,  // 45: copilot.bridge.v1.RunRequest.create:type_name -> copilot.bridge.v1.CreateSessionRequest
+	80,  // 46: copilot.bridge.v1.RunRequest.prompt:type_name -> copilot.bridge.v1.Prompt
+	83,  // 47: copilot.bridge.v1.RunRequest.filter:type_name -> copilot.bridge.v1.EventFilter
+	84,  // 48: copilot.bridge.v1.RunRequest.options:type_name -> copilot.bridge.v1.StreamOptions
+	45,  // 49: copilot.bridge.v1.RunResponse.started:type_name -> copilot.bridge.v1.RunStarted
+	85,  // 50: copilot.bridge.v1.RunResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
+	82,  // 51: copilot.bridge.v1.RunResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
+	81,  // 52: copilot.bridge.v1.RunStarted.position:type_name -> copilot.bridge.v1.Position
+	81,  // 53: copilot.bridge.v1.ListEventsRequest.after:type_name -> copilot.bridge.v1.Position
+	83,  // 54: copilot.bridge.v1.ListEventsRequest.filter:type_name -> copilot.bridge.v1.EventFilter
+	86,  // 55: copilot.bridge.v1.ListEventsRequest.fidelity:type_name -> copilot.bridge.v1.Fidelity
+	87,  // 56: copilot.bridge.v1.ListEventsResponse.events:type_name -> copilot.bridge.v1.Event
+	88,  // 57: copilot.bridge.v1.ListEventsResponse.gap:type_name -> copilot.bridge.v1.Gap
+	81,  // 58: copilot.bridge.v1.ReadEventRequest.position:type_name -> copilot.bridge.v1.Position
+	89,  // 59: copilot.bridge.v1.SetModelRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
+	90,  // 60: copilot.bridge.v1.WriteLogRequest.level:type_name -> copilot.cli.v1.SessionLogLevel
+	91,  // 61: copilot.bridge.v1.UpdateProviderRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
+	92,  // 62: copilot.bridge.v1.UpdateProviderRequest.update_mask:type_name -> google.protobuf.FieldMask
+	79,  // 63: copilot.bridge.v1.GetUsageRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
+	93,  // 64: copilot.bridge.v1.GetUsageRequest.start_time:type_name -> google.protobuf.Timestamp
+	93,  // 65: copilot.bridge.v1.GetUsageRequest.end_time:type_name -> google.protobuf.Timestamp
+	0,   // 66: copilot.bridge.v1.GetUsageRequest.group_by:type_name -> copilot.bridge.v1.UsageGroup
+	60,  // 67: copilot.bridge.v1.GetUsageResponse.rows:type_name -> copilot.bridge.v1.UsageRow
+	74,  // 68: copilot.bridge.v1.UsageRow.api_duration:type_name -> google.protobuf.Duration
+	67,  // 69: copilot.bridge.v1.UpdateLabelsRequest.set:type_name -> copilot.bridge.v1.UpdateLabelsRequest.SetEntry
+	70,  // 70: copilot.bridge.v1.UpdateLabelsResponse.session:type_name -> copilot.bridge.v1.Session
+	91,  // 71: copilot.bridge.v1.ProvideCredentialsRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
+	70,  // 72: copilot.bridge.v1.ProvideCredentialsResponse.session:type_name -> copilot.bridge.v1.Session
+	12,  // 73: copilot.bridge.v1.SessionService.CreateSession:input_type -> copilot.bridge.v1.CreateSessionRequest
+	14,  // 74: copilot.bridge.v1.SessionService.ResumeSession:input_type -> copilot.bridge.v1.ResumeSessionRequest
+	16,  // 75: copilot.bridge.v1.SessionService.GetSession:input_type -> copilot.bridge.v1.GetSessionRequest
+	18,  // 76: copilot.bridge.v1.SessionService.ListSessions:input_type -> copilot.bridge.v1.ListSessionsRequest
+	20,  // 77: copilot.bridge.v1.SessionService.DeleteSession:input_type -> copilot.bridge.v1.DeleteSessionRequest
+	22,  // 78: copilot.bridge.v1.SessionService.GetLastSession:input_type -> copilot.bridge.v1.GetLastSessionRequest
+	24,  // 79: copilot.bridge.v1.SessionService.DisconnectSession:input_type -> copilot.bridge.v1.DisconnectSessionRequest
+	26,  // 80: copilot.bridge.v1.SessionService.GetForegroundSession:input_type -> copilot.bridge.v1.GetForegroundSessionRequest
+	28,  // 81: copilot.bridge.v1.SessionService.SetForegroundSession:input_type -> copilot.bridge.v1.SetForegroundSessionRequest
+	30,  // 82: copilot.bridge.v1.SessionService.Send:input_type -> copilot.bridge.v1.SendRequest
+	32,  // 83: copilot.bridge.v1.SessionService.SendStream:input_type -> copilot.bridge.v1.SendStreamRequest
+	41,  // 84: copilot.bridge.v1.SessionService.SendAndWait:input_type -> copilot.bridge.v1.SendAndWaitRequest
+	43,  // 85: copilot.bridge.v1.SessionService.Run:input_type -> copilot.bridge.v1.RunRequest
+	46,  // 86: copilot.bridge.v1.SessionService.Abort:input_type -> copilot.bridge.v1.AbortRequest
+	48,  // 87: copilot.bridge.v1.SessionService.ListEvents:input_type -> copilot.bridge.v1.ListEventsRequest
+	50,  // 88: copilot.bridge.v1.SessionService.ReadEvent:input_type -> copilot.bridge.v1.ReadEventRequest
+	35,  // 89: copilot.bridge.v1.SessionService.ExportSession:input_type -> copilot.bridge.v1.ExportSessionRequest
+	38,  // 90: copilot.bridge.v1.SessionService.ImportSession:input_type -> copilot.bridge.v1.ImportSessionRequest
+	52,  // 91: copilot.bridge.v1.SessionService.SetModel:input_type -> copilot.bridge.v1.SetModelRequest
+	54,  // 92: copilot.bridge.v1.SessionService.WriteLog:input_type -> copilot.bridge.v1.WriteLogRequest
+	56,  // 93: copilot.bridge.v1.SessionService.UpdateProvider:input_type -> copilot.bridge.v1.UpdateProviderRequest
+	58,  // 94: copilot.bridge.v1.SessionService.GetUsage:input_type -> copilot.bridge.v1.GetUsageRequest
+	61,  // 95: copilot.bridge.v1.SessionService.UpdateLabels:input_type -> copilot.bridge.v1.UpdateLabelsRequest
+	63,  // 96: copilot.bridge.v1.SessionService.ProvideCredentials:input_type -> copilot.bridge.v1.ProvideCredentialsRequest
+	1,   // 97: copilot.bridge.v1.SessionService.ShareSession:input_type -> copilot.bridge.v1.ShareSessionRequest
+	3,   // 98: copilot.bridge.v1.SessionService.UnshareSession:input_type -> copilot.bridge.v1.UnshareSessionRequest
+	5,   // 99: copilot.bridge.v1.SessionService.ListShareOffers:input_type -> copilot.bridge.v1.ListShareOffersRequest
+	8,   // 100: copilot.bridge.v1.SessionService.AcceptShare:input_type -> copilot.bridge.v1.AcceptShareRequest
+	10,  // 101: copilot.bridge.v1.SessionService.DeclineShare:input_type -> copilot.bridge.v1.DeclineShareRequest
+	13,  // 102: copilot.bridge.v1.SessionService.CreateSession:output_type -> copilot.bridge.v1.CreateSessionResponse
+	15,  // 103: copilot.bridge.v1.SessionService.ResumeSession:output_type -> copilot.bridge.v1.ResumeSessionResponse
+	17,  // 104: copilot.bridge.v1.SessionService.GetSession:output_type -> copilot.bridge.v1.GetSessionResponse
+	19,  // 105: copilot.bridge.v1.SessionService.ListSessions:output_type -> copilot.bridge.v1.ListSessionsResponse
+	21,  // 106: copilot.bridge.v1.SessionService.DeleteSession:output_type -> copilot.bridge.v1.DeleteSessionResponse
+	23,  // 107: copilot.bridge.v1.SessionService.GetLastSession:output_type -> copilot.bridge.v1.GetLastSessionResponse
+	25,  // 108: copilot.bridge.v1.SessionService.DisconnectSession:output_type -> copilot.bridge.v1.DisconnectSessionResponse
+	27,  // 109: copilot.bridge.v1.SessionService.GetForegroundSession:output_type -> copilot.bridge.v1.GetForegroundSessionResponse
+	29,  // 110: copilot.bridge.v1.SessionService.SetForegroundSession:output_type -> copilot.bridge.v1.SetForegroundSessionResponse
+	31,  // 111: copilot.bridge.v1.SessionService.Send:output_type -> copilot.bridge.v1.SendResponse
+	34,  // 112: copilot.bridge.v1.SessionService.SendStream:output_type -> copilot.bridge.v1.SendStreamResponse
+	42,  // 113: copilot.bridge.v1.SessionService.SendAndWait:output_type -> copilot.bridge.v1.SendAndWaitResponse
+	44,  // 114: copilot.bridge.v1.SessionService.Run:output_type -> copilot.bridge.v1.RunResponse
+	47,  // 115: copilot.bridge.v1.SessionService.Abort:output_type -> copilot.bridge.v1.AbortResponse
+	49,  // 116: copilot.bridge.v1.SessionService.ListEvents:output_type -> copilot.bridge.v1.ListEventsResponse
+	51,  // 117: copilot.bridge.v1.SessionService.ReadEvent:output_type -> copilot.bridge.v1.ReadEventResponse
+	36,  // 118: copilot.bridge.v1.SessionService.ExportSession:output_type -> copilot.bridge.v1.ExportSessionResponse
+	40,  // 119: copilot.bridge.v1.SessionService.ImportSession:output_type -> copilot.bridge.v1.ImportSessionResponse
+	53,  // 120: copilot.bridge.v1.SessionService.SetModel:output_type -> copilot.bridge.v1.SetModelResponse
+	55,  // 121: copilot.bridge.v1.SessionService.WriteLog:output_type -> copilot.bridge.v1.WriteLogResponse
+	57,  // 122: copilot.bridge.v1.SessionService.UpdateProvider:output_type -> copilot.bridge.v1.UpdateProviderResponse
+	59,  // 123: copilot.bridge.v1.SessionService.GetUsage:output_type -> copilot.bridge.v1.GetUsageResponse
+	62,  // 124: copilot.bridge.v1.SessionService.UpdateLabels:output_type -> copilot.bridge.v1.UpdateLabelsResponse
+	64,  // 125: copilot.bridge.v1.SessionService.ProvideCredentials:output_type -> copilot.bridge.v1.ProvideCredentialsResponse
+	2,   // 126: copilot.bridge.v1.SessionService.ShareSession:output_type -> copilot.bridge.v1.ShareSessionResponse
+	4,   // 127: copilot.bridge.v1.SessionService.UnshareSession:output_type -> copilot.bridge.v1.UnshareSessionResponse
+	6,   // 128: copilot.bridge.v1.SessionService.ListShareOffers:output_type -> copilot.bridge.v1.ListShareOffersResponse
+	9,   // 129: copilot.bridge.v1.SessionService.AcceptShare:output_type -> copilot.bridge.v1.AcceptShareResponse
+	11,  // 130: copilot.bridge.v1.SessionService.DeclineShare:output_type -> copilot.bridge.v1.DeclineShareResponse
+	102, // [102:131] is the sub-list for method output_type
+	73,  // [73:102] is the sub-list for method input_type
+	73,  // [73:73] is the sub-list for extension type_name
+	73,  // [73:73] is the sub-list for extension extendee
+	0,   // [0:73] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_session_service_proto_init() }
@@ -4691,7 +4711,7 @@ func file_copilot_bridge_v1_session_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_bridge_v1_session_service_proto_rawDesc), len(file_copilot_bridge_v1_session_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   66,
+			NumMessages:   67,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -26,6 +26,7 @@ public final class SessionOptions extends HandlerOptions<SessionOptions> {
 	private String requestId = "";
 	private String providerRef = "";
 	private final Map<String, String> labels = new LinkedHashMap<>();
+	private final Map<String, String> nodeLabels = new LinkedHashMap<>();
 	private Lifetime lifetime = Lifetime.LIFETIME_UNSPECIFIED;
 	private OnInterruption onInterruption = OnInterruption.ON_INTERRUPTION_UNSPECIFIED;
 	private Handlers sessionHandlers;
@@ -61,6 +62,18 @@ public final class SessionOptions extends HandlerOptions<SessionOptions> {
 	 */
 	public SessionOptions label(String name, String value) {
 		labels.put(Objects.requireNonNull(name), Objects.requireNonNull(value));
+		return this;
+	}
+
+	/**
+	 * Adds a label that the server of a new session must have, as in a cluster whose replicas have different directories.
+	 *
+	 * @param name the name
+	 * @param value the value
+	 * @return these options
+	 */
+	public SessionOptions nodeLabel(String name, String value) {
+		nodeLabels.put(Objects.requireNonNull(name), Objects.requireNonNull(value));
 		return this;
 	}
 
@@ -136,7 +149,7 @@ public final class SessionOptions extends HandlerOptions<SessionOptions> {
 	 * @param value the reaction
 	 * @return these options
 	 */
-	public SessionOptions onInterruption(OnInterruption value) {
+	public SessionOptions interruptedTurns(OnInterruption value) {
 		onInterruption = Objects.requireNonNull(value);
 		return this;
 	}
@@ -198,7 +211,8 @@ public final class SessionOptions extends HandlerOptions<SessionOptions> {
 	AttachStart create(HandlerSet set, io.github.copilotgrpc.Handlers handlers) {
 		CreateSessionRequest.Builder create = CreateSessionRequest.newBuilder()
 				.setRequestId(id()).setSessionId(sessionId).setConfig(config(handlers)).setLifetime(lifetime)
-				.setProviderRef(providerRef).putAllLabels(labels).setOnInterruption(onInterruption);
+				.setProviderRef(providerRef).putAllLabels(labels).putAllNodeLabels(nodeLabels)
+				.setOnInterruption(onInterruption);
 		if (sessionHandlers != null) {
 			create.setHandlers(sessionHandlers);
 		}

@@ -1,0 +1,30 @@
+package selection
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+)
+
+// NodeFits reports whether a server with labels can have a session that needs some.
+func NodeFits(has, needs map[string]string) bool {
+	for key, value := range needs {
+		if got, ok := has[key]; !ok || got != value {
+			return false
+		}
+	}
+	return true
+}
+
+// NodesUnfit is the error for labels that no server has which could have the session.
+func NodesUnfit(needs map[string]string) *fault.Error {
+	var pairs []string
+	for _, key := range slices.Sorted(maps.Keys(needs)) {
+		pairs = append(pairs, key+"="+needs[key])
+	}
+	text := strings.Join(pairs, ",")
+	return fault.New(fault.NodeLabelsUnmet, "no server that takes the session has the labels %s", text).
+		With("labels", text)
+}
