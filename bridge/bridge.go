@@ -77,6 +77,9 @@ type Config struct {
 	Tenant func(name string) (tenancy.Tenant, bool)
 	// Limits returns what all tenants together may use. Nil: only the bounds of the queues.
 	Limits func() quota.Limits
+	// Elsewhere returns what a tenant, and all tenants together, use at other servers of a cluster, which count for the
+	// limits too. It must not wait. Nil: there are none.
+	Elsewhere func(tenant string) (own, all quota.Use)
 	// Placement says how sessions share runtimes.
 	Placement placement.Config
 	// Warm returns, by tenant, how many runtimes of its default profile always have room for a session, so that a new
@@ -250,7 +253,7 @@ func (b *Bridge) compose(defaults jsonobj.Object) {
 	})
 	b.admission = admission.New(admission.Config{
 		Sessions: b.store.Sessions, Tenant: b.tenants.Limits, Overall: cfg.Limits, Tenants: cfg.Tenant != nil,
-		MaxPromptBytes: func() int { return b.tuned.Load().MaxPromptBytes },
+		MaxPromptBytes: func() int { return b.tuned.Load().MaxPromptBytes }, Elsewhere: cfg.Elsewhere,
 	})
 	parser := request.New(request.Config{
 		Codec: b.codec, Defaults: defaults, Providers: b.providersOf, CheckPrompt: b.admission.CheckPrompt,

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fleet"
+	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -54,4 +56,11 @@ func (b *Bridge) AwaitRest(ctx context.Context, key string) error {
 		return nil
 	}
 	return e.Session.Turns().AwaitRest(ctx)
+}
+
+// Uses returns what each tenant uses at this server of what is limited over all servers of a cluster.
+func (b *Bridge) Uses() quota.Uses {
+	out := b.admission.Uses()
+	out.Add(fleet.Uses(b.fleet))
+	return out
 }

@@ -30,6 +30,9 @@ type Config struct {
 	MaxPromptBytes func() int
 	// Tenants says that there are tenants beside the host's owner.
 	Tenants bool
+	// Elsewhere returns what a tenant, and all tenants together, use at other servers for which the limits hold too.
+	// It must not wait. Nil: there are none.
+	Elsewhere func(tenant string) (own, all quota.Use)
 }
 
 // Controller admits what callers want. Its gauges count what is about to be: what is, is counted
@@ -43,19 +46,73 @@ type Controller struct {
 }
 
 // New returns a controller.
-func New(c Config) *Controller { return &Controller{cfg: c} }
+func New(c Config) *Controller {
+	if c.Elsewhere == nil {
+		c.Elsewhere = func(string) (own, all quota.Use) { return own, all }
+	}
+	return &Controller{cfg: c}
+}
 
-// admitOne admits one more of a resource that count reports for each session, unless the tenant or all tenants
-// together are at their limit. The caller calls release as soon as the sessions count the new one.
+// resource is what sessions count, here and elsewhere.
+type resource struct {
+	count     func(*session.Session) int
+	elsewhere func(quota.Use) int
+}
+
+// The resources that are admitted one at a time.
+var (
+	openSessions = resource{func(s *session.Session) int {
+		switch s.Loader().State() {
+		case session.Disconnected, session.Deleted, session.Creating: // one that is being made counts as such
+			return 0
+		}
+		return 1
+	}, func(u quota.Use) int { return u.Sessions }}
+	runningTurns = resource{func(s *session.Session) int {
+		if s.Turns().Running() {
+			return 1
+		}
+		return 0
+	}, func(u quota.Use) int { return u.Turns }}
+	attached = resource{
+		func(s *session.Session) int { return s.Participants().Count() },
+		func(u quota.Use) int { return u.Participants },
+	}
+)
+
+// Uses returns what each tenant uses at this server, its runtimes apart.
+func (c *Controller) Uses() quota.Uses {
+	out := quota.Uses{}
+	for _, s := range c.cfg.Sessions() {
+		use := quota.Use{
+			Sessions: openSessions.count(s), Turns: runningTurns.count(s), Participants: attached.count(s),
+		}
+		if s.Loader().Usable() == nil {
+			use.JournalBytes = s.Journal().Stored()
+		}
+		out[s.Tenant()] = out[s.Tenant()].Plus(use)
+	}
+	c.rooms.Range(func(tenant, used any) bool {
+		if n := used.(*atomic.Int64).Load(); n > 0 {
+			out[tenant.(string)] = out[tenant.(string)].Plus(quota.Use{Callbacks: int(n)})
+		}
+		return true
+	})
+	return out
+}
+
+// admitOne admits one more of a resource, unless the tenant or all tenants together are at their limit. The caller
+// calls release as soon as the sessions count the new one.
 func (c *Controller) admitOne(
-	g *quota.Gauge, tenant string, l quota.Limit, count func(*session.Session) int,
+	g *quota.Gauge, tenant string, l quota.Limit, r resource,
 ) (release func(), err error) {
 	if l.Tenant <= 0 && l.Overall <= 0 {
 		return func() {}, nil
 	}
-	own, all := 0, 0
+	others, othersOfAll := c.cfg.Elsewhere(tenant)
+	own, all := r.elsewhere(others), r.elsewhere(othersOfAll)
 	for _, s := range c.cfg.Sessions() {
-		n := count(s)
+		n := r.count(s)
 		if all += n; s.Tenant() == tenant {
 			own += n
 		}
@@ -66,12 +123,7 @@ func (c *Controller) admitOne(
 // Session takes room for a session.
 func (c *Controller) Session(tenant string) (release func(), err error) {
 	l := quota.Limit{Name: "sessions", Tenant: c.cfg.Tenant(tenant).Sessions, Overall: c.cfg.Overall().Sessions}
-	return c.admitOne(&c.sessions, tenant, l, func(s *session.Session) int {
-		if state := s.Loader().State(); state == session.Disconnected || state == session.Deleted || state == session.Creating {
-			return 0 // one that is being made counts as such
-		}
-		return 1
-	})
+	return c.admitOne(&c.sessions, tenant, l, openSessions)
 }
 
 // Turn takes room for a turn of a session, which may have one already: what is sent
@@ -86,18 +138,13 @@ func (c *Controller) Turn(s *session.Session) (release func(), err error) {
 	if s.Turns().Running() {
 		return func() {}, nil
 	}
-	return c.admitOne(&c.turns, tenant, l, func(s *session.Session) int {
-		if s.Turns().Running() {
-			return 1
-		}
-		return 0
-	})
+	return c.admitOne(&c.turns, tenant, l, runningTurns)
 }
 
 // Participant takes room for a participant.
 func (c *Controller) Participant(tenant string) (release func(), err error) {
 	l := quota.Limit{Name: "participants", Tenant: c.cfg.Tenant(tenant).Participants, Overall: c.cfg.Overall().Participants}
-	return c.admitOne(&c.participants, tenant, l, func(s *session.Session) int { return s.Participants().Count() })
+	return c.admitOne(&c.participants, tenant, l, attached)
 }
 
 // trimmedEvery is the interval at which journals are trimmed to their retention. A caller whose tenant is at its
@@ -109,7 +156,8 @@ func (c *Controller) checkJournals(tenant string, own, all int64) error {
 	if own <= 0 && all <= 0 {
 		return nil
 	}
-	var mine, sum int64
+	others, othersOfAll := c.cfg.Elsewhere(tenant)
+	mine, sum := others.JournalBytes, othersOfAll.JournalBytes
 	for _, s := range c.cfg.Sessions() {
 		if s.Loader().Usable() != nil {
 			continue
@@ -155,10 +203,14 @@ func (c *Controller) CheckPrompt(tenant string, size int, at string) error {
 
 // Runtimes returns the bounds of the runtimes of a tenant, and of all tenants together.
 func (c *Controller) Runtimes(tenant string) (own, all placement.Bounds) {
-	of := func(l quota.Limits) placement.Bounds {
-		return placement.Bounds{Sessions: l.LoadedSessions, Runtimes: l.Runtimes, StartsPerMinute: l.RuntimeStartsPerMinute}
+	of := func(l quota.Limits, elsewhere quota.Use) placement.Bounds {
+		return placement.Bounds{
+			Sessions: l.LoadedSessions, Runtimes: l.Runtimes, StartsPerMinute: l.RuntimeStartsPerMinute,
+			SessionsElsewhere: elsewhere.LoadedSessions, RuntimesElsewhere: elsewhere.Runtimes,
+		}
 	}
-	return of(c.cfg.Tenant(tenant)), of(c.cfg.Overall())
+	others, othersOfAll := c.cfg.Elsewhere(tenant)
+	return of(c.cfg.Tenant(tenant), others), of(c.cfg.Overall(), othersOfAll)
 }
 
 // MaxRSS returns the memory limit of a tenant's runtime: the smallest limit that is set.
@@ -183,6 +235,8 @@ type room struct {
 func (r room) Take() bool {
 	own, all := r.used.Add(1), r.c.callbacks.Add(1)
 	limit, overall := int64(r.c.cfg.Tenant(r.tenant).PendingCallbacks), int64(r.c.cfg.Overall().PendingCallbacks)
+	others, othersOfAll := r.c.cfg.Elsewhere(r.tenant)
+	own, all = own+int64(others.Callbacks), all+int64(othersOfAll.Callbacks)
 	if limit > 0 && own > limit || overall > 0 && all > overall {
 		r.Give()
 		return false

@@ -9,6 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
+	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
@@ -53,6 +54,9 @@ func (f *Fleet) choose(try func() (*Runtime, error), reject func(*Runtime)) (*Ru
 	}
 	return nil, refusal
 }
+
+// Uses returns the runtimes of f and the sessions in them, by tenant.
+func Uses(f *Fleet) quota.Uses { return f.table.Uses() }
 
 // Forget ends a session's assignment to any runtime.
 func (f *Fleet) Forget(key string) { f.table.Forget(key) }

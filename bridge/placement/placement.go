@@ -86,13 +86,24 @@ func New(cfg Config, keep runtime.Profile, now func() time.Time) *Table {
 type Bounds struct {
 	// Sessions and Runtimes are limits of totals; StartsPerMinute limits new runtimes.
 	Sessions, Runtimes, StartsPerMinute int
+	// SessionsElsewhere and RuntimesElsewhere are at other servers, and count too. They do not prevent the first one
+	// here: a session that has moved here could not be loaded then.
+	SessionsElsewhere, RuntimesElsewhere int
+}
+
+// bound is a limit of a total, and how much of it is used elsewhere.
+type bound struct{ limit, elsewhere int }
+
+// reached reports whether there is no room beside n.
+func (b bound) reached(n int) bool {
+	return b.limit > 0 && (n >= b.limit || n > 0 && n+b.elsewhere >= b.limit)
 }
 
 // Bound sets the bounds of tenants. It must be called before the table is used.
 func (t *Table) Bound(bounds func(tenant string) (own, all Bounds)) { t.bounds = bounds }
 
 // roomFor checks one bound. The caller holds mu.
-func (t *Table) roomFor(name, tenant string, bound func(Bounds) int, count func(*shard) int) error {
+func (t *Table) roomFor(name, tenant string, of func(Bounds) bound, count func(*shard) int) error {
 	if t.bounds == nil {
 		return nil
 	}
@@ -107,10 +118,10 @@ func (t *Table) roomFor(name, tenant string, bound func(Bounds) int, count func(
 		}
 	}
 	switch {
-	case bound(own) > 0 && mine >= bound(own):
-		return quota.Exceeded(name, int64(bound(own)), false, boundRetry)
-	case bound(all) > 0 && sum >= bound(all):
-		return quota.Exceeded(name, int64(bound(all)), true, boundRetry)
+	case of(own).reached(mine):
+		return quota.Exceeded(name, int64(of(own).limit), false, boundRetry)
+	case of(all).reached(sum):
+		return quota.Exceeded(name, int64(of(all).limit), true, boundRetry)
 	}
 	return nil
 }
@@ -123,7 +134,8 @@ func (t *Table) mayAdd(tenant string) error {
 	if t.bounds == nil {
 		return nil
 	}
-	err := t.roomFor("runtimes", tenant, func(b Bounds) int { return b.Runtimes }, func(*shard) int { return 1 })
+	runtimes := func(b Bounds) bound { return bound{b.Runtimes, b.RuntimesElsewhere} }
+	err := t.roomFor("runtimes", tenant, runtimes, func(*shard) int { return 1 })
 	if err != nil {
 		return err
 	}
@@ -148,6 +160,20 @@ func (t *Table) Reconfigure(cfg Config) {
 	t.cfg = cfg.withDefaults()
 }
 
+// Uses returns the runtimes and the sessions in them, by tenant.
+func (t *Table) Uses() quota.Uses {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := quota.Uses{}
+	for _, alike := range t.shards {
+		for _, s := range alike {
+			use := quota.Use{Runtimes: 1, LoadedSessions: len(s.sessions)}
+			out[s.profile.Tenant] = out[s.profile.Tenant].Plus(use)
+		}
+	}
+	return out
+}
+
 // Key returns a key that all runtimes of a profile share.
 func Key(p runtime.Profile) string {
 	p.Shard = 0
@@ -167,7 +193,8 @@ func (t *Table) Place(session string, p runtime.Profile) (runtime.Profile, error
 		}
 		t.remove(session)
 	}
-	err := t.roomFor("loaded_sessions", p.Tenant, func(b Bounds) int { return b.Sessions }, func(s *shard) int { return len(s.sessions) })
+	loaded := func(b Bounds) bound { return bound{b.Sessions, b.SessionsElsewhere} }
+	err := t.roomFor("loaded_sessions", p.Tenant, loaded, func(s *shard) int { return len(s.sessions) })
 	if err != nil {
 		return p, err
 	}

@@ -208,3 +208,31 @@ func TestPlacesAreGivenBackWhileOneAsks(t *testing.T) {
 		}
 	}
 }
+
+// Other servers count for the bounds, but each may have one runtime and one session of a tenant.
+func TestBoundsOverServers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Config{MaxSessions: 1})
+	r.Bound(func(tenant string) (own, all Bounds) {
+		return map[string]Bounds{
+			"a": {Sessions: 4, SessionsElsewhere: 2}, "b": {Sessions: 4, SessionsElsewhere: 9},
+			"c": {Runtimes: 3, RuntimesElsewhere: 3},
+		}[tenant], Bounds{}
+	})
+	for tenant, want := range map[string]int{"a": 2, "b": 1, "c": 1} {
+		placed := 0
+		for n := range 5 {
+			if _, err := r.Place(fmt.Sprint(tenant, n), runtime.Profile{Tenant: tenant}); err == nil {
+				placed++
+			} else if fault.ReasonOf(err) != fault.LimitExceeded {
+				t.Errorf("%s: %v", tenant, err)
+			}
+		}
+		if placed != want {
+			t.Errorf("tenant %s has %d sessions here, want %d", tenant, placed, want)
+		}
+		if use := r.Uses()[tenant]; use.LoadedSessions != want || use.Runtimes != want {
+			t.Errorf("tenant %s uses %+v", tenant, use)
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge"
 	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
+	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/serverlog"
 	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
@@ -128,6 +129,9 @@ func New(ctx context.Context, c Config, options ...Option) (_ *App, err error) {
 	}
 	if a.member != nil {
 		a.member.run(b, a.replaced)
+		if a.policy != nil {
+			a.member.share(b)
+		}
 	}
 	return a, nil
 }
@@ -156,6 +160,10 @@ func (a *App) newBridge(
 	if err != nil {
 		return nil, err
 	}
+	var others func(tenant string) (own, all quota.Use)
+	if a.member != nil {
+		others = a.member.elsewhere.of
+	}
 	var supervisor *runtime.Supervisor
 	way := runner(&a.config, set)
 	a.way = way
@@ -179,6 +187,7 @@ func (a *App) newBridge(
 		Profile:            profile,
 		Tenant:             a.tenants(profile),
 		Limits:             overall(a.policy),
+		Elsewhere:          others,
 		ProfileFields:      a.config.ProfileFields,
 		Homes:              a.config.Homes,
 		NodeLabels:         a.config.NodeLabels,

@@ -168,6 +168,7 @@ type member struct {
 	folders   *cluster.Folders
 	bridge    *bridge.Bridge
 	mover     *mover // set by lead
+	elsewhere elsewhere
 }
 
 // join makes the server a replica. own is the profile of the host's own tenant.
@@ -257,6 +258,11 @@ func (m *member) run(b *bridge.Bridge, replaced func(error)) {
 	b.Go(m.folders.Run)
 	b.Go(func(ctx context.Context) { m.node.TakeOver(ctx, m.takeOver) })
 	b.Go(m.mover.balance)
+}
+
+// share counts for the limits of the policy what tenants use at other replicas, until the bridge ends.
+func (m *member) share(b *bridge.Bridge) {
+	b.Go(func(ctx context.Context) { m.elsewhere.run(ctx, m.node, b.Uses) })
 }
 
 // leave hands the sessions over to other replicas when the server stops, for as long as ctx lasts. Sessions in

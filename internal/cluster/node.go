@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -54,7 +55,8 @@ type Node struct {
 	view     *view
 	held     holdings
 	draining atomic.Bool
-	announce chan struct{} // capacity 1: the lease is to be renewed now, because draining has changed
+	state    atomic.Pointer[json.RawMessage] // nil before Tell
+	announce chan struct{}                   // capacity 1: the lease is to be renewed now, with its new value
 
 	stop context.CancelFunc
 	wg   sync.WaitGroup
@@ -169,9 +171,31 @@ func (n *Node) enrol(ctx context.Context) (m *membership, revision uint64, err e
 
 // value is the value of the node's key.
 func (n *Node) value() []byte {
-	return encode(member{
+	m := member{
 		Protocol: protocol, Node: n.cfg.Name, Address: n.cfg.Address, Draining: n.draining.Load(), Labels: n.cfg.Labels,
-	})
+	}
+	if state := n.state.Load(); state != nil {
+		m.State = *state
+	}
+	return encode(m)
+}
+
+// Tell tells the other nodes a state of this one, which replaces the one before: JSON of at most some tens of KB.
+// The node tells it again with each renewal of its lease.
+func (n *Node) Tell(state json.RawMessage) {
+	n.state.Store(&state)
+	n.renewNow()
+}
+
+// Told returns the states that the other living nodes have told.
+func (n *Node) Told() []json.RawMessage { return n.view.states(n.held.member()) }
+
+// renewNow renews the lease without waiting for its time.
+func (n *Node) renewNow() {
+	select {
+	case n.announce <- struct{}{}:
+	default:
+	}
 }
 
 // Drain makes other nodes take the sessions that would become this node's, or ends that. Sessions that the node has
@@ -179,10 +203,7 @@ func (n *Node) value() []byte {
 func (n *Node) Drain(on bool) {
 	n.draining.Store(on)
 	n.view.setDraining(n.held.member(), on) // the watch is later
-	select {
-	case n.announce <- struct{}{}:
-	default:
-	}
+	n.renewNow()
 }
 
 // run renews the lease until ctx ends. A node that has lost its lease gets another one.

@@ -24,6 +24,8 @@ type member struct {
 	Draining bool `json:"draining,omitempty"`
 	// Labels are what sessions can need of a node.
 	Labels map[string]string `json:"labels,omitempty"`
+	// State is what the node tells the others beside that.
+	State json.RawMessage `json:"state,omitempty"`
 	// Fenced: the member's lease has ended, and it cannot renew it any more. By is the node that found this.
 	Fenced bool   `json:"fenced,omitempty"`
 	By     string `json:"by,omitempty"`
@@ -40,7 +42,7 @@ type holder struct {
 	Next string `json:"next,omitempty"`
 }
 
-// encode returns the value of a key. The types of this file have only strings, bools and maps of strings.
+// encode returns the value of a key. The types of this file can be encoded.
 func encode(v any) []byte {
 	text, _ := json.Marshal(v)
 	return text

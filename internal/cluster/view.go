@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -79,6 +80,18 @@ func (v *view) setDraining(id string, on bool) {
 		m.Draining = on
 		v.members[id] = m
 	}
+}
+
+// states returns what members have told, without one of them.
+func (v *view) states(without string) (out []json.RawMessage) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for id, m := range v.members {
+		if id != without && m.State != nil {
+			out = append(out, m.State)
+		}
+	}
+	return out
 }
 
 // compatible returns an error if a living member has a version with which this node cannot work.
