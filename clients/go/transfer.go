@@ -9,11 +9,13 @@ import (
 	"io"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// ErrArchiveDamaged reports an export whose bytes are not those that the server announced.
+// ErrArchiveDamaged is in the chain of the [Error] that reports an export whose bytes are not those that the server
+// announced. Its code is DataLoss.
 var ErrArchiveDamaged = errors.New("the archive was cut off or changed on its way")
 
 // importChunk is the size of a message of an import.
@@ -48,7 +50,9 @@ func (c *Client) ExportSession(ctx context.Context, id string, w io.Writer) (*br
 		}
 	}
 	if size != header.GetSizeBytes() || hex.EncodeToString(digest.Sum(nil)) != header.GetSha256() {
-		return nil, fmt.Errorf("session %q: %w", id, ErrArchiveDamaged)
+		return nil, &Error{
+			Code: codes.DataLoss, Message: fmt.Sprintf("session %q: %v", id, ErrArchiveDamaged), cause: ErrArchiveDamaged,
+		}
 	}
 	return header, nil
 }

@@ -11,6 +11,7 @@ import (
 	"testing/iotest"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -40,7 +41,9 @@ func TestArchives(t *testing.T) {
 	if _, err := c.ExportSession(testContext(t), "whole", &got); err != nil || got.String() != text {
 		t.Errorf("%d bytes: %v", got.Len(), err)
 	}
-	if _, err := c.ExportSession(testContext(t), "cut", io.Discard); !errors.Is(err, copilot.ErrArchiveDamaged) {
+	_, err := c.ExportSession(testContext(t), "cut", io.Discard)
+	damage, ok := errors.AsType[*copilot.Error](err)
+	if !ok || damage.Code != codes.DataLoss || !errors.Is(err, copilot.ErrArchiveDamaged) {
 		t.Errorf("half an archive: %v", err)
 	}
 

@@ -77,8 +77,9 @@ async def test_archives_are_read_and_sent_in_chunks() -> None:
         assert made.origin_session_id == "s1" and first.header.session_id == "s2" and first.header.provider_ref == "p"
         assert [len(piece.chunk) for piece in rest] == [256 << 10, 256] and b"".join(p.chunk for p in rest) == text
         fake.exports.pop()
-        with pytest.raises(ValueError, match="cut off"):
+        with pytest.raises(CopilotError, match="cut off") as damaged:
             await client.export_session("s1", io.BytesIO())
+        assert damaged.value.code == "DATA_LOSS"
 
 
 async def test_refusals_are_not_repeated() -> None:

@@ -1,5 +1,6 @@
+import { Code } from "@connectrpc/connect";
 import { type ByteSource, chunksOf } from "./attachments.js";
-import { unavailable } from "./errors.js";
+import { CopilotError } from "./errors.js";
 import { defined } from "./options.js";
 import type { ExportSessionResponse, SessionConfig } from "./proto.js";
 
@@ -14,7 +15,7 @@ export interface ImportOptions {
   signal?: AbortSignal;
 }
 
-/** Yields the content of an archive, and throws if it was cut off. */
+/** Yields the content of an archive, and throws DATA_LOSS if it was cut off. */
 export async function* archiveOf(stream: AsyncIterable<ExportSessionResponse>): AsyncGenerator<Uint8Array> {
   let left: bigint | undefined;
   for await (const { piece } of stream) {
@@ -23,7 +24,7 @@ export async function* archiveOf(stream: AsyncIterable<ExportSessionResponse>): 
     left = (left ?? 0n) - BigInt(piece.value.length);
     yield piece.value;
   }
-  if (left !== 0n) throw unavailable("the archive was cut off");
+  if (left !== 0n) throw new CopilotError({ code: Code.DataLoss, message: "the archive was cut off" });
 }
 
 /** The messages of an import. `failed` receives an error of the archive's source. */

@@ -255,7 +255,10 @@ describe("calls", () => {
       chunks.map((chunk) => (chunk.case === "chunk" ? [...chunk.value] : [])),
       [[1, 2], [3]],
     );
-    await assert.rejects(server.client.importSession(server.client.exportSession("cut")), /cut off/);
+    await assert.rejects(server.client.importSession(server.client.exportSession("cut")), {
+      code: Code.DataLoss,
+      message: /cut off/,
+    });
   });
 
   test("a closed client refuses calls", async () => {

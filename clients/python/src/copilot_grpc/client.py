@@ -227,7 +227,8 @@ class Client:
     async def export_session(self, session_id: str, to: BinaryIO) -> bridge.ExportSessionHeader:
         """Writes the archive of a session to a binary file. The session must be at rest.
 
-        What was written counts only if the call returns: it compares the size and the digest at the end.
+        What was written counts only if the call returns: it compares the size and the digest at the end, and raises
+        CopilotError with the code DATA_LOSS if they differ.
         """
         from .bridge import v1 as bridge
 
@@ -240,7 +241,8 @@ class Client:
             size += len(message.chunk)
             to.write(message.chunk)
         if size != header.size_bytes or digest.hexdigest() != header.sha256:
-            raise ValueError(f"the archive of session {session_id!r} was cut off or changed on its way")
+            text = f"the archive of session {session_id!r} was cut off or changed on its way"
+            raise CopilotError(text, code="DATA_LOSS")
         return header
 
     async def import_session(
