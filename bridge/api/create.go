@@ -22,7 +22,7 @@ import (
 func (svc *Service) CreateSession(
 	ctx context.Context, r *bridgev1.CreateSessionRequest,
 ) (*bridgev1.CreateSessionResponse, error) {
-	id := cmp.Or(r.GetSessionId(), registry.NewID())
+	id := idOf(ctx, idempotency.Create, r)
 	create := func(ctx context.Context) (*bridgev1.CreateSessionResponse, error) {
 		s, _, err := svc.create(ctx, r, id, "", nil)
 		if err != nil {
@@ -61,7 +61,13 @@ func (svc *Service) settleCreate(
 func (svc *Service) Create(
 	ctx context.Context, r *bridgev1.CreateSessionRequest, at string, join *session.Joining,
 ) (*session.Session, session.Joined, error) {
-	return svc.create(ctx, r, cmp.Or(r.GetSessionId(), registry.NewID()), at, join)
+	return svc.create(ctx, r, idOf(ctx, idempotency.Attach, r), at, join)
+}
+
+// idOf returns the id of the session that a call creates: the caller's, or the one of its request id, or a random one.
+func idOf(ctx context.Context, call string, r *bridgev1.CreateSessionRequest) string {
+	key := idempotency.Key{Tenant: caller.From(ctx).Tenant, Operation: call, ID: r.GetRequestId()}
+	return cmp.Or(r.GetSessionId(), key.SessionID(), registry.NewID())
 }
 
 // CreateAs is Create without a participant. id is the session's if the request has none.

@@ -80,6 +80,12 @@ type Log interface {
 	Close() error
 }
 
+// Finder is a Log to which other processes write, too.
+type Finder interface {
+	// Find returns a request that any process has recorded; false if there is none.
+	Find(key Key) (Remembered, bool, error)
+}
+
 // Doubt describes how to resolve a request whose outcome is unknown after a crash.
 type Doubt struct {
 	// Since returns the state before the request that Settle needs.
@@ -174,6 +180,9 @@ func (s *Store) DoOrSettle(
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Internal, "encoding a request")
 	}
+	if err := s.look(k); err != nil {
+		return nil, err
+	}
 	for {
 		e, mine, err := s.enter(k, sha256.Sum256(encoded))
 		if err != nil {
@@ -194,6 +203,34 @@ func (s *Store) DoOrSettle(
 			return nil, fault.Wrap(ctx.Err(), fault.Cancelled, "waiting for the same request")
 		}
 	}
+}
+
+// look remembers a request that another process has recorded in the log since this one began.
+func (s *Store) look(k Key) error {
+	finder, ok := s.log.(Finder)
+	if !ok {
+		return nil
+	}
+	s.mu.Lock()
+	known := s.entries[k] != nil
+	s.mu.Unlock()
+	if known {
+		return nil
+	}
+	r, found, err := finder.Find(k)
+	if err != nil {
+		return fault.Wrap(err, fault.SessionUnavailable, "it is not known whether the request was carried out before").
+			WithRetry(time.Second)
+	}
+	if !found || !r.Expires.After(s.now()) {
+		return nil
+	}
+	s.Remember(func(yield func(Remembered) bool) {
+		if s.entries[k] == nil { // Remember holds the lock; the request may have arrived again meanwhile
+			yield(r)
+		}
+	})
+	return nil
 }
 
 // enter finds the entry of a key, or creates one that the caller must complete. It fails if the key was used for a

@@ -218,3 +218,77 @@ func TestFailureThatLeavesItOpen(t *testing.T) {
 		})
 	}
 }
+
+// shared is a log to which another process has written.
+type shared struct {
+	kept
+
+	others map[idempotency.Key]idempotency.Remembered
+	fail   error
+}
+
+func (l *shared) Find(key idempotency.Key) (idempotency.Remembered, bool, error) {
+	r, ok := l.others[key]
+	return r, ok, l.fail
+}
+
+// A request that another process has carried out is not carried out again. One that cannot be looked up is refused.
+func TestRequestOfAnotherProcess(t *testing.T) {
+	t.Parallel()
+	request := wrapperspb.String("r")
+	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(encoded)
+	key := idempotency.Key{Operation: idempotency.Create, ID: "r"}
+	first := wrapperspb.String("the first answer")
+	log := &shared{others: map[idempotency.Key]idempotency.Remembered{
+		key: {Key: key, Request: sum[:], Expires: time.Now().Add(time.Hour), Answer: first},
+	}}
+	s := idempotency.New(time.Now, nil)
+	s.Keep(log)
+	calls := 0
+	do := func(k idempotency.Key, request proto.Message) (proto.Message, error) {
+		return s.Do(t.Context(), k, request, func() (proto.Message, error) {
+			calls++
+			return wrapperspb.String("another answer"), nil
+		})
+	}
+	got, err := do(key, request)
+	if err != nil || !proto.Equal(got, first) || calls != 0 {
+		t.Errorf("the answer is %v, %v, after %d calls", got, err, calls)
+	}
+	_, err = do(key, wrapperspb.String("other"))
+	if fault.ReasonOf(err) != fault.RequestIDReused {
+		t.Errorf("another request with the id: %v", err)
+	}
+	log.fail = errors.New("the log cannot be read")
+	fresh := idempotency.Key{Operation: idempotency.Create, ID: "fresh"}
+	if _, err := do(fresh, request); fault.ReasonOf(err) != fault.SessionUnavailable || calls != 0 {
+		t.Errorf("without the log: %v, %d calls", err, calls)
+	}
+	log.fail = nil
+	if _, err := do(fresh, request); err != nil || calls != 1 {
+		t.Errorf("a new request: %v, %d calls", err, calls)
+	}
+}
+
+// The session of a request without a name has a name of the request's own.
+func TestSessionID(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, k := range []idempotency.Key{
+		{Operation: idempotency.Create, ID: "a"}, {Operation: idempotency.Run, ID: "a"},
+		{Operation: idempotency.Create, ID: "b"}, {Tenant: "t", Operation: idempotency.Create, ID: "a"},
+	} {
+		id := k.SessionID()
+		if len(id) != 36 || id != k.SessionID() || seen[id] {
+			t.Errorf("%+v makes %q", k, id)
+		}
+		seen[id] = true
+	}
+	if id := (idempotency.Key{Operation: idempotency.Create}).SessionID(); id != "" {
+		t.Errorf("a request without an id makes %q", id)
+	}
+}

@@ -3,6 +3,7 @@ package operation
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -62,6 +63,25 @@ type requestLog struct {
 	log *slog.Logger
 	// failing is set from a write that failed until the next one that does not.
 	failing atomic.Bool
+}
+
+// finder is a log of requests of several processes.
+type finder interface {
+	Find(ctx context.Context, key idempotency.Key) (backend.Request, bool, error)
+}
+
+// Find implements idempotency.Finder. The requests about a session are read with the session.
+func (l *requestLog) Find(key idempotency.Key) (r idempotency.Remembered, found bool, err error) {
+	shared, ok := l.Requests.(finder)
+	if !ok || strings.Contains(key.Operation, "\x00") {
+		return r, false, nil
+	}
+	q, found, err := shared.Find(context.Background(), key)
+	if err != nil || !found {
+		return r, false, err
+	}
+	r, err = remembered(q)
+	return r, err == nil, err
 }
 
 // Begun implements idempotency.Log.

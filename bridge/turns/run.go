@@ -105,7 +105,8 @@ type startedTurn struct {
 
 // runTurn begins the turn, or returns the turn of an earlier Run with the same request id.
 func (svc *Service) runTurn(ctx context.Context, r *bridgev1.RunRequest, m sending.Message) (*startedTurn, error) {
-	id := cmp.Or(r.GetSessionId(), r.GetCreate().GetSessionId(), registry.NewID())
+	key := idempotency.Key{Tenant: caller.From(ctx).Tenant, Operation: idempotency.Run, ID: r.GetRequestId()}
+	id := cmp.Or(r.GetSessionId(), r.GetCreate().GetSessionId(), key.SessionID(), registry.NewID())
 	m.Request = settle.Key(ctx, idempotency.Run, r.GetRequestId())
 	var begun *startedTurn
 	run := func(ctx context.Context) (*bridgev1.RunStarted, error) {

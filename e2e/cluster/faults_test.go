@@ -231,6 +231,70 @@ func TestTurnContinuesAtTheNextOwner(t *testing.T) {
 	}
 }
 
+// A repeated call that creates a session without naming it finds the first one's: through another replica, and after
+// the end of the owner.
+func TestCreationComesAgain(t *testing.T) {
+	t.Parallel()
+	d, _ := replicas(harness.NewScripted(t), 2)
+	config := d[0].Config()
+	config.Provider = nil
+	request := &bridgev1.CreateSessionRequest{RequestId: "made once", Config: config, ProviderRef: "ours"}
+	made := func(d *harness.Daemon) string {
+		t.Helper()
+		out, err := d.Client.Sessions().CreateSession(d.Ctx, request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.GetSession().GetSessionId()
+	}
+	run := func(d *harness.Daemon) string {
+		t.Helper()
+		stream, err := d.Client.Sessions().Run(d.Ctx, &bridgev1.RunRequest{
+			RequestId: "run once", Prompt: &bridgev1.Prompt{Text: "only once"},
+			Session: &bridgev1.RunRequest_Create{Create: &bridgev1.CreateSessionRequest{
+				Config: config, ProviderRef: "ours", Lifetime: bridgev1.Lifetime_LIFETIME_KEEP,
+			}},
+		})
+		for err == nil {
+			var m *bridgev1.RunResponse
+			if m, err = stream.Recv(); m.GetOutcome() != nil {
+				return m.GetOutcome().GetText()
+			}
+		}
+		t.Fatal(err)
+		return ""
+	}
+	id, text := made(d[0]), run(d[0])
+	if again := made(d[1]); again != id {
+		t.Errorf("through the other replica the session is %q, was %q", again, id)
+	}
+	if again := run(d[1]); again != text || text != "You said: only once" {
+		t.Errorf("through the other replica the turn said %q, and first %q", again, text)
+	}
+	answer(d[0], id, "hello")
+	d[0].Stop(syscall.SIGKILL)
+	has(d[1], id)
+	if again := made(d[1]); again != id {
+		t.Errorf("after the end of its owner the session is %q, was %q", again, id)
+	}
+	if again := run(d[1]); again != text {
+		t.Errorf("after the end of its owner the turn said %q", again)
+	}
+	list, err := d[1].Client.Sessions().ListSessions(d[1].Ctx, &bridgev1.ListSessionsRequest{})
+	if err != nil || len(list.GetSessions()) != 2 {
+		t.Errorf("there are %d sessions, %v", len(list.GetSessions()), err)
+	}
+	sent := 0
+	for _, r := range d[1].Model.ModelRequests() {
+		if strings.Contains(string(r.Body), "only once") {
+			sent++
+		}
+	}
+	if sent != 1 {
+		t.Errorf("the model was asked %d times", sent)
+	}
+}
+
 // The sessions of an owner that was killed have one owner each, the same for all who ask.
 func TestSessionsHaveOneOwner(t *testing.T) {
 	t.Parallel()

@@ -87,13 +87,12 @@ func (f *Forwarder) Unary(ctx context.Context, method string, request any, local
 		f.name(ctx, session)
 		return true, err
 	}
-	ids := SessionsOf(request)
 	relay := func(owner Owner, session string) (began bool, err error) {
 		reply, began, err = f.relayUnary(ctx, owner, method, request, session)
 		return began, err
 	}
-	if labels, creates := creation(request); len(ids) > 0 || creates {
-		err = f.place(ctx, target{first(ids), labels}, here, relay)
+	if to, ok := targetOf(ctx, request); ok {
+		err = f.place(ctx, to, here, relay)
 		return reply, err
 	}
 	if reply, known, err := f.everywhere(ctx, method, request, local); known {

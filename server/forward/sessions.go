@@ -1,6 +1,10 @@
 package forward
 
 import (
+	"context"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -33,28 +37,37 @@ func SessionsOf(request any) []string {
 	return one(id)
 }
 
-// creation reports whether a call creates a session, and returns the labels that the session needs of its replica.
-func creation(request any) (labels map[string]string, creates bool) {
+// creation reports whether a call creates a session, and returns the labels that the session needs of its replica. name
+// is the name that a session without one gets because of the request's id, so that a repetition finds it; "" for a
+// random one.
+func creation(tenant string, request any) (labels map[string]string, name string, creates bool) {
 	var create *bridgev1.CreateSessionRequest
+	key := idempotency.Key{Tenant: tenant}
 	switch m := request.(type) {
 	case *bridgev1.CreateSessionRequest:
-		create = m
+		create, key.Operation, key.ID = m, idempotency.Create, m.GetRequestId()
 	case *bridgev1.ImportSessionRequest:
-		return nil, true
+		return nil, "", true
 	case *bridgev1.RunRequest:
-		create = m.GetCreate()
+		create, key.Operation, key.ID = m.GetCreate(), idempotency.Run, m.GetRequestId()
 	case *bridgev1.AttachRequest:
 		create = m.GetStart().GetCreate()
+		key.Operation, key.ID = idempotency.Attach, create.GetRequestId()
 	}
-	return create.GetNodeLabels(), create != nil
+	return create.GetNodeLabels(), key.SessionID(), create != nil
 }
 
-// first returns the first of some names, "" if there is none.
-func first(names []string) string {
-	if len(names) == 0 {
-		return ""
+// targetOf returns what a call is about; ok is false if it is about no session.
+func targetOf(ctx context.Context, request any) (to target, ok bool) {
+	labels, name, creates := creation(caller.From(ctx).Tenant, request)
+	ids := SessionsOf(request)
+	switch {
+	case len(ids) > 0:
+		return target{ids[0], labels}, true
+	case creates:
+		return target{name, labels}, true
 	}
-	return names[0]
+	return to, false
 }
 
 // one returns the first name that is not empty.

@@ -26,17 +26,16 @@ func (f *Forwarder) Stream(stream grpc.ServerStream, info *grpc.StreamServerInfo
 	local func(grpc.ServerStream) error,
 ) error {
 	again := receiveFirst(stream, info.FullMethod)
-	ids := SessionsOf(again.first)
 	if all := watchables[info.FullMethod]; all != nil && again.err == nil {
 		w := &watch{all, f, stream, info, again.first, local}
 		return w.run()
 	}
-	labels, creates := creation(again.first)
-	if again.err != nil || len(ids) == 0 && !creates {
+	to, ok := targetOf(stream.Context(), again.first)
+	if again.err != nil || !ok {
 		f.name(stream.Context(), "")
 		return local(again)
 	}
-	if r, ok := again.first.(*bridgev1.SubscribeRequest); ok && len(ids) > 1 {
+	if r, ok := again.first.(*bridgev1.SubscribeRequest); ok && len(r.GetSessions()) > 1 {
 		return f.subscribe(again, info, r, local)
 	}
 	here := func(session string) (bool, error) {
@@ -47,7 +46,7 @@ func (f *Forwarder) Stream(stream grpc.ServerStream, info *grpc.StreamServerInfo
 		}
 		return true, err
 	}
-	return f.place(stream.Context(), target{first(ids), labels}, here, func(owner Owner, session string) (bool, error) {
+	return f.place(stream.Context(), to, here, func(owner Owner, session string) (bool, error) {
 		return f.relay(stream, info, again.first, owner, session)
 	})
 }

@@ -643,8 +643,8 @@ type CreateSessionRequest struct {
 	// and fails with RESOURCE_EXHAUSTED LIMIT_EXCEEDED and the time to retry. At most 128
 	// characters.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// The session's id: letters, digits, '-' and '_', at most 128 characters; default: a random
-	// UUID.
+	// The session's id: letters, digits, '-' and '_', at most 128 characters; default: a UUID that is
+	// derived from the request id, or a random one.
 	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// Model, provider, tools, instructions, directories and so on. The tools belong to the session.
 	// The server sets the switches for callbacks (request_permission and similar) from the
