@@ -34,7 +34,7 @@ TOOL := go tool -modfile=internal/tools/go.mod
 .PHONY: help forget-flaky build generate docs baseline schema lint test test-all clients-and-smokes unit race check-generated proto-lint \
 	proto-breaking e2e e2e-81 e2e-81-all e2e-versions fuzz-smoke demo demo-smoke \
 	clients client-typescript client-console client-console-all console console-shots client-python client-java client-rust conformance conformance-smoke sdk sdk-smoke bench bench-cluster bench-compare bench-libraries schema-history clean man check \
-	chaos chaos-smoke chaos-cluster chaos-cluster-smoke kills soak deploy-lint vulncheck mutate mutate-sample connect-conformance
+	chaos chaos-smoke chaos-cluster chaos-cluster-smoke kills soak upgrade deploy-lint vulncheck mutate mutate-sample connect-conformance
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -79,6 +79,7 @@ test-all: test sdk ## test, and what takes longer: the SDKs' scenarios, the cons
 	@$(MAKE) --no-print-directory e2e-81-all
 	@$(MAKE) --no-print-directory kills COUNT=300
 	@$(MAKE) --no-print-directory chaos-cluster SEED=100 COUNT=20
+	@$(MAKE) --no-print-directory upgrade
 	@.ci/step "e2e under the race detector" go,npm env GOFLAGS="$${GOFLAGS:-} -race" E2E_TIMEOUT=20m .ci/e2e $(CLI_VERSION)
 
 deploy-lint: ## the Dockerfile, the manifests, the systemd unit
@@ -86,6 +87,9 @@ deploy-lint: ## the Dockerfile, the manifests, the systemd unit
 
 connect-conformance: ## the Connect conformance suite against server/web: Connect, gRPC-Web, HTTP/1.1 and HTTP/2
 	@.ci/step "Connect conformance suite" go .ci/connect-conformance
+
+upgrade: ## replicas of an earlier build (BASE, default the newest tag or the first build with replicas that drain) are replaced by this one
+	@.ci/step "upgrade of a cluster" go,npm .ci/upgrade $(or $(BASE),$(shell git describe --tags --abbrev=0 2>/dev/null || echo 7f3a19b0))
 
 vulncheck: ## known vulnerabilities in what the program uses (asks vuln.go.dev)
 	@.ci/step "govulncheck" go .ci/vulncheck

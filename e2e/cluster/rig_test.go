@@ -22,6 +22,13 @@ const lease = "8s"
 func replicas(
 	st *harness.Scripted, n int, more ...func(i int) []string,
 ) (replicas []*harness.Daemon, nats *natstest.Server) {
+	return replicasOf(st, "", n, more...)
+}
+
+// replicasOf is replicas with another program than the one that is tested.
+func replicasOf(
+	st *harness.Scripted, path string, n int, more ...func(i int) []string,
+) (replicas []*harness.Daemon, nats *natstest.Server) {
 	st.T.Helper()
 	nats = natstest.Start(st.T, natstest.Listen, natstest.SyncAlways)
 	ca := servertest.NewCA(st.T)
@@ -37,7 +44,7 @@ func replicas(
 		for _, f := range more {
 			flags = append(flags, f(i)...)
 		}
-		replicas = append(replicas, harness.NewDaemon(st, flags...))
+		replicas = append(replicas, harness.NewDaemonOf(st, path, flags...))
 	}
 	return replicas, nats
 }

@@ -64,13 +64,16 @@ type Daemon struct {
 }
 
 // NewDaemon starts a daemon with the flags, and stops it at the end of the test.
-func NewDaemon(st *Scripted, flags ...string) *Daemon {
+func NewDaemon(st *Scripted, flags ...string) *Daemon { return NewDaemonOf(st, "", flags...) }
+
+// NewDaemonOf is NewDaemon with another program than the one that is tested.
+func NewDaemonOf(st *Scripted, path string, flags ...string) *Daemon {
 	st.T.Helper()
 	root, err := os.MkdirTemp("", "kill") // short: it is in a socket's path
 	if err != nil {
 		st.T.Fatal(err)
 	}
-	return StartDaemon(&Daemon{Scripted: st, Root: root, Flags: flags})
+	return StartDaemon(&Daemon{Scripted: st, Root: root, Path: path, Flags: flags})
 }
 
 // StartDaemon starts a bridge in its root, which ends with the test.
