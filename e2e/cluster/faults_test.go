@@ -155,6 +155,7 @@ func TestFrozenOwnerEnds(t *testing.T) {
 	d, _ := replicas(harness.NewScripted(t), 2)
 	create(d[0], "s")
 	frozen := d[0].Cmd.Process
+	t.Cleanup(func() { _ = frozen.Signal(syscall.SIGCONT) }) // or its end would be awaited in vain
 	if err := frozen.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}

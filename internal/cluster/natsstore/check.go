@@ -178,7 +178,30 @@ func parseSync(answer []byte, soFar Sync) Sync {
 
 // openStream opens a stream, and creates it if it is missing. A stream with other settings is left as it is, and is an
 // error: its replicas and limits are the operator's to change.
-func (s *Store) openStream(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
+func (s *Store) openStream(ctx context.Context, want jetstream.StreamConfig) (stream jetstream.Stream, err error) {
+	err = repeat(ctx, openAttempt, func(ctx context.Context) error {
+		stream, err = s.openOnce(ctx, want)
+		return err
+	})
+	return stream, err
+}
+
+// repeat calls f, and again when it was not answered within limit: the servers of a new cluster may drop requests while
+// they elect leaders.
+func repeat(ctx context.Context, limit time.Duration, f func(context.Context) error) error {
+	for {
+		attempt, cancel := context.WithTimeout(ctx, limit)
+		err := f(attempt)
+		unanswered := attempt.Err() != nil
+		cancel()
+		if err == nil || !unanswered || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// openOnce is openStream without repetitions.
+func (s *Store) openOnce(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
 	want.Replicas, want.Storage, want.Duplicates = s.replicas, jetstream.FileStorage, duplicateWindow
 	for range 2 {
 		stream, err := s.js.Stream(ctx, want.Name)

@@ -1,11 +1,14 @@
 package natsstore
 
 import (
+	"context"
 	"encoding/hex"
+	"errors"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -197,3 +200,39 @@ func TestOwnRecordIsAdopted(t *testing.T) {
 		t.Errorf("the answer is %q, %v", answer, err)
 	}
 }
+
+// A request that is not answered is repeated until the time of all is over. Another error ends it.
+func TestRepeat(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		lost int
+		err  error
+		want error
+	}{
+		"answered late":   {lost: 2},
+		"refused late":    {lost: 1, err: errRefused, want: errRefused},
+		"never answered":  {lost: 100, want: context.DeadlineExceeded},
+		"refused at once": {err: errRefused, want: errRefused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 18*time.Second)
+				defer cancel()
+				calls := 0
+				err := repeat(ctx, 5*time.Second, func(ctx context.Context) error {
+					if calls++; calls <= test.lost {
+						<-ctx.Done()
+						return ctx.Err()
+					}
+					return test.err
+				})
+				if !errors.Is(err, test.want) || calls != min(test.lost+1, 4) {
+					t.Errorf("after %d calls: %v", calls, err)
+				}
+			})
+		})
+	}
+}
+
+var errRefused = errors.New("refused")

@@ -22,6 +22,8 @@ const (
 	connectTimeout = 5 * time.Second
 	// openTimeout bounds Open after the connection.
 	openTimeout = 30 * time.Second
+	// openAttempt bounds one attempt to open a stream.
+	openAttempt = 5 * time.Second
 	// callTimeout bounds one call, with its retries.
 	callTimeout = 10 * time.Second
 	// reconnectWait is the time between attempts to connect again.

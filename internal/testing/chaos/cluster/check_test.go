@@ -131,8 +131,10 @@ func TestDraw(t *testing.T) {
 			t.Errorf("%v: %d actions", p, n)
 		}
 	}
-	for _, f := range []Fault{Kill, Freeze, Drain, StopNATS} {
-		if kinds[f] < 50 {
+	for _, f := range []Fault{
+		Kill, Freeze, Drain, StopNATS, KillNATS, FreezeNATS, FillNATS, PartNATS, CutNATS, CutPeers, SlowNATS,
+	} {
+		if kinds[f] < 25 {
 			t.Errorf("%s occurs %d times in 200 schedules", f, kinds[f])
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -108,6 +109,46 @@ func (c *caller) send(ctx context.Context, p *Prompt, text string) {
 // unconfirmed reports whether an error says that a prompt is lost.
 func unconfirmed(err error) bool {
 	return strings.Contains(fmt.Sprint(copilot.FromError(err)), "SEND_UNCONFIRMED")
+}
+
+// move moves a session to and fro until ctx ends, also in the middle of turns, and drains replicas for a moment. Either
+// may be refused.
+func (c *caller) move(ctx context.Context, session string) {
+	for pause(ctx, c.between(300, 1500)); ctx.Err() == nil; pause(ctx, c.between(300, 1500)) {
+		node, r := fmt.Sprint("r", c.rng.IntN(replicas)), c.through[c.rng.IntN(len(c.through))]
+		if c.rng.IntN(5) == 0 {
+			c.drain(ctx, node)
+			continue
+		}
+		one, end := context.WithTimeout(ctx, callTime)
+		_, err := r.runtimes().MoveSession(one, &bridgev1.MoveSessionRequest{
+			SessionId: session, Node: node, Wait: durationpb.New(c.between(0, 500)),
+		})
+		end()
+		if status.Code(err) == codes.Internal {
+			c.fail("MoveSession failed with a fault of the server: %v", err)
+		}
+	}
+}
+
+// drain drains a replica, and ends that.
+func (c *caller) drain(ctx context.Context, node string) {
+	one, end := context.WithTimeout(ctx, callTime)
+	_, _ = c.through[c.rng.IntN(len(c.through))].runtimes().DrainNode(one,
+		&bridgev1.DrainNodeRequest{Node: node, Wait: durationpb.New(c.between(0, 500))}) // may be refused
+	end()
+	gone := func(err error) bool {
+		return strings.Contains(fmt.Sprint(copilot.FromError(err)), "NODE_NOT_FOUND") // its next life does not drain
+	}
+	_ = c.try(context.WithoutCancel(ctx), "ending the drain of "+node, func(ctx context.Context, r *replica) error {
+		_, err := r.runtimes().DrainNode(ctx, &bridgev1.DrainNodeRequest{Node: node, Undo: true})
+		return err
+	}, gone)
+}
+
+// between draws a number of milliseconds.
+func (c *caller) between(from, to int) time.Duration {
+	return time.Duration(from+c.rng.IntN(to-from)) * time.Millisecond
 }
 
 // answer answers the calls of the tool until ctx ends, each twice at once through different replicas.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"testing"
@@ -19,6 +20,18 @@ const (
 
 func TestMain(m *testing.M) {
 	switch {
+	case os.Getenv(natsEnv) != "":
+		if err := runNATS(os.Getenv(natsEnv)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	case os.Getenv(diskEnv) != "":
+		if err := holdDisk(os.Getenv(diskEnv)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	case os.Getenv(scriptEnv) != "":
 		os.Exit(fakecli.Main(os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
 	case os.Getenv(replicaEnv) != "":

@@ -26,7 +26,36 @@ const (
 	Freeze   Fault = "freeze"    // SIGSTOP of a replica, and SIGCONT
 	Drain    Fault = "drain"     // SIGTERM of a replica
 	StopNATS Fault = "stop nats" // a NATS server is shut down
+
+	KillNATS   Fault = "kill nats"   // SIGKILL of a NATS server
+	FreezeNATS Fault = "freeze nats" // SIGSTOP of a NATS server, and SIGCONT
+	FillNATS   Fault = "fill nats"   // the disk of a NATS server is full; the server is restarted when it has room
+	PartNATS   Fault = "part nats"   // nothing passes between a NATS server and the others
+	CutNATS    Fault = "cut nats"    // nothing passes between a replica and the NATS servers
+	CutPeers   Fault = "cut peers"   // nothing passes between a replica and the others, which relay calls to it
+	SlowNATS   Fault = "slow nats"   // what passes between a replica and the NATS servers is late
 )
+
+// Directions are the directions of a link in which an action works: from the side that connects, and to it.
+type Directions string
+
+// The directions of an action.
+const (
+	Both  Directions = "both"
+	Forth Directions = "forth"
+	Back  Directions = "back"
+)
+
+// reverse returns the directions as the other side sees them.
+func (d Directions) reverse() Directions {
+	switch d {
+	case Forth:
+		return Back
+	case Back:
+		return Forth
+	}
+	return d
+}
 
 // Action is a fault with its end.
 type Action struct {
@@ -37,14 +66,21 @@ type Action struct {
 	Target int
 	// For is how long the target stays away.
 	For time.Duration
+	// Directions are those of a cut; "" for other faults.
+	Directions Directions
 }
 
 func (a Action) end() time.Duration { return a.At + a.For }
 
 // group is the targets of which an action takes one: actions of the same group and target do not overlap.
 func (a Action) group() string {
-	if a.Fault == StopNATS {
+	switch a.Fault {
+	case StopNATS, KillNATS, FreezeNATS, FillNATS, PartNATS:
 		return "nats" // two servers of three are needed, so one at a time
+	case CutNATS, SlowNATS:
+		return fmt.Sprint("link to nats ", a.Target)
+	case CutPeers:
+		return fmt.Sprint("link to replica ", a.Target)
 	}
 	return fmt.Sprint("replica ", a.Target)
 }
@@ -88,18 +124,23 @@ func drawAction(rng *rand.Rand, replica bool) Action {
 	between := func(from, to time.Duration) time.Duration {
 		return (from + time.Duration(rng.Int64N(int64(to-from)))).Round(time.Millisecond)
 	}
-	kinds := []Fault{Kill, Kill, Freeze, Freeze, Drain, Drain, StopNATS}
-	if replica {
-		kinds = kinds[:len(kinds)-1]
+	kinds := []Fault{Kill, Kill, Freeze, Freeze, Drain, Drain}
+	if !replica {
+		kinds = append(kinds, StopNATS, KillNATS, FreezeNATS, FillNATS, PartNATS, CutNATS, CutNATS, CutPeers, SlowNATS)
 	}
 	a := Action{Fault: kinds[rng.IntN(len(kinds))], Target: rng.IntN(replicas)}
 	switch a.Fault {
-	case Freeze:
+	case Freeze, CutNATS, CutPeers, PartNATS:
 		if a.For = between(Lease/10, Lease*2/3); rng.IntN(2) == 0 {
 			a.For = between(Lease+Lease/3, 2*Lease)
 		}
-	case StopNATS:
+		if a.Fault != Freeze {
+			a.Directions = []Directions{Both, Both, Forth, Back}[rng.IntN(4)]
+		}
+	case StopNATS, KillNATS, FreezeNATS, FillNATS:
 		a.Target, a.For = rng.IntN(servers), between(200*time.Millisecond, 3*time.Second)
+	case SlowNATS:
+		a.For = between(time.Second, 4*time.Second)
 	default:
 		a.For = between(0, 2*Lease)
 	}
@@ -111,7 +152,11 @@ func (p Plan) String() string {
 	var b strings.Builder
 	_, _ = fmt.Fprintf(&b, "seed %d:", p.Seed)
 	for _, a := range p.Actions {
-		_, _ = fmt.Fprintf(&b, " %v %s %d for %v;", a.At, a.Fault, a.Target, a.For)
+		_, _ = fmt.Fprintf(&b, " %v %s %d for %v", a.At, a.Fault, a.Target, a.For)
+		if a.Directions != "" {
+			_, _ = fmt.Fprintf(&b, " %s", a.Directions)
+		}
+		b.WriteByte(';')
 	}
 	return b.String()
 }

@@ -1,10 +1,12 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -26,6 +28,9 @@ import (
 // drainTime bounds the end of a replica after SIGTERM: it hands its sessions over, also while NATS elects a leader.
 const drainTime = 30 * time.Second
 
+// slowness is how late each piece is on a slow link.
+const slowness = 20 * time.Millisecond
+
 // toolName is the tool that callers answer.
 const toolName = "ask"
 
@@ -34,6 +39,9 @@ type replica struct {
 	n       int
 	dir     string
 	args    []string
+	listen  string // for other replicas
+	nats    []*link
+	peers   *link
 	conn    *grpc.ClientConn
 	fail    func(format string, args ...any) // records a violation
 	stopped chan struct{}                    // closed after the last life
@@ -69,7 +77,7 @@ func newReplica(
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &replica{n: n, dir: dir, fail: fail, stopped: make(chan struct{})}
+	r := &replica{n: n, dir: dir, listen: freeAddress(t), fail: fail, stopped: make(chan struct{})}
 	program := fmt.Sprintf("#!/bin/sh\n%s='%s' %s='%s' exec '%s' \"$@\"\n", scriptEnv, r.path("script.json"), oracleEnv,
 		r.path("oracle.jsonl"), self)
 	for name, text := range map[string]string{"script.json": string(script), "copilot": program} {
@@ -82,7 +90,7 @@ func newReplica(
 		"serve", "--listen", "unix:" + r.path("s"), "--cli", r.path("copilot"), "--no-install", "--no-login",
 		"--home", r.path("home"), "--user-home", dir, "--work-dir", dir, "--data-dir", r.path("data"),
 		"--cluster", urls, "--cluster-lease", Lease.String(), "--node-name", fmt.Sprint("r", n),
-		"--node-listen", freeAddress(t),
+		"--node-listen", r.listen,
 		"--node-cert", files.CertFile, "--node-key", files.KeyFile, "--node-ca", files.CAFile,
 		"--drain-grace", "300ms", "--idle-unload", "1s",
 	}
@@ -97,17 +105,32 @@ func newReplica(
 	return r
 }
 
+// link puts a link before the replica, for other replicas, and notes its links to the NATS servers.
+func (r *replica) link(t *testing.T, nats []*link) {
+	t.Helper()
+	r.nats, r.peers = nats, newLink(t, r.listen)
+	r.args = append(r.args, "--node-address", r.peers.address())
+}
+
 func (r *replica) path(name string) string { return filepath.Join(r.dir, name) }
 
-// freeAddress returns an address of the loopback interface on which nothing listens.
+// given are the addresses that freeAddress has returned.
+var given sync.Map
+
+// freeAddress returns an address of the loopback interface on which nothing listens, another one each time.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		address := l.Addr().String()
+		_ = l.Close()
+		if _, taken := given.LoadOrStore(address, true); !taken {
+			return address
+		}
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 // supervise runs the replica, life after life, until ctx ends; the last life gets SIGTERM.
@@ -126,7 +149,8 @@ func (r *replica) supervise(ctx context.Context) {
 	}
 }
 
-// live is one life. A replica that ends without a signal has lost its lease or NATS. After SIGTERM it must end with 0.
+// live is one life. A replica that ends without a signal has lost its lease or NATS. After SIGTERM it must end with 0,
+// unless it loses its lease meanwhile.
 func (r *replica) live(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -140,6 +164,10 @@ func (r *replica) live(ctx context.Context) error {
 	cmd := exec.Command(self, r.args...)
 	cmd.Env = append(os.Environ(), replicaEnv+"=1")
 	cmd.Stdout, cmd.Stderr = log, log
+	before, err := log.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return err
@@ -159,10 +187,17 @@ func (r *replica) live(ctx context.Context) error {
 	defer r.mu.Unlock()
 	close(exited)
 	r.process = nil
-	if status, ok := errors.AsType[*exec.ExitError](err); ok && r.orderly && status.Exited() && ctx.Err() == nil {
+	status, ok := errors.AsType[*exec.ExitError](err)
+	if ok && r.orderly && status.Exited() && ctx.Err() == nil && !r.lostLease(before) {
 		r.fail("replica %d ended with %v after SIGTERM", r.n, err)
 	}
 	return nil
+}
+
+// lostLease reports whether the replica has logged, after some bytes, that it lost its lease: NATS had a fault, too.
+func (r *replica) lostLease(before int64) bool {
+	text, err := os.ReadFile(r.path("log"))
+	return err == nil && bytes.Contains(text[before:], []byte("this replica has lost its sessions to others"))
 }
 
 // signal sends a signal to this life, after which the replica stays away for a time.
@@ -203,6 +238,27 @@ func (r *replica) awaitServing(ctx context.Context) {
 	}
 }
 
+// cut carries an action on the replica's links out, and returns when they are whole again.
+func (r *replica) cut(ctx context.Context, a Action) {
+	links := r.nats
+	if a.Fault == CutPeers {
+		links = []*link{r.peers}
+	}
+	var mend []func()
+	for _, k := range links {
+		if a.Fault == SlowNATS {
+			k.slow(slowness)
+			mend = append(mend, func() { k.slow(0) })
+		} else {
+			mend = append(mend, k.hold(a.Directions))
+		}
+	}
+	pause(ctx, a.For)
+	for _, m := range mend {
+		m()
+	}
+}
+
 // strike carries an action out. It returns when the target is on its way back. A slow action delays the next one of
 // this replica: a second SIGTERM would end a drain with an error.
 func (r *replica) strike(ctx context.Context, a Action) {
@@ -226,6 +282,10 @@ func (r *replica) sessions() bridgev1.SessionServiceClient {
 }
 
 func (r *replica) events() bridgev1.EventServiceClient { return bridgev1.NewEventServiceClient(r.conn) }
+
+func (r *replica) runtimes() bridgev1.RuntimeServiceClient {
+	return bridgev1.NewRuntimeServiceClient(r.conn)
+}
 
 func (r *replica) callbacks() bridgev1.CallbackServiceClient {
 	return bridgev1.NewCallbackServiceClient(r.conn)

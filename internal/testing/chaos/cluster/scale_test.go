@@ -39,9 +39,9 @@ func TestScale(t *testing.T) {
 	if most == 0 {
 		t.Skip("CLUSTER_SCALE says how many sessions there are: make bench-cluster")
 	}
-	s := &scale{world: &world{seed: 1, nats: natstest.Cluster(t, servers, natstest.SyncAlways)}, t: t}
+	s := &scale{world: &world{seed: 1}, t: t, servers: natstest.Cluster(t, servers, natstest.SyncAlways)}
 	var urls []string
-	for _, n := range s.nats {
+	for _, n := range s.servers {
 		urls = append(urls, n.URL())
 	}
 	ca := servertest.NewCA(t)
@@ -77,7 +77,8 @@ func TestScale(t *testing.T) {
 type scale struct {
 	*world
 
-	t *testing.T
+	t       *testing.T
+	servers []*natstest.Server
 
 	mu     sync.Mutex
 	owners map[string]string // the replicas of the sessions
@@ -208,7 +209,7 @@ func (s *scale) rss() (sum int) {
 
 // messages returns how many messages all streams of the cluster have received.
 func (s *scale) messages() (sum uint64) {
-	for info := range s.nats[0].JetStream().ListStreams(s.t.Context()).Info() {
+	for info := range s.servers[0].JetStream().ListStreams(s.t.Context()).Info() {
 		sum += lastOf(info)
 	}
 	return sum

@@ -17,7 +17,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
-	"github.com/copilot-grpc/copilot-grpc/internal/cluster/natstest"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 	"github.com/copilot-grpc/copilot-grpc/server/servertest"
 )
@@ -32,7 +31,10 @@ func TestSchedules(t *testing.T) {
 		t.Skip("CLUSTER_SCHEDULES says how many schedules are played: make chaos-cluster")
 	}
 	for seed := first; seed < first+count; seed++ {
-		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) { play(t, Draw(seed)) })
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			t.Parallel() // most of a schedule is waiting
+			play(t, Draw(seed))
+		})
 	}
 }
 
@@ -53,7 +55,7 @@ func number(t *testing.T, env string, otherwise uint64) uint64 {
 type world struct {
 	seed     uint64
 	replicas []*replica
-	nats     []*natstest.Server
+	nats     []*natsServer
 
 	mu      sync.Mutex
 	faults  []string
@@ -87,18 +89,22 @@ func (w *world) caller() *caller {
 func play(t *testing.T, p Plan) {
 	t.Log(p)
 	begin := time.Now()
-	w := &world{seed: p.Seed, nats: natstest.Cluster(t, servers, natstest.SyncAlways)}
-	var urls []string
-	for _, s := range w.nats {
-		urls = append(urls, s.URL())
-	}
+	w := &world{seed: p.Seed}
+	w.nats = startNATS(t, w.fail)
 	ca := servertest.NewCA(t)
 	var supervisors sync.WaitGroup
 	ctx, cancel := context.WithCancel(t.Context())
 	end := sync.OnceFunc(func() { cancel(); supervisors.Wait() })
 	defer end()
 	for n := range replicas {
+		var links []*link
+		var urls []string
+		for _, s := range w.nats {
+			k := newLink(t, s.address())
+			links, urls = append(links, k), append(urls, "nats://"+k.address())
+		}
 		r := newReplica(t, n, strings.Join(urls, ","), ca, w.fail)
+		r.link(t, links)
 		w.replicas = append(w.replicas, r)
 		t.Cleanup(func() { _ = r.conn.Close() })
 		supervisors.Go(func() { r.supervise(ctx) })
@@ -152,6 +158,8 @@ func (w *world) run(ctx context.Context, p Plan) *Record {
 			by := w.caller()
 			beside.Go(func() { by.read(reading, f) })
 		}
+		mover := w.caller()
+		beside.Go(func() { mover.move(reading, id) })
 		by, other := w.caller(), w.caller()
 		beside.Go(func() { by.answer(reading, id) })
 		load.Go(func() { other.converse(ctx, over, id, id) })
@@ -187,14 +195,15 @@ func (w *world) strike(ctx context.Context, p Plan) {
 	for _, a := range p.Actions {
 		striking.Go(func() {
 			pause(ctx, time.Until(begin.Add(a.At)))
-			if a.Fault == StopNATS {
-				w.nats[a.Target].Stop()
-				pause(ctx, a.For)
-				w.nats[a.Target].Start()
-				return
+			switch a.Fault {
+			case StopNATS, KillNATS, FreezeNATS, FillNATS, PartNATS:
+				w.nats[a.Target].strike(ctx, a)
+			case CutNATS, CutPeers, SlowNATS:
+				w.replicas[a.Target].cut(ctx, a)
+			default:
+				w.replicas[a.Target].strike(ctx, a)
+				pause(ctx, time.Until(begin.Add(a.end())))
 			}
-			w.replicas[a.Target].strike(ctx, a)
-			pause(ctx, time.Until(begin.Add(a.end())))
 		})
 	}
 	striking.Wait()
@@ -279,7 +288,7 @@ func (w *world) readLogs(t *testing.T, record *Record) {
 			record.Answers[fmt.Sprintf("%s at replica %d", id, r.n)] = n
 		}
 	}
-	js := w.nats[0].JetStream()
+	js := jetStream(t, w.nats)
 	for deadline := time.Now().Add(patience); ; pause(t.Context(), 100*time.Millisecond) {
 		appends, err := readAppends(t.Context(), js)
 		if err == nil {
