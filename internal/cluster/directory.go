@@ -61,10 +61,21 @@ type owned struct {
 
 // NewDirectory returns a directory.
 func NewDirectory(cfg DirectoryConfig) *Directory {
-	return &Directory{
-		cfg: cfg, logs: watchedLogs{cfg.Store.Logs(), cfg.Lost}, requests: cfg.Store.Requests(cfg.Key),
+	d := &Directory{
+		cfg: cfg, logs: watchedLogs{cfg.Store.Logs(), cfg.Lost},
 		owned: map[string]*owned{}, damaged: map[string]backend.Damage{},
 	}
+	d.requests = cfg.Store.Requests(d.ownership)
+	return d
+}
+
+// ownership implements natsstore.Ownership.
+func (d *Directory) ownership(tenant, id string) (key string, term uint64) {
+	key = d.cfg.Key(tenant, id)
+	if o := d.get(key); o != nil {
+		term = o.lease.Term()
+	}
+	return key, term
 }
 
 // own acquires a session, unless this node has it. Calls for one session do not overlap: the bridge opens a session
@@ -282,7 +293,11 @@ func (d *Directory) Outbox(key string) backend.Files {
 	if err != nil {
 		return noFiles{err}
 	}
-	return o.records.Outbox()
+	return watchedFiles{o.records.Outbox(), func(err error) {
+		if d.get(key) == o { // else a write that hung came after a hand-over
+			d.cfg.Lost(err)
+		}
+	}}
 }
 
 // Requests implements sessions.Directory.
@@ -291,9 +306,12 @@ func (d *Directory) Requests() (backend.Requests, []backend.Request, error) {
 }
 
 // watch calls Lost if a later owner has refused a write.
-func (d *Directory) watch(err error) error {
+func (d *Directory) watch(err error) error { return watch(d.cfg.Lost, err) }
+
+// watch calls lost if a later owner has refused a write.
+func watch(lost func(error), err error) error {
 	if errors.Is(err, backend.ErrStale) {
-		d.cfg.Lost(err)
+		lost(err)
 	}
 	return err
 }
@@ -331,12 +349,7 @@ type watchedLog struct {
 	lost func(error)
 }
 
-func (l watchedLog) watch(err error) error {
-	if errors.Is(err, backend.ErrStale) {
-		l.lost(err)
-	}
-	return err
-}
+func (l watchedLog) watch(err error) error { return watch(l.lost, err) }
 
 // Append implements backend.Log.
 func (l watchedLog) Append(last uint64, entries []backend.Entry) error {
@@ -356,3 +369,23 @@ func (l watchedLog) Trim(maxBytes int64, before time.Time) (uint64, error) {
 
 // Delete implements backend.Log.
 func (l watchedLog) Delete() error { return l.watch(l.Log.Delete()) }
+
+// watchedFiles calls lost for a write that a later owner has refused.
+type watchedFiles struct {
+	backend.Files
+
+	lost func(error)
+}
+
+// Write implements backend.Files.
+func (f watchedFiles) Write(name string, data []byte) error {
+	return watch(f.lost, f.Files.Write(name, data))
+}
+
+// Append implements backend.Files.
+func (f watchedFiles) Append(name string, size int64, data []byte) error {
+	return watch(f.lost, f.Files.Append(name, size, data))
+}
+
+// Remove implements backend.Files.
+func (f watchedFiles) Remove(name string) error { return watch(f.lost, f.Files.Remove(name)) }

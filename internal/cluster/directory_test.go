@@ -117,7 +117,7 @@ func TestFormerOwnerIsLost(t *testing.T) {
 	server := natstest.Start(t)
 	a, b := newReplica(t, server, "a"), newReplica(t, server, "b")
 	a.save(t, "s", `{"n":1}`)
-	former := a.openLog(t, "s")
+	former, outbox := a.openLog(t, "s"), a.Outbox("s")
 	a.cut()
 	_ = acquireSoon(t, b.node, "s").Release(t.Context())
 	b.save(t, "s", `{"n":2}`)
@@ -127,6 +127,7 @@ func TestFormerOwnerIsLost(t *testing.T) {
 		"Append": func() error { return former.Append(0, []backend.Entry{{Number: 1, Body: []byte("x")}}) },
 		"Trim":   func() error { _, err := former.Trim(1, time.Now()); return err },
 		"Delete": func() error { return former.Delete() },
+		"Outbox": func() error { return outbox.Append("log", 0, []byte("x")) },
 	} {
 		if err := write(); !errors.Is(err, backend.ErrStale) {
 			t.Errorf("%s by a former owner: %v", name, err)

@@ -19,7 +19,7 @@ func TestCrashAtEachByte(t *testing.T) {
 	b := opened(t, disk)
 	first := put(t, b, "one")
 	sizes := []int{len(disk.files[logFile])}
-	b.Accepted(first, []string{"m1"})
+	accepted(t, b, first, []string{"m1"})
 	sizes = append(sizes, len(disk.files[logFile]))
 	put(t, b, "two")
 	sizes = append(sizes, len(disk.files[logFile]))
@@ -36,7 +36,7 @@ func TestCrashAtEachByte(t *testing.T) {
 			t.Fatalf("after %d bytes the first is acknowledged: %v", cut, entries[0].Acknowledged())
 		}
 		n := put(t, b, "three")
-		b.Accepted(n, []string{"m3"})
+		accepted(t, b, n, []string{"m3"})
 		next := opened(t, torn).Entries()
 		if len(next) != len(entries)+1 || !next[len(next)-1].Acknowledged() {
 			t.Fatalf("after %d bytes and another prompt there are %+v", cut, next)
@@ -51,7 +51,7 @@ func TestAppendThatFails(t *testing.T) {
 	b := opened(t, disk)
 	first := put(t, b, "one")
 	disk.set(errors.New("full"), nil)
-	b.Accepted(first, []string{"m1"})
+	accepted(t, b, first, []string{"m1"})
 	disk.set(nil, nil)
 	disk.files[logFile] = append(disk.files[logFile], strings.Repeat("x", 1000)+"\n"...)
 	second := put(t, b, "two")
@@ -68,10 +68,10 @@ func TestLogIsBounded(t *testing.T) {
 	b := opened(t, disk)
 	large := put(t, b, strings.Repeat("l", maxInMemory+1))
 	kept := put(t, b, "kept")
-	b.Accepted(kept, []string{"m"})
+	accepted(t, b, kept, []string{"m"})
 	for i := range 2000 {
 		n := put(t, b, strings.Repeat("x", 100))
-		b.Accepted(n, []string{fmt.Sprint("m", i)})
+		accepted(t, b, n, []string{fmt.Sprint("m", i)})
 		b.Drop(n)
 		if size := len(disk.files[logFile]); size > 2*maxSpent {
 			t.Fatalf("the log has %d bytes after %d prompts", size, i)
@@ -131,7 +131,7 @@ func TestWritesOfAPrompt(t *testing.T) {
 	}
 	for range 10 {
 		n, _, _ := b.Add(Prompt{Params: json.RawMessage(`{"prompt":"p"}`)}, keepAll, journal.Position{})
-		b.Accepted(n, []string{"m"})
+		accepted(t, b, n, []string{"m"})
 		b.Drop(n)
 	}
 	if want := map[string]int{"append": 30}; !maps.Equal(disk.calls, want) {

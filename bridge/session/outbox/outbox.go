@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 )
@@ -170,8 +171,14 @@ func Open(disk Disk) (*Box, error) {
 	return b, b.load()
 }
 
+// moved is the error of a change that a later owner of the session has refused.
+func moved(cause error) error {
+	return fault.Wrap(cause, fault.SessionUnavailable, "the session is moving to another server")
+}
+
 // Add stores a prompt before it is sent to the CLI. before is the journal's last position. A full outbox
-// returns LIMIT_EXCEEDED. durable is false if the prompt is in memory only.
+// returns LIMIT_EXCEEDED. durable is false if the prompt is in memory only. If the session has another owner, Add
+// stores nothing and returns SESSION_UNAVAILABLE.
 func (b *Box) Add(p Prompt, secrets secretsOf, before journal.Position) (n uint64, durable bool, err error) {
 	e := newEntry(p, before)
 	e.Deliveries = 1
@@ -221,6 +228,10 @@ func (b *Box) add(e *Entry, secrets secretsOf) (n uint64, durable bool, err erro
 	err = b.writePrompt(e.N, stored, e.large)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if errors.Is(err, backend.ErrStale) {
+		b.finish(e)
+		return 0, false, moved(err)
+	}
 	e.stored = err == nil
 	e.prompt.Lacks = stored.Lacks
 	if e.stored && len(e.prompt.Lacks) == 0 && e.large && !b.files.memory() {
@@ -230,13 +241,14 @@ func (b *Box) add(e *Entry, secrets secretsOf) (n uint64, durable bool, err erro
 }
 
 // Accepted notes the CLI's answer, before the caller has it. again reports that the session
-// was loaded anew meanwhile and the history lacks the prompt: it is owed then.
-func (b *Box) Accepted(n uint64, ids []string) (durable, again bool) {
+// was loaded anew meanwhile and the history lacks the prompt: it is owed then. If the session has another owner,
+// Accepted returns SESSION_UNAVAILABLE: that owner decides what becomes of the prompt, without this answer.
+func (b *Box) Accepted(n uint64, ids []string) (durable, again bool, err error) {
 	b.mu.Lock()
 	e := b.find(n)
 	if e == nil {
 		b.mu.Unlock()
-		return true, false
+		return true, false, nil
 	}
 	e.IDs = ids
 	if e.passed {
@@ -245,7 +257,10 @@ func (b *Box) Accepted(n uint64, ids []string) (durable, again bool) {
 	again, b.changed = e.Owed, true
 	stored := e.stored
 	b.mu.Unlock()
-	return b.Flush() == nil && stored && !b.files.memory(), again
+	if err = b.Flush(); errors.Is(err, backend.ErrStale) {
+		return false, false, moved(err)
+	}
+	return err == nil && stored && !b.files.memory(), again, nil
 }
 
 // Drop removes a prompt that the CLI has rejected, or whose caller has received an error.
@@ -354,7 +369,8 @@ func (b *Box) owed() *Entry {
 }
 
 // Again begins another delivery of the first prompt that is owed: from now on it is as one
-// that the CLI has not answered. The caller gives it to the CLI.
+// that the CLI has not answered. The caller gives it to the CLI. If the session has another owner, Again returns
+// SESSION_UNAVAILABLE.
 func (b *Box) Again(before journal.Position, now time.Time) (e Entry, ok bool, err error) {
 	b.mu.Lock()
 	next := b.owed()
@@ -368,7 +384,7 @@ func (b *Box) Again(before journal.Position, now time.Time) (e Entry, ok bool, e
 	if params == nil {
 		p, err := b.readPrompt(e.N) // without the lock: a disk may hang
 		if err != nil {
-			return e, true, err
+			return e, true, fault.Wrap(err, fault.Internal, "reading the message from disk")
 		}
 		params = p.Params
 	}
@@ -383,7 +399,10 @@ func (b *Box) Again(before journal.Position, now time.Time) (e Entry, ok bool, e
 	next.Deliveries++
 	e = *next
 	b.mu.Unlock()
-	_ = b.Flush() // one that fails costs a second delivery after a crash at worst
+	// Any other failure costs a second delivery after a crash at worst.
+	if err := b.Flush(); errors.Is(err, backend.ErrStale) {
+		return e, true, moved(err)
+	}
 	e.prompt.Params = params
 	e.prompt.Params = rest(e.prompt, e.Done)
 	return e, true, nil

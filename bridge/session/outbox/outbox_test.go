@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 )
@@ -107,13 +109,21 @@ func put(t *testing.T, b *Box, text string) uint64 {
 	return n
 }
 
+// accepted notes the CLI's answer to a prompt.
+func accepted(t *testing.T, b *Box, n uint64, ids []string) {
+	t.Helper()
+	if _, _, err := b.Accepted(n, ids); err != nil {
+		t.Errorf("the answer %q: %v", ids, err)
+	}
+}
+
 // A crash at any moment leaves what was acknowledged, as it was.
 func TestLives(t *testing.T) {
 	t.Parallel()
 	disk := onDisk()
 	b := opened(t, disk)
 	first, second := put(t, b, "one"), put(t, b, "two")
-	if durable, again := b.Accepted(first, []string{"m1"}); !durable || again {
+	if durable, again, _ := b.Accepted(first, []string{"m1"}); !durable || again {
 		t.Errorf("the answer is noted: %v, %v", durable, again)
 	}
 	b = opened(t, disk)
@@ -141,7 +151,7 @@ func TestLives(t *testing.T) {
 	if e := b.Entries()[0]; e.Owed || !e.Acknowledged() || e.Before.Epoch != 2 {
 		t.Fatalf("the fourth life has %+v", e)
 	}
-	b.Accepted(first, []string{"m2"})
+	accepted(t, b, first, []string{"m2"})
 	b.Moved(Note{IDs: []string{"m1"}, As: []string{"m2"}})
 	b.Finish(first)
 	if err := b.Flush(); err != nil {
@@ -162,7 +172,7 @@ func TestLost(t *testing.T) {
 	disk := onDisk()
 	b := opened(t, disk)
 	n := put(t, b, "one")
-	b.Accepted(n, []string{"m1"})
+	accepted(t, b, n, []string{"m1"})
 	b.Lose(n, Note{At: journal.Position{Epoch: 1, Seq: 5}, IDs: []string{"m1"}, Text: "why"})
 	if err := b.Flush(); err != nil {
 		t.Fatal(err)
@@ -196,7 +206,7 @@ func TestSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.Accepted(n, []string{"m1"})
+	accepted(t, b, n, []string{"m1"})
 	for name, text := range disk.files {
 		if strings.Contains(string(text), "s3cret") {
 			t.Errorf("%s has the secret", name)
@@ -236,6 +246,35 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// An owner that was frozen tells no caller that a prompt is accepted, and gives the CLI none: another one has the
+// session.
+func TestAnotherOwner(t *testing.T) {
+	t.Parallel()
+	disk := onDisk()
+	b := opened(t, disk)
+	sent, owed := put(t, b, "sent"), put(t, b, "owed")
+	accepted(t, b, owed, []string{"m1"})
+	b.Owe(owed, 0)
+	disk.set(fmt.Errorf("the log: %w", backend.ErrStale), nil)
+	refused := func(what string, err error) {
+		t.Helper()
+		if fault.ReasonOf(err) != fault.SessionUnavailable {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	_, _, err := b.Add(Prompt{Params: json.RawMessage(`{"prompt":"p"}`)}, keepAll, journal.Position{})
+	refused("a prompt", err)
+	_, err = b.AddContinuation(Prompt{Params: json.RawMessage(`{}`), Continues: 1}, journal.Position{})
+	refused("a continuation", err)
+	if entries := b.Entries(); len(entries) != 2 {
+		t.Errorf("the refused prompts stay: %+v", entries)
+	}
+	_, _, err = b.Accepted(sent, []string{"m2"})
+	refused("an answer", err)
+	_, _, err = b.Again(journal.Position{}, time.Now())
+	refused("another delivery", err)
+}
+
 // A disk that fails or hangs leaves prompts in memory, and says so, until it is well again.
 func TestDiskThatFails(t *testing.T) {
 	t.Parallel()
@@ -247,7 +286,7 @@ func TestDiskThatFails(t *testing.T) {
 	if err != nil || durable || !errors.Is(b.Problem(), full) {
 		t.Errorf("a full disk: %v, %v, problem %v", durable, err, b.Problem())
 	}
-	if durable, _ := b.Accepted(n, []string{"m1"}); durable {
+	if durable, _, _ := b.Accepted(n, []string{"m1"}); durable {
 		t.Error("the answer is on a full disk")
 	}
 	release := make(chan struct{})
@@ -257,7 +296,7 @@ func TestDiskThatFails(t *testing.T) {
 	if err != nil || durable || !errors.Is(b.Problem(), errSlow) {
 		t.Errorf("a disk that hangs: %v, %v, problem %v", durable, err, b.Problem())
 	}
-	if durable, _ := b.Accepted(n, []string{"m2"}); durable || time.Since(began) > 3*diskTimeout {
+	if durable, _, _ := b.Accepted(n, []string{"m2"}); durable || time.Since(began) > 3*diskTimeout {
 		t.Errorf("the answer is on a disk that hangs: %v", durable)
 	}
 	disk.set(nil, nil)
@@ -281,7 +320,7 @@ func TestDamagedState(t *testing.T) {
 	t.Parallel()
 	disk := onDisk()
 	b := opened(t, disk)
-	b.Accepted(put(t, b, "one"), []string{"m1"})
+	accepted(t, b, put(t, b, "one"), []string{"m1"})
 	lines := bytes.SplitAfter(disk.files[logFile], []byte("\n"))
 	disk.files[logFile] = slices.Concat(lines[0], []byte("{\n"), lines[1])
 	b, err := Open(disk)
@@ -300,7 +339,7 @@ func TestPassed(t *testing.T) {
 	b, _ := Open(nil)
 	n, _, _ := b.Add(Prompt{Params: json.RawMessage(`{"prompt":"p"}`)}, keepAll, journal.Position{})
 	b.Pass(n)
-	if _, again := b.Accepted(n, []string{"m1"}); !again || !b.Owes() {
+	if _, again, _ := b.Accepted(n, []string{"m1"}); !again || !b.Owes() {
 		t.Error("it is not owed")
 	}
 }
@@ -333,8 +372,8 @@ func TestContinuation(t *testing.T) {
 		return n
 	}
 	taken, waiting := add("taken"), add("waiting")
-	b.Accepted(taken, []string{"m1"})
-	b.Accepted(waiting, []string{"m2"})
+	accepted(t, b, taken, []string{"m1"})
+	accepted(t, b, waiting, []string{"m2"})
 	b.Owe(waiting, 0)
 	if err := b.Flush(); err != nil {
 		t.Fatal(err)

@@ -174,11 +174,8 @@ func (q *Queue) giveAgain(ctx context.Context, rt Runtime) (w *turn.Waiter, e ou
 // giveNext makes the call for the next prompt that is owed. Without one it does nothing.
 func (q *Queue) giveNext(ctx context.Context, rt Runtime) (*turn.Waiter, outbox.Entry, error) {
 	e, ok, err := q.box.Again(q.cfg.Journal.Last(), time.Now())
-	if err != nil {
-		return nil, e, fault.Wrap(err, fault.Internal, "reading the message from disk")
-	}
-	if !ok {
-		return nil, e, nil
+	if err != nil || !ok {
+		return nil, e, err
 	}
 	p := e.Prompt()
 	params, err := jsonobj.Parse(p.Params)
@@ -194,7 +191,9 @@ func (q *Queue) giveNext(ctx context.Context, rt Runtime) (*turn.Waiter, outbox.
 	q.cfg.Logger().Info("prompt of an ended process sent to the CLI",
 		"session_id", q.cfg.Session, "message_ids", e.Names(), "delivery", e.Deliveries)
 	ids := IDs(result)
-	q.box.Accepted(e.N, ids)
+	if _, _, err := q.box.Accepted(e.N, ids); err != nil {
+		return nil, e, err
+	}
 	q.cfg.Update(func(tx Tx) {
 		if len(ids) > 0 {
 			note := outbox.Note{IDs: e.Names(), As: ids, Continues: p.Continues}
@@ -239,11 +238,12 @@ func (q *Queue) failed(ctx context.Context, tx Tx, e outbox.Entry, err error) er
 		tx.Turn().Doubt(w)
 	}
 	switch {
-	case ctx.Err() != nil || reason == fault.Draining || reason == fault.HandlerMissing:
+	case ctx.Err() != nil || reason == fault.Draining || reason == fault.HandlerMissing ||
+		reason == fault.SessionUnavailable:
 		if e.N != 0 && unsent {
 			q.box.Owe(e.N, e.Done)
 		}
-		return err // the next load, or the next process, goes on
+		return err // the next load, the next process or the next owner goes on
 	case e.N == 0: // the session could not be loaded
 		for _, one := range q.box.Entries() {
 			if one.Owed {

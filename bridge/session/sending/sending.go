@@ -151,7 +151,11 @@ func (s *Sender) send(ctx context.Context, rt Runtime, m Message) (Sent, error) 
 		return sent, err
 	}
 	ids := prompts.IDs(sent.Result)
-	durable, again := s.cfg.Prompts.Box().Accepted(n, ids)
+	durable, again, err := s.cfg.Prompts.Box().Accepted(n, ids)
+	if err != nil {
+		s.forget(w)
+		return Sent{}, err
+	}
 	sent.MessageID = prompts.First(ids)
 	sent.InMemory = s.cfg.Prompts.Box().Problem() != nil && !(stored && durable)
 	w.Identify(prompts.Last(ids))

@@ -184,7 +184,7 @@ func TestOwnRecordIsAdopted(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	r := s.Requests(func(_, id string) string { return id })
+	r := s.Requests(func(_, id string) (string, uint64) { return id, 1 })
 	q := backend.Request{
 		Key: idempotency.Key{Operation: "Send\x00s", ID: "1"}, Expires: time.Now().Add(time.Hour),
 	}

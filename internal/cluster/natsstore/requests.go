@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -41,13 +42,13 @@ func (s *Store) openRequests(ctx context.Context) (err error) {
 //
 // A process replaces only records that it wrote or read, at the version that it knows. If another process has written
 // the record since then, Add returns backend.ErrStale and changes nothing: of two processes that begin the same
-// request, one is refused.
+// request, one is refused. The owner of a session also replaces what owners of earlier terms wrote.
 //
 // It is safe for concurrent use. Calls for one key must not overlap.
 type Requests struct {
-	store      *Store
-	sessionKey func(tenant, session string) string
-	writer     string // unique for each Requests
+	store  *Store
+	owner  Ownership
+	writer string // unique for each Requests
 
 	mu        sync.Mutex
 	known     map[idempotency.Key]version
@@ -60,17 +61,21 @@ type version struct {
 	expires  time.Time
 }
 
-// headerWriter is the Requests that wrote a message.
+// Ownership returns the key of a tenant's session, as OpenSession has it, and the term in which this process owns the
+// session; 0 if it does not.
+type Ownership = func(tenant, session string) (key string, term uint64)
+
+// headerWriter is the Requests that wrote a message. The message's term is that in which the writer owned the session
+// that the request names.
 const headerWriter = "Copilot-Writer"
 
 // maxForgotten bounds the forgotten records that wait for Compact. Above it records stay until they expire.
 const maxForgotten = 10_000
 
-// Requests returns the requests of the cluster. sessionKey returns the key of a tenant's session, as OpenSession has
-// it.
-func (s *Store) Requests(sessionKey func(tenant, session string) string) *Requests {
+// Requests returns the requests of the cluster.
+func (s *Store) Requests(owner Ownership) *Requests {
 	return &Requests{
-		store: s, sessionKey: sessionKey, writer: nuid.Next(),
+		store: s, owner: owner, writer: nuid.Next(),
 		known: map[idempotency.Key]version{}, forgotten: map[idempotency.Key]version{},
 	}
 }
@@ -112,12 +117,19 @@ func decodeRequest(data []byte) (backend.Request, error) {
 // noSession is the token of requests whose keys name no session. No session has it.
 const noSession = "="
 
+// session returns the token of the session that a key names, and the term in which this process owns the session.
+func (r *Requests) session(key idempotency.Key) (name string, term uint64) {
+	_, id, ok := strings.Cut(key.Operation, "\x00")
+	if !ok {
+		return noSession, 0
+	}
+	name, term = r.owner(key.Tenant, id)
+	return token(name), term
+}
+
 // subject returns the subject of a request's record.
 func (r *Requests) subject(key idempotency.Key) string {
-	session := noSession
-	if _, id, ok := strings.Cut(key.Operation, "\x00"); ok {
-		session = token(r.sessionKey(key.Tenant, id))
-	}
+	session, _ := r.session(key)
 	digest := sha256.New()
 	for _, part := range []string{key.Tenant, key.Operation, key.ID} {
 		fmt.Fprintf(digest, "%d:%s", len(part), part)
@@ -144,7 +156,8 @@ func (r *Requests) Add(q backend.Request) error {
 	return nil
 }
 
-// adopt learns the version of a record that this process wrote without knowing it, because the answer was lost.
+// adopt learns the version of a record that this process may replace: it wrote the record without knowing it, because
+// the answer was lost, or an earlier owner of the session wrote it.
 func (r *Requests) adopt(ctx context.Context, subject string, key idempotency.Key) bool {
 	last, err := lastOf(ctx, r.store.requests, subject)
 	switch {
@@ -153,11 +166,18 @@ func (r *Requests) adopt(ctx context.Context, subject string, key idempotency.Ke
 	case last == nil: // it has expired
 		r.set(key, version{})
 		return true
-	case last.Header.Get(headerWriter) != r.writer:
+	case last.Header.Get(headerWriter) != r.writer && !r.follows(key, last):
 		return false
 	}
 	r.set(key, version{sequence: last.Sequence})
 	return true
+}
+
+// follows reports whether this process owns the session that a key names in a later term than the writer of a message.
+func (r *Requests) follows(key idempotency.Key, m *jetstream.RawStreamMsg) bool {
+	written, err := strconv.ParseUint(m.Header.Get(headerTerm), 10, 64)
+	_, term := r.session(key)
+	return err == nil && written < term
 }
 
 // write replaces a record.
@@ -166,7 +186,8 @@ func (r *Requests) write(ctx context.Context, subject string, q backend.Request)
 	if err != nil {
 		return err
 	}
-	m := nats.Msg{Subject: subject, Data: data, Header: header(q.Key.ID, 0)}
+	_, term := r.session(q.Key)
+	m := nats.Msg{Subject: subject, Data: data, Header: header(q.Key.ID, term)}
 	m.Header.Set(headerWriter, r.writer)
 	left := max(time.Until(q.Expires).Round(time.Second), time.Second)
 	at := r.version(q.Key).sequence

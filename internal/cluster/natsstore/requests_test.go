@@ -20,6 +20,11 @@ import (
 // sessionKey is the rule of package session.
 func sessionKey(tenant, id string) string { return strings.TrimPrefix(tenant+"."+id, ".") }
 
+// inTerm is the ownership of a process that owns all sessions in a term.
+func inTerm(term uint64) natsstore.Ownership {
+	return func(tenant, id string) (string, uint64) { return sessionKey(tenant, id), term }
+}
+
 func TestRequestsConform(t *testing.T) {
 	t.Parallel()
 	n := natstest.Start(t)
@@ -30,7 +35,7 @@ func TestRequestsConform(t *testing.T) {
 	backendtest.Requests(t, func(t testing.TB) backendtest.OpenRequests {
 		s := open(t, n, <-clusters)
 		return func() (backend.Requests, []backend.Request, error) {
-			r := s.Requests(sessionKey)
+			r := s.Requests(inTerm(1))
 			list, err := r.All(t.Context())
 			return r, list, err
 		}
@@ -62,7 +67,7 @@ func ids(list []backend.Request) (out []string) {
 func TestNextOwnerKnowsRequests(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, open func(string) *natsstore.Store) {
-		first, second := open("c").Requests(sessionKey), open("c").Requests(sessionKey)
+		first, second := open("c").Requests(inTerm(1)), open("c").Requests(inTerm(1))
 		large := strings.Repeat("x", 2<<20)
 		must(t, first.Add(answered(request("t", "Send\x00s", "answered"), "a")))
 		must(t, first.Add(request("t", "Send\x00s", "begun")))
@@ -104,7 +109,7 @@ func TestNextOwnerKnowsRequests(t *testing.T) {
 func TestOneProcessRecordsARequest(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, open func(string) *natsstore.Store) {
-		first, second := open("c").Requests(sessionKey), open("c").Requests(sessionKey)
+		first, second := open("c").Requests(inTerm(1)), open("c").Requests(inTerm(1))
 		q := request("t", "Send\x00s", "1")
 		must(t, first.Add(q))
 		mustBeStale(t, "a request", second.Add(q))
@@ -126,11 +131,32 @@ func TestOneProcessRecordsARequest(t *testing.T) {
 	})
 }
 
+// The owner of a session replaces what an earlier owner wrote after its term, and not the other way round. Keys without
+// a session have no owner.
+func TestLaterOwnerRecordsARequest(t *testing.T) {
+	t.Parallel()
+	eachKind(t, func(t *testing.T, open func(string) *natsstore.Store) {
+		frozen, owner := open("c").Requests(inTerm(1)), open("c").Requests(inTerm(2))
+		q, create := request("t", "Send\x00s", "1"), request("t", idempotency.Create, "1")
+		must(t, frozen.Add(q))
+		must(t, owner.Add(answered(q, "owner")))
+		mustBeStale(t, "a late answer", frozen.Add(answered(q, "frozen")))
+		over := q
+		over.Over = true
+		must(t, frozen.Add(over))
+		if _, answer, err := owner.Answer(q.Key); err != nil || string(answer) != "owner" {
+			t.Errorf("the answer is %q, %v", answer, err)
+		}
+		must(t, frozen.Add(create))
+		mustBeStale(t, "a creation", owner.Add(create))
+	})
+}
+
 // The server removes requests that have expired, and Compact those that were forgotten or are over.
 func TestRequestsLeaveNothing(t *testing.T) {
 	t.Parallel()
 	s := open(t, natstest.Start(t), "c")
-	r := s.Requests(sessionKey)
+	r := s.Requests(inTerm(1))
 	soon := answered(request("t", "Send\x00s", "soon"), strings.Repeat("x", 1<<20))
 	soon.Expires = time.Now().Add(time.Second)
 	forgotten, failed := answered(request("t", "Send\x00s", "forgotten"), "x"), request("t", "Send\x00s", "failed")
