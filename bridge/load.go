@@ -17,9 +17,17 @@ func (b *Bridge) Loaded(key string) bool { return b.store.Get(key) != nil }
 // Load takes over a session that another server has stored in the directory: it restores the session, and the requests
 // that are remembered of it, as New does for all sessions at the start. It reports whether there is such a session. A
 // session that is in memory stays as it is. The error is that of the directory, or says why the session cannot be
-// restored.
-func (b *Bridge) Load(ctx context.Context, key string, requests func() []backend.Request) (bool, error) {
-	e, loaded, err := b.store.Load(ctx, key, func() { b.operations.Restore(nil, requests()) })
+// restored. Without its requests it is not restored: one that comes again would be carried out twice.
+func (b *Bridge) Load(
+	ctx context.Context, key string, requests func() ([]backend.Request, error),
+) (bool, error) {
+	e, loaded, err := b.store.Load(ctx, key, func() error {
+		known, err := requests()
+		if err == nil {
+			b.operations.Restore(nil, known)
+		}
+		return err
+	})
 	if !loaded {
 		return e != nil, err
 	}

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"encoding/json"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -44,10 +45,15 @@ func TestLoad(t *testing.T) {
 	if next.Loaded("s1") {
 		t.Fatal("the session was loaded at the start")
 	}
+	away := errors.New("the directory is away")
+	found, err := next.Load(t.Context(), "s1", func() ([]backend.Request, error) { return nil, away })
+	if found || !errors.Is(err, away) || next.Loaded("s1") {
+		t.Errorf("a session whose requests are not known: %t, %v, loaded %t", found, err, next.Loaded("s1"))
+	}
 	var asked atomic.Int32
-	requests := func() []backend.Request {
+	requests := func() ([]backend.Request, error) {
 		asked.Add(1)
-		return directory.known
+		return directory.known, nil
 	}
 	if found, err := next.Load(t.Context(), "other", requests); found || err != nil {
 		t.Errorf("a session that is not stored: %t, %v", found, err)
@@ -112,7 +118,7 @@ func TestHandOver(t *testing.T) {
 	given := false
 	if !handOver(false, func() error {
 		go func() {
-			_, err := k.Load(t.Context(), "s1", func() []backend.Request { return nil })
+			_, err := k.Load(t.Context(), "s1", func() ([]backend.Request, error) { return nil, nil })
 			loaded <- err
 		}()
 		reader.frame("the end", func(f *bridgev1.SubscribeResponse) bool {

@@ -76,8 +76,11 @@ func (st *Store) Restore() error {
 
 // Load restores one session of the directory, as Restore does at the start. It returns nil if the directory has no such
 // session, and loaded is false if the session is in memory already. It calls before for a session that is stored, when
-// no caller can find it yet. The error is that of the directory, or says why the session cannot be restored.
-func (st *Store) Load(ctx context.Context, key string, before func()) (e *registry.Entry, loaded bool, err error) {
+// no caller can find it yet. The error is that of the directory or of before, or says why the session cannot be
+// restored.
+func (st *Store) Load(
+	ctx context.Context, key string, before func() error,
+) (e *registry.Entry, loaded bool, err error) {
 	if st.cfg.Directory == nil {
 		return st.Get(key), false, nil
 	}
@@ -86,10 +89,12 @@ func (st *Store) Load(ctx context.Context, key string, before func()) (e *regist
 		if err == nil && state == nil {
 			err = errNotStored
 		}
+		if err == nil {
+			err = before()
+		}
 		if err != nil {
 			return nil, err
 		}
-		before()
 		return st.restore(key, state)
 	})
 	if errors.Is(err, errNotStored) {

@@ -10,6 +10,7 @@ package sessions
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"slices"
 	"time"
@@ -209,10 +210,14 @@ func (st *Store) evict(e *registry.Entry) {
 	drop(st, e)
 }
 
-// create returns a new session with its journal, or SESSION_UNAVAILABLE if the journal cannot be opened.
+// create returns a new session with its journal and outbox, or SESSION_UNAVAILABLE if these cannot be opened.
 func (st *Store) create(tenant, id string) (*registry.Entry, error) {
 	key := session.Key(tenant, id)
 	epoch, err := st.epochs.Next()
+	if err != nil {
+		return nil, unavailable(st.log, id, err)
+	}
+	box, err := st.openOutbox(key)
 	if err != nil {
 		return nil, unavailable(st.log, id, err)
 	}
@@ -225,22 +230,23 @@ func (st *Store) create(tenant, id string) (*registry.Entry, error) {
 	e := registry.NewEntry(st.cfg.Profile(tenant))
 	cfg := st.cfg.Session(tenant)
 	cfg.ID, cfg.Tenant, cfg.Host = id, tenant, st.cfg.Host(e)
-	cfg.Epoch, cfg.Log, cfg.Outbox = epoch, disk, st.openOutbox(key)
+	cfg.Epoch, cfg.Log, cfg.Outbox = epoch, disk, box
 	e.Session = session.New(cfg)
 	return e, nil
 }
 
-// openOutbox opens a session's outbox.
-func (st *Store) openOutbox(key string) *outbox.Box {
+// openOutbox opens a session's outbox. The error is the disk's.
+func (st *Store) openOutbox(key string) (*outbox.Box, error) {
 	var disk outbox.Disk
 	if d := st.cfg.Directory; d != nil {
 		disk = d.Outbox(key)
 	}
 	box, err := outbox.Open(disk)
-	if err != nil {
+	if errors.Is(err, outbox.ErrDamaged) {
 		st.log.Error("prompts whose turns had not ended may be lost", "session_id", key, "error", err)
+		err = nil
 	}
-	return box
+	return box, err
 }
 
 // NextEpoch returns an epoch later than all before.
@@ -267,7 +273,7 @@ func openJournal(d Directory, log *slog.Logger, key, id string, epoch uint64) (*
 
 // unavailable logs the cause, which may have paths of the server, and returns SESSION_UNAVAILABLE.
 func unavailable(log *slog.Logger, id string, cause error) error {
-	log.Error("opening the journal of a session failed", "session_id", id, "error", cause)
+	log.Error("opening the storage of a session failed", "session_id", id, "error", cause)
 	return fault.New(fault.SessionUnavailable,
 		"session %q cannot be opened: its storage does not work; the server's log has the cause", id).With("session_id", id)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
@@ -18,12 +19,13 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 )
 
-// failing is a data directory whose journals cannot be opened while it fails, or only after release is closed.
+// failing is a data directory whose journals cannot be opened while it fails, or only after release is closed. Its
+// outboxes cannot be read while outboxes is true.
 type failing struct {
 	*store.Store
-	fails   atomic.Bool
-	opening chan struct{} // receives a value for each call of Journal; nil without
-	release chan struct{}
+	fails, outboxes atomic.Bool
+	opening         chan struct{} // receives a value for each call of Journal; nil without
+	release         chan struct{}
 }
 
 func (f *failing) Journal(id string, epoch uint64) (*journal.Disk, journal.Recovery, error) {
@@ -36,6 +38,19 @@ func (f *failing) Journal(id string, epoch uint64) (*journal.Disk, journal.Recov
 	}
 	return f.Store.Journal(id, epoch)
 }
+
+// Outbox implements Directory.
+func (f *failing) Outbox(id string) backend.Files {
+	if f.outboxes.Load() {
+		return unreadable{}
+	}
+	return f.Store.Outbox(id)
+}
+
+// unreadable are files that cannot be listed.
+type unreadable struct{ backend.Files }
+
+func (unreadable) List() ([]string, error) { return nil, errors.New("no route to the storage") }
 
 // Usage fails while f fails.
 func (f *failing) Usage(tenant string) (json.RawMessage, error) {
@@ -106,22 +121,24 @@ func TestUsageThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A session whose journal cannot be opened is not created, and works once the journal can be opened.
-func TestSessionsNeedTheirJournal(t *testing.T) {
+// A session whose journal or outbox cannot be opened is not created, and works once they can be opened.
+func TestSessionsNeedTheirStorage(t *testing.T) {
 	t.Parallel()
 	st, f := openStore(t, t.TempDir())
 	defer closeStore(t, st, f)
-	f.fails.Store(true)
-	if _, _, err := st.GetOrCreate(t.Context(), "", "s"); fault.ReasonOf(err) != fault.SessionUnavailable {
-		t.Errorf("without a journal: %v", err)
+	for name, fails := range map[string]*atomic.Bool{"a journal": &f.fails, "an outbox": &f.outboxes} {
+		fails.Store(true)
+		if _, _, err := st.GetOrCreate(t.Context(), "", "s"); fault.ReasonOf(err) != fault.SessionUnavailable {
+			t.Errorf("without %s: %v", name, err)
+		}
+		if st.Get("s") != nil {
+			t.Errorf("a session without %s is in memory", name)
+		}
+		fails.Store(false)
 	}
-	if st.Get("s") != nil {
-		t.Error("a session without a journal is in memory")
-	}
-	f.fails.Store(false)
 	e, fresh, err := st.GetOrCreate(t.Context(), "", "s")
 	if err != nil || !fresh || e.Session.ID() != "s" {
-		t.Errorf("with a journal: %v, %v, %v", e, fresh, err)
+		t.Errorf("with its storage: %v, %v, %v", e, fresh, err)
 	}
 }
 

@@ -289,7 +289,9 @@ func (m *member) claim(ctx context.Context, key string) (bool, error) {
 	if err != nil || !found {
 		return false, err
 	}
-	return m.bridge.Load(ctx, key, func() []backend.Request { return m.directory.RequestsOf(key) })
+	return m.bridge.Load(ctx, key, func() ([]backend.Request, error) {
+		return m.directory.RequestsOf(ctx, key)
+	})
 }
 
 // forward returns the configuration of relayed calls.

@@ -129,13 +129,9 @@ func (d *Directory) Stored(ctx context.Context, key string) (bool, error) {
 	return found, err
 }
 
-// RequestsOf returns the remembered requests of a session. A failure is logged: the requests are then carried out anew.
-func (d *Directory) RequestsOf(key string) []backend.Request {
-	requests, err := d.requests.OfSession(context.Background(), key)
-	if err != nil {
-		d.cfg.Logger.Error("remembered requests of a session are not known", "session_id", key, "error", err)
-	}
-	return requests
+// RequestsOf returns the remembered requests of a session.
+func (d *Directory) RequestsOf(ctx context.Context, key string) ([]backend.Request, error) {
+	return d.requests.OfSession(ctx, key)
 }
 
 // NextEpoch implements sessions.Directory.

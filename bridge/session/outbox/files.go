@@ -146,11 +146,11 @@ func (b *Box) writePrompt(n uint64, p Prompt, large bool) error {
 // readPrompt reads a prompt that has a file.
 func (b *Box) readPrompt(n uint64) (p Prompt, err error) {
 	if b.files.memory() {
-		return p, errDamaged
+		return p, ErrDamaged
 	}
 	text, err := b.files.disk.Read(promptFile(n))
 	if err == nil {
-		err = json.Unmarshal(text, &p)
+		err = understood(json.Unmarshal(text, &p))
 	}
 	return p, err
 }
@@ -234,7 +234,7 @@ func (b *Box) sweep() (gone []string) {
 
 // load reads the stored outbox. A prompt that the state does not list belongs to a call without a reply, and becomes
 // an entry without ids. If the state is damaged, any prompt may have been acknowledged: load reports all of them as
-// lost, and none is sent again.
+// lost, and none is sent again. A disk that cannot be read is no damage.
 func (b *Box) load() error {
 	names, err := b.files.disk.List()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -244,10 +244,12 @@ func (b *Box) load() error {
 		return err
 	}
 	found, err := b.loadState(names)
-	damaged := err != nil
-	if damaged { // so that no prompt is sent twice
+	damaged := errors.Is(err, ErrDamaged)
+	switch {
+	case damaged: // no prompt is sent twice
 		b.st = state{}
-		err = fmt.Errorf("%w: %w", errDamaged, err)
+	case err != nil:
+		return err
 	}
 	for id := range b.st.Moved {
 		b.order = append(b.order, id)
@@ -269,11 +271,17 @@ func (b *Box) load() error {
 		b.st.Next = max(b.st.Next, n)
 		b.st.Entries = append(b.st.Entries, &Entry{N: n, Deliveries: 1, unknown: damaged, Edited: damaged})
 	}
-	b.st.Entries = slices.DeleteFunc(b.st.Entries, func(e *Entry) bool { return !b.restore(e, found[e.N]) })
-	return err
+	var unread error
+	b.st.Entries = slices.DeleteFunc(b.st.Entries, func(e *Entry) bool {
+		whole, err := b.restore(e, found[e.N])
+		unread = cmp.Or(unread, err)
+		return !whole
+	})
+	return cmp.Or(unread, err)
 }
 
-// loadState reads the state, and returns the prompts by number: nil for one that has a file.
+// loadState reads the state, and returns the prompts by number: nil for one that has a file. The error is ErrDamaged or
+// the disk's.
 func (b *Box) loadState(names []string) (found map[uint64][]byte, err error) {
 	found = map[uint64][]byte{}
 	for _, name := range names {
@@ -285,7 +293,7 @@ func (b *Box) loadState(names []string) (found map[uint64][]byte, err error) {
 	var unreadable error
 	err = b.log.read(func(n uint64, _, text []byte) { found[n] = text }, func(text []byte) {
 		b.st = state{}
-		unreadable = json.Unmarshal(text, &b.st)
+		unreadable = understood(json.Unmarshal(text, &b.st))
 	})
 	err = cmp.Or(err, unreadable)
 	if slices.Contains(names, oldStateFile) {
@@ -294,7 +302,7 @@ func (b *Box) loadState(names []string) (found map[uint64][]byte, err error) {
 			b.log.torn = true
 			var text []byte
 			if text, err = b.files.disk.Read(oldStateFile); err == nil {
-				err = json.Unmarshal(text, &b.st)
+				err = understood(json.Unmarshal(text, &b.st))
 			}
 		}
 	}
@@ -304,19 +312,29 @@ func (b *Box) loadState(names []string) (found map[uint64][]byte, err error) {
 	return found, err
 }
 
+// understood returns ErrDamaged for the error of a decoder.
+func understood(err error) error {
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return nil
+}
+
 // restore reads the prompt of an entry, whose text is nil if it has a file. It leaves out an entry without its prompt,
-// unless the entry was acknowledged: its loss must be reported.
-func (b *Box) restore(e *Entry, text []byte) bool {
+// unless the entry was acknowledged: its loss must be reported. The error is the disk's.
+func (b *Box) restore(e *Entry, text []byte) (keep bool, err error) {
 	var p Prompt
-	var err error
 	if e.large = text == nil; e.large {
 		p, err = b.readPrompt(e.N)
 	} else {
-		err = json.Unmarshal(text, &p)
+		err = understood(json.Unmarshal(text, &p))
 	}
 	if err != nil {
 		e.Edited = true // the prompt cannot be sent again
-		return e.Acknowledged()
+		if errors.Is(err, ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return e.Acknowledged(), err
 	}
 	e.stored, e.messages, e.prompt, e.size = true, messagesOf(p), p, len(p.Params)
 	if e.GivenAt.IsZero() {
@@ -326,5 +344,5 @@ func (b *Box) restore(e *Entry, text []byte) bool {
 		e.prompt.Params = nil
 	}
 	b.bytes += e.size
-	return true
+	return true, nil
 }

@@ -43,9 +43,9 @@ func (l *log) append(r record) error {
 	return nil
 }
 
-// read calls prompt and state with the content of each line. It returns fs.ErrNotExist if there is no log, and
-// errDamaged if a whole line is not readable; then it goes on with the next one. A line without an end belongs to a
-// write that did not finish.
+// read calls prompt and state with the content of each line. It returns the disk's error, fs.ErrNotExist if there is no
+// log, and ErrDamaged if a whole line is not readable; then it goes on with the next one. A line without an end belongs
+// to a write that did not finish.
 func (l *log) read(prompt func(n uint64, line, text []byte), state func(text []byte)) error {
 	text, err := l.disk.Read(logFile)
 	if err != nil {
@@ -68,7 +68,7 @@ func (l *log) read(prompt func(n uint64, line, text []byte), state func(text []b
 		case r.State != nil:
 			state(r.State)
 		default:
-			l.torn, err = true, errDamaged
+			l.torn, err = true, ErrDamaged
 		}
 	}
 	return err
@@ -83,7 +83,7 @@ func (l *log) rewrite(alive map[uint64]bool, state []byte) error {
 			lines = append(lines, line...)
 		}
 	}, func([]byte) {})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errDamaged) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrDamaged) {
 		return err
 	}
 	last, err := json.Marshal(record{State: state})

@@ -116,7 +116,7 @@ func TestFilesWithoutALog(t *testing.T) {
 	}
 	disk.files = map[string][]byte{oldStateFile: []byte("{"), promptFile(5): disk.files[promptFile(5)]}
 	b, err := Open(disk)
-	if entries := b.Entries(); !errors.Is(err, errDamaged) || len(entries) != 1 || entries[0].Obstacle() == "" {
+	if entries := b.Entries(); !errors.Is(err, ErrDamaged) || len(entries) != 1 || entries[0].Obstacle() == "" {
 		t.Errorf("a damaged state: %+v, %v", entries, err)
 	}
 }

@@ -162,7 +162,8 @@ type Box struct {
 	orphans []string // files of prompts that nothing is known of
 }
 
-// Open returns the outbox that a disk holds; nil keeps it in memory.
+// Open returns the outbox that a disk holds; nil keeps it in memory. With ErrDamaged it returns an outbox, too: load
+// says what it has. Any other error is the disk's.
 func Open(disk Disk) (*Box, error) {
 	b := &Box{files: newFiles(disk), log: log{disk: disk}}
 	if disk == nil {
@@ -441,5 +442,5 @@ func (b *Box) find(n uint64) *Entry {
 	return nil
 }
 
-// errDamaged reports a file of the outbox that cannot be read.
-var errDamaged = errors.New("the outbox is damaged")
+// ErrDamaged reports a file of the outbox whose content cannot be understood.
+var ErrDamaged = errors.New("the outbox is damaged")

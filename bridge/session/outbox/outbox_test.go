@@ -24,7 +24,11 @@ type memory struct {
 	files map[string][]byte
 	fail  error
 	hang  chan struct{} // writes wait for it
+	// unreadable is a file whose Read fails with errUnreadable.
+	unreadable string
 }
+
+var errUnreadable = errors.New("the disk is away")
 
 func (m *memory) List() ([]string, error) {
 	m.mu.Lock()
@@ -35,6 +39,9 @@ func (m *memory) List() ([]string, error) {
 func (m *memory) Read(name string) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if name == m.unreadable {
+		return nil, errUnreadable
+	}
 	if text, ok := m.files[name]; ok {
 		return text, nil
 	}
@@ -315,7 +322,27 @@ func TestDiskThatFails(t *testing.T) {
 	}
 }
 
-// If the state cannot be read, any prompt may have been acknowledged, and none is sent again.
+// A disk that cannot be read loses nothing: the outbox does not open.
+func TestUnreadableDisk(t *testing.T) {
+	t.Parallel()
+	large := string(bytes.Repeat([]byte("x"), maxInMemory+1))
+	for name, text := range map[string]string{logFile: "one", promptFile(1): large} {
+		disk := onDisk()
+		b := opened(t, disk)
+		accepted(t, b, put(t, b, text), []string{"m1"})
+		disk.unreadable = name
+		if _, err := Open(disk); !errors.Is(err, errUnreadable) || errors.Is(err, ErrDamaged) {
+			t.Errorf("without %s it opens with %v", name, err)
+		}
+		disk.unreadable = ""
+		entries := opened(t, disk).Entries()
+		if len(entries) != 1 || !entries[0].Acknowledged() || entries[0].Obstacle() != "" {
+			t.Errorf("%s: the next life has %+v", name, entries)
+		}
+	}
+}
+
+// If the state is damaged, any prompt may have been acknowledged, and none is sent again.
 func TestDamagedState(t *testing.T) {
 	t.Parallel()
 	disk := onDisk()
@@ -324,7 +351,7 @@ func TestDamagedState(t *testing.T) {
 	lines := bytes.SplitAfter(disk.files[logFile], []byte("\n"))
 	disk.files[logFile] = slices.Concat(lines[0], []byte("{\n"), lines[1])
 	b, err := Open(disk)
-	if !errors.Is(err, errDamaged) {
+	if !errors.Is(err, ErrDamaged) {
 		t.Errorf("it opens with %v", err)
 	}
 	entries := b.Entries()

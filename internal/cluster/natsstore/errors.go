@@ -81,6 +81,8 @@ const (
 	wrongLastInFlight jetstream.ErrorCode = jetstream.JSErrCodeStreamWrongLastSequenceConstant
 	// duplicateInFlight: an earlier attempt to store the message has not ended.
 	duplicateInFlight jetstream.ErrorCode = 10158
+	// notAvailable: the servers elect a leader.
+	notAvailable jetstream.ErrorCode = 10008
 )
 
 // codeOf returns the server's code of an error, 0 if it has none.

@@ -45,7 +45,8 @@ func (s *Store) publish(ctx context.Context, m *nats.Msg, opts ...jetstream.Publ
 // isUnanswered reports whether a call failed because no answer came, or no leader was there to give one.
 func isUnanswered(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) ||
-		errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders)
+		errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) ||
+		codeOf(err) == notAvailable
 }
 
 // retried repeats a call until an answer comes or ctx ends. The call must be harmless when it is repeated.
