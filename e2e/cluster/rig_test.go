@@ -31,22 +31,30 @@ func replicasOf(
 ) (replicas []*harness.Daemon, nats *natstest.Server) {
 	st.T.Helper()
 	nats = natstest.Start(st.T, natstest.Listen, natstest.SyncAlways)
+	return replicasAt(st, path, []string{"--cluster", nats.URL(), "--cluster-unsafe"}, n, more...), nats
+}
+
+// replicasAt is replicasOf with the flags that name the NATS servers.
+func replicasAt(
+	st *harness.Scripted, path string, storage []string, n int, more ...func(i int) []string,
+) (replicas []*harness.Daemon) {
+	st.T.Helper()
 	ca := servertest.NewCA(st.T)
 	provider := writeProvider(st)
 	for i := range n {
 		files := ca.Issue(st.T)
-		flags := []string{
-			"--cluster", nats.URL(), "--cluster-unsafe", "--cluster-lease", lease,
+		flags := append(slices.Clone(storage),
+			"--cluster-lease", lease,
 			"--node-name", fmt.Sprintf("n%d", i+1), "--node-listen", harness.FreeAddress(st.T),
 			"--node-cert", files.CertFile, "--node-key", files.KeyFile, "--node-ca", files.CAFile,
-			"--provider", "ours=" + provider,
-		}
+			"--provider", "ours="+provider,
+		)
 		for _, f := range more {
 			flags = append(flags, f(i)...)
 		}
 		replicas = append(replicas, harness.NewDaemonOf(st, path, flags...))
 	}
-	return replicas, nats
+	return replicas
 }
 
 // writeProvider writes the file of a model provider that all replicas have: a session that names it needs no secrets

@@ -2,6 +2,7 @@
 package natstest
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/url"
@@ -174,6 +175,33 @@ func (s *Server) JetStream() jetstream.JetStream {
 		s.tb.Fatal(err)
 	}
 	return js
+}
+
+// AwaitCurrent waits until each server of a cluster has all messages of its streams.
+func (s *Server) AwaitCurrent() {
+	s.tb.Helper()
+	js := s.JetStream()
+	for deadline := time.Now().Add(startTimeout); !current(s.tb.Context(), js); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.tb.Fatal("a NATS server does not catch up")
+		}
+	}
+}
+
+// current reports whether each stream has a leader, and each of its replicas has all messages.
+func current(ctx context.Context, js jetstream.JetStream) bool {
+	streams := js.ListStreams(ctx)
+	for info := range streams.Info() {
+		if info.Cluster == nil || info.Cluster.Leader == "" {
+			return false
+		}
+		for _, r := range info.Cluster.Replicas {
+			if r.Offline || !r.Current {
+				return false
+			}
+		}
+	}
+	return streams.Err() == nil
 }
 
 // Dir is the directory with the server's data.
