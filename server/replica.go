@@ -23,15 +23,22 @@ const minReplicaPingTime = 5 * time.Second
 
 // replica connects the server with the other replicas of its cluster. The methods of a nil replica do nothing.
 type replica struct {
+	forwarder *forward.Forwarder
+	// The others are nil if there can be no other replica.
 	listener    net.Listener
 	grpc        *grpc.Server
-	forwarder   *forward.Forwarder
 	credentials *forward.Credentials
 }
+
+// listens reports whether there is a listener for other replicas.
+func (r *replica) listens() bool { return r != nil && r.listener != nil }
 
 // newReplica opens the listener for other replicas. Calls that they relay have been measured, audited and limited where
 // they entered, and only their requests are checked again: this replica's policy may have stricter fields.
 func (s *Server) newReplica(ctx context.Context, c *forward.Config) (*replica, error) {
+	if c.Listen == "" {
+		return &replica{forwarder: forward.New(c, nil, s.config.Logger)}, nil
+	}
 	creds, err := forward.NewCredentials(c.TLS, s.config.Logger)
 	if err != nil {
 		return nil, err
@@ -125,14 +132,14 @@ func (r *replica) drain() {
 
 // shutdown waits for the calls of other replicas, without a limit.
 func (r *replica) shutdown() {
-	if r != nil {
+	if r.listens() {
 		r.grpc.GracefulStop()
 	}
 }
 
 // stop cancels the calls of other replicas and closes the listener.
 func (r *replica) stop() {
-	if r != nil {
+	if r.listens() {
 		_ = r.listener.Close() // before Serve, the gRPC server does not know it
 		r.grpc.Stop()
 	}
@@ -147,7 +154,7 @@ func (r *replica) close() {
 
 // ReplicaAddr returns the address of the listener for other replicas; nil if there is none.
 func (s *Server) ReplicaAddr() net.Addr {
-	if s.replica == nil {
+	if !s.replica.listens() {
 		return nil
 	}
 	return s.replica.listener.Addr()

@@ -216,7 +216,7 @@ func (s *Server) Run(ctx context.Context) error {
 		serving++
 		go serve(s.web.listener, s.web.serve, http.ErrServerClosed)
 	}
-	if s.replica != nil {
+	if s.replica.listens() {
 		serving++
 		go serve(s.replica.listener, s.replica.grpc.Serve, grpc.ErrServerStopped)
 	}
@@ -244,7 +244,7 @@ func (s *Server) watch(ctx context.Context) *sync.WaitGroup {
 	if s.config.Policy != nil {
 		watches.Go(func() { s.config.Policy.Watch(ctx) })
 	}
-	if s.replica != nil {
+	if s.replica.listens() {
 		watches.Go(func() { s.replica.credentials.Watch(ctx) })
 	}
 	return &watches

@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -39,6 +41,30 @@ func TestThreeNATSServers(t *testing.T) {
 		}
 	}
 	if after := durable(d[1], "s"); !slices.Equal(after[:min(len(before), len(after))], before) {
+		t.Errorf("the events were\n%v\nand are\n%v", before, after)
+	}
+}
+
+// A program with a NATS server inside needs no other, and keeps its sessions over a kill.
+func TestEmbeddedNATS(t *testing.T) {
+	t.Parallel()
+	st := harness.NewScripted(t)
+	program := filepath.Join(t.TempDir(), "copilot-grpc")
+	build := exec.Command("go", "build", "-tags", "nats", "-o", program, "../../cmd/copilot-grpc")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	d := harness.NewDaemonOf(st, program, "--cluster", "embedded", "--node-name", "only",
+		"--provider", "ours="+writeProvider(st))
+	create(d, "s")
+	before := durable(d, "s")
+	d.Stop(syscall.SIGKILL)
+	d.Start()
+	answer(d, "s", "and on")
+	if !strings.Contains(conversation(d, "and on"), "first of s") {
+		t.Error("the model was not sent the turn before the kill")
+	}
+	if after := durable(d, "s"); !slices.Equal(after[:min(len(before), len(after))], before) {
 		t.Errorf("the events were\n%v\nand are\n%v", before, after)
 	}
 }

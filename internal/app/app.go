@@ -296,7 +296,8 @@ func (a *App) Run(ctx context.Context) error {
 	stop()
 	probes.Wait()
 	release()
-	return errors.Join(err, a.ended(), a.Close())
+	closed := a.Close() // the lease may end meanwhile
+	return errors.Join(err, a.ended(), closed)
 }
 
 // Abort hastens the end of Run, or of a Close under way: nothing is waited for that can

@@ -48,7 +48,7 @@ func (c *Config) check(logger *slog.Logger) (checked, error) {
 			return out, wrong("tls_cert", err)
 		}
 	}
-	if c.Cluster.on() {
+	if c.Cluster.on() && !c.Cluster.embedded() {
 		if _, err := forward.NewCredentials(c.Cluster.tls(), logger); err != nil {
 			return out, wrong("node_cert", err)
 		}

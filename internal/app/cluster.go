@@ -30,7 +30,7 @@ import (
 
 // Cluster makes the server a replica of a cluster on NATS JetStream (docs/cluster.md). With an empty URL it is alone.
 type Cluster struct {
-	// URL is the URL of the NATS servers, or several with commas in between.
+	// URL is the URL of the NATS servers, or several with commas in between; Embedded for one in this process.
 	URL string
 	// Name begins the names of everything that the cluster stores. The default is natsstore's.
 	Name string
@@ -58,7 +58,8 @@ func (k *Cluster) rows() []setting.Row {
 	return []setting.Row{
 		fixed("cluster", &k.URL, "`URL` of the NATS servers, nats://HOST:PORT or tls://HOST:PORT, with commas between "+
 			"several: the server is one replica of a cluster, which stores its sessions there and not in data_dir "+
-			"(docs/cluster.md)"),
+			"(docs/cluster.md); or \"embedded\": one server inside this process, for trying it out alone, in a "+
+			"program built with -tags nats"),
 		fixed("cluster_name", &k.Name, "`name` that begins the names of everything the cluster stores; other clusters "+
 			"of the same NATS account have other names (default: copilot)"),
 		fixed("cluster_creds", &k.Credentials, "`file` with the credentials for NATS"),
@@ -89,6 +90,16 @@ func (k *Cluster) check(dial string) error {
 	if dial != "" {
 		return wrongf("cluster", "sessions of a CLI server (dial) cannot be moved to other replicas")
 	}
+	if k.Node == "" {
+		name, err := os.Hostname()
+		if err != nil {
+			return wrong("node_name", err)
+		}
+		k.Node = name
+	}
+	if k.embedded() {
+		return k.checkEmbedded()
+	}
 	// The value of the setting is printed and logged.
 	for _, server := range strings.Split(k.URL, ",") {
 		if u, err := url.Parse(strings.TrimSpace(server)); err == nil && u.User != nil {
@@ -109,13 +120,6 @@ func (k *Cluster) check(dial string) error {
 	if host, _, err := net.SplitHostPort(k.Address); err != nil || host == "" || net.ParseIP(host).IsUnspecified() {
 		return wrongf("node_address", "other replicas cannot reach %q: give HOST:PORT", k.Address)
 	}
-	if k.Node == "" {
-		name, err := os.Hostname()
-		if err != nil {
-			return wrong("node_name", err)
-		}
-		k.Node = name
-	}
 	return nil
 }
 
@@ -130,7 +134,8 @@ func (k *Cluster) attrs() []slog.Attr {
 // storage is the configuration of the cluster's storage.
 func (k *Cluster) storage(log *slog.Logger) natsstore.Config {
 	return natsstore.Config{
-		URL: k.URL, Cluster: k.Name, Credentials: k.Credentials, CA: k.RootCA, Unsafe: k.Unsafe, Logger: log,
+		URL: k.URL, Cluster: k.Name, Credentials: k.Credentials, CA: k.RootCA, Unsafe: k.Unsafe || k.embedded(),
+		Logger: log,
 	}
 }
 
@@ -142,6 +147,9 @@ func (k *Cluster) tls() forward.TLS {
 // finding tells whether the NATS servers can be used.
 func (k *Cluster) finding(ctx context.Context) runtime.Finding {
 	const subject = "cluster"
+	if k.embedded() {
+		return embeddedFinding(subject)
+	}
 	recipe, err := natsstore.Check(ctx, k.storage(nil))
 	if err != nil {
 		return failed(subject, err, "docs/cluster.md says what the NATS servers need")
@@ -174,14 +182,22 @@ type member struct {
 // join makes the server a replica. own is the profile of the host's own tenant.
 func (a *App) join(ctx context.Context, own runtime.Profile, tidyEvery time.Duration) (*member, error) {
 	k := &a.config.Cluster
-	store, err := natsstore.Open(ctx, k.storage(a.logger))
+	storage := k.storage(a.logger)
+	if k.embedded() {
+		nats, err := a.embed()
+		if err != nil {
+			return nil, err
+		}
+		storage.InProcess = nats
+	}
+	store, err := natsstore.Open(ctx, storage)
 	if err != nil {
 		return nil, err
 	}
 	a.closers.add("storage of the cluster", func(context.Context) error { store.Close(); return nil })
 	node, err := cluster.Join(ctx, cluster.Config{
 		JetStream: store.JetStream(), Cluster: store.Cluster(), Name: k.Node, Address: k.Address, TTL: k.Lease,
-		Labels: a.config.NodeLabels, Replicas: store.Replicas(), Logger: a.logger,
+		Labels: a.config.NodeLabels, Replicas: store.Replicas(), Alone: k.embedded(), Logger: a.logger,
 	})
 	if err != nil {
 		return nil, err

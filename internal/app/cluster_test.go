@@ -25,6 +25,7 @@ func TestClusterSettings(t *testing.T) {
 		"a CLI server":         {func(*Cluster) {}, "localhost:1", "cluster"},
 		"a password":           {func(k *Cluster) { k.URL += ",nats://u:p@host" }, "", "cluster"},
 		"a token":              {func(k *Cluster) { k.URL = "nats://secret@host" }, "", "cluster"},
+		"no embedded server":   {func(k *Cluster) { *k = Cluster{URL: Embedded} }, "", "cluster"},
 		"no certificate":       {func(k *Cluster) { k.Cert = "" }, "", "node_cert"},
 		"no key":               {func(k *Cluster) { k.Key = "" }, "", "node_key"},
 		"no CA":                {func(k *Cluster) { k.CA = "" }, "", "node_ca"},

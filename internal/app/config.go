@@ -272,6 +272,9 @@ func (c *Config) Validate() error {
 	if err := c.Cluster.check(c.Dial); err != nil {
 		return err
 	}
+	if c.Cluster.embedded() && c.DataDir == "" {
+		return wrongf("data_dir", "the embedded NATS server needs it for its data")
+	}
 	if err := selection.CheckLabels(c.NodeLabels, "node_label"); err != nil {
 		return wrong("node_label", err)
 	}

@@ -43,7 +43,10 @@ func Diagnose(ctx context.Context, c Config, start bool, options ...Option) []ru
 		found = append(found, failed("files", err, "correct the file, or the setting that names it"))
 	}
 	if c.Cluster.on() {
-		found = append(found, addressFinding(ctx, c.Cluster.Listen), c.Cluster.finding(ctx))
+		found = append(found, c.Cluster.finding(ctx))
+		if !c.Cluster.embedded() {
+			found = append(found, addressFinding(ctx, c.Cluster.Listen))
+		}
 	}
 	if c.OfflineModel != "" {
 		found = append(found, scriptFinding(c.OfflineModel))

@@ -23,7 +23,7 @@ const (
 	markerTTL = time.Hour
 )
 
-// Config configures a node. JetStream, Cluster, Name and Address are required.
+// Config configures a node. JetStream, Cluster and Name are required, and Address if there are other nodes.
 type Config struct {
 	JetStream jetstream.JetStream
 	// Cluster begins the names of the cluster's buckets.
@@ -37,6 +37,8 @@ type Config struct {
 	// TTL is how long a lease outlasts its last renewal. A session of a node that was killed can be used again after
 	// that time. The default is DefaultTTL, the least two seconds. All nodes of a cluster must have the same.
 	TTL time.Duration
+	// Alone says that no other node can be alive: leases that are left are over.
+	Alone bool
 	// Replicas is the number of servers that have a copy of each bucket. The default is 1.
 	Replicas int
 	// Logger receives failures of background work. The default is slog.DiscardHandler.
@@ -82,6 +84,11 @@ func Join(ctx context.Context, cfg Config) (*Node, error) {
 	if err := n.openBuckets(ctx); err != nil {
 		return nil, err
 	}
+	if cfg.Alone {
+		if err := n.clear(ctx); err != nil {
+			return nil, err
+		}
+	}
 	running, stop := context.WithCancel(context.Background())
 	n.stop = stop
 	if err := n.watch(ctx, running); err != nil {
@@ -99,6 +106,20 @@ func Join(ctx context.Context, cfg Config) (*Node, error) {
 	}
 	n.wg.Go(func() { n.run(running, m, revision) })
 	return n, nil
+}
+
+// clear ends all leases.
+func (n *Node) clear(ctx context.Context) error {
+	keys, err := n.nodes.ListKeys(ctx)
+	if err != nil {
+		return fmt.Errorf("listing the leases of earlier processes: %w", err)
+	}
+	for key := range keys.Keys() {
+		if err := n.nodes.Purge(ctx, key); err != nil {
+			return fmt.Errorf("ending the lease of an earlier process: %w", err)
+		}
+	}
+	return ctx.Err()
 }
 
 // openBuckets creates the buckets or checks that they have the node's settings.

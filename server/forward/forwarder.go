@@ -31,7 +31,7 @@ type Config struct {
 	// Node is the replica's name.
 	Node string
 	// Listen is the TCP port for other replicas, "HOST:PORT". It may be on any network, because it requires
-	// certificates.
+	// certificates. It is "" if there can be no other replica; TLS is not used then.
 	Listen string
 	// TLS has the replica's certificate and the replicas' CAs.
 	TLS TLS
@@ -44,9 +44,7 @@ func (c *Config) Validate() error {
 	switch {
 	case c.Node == "":
 		return errors.New("a replica needs a name")
-	case c.Listen == "":
-		return errors.New("a replica needs an address for other replicas")
-	case c.TLS.CertFile == "" || c.TLS.KeyFile == "" || c.TLS.CAFile == "":
+	case c.Listen != "" && (c.TLS.CertFile == "" || c.TLS.KeyFile == "" || c.TLS.CAFile == ""):
 		return errors.New("a replica needs a certificate, a key and the replicas' CA")
 	case c.Locator == nil:
 		return errors.New("a replica needs a Locator")
@@ -63,10 +61,13 @@ type Forwarder struct {
 	log     *slog.Logger
 }
 
-// New returns a Forwarder, which the caller must close.
+// New returns a Forwarder, which the caller must close. creds are nil if there can be no other replica.
 func New(c *Config, creds *Credentials, log *slog.Logger) *Forwarder {
-	return &Forwarder{node: c.Node, locator: c.Locator, log: log,
-		peers: peers{creds: creds.Dialer(), alive: c.Locator.Peers}}
+	f := &Forwarder{node: c.Node, locator: c.Locator, log: log, peers: peers{alive: c.Locator.Peers}}
+	if creds != nil {
+		f.peers.creds = creds.Dialer()
+	}
+	return f
 }
 
 // Drain ends the relayed streams with DRAINING, and refuses new ones. Other relayed calls continue.

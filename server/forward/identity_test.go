@@ -324,7 +324,6 @@ func TestBadConfiguration(t *testing.T) {
 	}
 	for name, change := range map[string]func(*forward.Config){
 		"no name":        func(c *forward.Config) { c.Node = "" },
-		"no address":     func(c *forward.Config) { c.Listen = "" },
 		"no locator":     func(c *forward.Config) { c.Locator = nil },
 		"no certificate": func(c *forward.Config) { c.TLS = forward.TLS{} },
 		"no such file":   func(c *forward.Config) { c.TLS.KeyFile += "x" },
@@ -342,6 +341,26 @@ func TestBadConfiguration(t *testing.T) {
 			t.Errorf("%s: no error", name)
 			_ = s.Close()
 		}
+	}
+}
+
+// A replica that can have no others listens for none, and needs no certificate.
+func TestAlone(t *testing.T) {
+	t.Parallel()
+	s, err := server.New(t.Context(), server.Config{
+		Listen: []string{"unix:" + servertest.SocketPath(t)}, Services: []server.Service{nothing{}},
+		Forward: &forward.Config{Node: "a", Locator: &locator{}}, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := s.ReplicaAddr(); a != nil {
+		t.Errorf("it listens on %v", a)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Run(ctx); err != nil {
+		t.Errorf("it ends with %v", err)
 	}
 }
 

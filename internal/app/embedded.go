@@ -1,0 +1,48 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/internal/cluster/natsserver"
+)
+
+// Embedded is the URL of a NATS server inside the process, for a trial. The replica is then the only one.
+const Embedded = "embedded"
+
+// embedded reports whether the NATS server is inside the process.
+func (k *Cluster) embedded() bool { return k.URL == Embedded }
+
+// checkEmbedded checks the other settings of a replica with an embedded NATS server.
+func (k *Cluster) checkEmbedded() error {
+	if !natsserver.Built {
+		return wrong("cluster", natsserver.ErrNotBuilt)
+	}
+	if k.Credentials+k.RootCA+k.Listen+k.Address+k.Cert+k.Key+k.CA != "" {
+		return wrongf("cluster", "an embedded NATS server has no credentials, and no other replica reaches it: "+
+			"omit cluster_creds, cluster_ca and node_*, except node_name")
+	}
+	return nil
+}
+
+// embeddedFinding says what an embedded NATS server risks.
+func embeddedFinding(subject string) runtime.Finding {
+	return runtime.Finding{
+		Level: runtime.LevelWarning, Subject: subject,
+		Text: "the NATS server is inside the process: there is one copy of the data, on this disk, and no other " +
+			"replica",
+		Remedy: "for more than a trial, run three NATS servers (docs/cluster.md)",
+	}
+}
+
+// embed starts the NATS server inside the process.
+func (a *App) embed() (*natsserver.Server, error) {
+	s, err := natsserver.Start(filepath.Join(a.config.DataDir, "nats"), a.logger)
+	if err != nil {
+		return nil, fmt.Errorf("starting the embedded NATS server: %w", err)
+	}
+	a.closers.add("embedded NATS server", func(context.Context) error { return s.Stop() })
+	return s, nil
+}
