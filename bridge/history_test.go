@@ -3,15 +3,18 @@ package bridge
 import (
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
@@ -185,5 +188,64 @@ func TestListEventsIsWhatStreamsGive(t *testing.T) {
 				t.Errorf("a list in short memory has %d durable events, readers had %d", len(got), len(want))
 			}
 		})
+	}
+}
+
+// readings counts the reads of files.
+type readings struct {
+	segment.OS
+
+	n atomic.Int64
+}
+
+// Open implements segment.FS.
+func (r *readings) Open(name string, write bool) (segment.File, error) {
+	f, err := r.OS.Open(name, write)
+	return read{f, r}, err
+}
+
+// read is a file whose reads are counted.
+type read struct {
+	segment.File
+
+	of *readings
+}
+
+// ReadAt implements io.ReaderAt.
+func (r read) ReadAt(p []byte, off int64) (int, error) {
+	r.of.n.Add(1)
+	return r.File.ReadAt(p, off)
+}
+
+// A page is read from disk in large pieces, and not event by event: in a cluster each read is a request.
+func TestPageTakesFewReads(t *testing.T) {
+	t.Parallel()
+	k := newKept(t, func(int) fakecli.Script { return fakecli.Script{} })
+	k.create("s1")
+	s, err := k.store.Open(t.Context(), "s1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	happenings(s, 1, 0)
+	if err := s.Journal().Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	data, files := filepath.Join(t.TempDir(), "data"), new(readings)
+	k.copyTo(data)
+	kept, err := store.Open(store.Config{Dir: data, Journals: journal.WriterConfig{FS: files}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = kept.Close() })
+	next := newLives(t, func(int) fakecli.Script { return fakecli.Script{} }, func(c *Config) { c.Directory = kept })
+	before := files.n.Load()
+	page, err := next.Events.ListEvents(t.Context(), &bridgev1.ListEventsRequest{
+		SessionId: "s1", Filter: &bridgev1.EventFilter{IncludeLarge: true},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, events := files.n.Load()-before, len(page.GetEvents()); n > 10 || n == 0 || events < 50 {
+		t.Errorf("a page of %d events took %d reads", events, n)
 	}
 }

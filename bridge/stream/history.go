@@ -66,17 +66,21 @@ func (svc *Service) ListEvents(ctx context.Context, r *bridgev1.ListEventsReques
 	}
 	last := s.Journal().Last()
 	position.Record(ctx, position.Position{Epoch: last.Epoch, Seq: last.Seq})
-	return svc.page(s, caller.From(ctx).Tenant, reader, flt, form(r.GetFidelity(), r.GetOriginalJson()), limit)
+	return svc.page(ctx, s, reader, flt, form(r.GetFidelity(), r.GetOriginalJson()), limit)
 }
 
 // page reads events until their encoded form exceeds limit; it holds at least one.
-func (svc *Service) page(s *session.Session, tenant string, reader *journal.Reader, flt *Filter, f journal.Form, limit int) (*bridgev1.ListEventsResponse, error) {
+func (svc *Service) page(
+	ctx context.Context, s *session.Session, reader *journal.Reader, flt *Filter, f journal.Form, limit int,
+) (*bridgev1.ListEventsResponse, error) {
 	out := &bridgev1.ListEventsResponse{}
 	var wire []byte
-	end := s.Journal().Last()
+	tenant, end := caller.From(ctx).Tenant, s.Journal().Last()
 	for more := true; more; {
-		// One event at a time: a page ends exactly where it is full.
-		records, gap := reader.Next(nil, 1)
+		if ctx.Err() != nil { // each read may take long
+			return nil, session.Classify(ctx.Err(), "")
+		}
+		records, gap := reader.Next(nil, limit)
 		if gap != nil {
 			if len(wire) > 0 { // the next page begins with it
 				out.NextPageToken = pageToken(gap.From)
@@ -87,31 +91,37 @@ func (svc *Service) page(s *session.Session, tenant string, reader *journal.Read
 			})
 			continue
 		}
-		if more = len(records) > 0; !more {
-			continue
-		}
-		// Notes weigh nothing: there may be some before the event.
-		rec := records[len(records)-1]
-		if rec.Note != nil || !flt.Passes(rec) {
-			continue
-		}
-		event := s.Journal().Wire(nil, []*journal.Record{rec}, f)[0]
-		if len(wire) > 0 && len(wire)+len(event) > limit {
-			prev := rec.Pos
+		var next *journal.Record
+		if wire, next = fill(wire, records, s, flt, f, limit); next != nil {
+			prev := next.Pos
 			prev.Seq--
 			out.NextPageToken = pageToken(prev)
 			break
 		}
-		wire = append(wire, event...)
-		if !less(reader.Position(), end) {
-			break
-		}
+		more = len(records) > 0 && less(reader.Position(), end)
 	}
 	// The journal's pieces are elements of a field with the same number here.
 	if err := (proto.UnmarshalOptions{Merge: true}).Unmarshal(wire, out); err != nil {
 		return nil, fault.Wrap(err, fault.Internal, "decoding events")
 	}
 	return out, nil
+}
+
+// fill appends the encoded form of events to a page. It returns the first event for which the page has no room.
+func fill(
+	wire []byte, records []*journal.Record, s *session.Session, flt *Filter, f journal.Form, limit int,
+) (_ []byte, next *journal.Record) {
+	for _, rec := range records {
+		if rec.Note != nil || !flt.Passes(rec) {
+			continue
+		}
+		event := s.Journal().Wire(nil, []*journal.Record{rec}, f)[0]
+		if len(wire) > 0 && len(wire)+len(event) > limit {
+			return wire, rec
+		}
+		wire = append(wire, event...)
+	}
+	return wire, nil
 }
 
 // widen puts two gaps in a row, of which a page has room for one, together: the worse reason
