@@ -221,13 +221,14 @@ func (b *Box) Flush() error {
 	})
 }
 
-// sweep takes out the entries that are finished, and returns their files. The caller holds mu.
+// sweep takes out the entries that are finished and not retired, and returns their files. The caller holds mu.
 func (b *Box) sweep() (gone []string) {
 	b.st.Entries = slices.DeleteFunc(b.st.Entries, func(e *Entry) bool {
-		if e.finished && e.stored && e.large {
+		over := e.finished && e.retired == 0
+		if over && e.stored && e.large {
 			gone = append(gone, promptFile(e.N))
 		}
-		return e.finished
+		return over
 	})
 	return gone
 }

@@ -103,7 +103,8 @@ type Entry struct {
 	stored   bool // the prompt is on disk
 	large    bool // in a file, not in the log
 	passed   bool // the history was compared while the CLI's answer was awaited
-	finished bool // nothing more is to be known of it; it goes with the next flush
+	finished bool // nothing more is to be known of it; it goes with the next flush, unless it is retired
+	retired  uint64
 	unknown  bool // the state was damaged, so that it may have been acknowledged
 }
 
@@ -159,6 +160,7 @@ type Box struct {
 	order   []string // the keys of st.Moved, oldest first
 	bytes   int
 	changed bool
+	retired uint64   // how many prompts were retired
 	orphans []string // files of prompts that nothing is known of
 }
 
@@ -288,6 +290,36 @@ func (b *Box) finish(e *Entry) {
 	e.finished, e.Owed, b.changed = true, false, true
 	b.bytes -= e.size
 	e.prompt.Params, e.size = nil, 0
+}
+
+// Retire notes, in memory, that the turn of a prompt has ended. The disk has the prompt until Retired releases it: a
+// process that ends before the journal has the turn must not lose both.
+func (b *Box) Retire(n uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e := b.find(n); e != nil && !e.finished {
+		b.finish(e)
+		b.retired++
+		e.retired = b.retired
+	}
+}
+
+// Retired returns a function that lets the next flush remove the prompts that are retired now. It reports whether more
+// were retired since.
+func (b *Box) Retired() (release func() (more bool)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	through := b.retired
+	return func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, e := range b.st.Entries {
+			if e.retired > 0 && e.retired <= through {
+				e.retired, b.changed = 0, true
+			}
+		}
+		return b.retired > through
+	}
 }
 
 // End records in memory that the turn of a prompt was lost, and that readers know it.

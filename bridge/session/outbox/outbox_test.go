@@ -253,6 +253,50 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// A prompt whose turn has ended stays on disk until the journal has the turn, whatever else is written.
+func TestRetire(t *testing.T) {
+	t.Parallel()
+	disk := onDisk()
+	b := opened(t, disk)
+	first := put(t, b, strings.Repeat("x", maxInMemory+1))
+	accepted(t, b, first, []string{"m1"})
+	b.Retire(first)
+	release := b.Retired()
+	second := put(t, b, "second")
+	accepted(t, b, second, []string{"m2"})
+	b.Retire(second)
+	if entries := b.Entries(); len(entries) != 0 {
+		t.Errorf("the prompts count as unfinished: %+v", entries)
+	}
+	stored := func() (ids []string) {
+		for _, e := range opened(t, disk).Entries() {
+			ids = append(ids, e.IDs...)
+		}
+		return ids
+	}
+	if ids := stored(); !slices.Equal(ids, []string{"m1", "m2"}) {
+		t.Errorf("the disk has the prompts %q", ids)
+	}
+	if !release() {
+		t.Error("no more prompts are retired")
+	}
+	if err := b.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if ids := stored(); !slices.Equal(ids, []string{"m2"}) {
+		t.Errorf("after the release of one the disk has the prompts %q", ids)
+	}
+	if b.Retired()() {
+		t.Error("more prompts are retired")
+	}
+	if err := b.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if names, _ := disk.List(); len(stored()) > 0 || len(names) != 1 {
+		t.Errorf("after the release of all the disk has the prompts %q and the files %q", stored(), names)
+	}
+}
+
 // An owner that was frozen tells no caller that a prompt is accepted, and gives the CLI none: another one has the
 // session.
 func TestAnotherOwner(t *testing.T) {

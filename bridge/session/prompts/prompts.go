@@ -160,10 +160,13 @@ func (q *Queue) Forget(_ Tx, w *turn.Waiter) {
 // Ended notes that the turn of a prompt has ended.
 func (q *Queue) Ended(_ Tx, entry uint64, out turn.Outcome) {
 	delete(q.waiters, entry)
-	if out.Status == bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST && out.Err == nil {
+	switch {
+	case out.Status == bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST && out.Err == nil:
 		q.box.End(entry) // the history still has to say whether it has the prompt
-	} else {
-		q.box.Finish(entry)
+	case out.Status == bridgev1.TurnStatus_TURN_STATUS_ABORTED:
+		q.box.Finish(entry) // a caller has withdrawn it
+	default:
+		q.box.Retire(entry)
 	}
 	q.flushSoon()
 }
@@ -174,9 +177,14 @@ func (q *Queue) flushSoon() {
 		return
 	}
 	q.cfg.Go(func(ctx context.Context) {
-		err := q.cfg.Journal.Settle(ctx)
-		q.flushing.Store(false)
-		if err == nil {
+		for more := true; more; {
+			release := q.box.Retired()
+			err := q.cfg.Journal.Settle(ctx)
+			q.flushing.Store(false)
+			if err != nil {
+				return
+			}
+			more = release() && q.flushing.CompareAndSwap(false, true)
 			q.Flush()
 		}
 	})
