@@ -34,6 +34,8 @@ const (
 	// minRetry and maxRetry bound the pause before a retry after a disk failure.
 	minRetry = 250 * time.Millisecond
 	maxRetry = 30 * time.Second
+	// maxRemoteRetry is maxRetry for a log across a network, whose events nobody sees before they are written.
+	maxRemoteRetry = time.Second
 )
 
 // ErrBacklog reports events that were not written because the disk accepted them too slowly.
@@ -478,7 +480,11 @@ func (d *Disk) failed(err error, b *batch) {
 		}
 	}
 	d.marks = true
-	d.retry = min(max(2*d.retry, minRetry), maxRetry)
+	limit := maxRetry
+	if d.log.Remote() {
+		limit = maxRemoteRetry
+	}
+	d.retry = min(max(2*d.retry, minRetry), limit)
 	d.retryAt = d.writer.cfg.Now().Add(d.retry)
 	d.degrade(err)
 }

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"time"
@@ -97,6 +98,29 @@ func (j *Journal) AwaitDisk(done, exited <-chan struct{}) (waited bool) {
 	return true
 }
 
+// AwaitStorage waits until the remote log of a journal takes events, and returns the reason if it does not within a time. It does not
+// wait for a local log, whose events can be shown without it.
+func AwaitStorage(ctx context.Context, j *Journal, limit time.Duration) error {
+	if j.disk == nil || !j.disk.log.Remote() || j.Degraded() == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	tick := time.NewTicker(flowTick)
+	defer tick.Stop()
+	for {
+		err := j.Degraded()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
 // behind returns nil unless too many bytes wait for a working disk. Otherwise it schedules a write and returns a
 // channel that is closed when the caller should check again.
 func (d *Disk) behind() (moved <-chan struct{}) {
@@ -128,9 +152,11 @@ func (d *Disk) full() bool {
 	return d.held > shareBytes && (d.writer.held.Load() > maxAllHeldBytes || d.j.cfg.Budget.over())
 }
 
-// failing reports whether the disk returns errors. The journal's mu is held.
+// failing reports whether the disk returns errors that may last. Those of a remote log do not: it answers again, or the
+// process must end. The journal's mu is held.
 func (d *Disk) failing() bool {
-	return d.degraded != nil && !errors.Is(d.degraded, ErrStalled) && !errors.Is(d.degraded, ErrBacklog)
+	err := d.degraded
+	return err != nil && !d.log.Remote() && !errors.Is(err, ErrStalled) && !errors.Is(err, ErrBacklog)
 }
 
 // hopeless reports whether the disk will not accept the waiting bytes. The journal's mu is held.

@@ -318,6 +318,21 @@ func (j *Journal) Settle(ctx context.Context) error {
 	return j.Await(ctx, last)
 }
 
+// SettleStored is Settle for readers of what is stored: it does not wait while a remote log refuses events.
+func SettleStored(ctx context.Context, j *Journal) error {
+	j.mu.RLock()
+	last := Position{j.cfg.Epoch, j.nextSeq - 1}
+	j.mu.RUnlock()
+	for {
+		tick, cancel := context.WithTimeout(ctx, flowTick)
+		err := j.Await(tick, last)
+		cancel()
+		if err == nil || ctx.Err() != nil || j.Degraded() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
 // Last returns the position of the last event; seq is 0 if there is none. With a log it never exceeds the reserved
 // numbers.
 func (j *Journal) Last() Position {

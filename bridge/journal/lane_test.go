@@ -218,8 +218,22 @@ func TestRemoteLogRecoversAndIsRemoved(t *testing.T) {
 		if shown := shownSeq(j); shown != 0 {
 			t.Errorf("event %d was shown before it was written", shown)
 		}
+		if err := SettleStored(t.Context(), j); err != nil {
+			t.Errorf("a reader of what is stored waits: %v", err)
+		}
+		began := time.Now()
+		err := AwaitStorage(t.Context(), j, time.Second)
+		if !errors.Is(err, errAway) || time.Since(began) != time.Second {
+			t.Errorf("after %v the storage is %v", time.Since(began), err)
+		}
+		go func() {
+			time.Sleep(maxRetry)
+			g.fail(nil)
+		}()
+		if err := AwaitStorage(t.Context(), j, time.Hour); err != nil || shownSeq(j) != 1 {
+			t.Errorf("the storage that is back is %v, event %d is shown", err, shownSeq(j))
+		}
 		g.shut("0")
-		g.fail(nil)
 		time.Sleep(4 * minRetry) // it is being written again
 		j.Append(durable(1))
 		synctest.Wait()

@@ -325,6 +325,28 @@ func TestSessionsHaveOneOwner(t *testing.T) {
 	}
 }
 
+// runsNotAhead checks a session whose events cannot be stored: it says so, shows what is stored, and takes no prompt.
+func runsNotAhead(d *harness.Daemon, id string) {
+	d.T.Helper()
+	before := durable(d, id)
+	ctx, cancel := context.WithTimeout(d.Ctx, 5*time.Second) // less than the lease
+	defer cancel()
+	_, _ = d.Client.Sessions().WriteLog(ctx, &bridgev1.WriteLogRequest{SessionId: id, Message: "unstored"})
+	got, err := d.Client.Sessions().GetSession(ctx, &bridgev1.GetSessionRequest{SessionId: id})
+	for ; err == nil && got.GetSession().GetStorageProblem() == ""; time.Sleep(20 * time.Millisecond) {
+		got, err = d.Client.Sessions().GetSession(ctx, &bridgev1.GetSessionRequest{SessionId: id})
+	}
+	if err != nil {
+		d.T.Errorf("the session does not report the storage: %v", err)
+	}
+	prompt := &bridgev1.Prompt{Text: "ahead"}
+	_, err = d.Client.Sessions().Send(ctx, &bridgev1.SendRequest{SessionId: id, Prompt: prompt})
+	harness.WantReason(d.T, err, bridgev1.ErrorReason_ERROR_REASON_SESSION_UNAVAILABLE)
+	if after := durable(d, id); !slices.Equal(after, before) {
+		d.T.Errorf("events are shown that are not stored:\n%v\nwant\n%v", after, before)
+	}
+}
+
 // The service outlives the NATS server: for less than a lease nothing is lost; for longer the replicas end, and have
 // their sessions when they and NATS are back.
 func TestNATSAway(t *testing.T) {
@@ -333,6 +355,7 @@ func TestNATSAway(t *testing.T) {
 	create(d[0], "s")
 	first := durable(d[1], "s")
 	nats.Stop()
+	runsNotAhead(d[0], "s")
 	nats.Start()
 	d[1].Eventually("calls succeed again", func() bool {
 		out, err := d[1].Client.Session("s").SendAndWait(d[1].Ctx, "second", copilot.WithRequestID("second"))

@@ -48,6 +48,8 @@ type Folders struct {
 type changed struct {
 	path string
 	term uint64 // of the session's owner
+	// failed says that the log has a failure to save it.
+	failed bool
 }
 
 // NewFolders returns the folders. place returns the folder of a session by its key and its saved state, "" if the
@@ -66,7 +68,7 @@ func (f *Folders) changed(key string, state json.RawMessage, term uint64) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.dirty[key] = changed{folder, term}
+	f.dirty[key] = changed{path: folder, term: term}
 }
 
 // Run saves changed folders until ctx ends.
@@ -121,7 +123,8 @@ func (f *Folders) saveNext(tried map[string]bool) bool {
 	if err == nil || errors.Is(err, backend.ErrStale) {
 		return true
 	}
-	if !errors.Is(err, fs.ErrNotExist) { // else a file went while it was read
+	if !errors.Is(err, fs.ErrNotExist) && !c.failed { // else a file went while it was read
+		c.failed = true
 		f.log.Error("the CLI's folder of a session was not saved", "session_id", key, "error", err)
 	}
 	f.mu.Lock()

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
@@ -78,6 +79,9 @@ type Sender struct {
 // New returns a sender.
 func New(cfg Config) *Sender { return &Sender{cfg: cfg} }
 
+// storagePatience is how long a message waits for storage across a network that does not take the session's events.
+const storagePatience = 2 * time.Second
+
 // errUnanswered is the cause with which the waiting for the CLI's answer to a message ends.
 var errUnanswered = errors.New("the CLI does not answer")
 
@@ -89,6 +93,10 @@ func (s *Sender) Send(ctx context.Context, m Message) (Sent, error) {
 	if steering {
 		return Sent{}, fault.New(fault.SessionBusy, "a turn with its own provider headers is running").
 			WithField("prompt.mode")
+	}
+	if err := journal.AwaitStorage(ctx, s.cfg.Journal, storagePatience); err != nil {
+		return Sent{}, fault.Wrap(err, fault.SessionUnavailable, "the storage does not take the session's events now").
+			WithRetry(time.Second)
 	}
 	for {
 		sent, err := s.sendInOrder(ctx, m)

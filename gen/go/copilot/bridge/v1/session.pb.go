@@ -537,8 +537,9 @@ type Session struct {
 	// Name that the creating program gave itself.
 	ClientName string `protobuf:"bytes,17,opt,name=client_name,json=clientName,proto3" json:"client_name,omitempty"`
 	// Problem of the disk: full, broken, or without progress. The session continues in memory;
-	// events that the disk does not receive in time are lost with the server's process. Empty
-	// without a problem.
+	// events that the disk does not receive in time are lost with the server's process. In a
+	// cluster the session shows no event and takes no prompt until it can be stored. Empty without
+	// a problem.
 	StorageProblem string `protobuf:"bytes,18,opt,name=storage_problem,json=storageProblem,proto3" json:"storage_problem,omitempty"`
 	// The other tenants of the session's shares, by name. Only GetSession and ListSessions set it,
 	// for callers of the session's own tenant.
