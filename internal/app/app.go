@@ -284,8 +284,13 @@ func (a *App) listen(ctx context.Context, b *bridge.Bridge) (err error) {
 func (a *App) Run(ctx context.Context) error {
 	// The server closes itself when it has run.
 	a.closers.forget("server")
-	// Abort cuts off what the server waits for.
-	release := context.AfterFunc(a.hard, func() { _ = a.server.Close() })
+	// Abort cuts off what the server waits for, and ends a server that was not told to stop.
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	release := context.AfterFunc(a.hard, func() {
+		_ = a.server.Close()
+		end()
+	})
 	a.observing.phase.Store(phaseRunning)
 	probing, stop := context.WithCancel(ctx)
 	var probes sync.WaitGroup

@@ -228,6 +228,15 @@ func TestAppAborts(t *testing.T) {
 	r.end(t)
 }
 
+// Abort ends an App that was not told to stop: a replica that has lost its lease must not stay.
+func TestAbortEnds(t *testing.T) {
+	t.Parallel()
+	r := start(t, Config{}, WithRunner(fake(t, fakecli.Script{})))
+	r.dial(t)
+	r.Abort()
+	r.end(t)
+}
+
 // An App that cannot be built leaves nothing behind.
 func TestNewUnwinds(t *testing.T) {
 	t.Parallel()

@@ -17,8 +17,6 @@ import (
 const (
 	// requestTimeout bounds one request of the background goroutines.
 	requestTimeout = 5 * time.Second
-	// joinPause is the pause before a node that could not get a lease tries again.
-	joinPause = time.Second
 	// markerTTL is how long the server tells watches of a key that has expired.
 	markerTTL = time.Hour
 )
@@ -227,34 +225,13 @@ func (n *Node) Drain(on bool) {
 	n.renewNow()
 }
 
-// run renews the lease until ctx ends. A node that has lost its lease gets another one.
+// run renews the lease until ctx ends or the lease does. The node then has none any more: its process must end, and
+// would be given sessions that it does not serve.
 func (n *Node) run(ctx context.Context, m *membership, revision uint64) {
-	for {
-		n.keep(ctx, m, revision)
-		if ctx.Err() != nil {
-			return
-		}
+	n.keep(ctx, m, revision)
+	if ctx.Err() == nil {
 		n.log.Error("this server has lost its lease, and with it its sessions", "member", m.id)
-		var err error
-		for m = nil; m == nil; {
-			if m, revision, err = n.rejoin(ctx); err == nil {
-				break
-			}
-			n.log.Error("this server cannot join the cluster again", "error", err)
-			select {
-			case <-time.After(joinPause):
-			case <-ctx.Done():
-				return
-			}
-		}
 	}
-}
-
-// rejoin is enrol with a bound of time.
-func (n *Node) rejoin(ctx context.Context) (*membership, uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	return n.enrol(ctx)
 }
 
 // keep renews a lease until it ends or ctx ends.
