@@ -1,7 +1,10 @@
 package session
 
 import (
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
@@ -160,12 +163,18 @@ func TestInterruptedTurnIsLeft(t *testing.T) {
 func TestInterruptedTurnWithACallback(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fakecli.Script{Prompts: []fakecli.Prompt{{Match: "work", Turns: []fakecli.Turn{
-		{Tools: []fakecli.Tool{{Name: "mine", Arguments: []byte(`{}`)}}}, {Text: "done"},
+		{Tools: []fakecli.Tool{{Name: "lookup", Arguments: []byte(`{}`)}}}, {Text: "done"},
 	}}}})
-	own := tools("mine")
-	r.open(Opening{OnInterruption: goOn, Tools: &own})
+	r.open(Opening{OnInterruption: goOn, Tools: &lookup})
 	r.send(message("work"))
 	r.await("the call", func(rec *journal.Record) bool { _, ok := rec.Note.(callbacks.Requested); return ok })
+	stored := func(line string) bool { return strings.Contains(line, `"external_tool.requested"`) }
+	for range 5000 {
+		if _, lines := r.record(); slices.ContainsFunc(lines, stored) {
+			break
+		}
+		time.Sleep(time.Millisecond) // the CLI shows a call before it stores it
+	}
 	r.crash()
 	r.reload()
 	if err := r.s.prompts.AwaitDelivery(t.Context()); err != nil {
