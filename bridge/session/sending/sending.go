@@ -95,8 +95,7 @@ func (s *Sender) Send(ctx context.Context, m Message) (Sent, error) {
 			WithField("prompt.mode")
 	}
 	if err := journal.AwaitStorage(ctx, s.cfg.Journal, storagePatience); err != nil {
-		return Sent{}, fault.Wrap(err, fault.SessionUnavailable, "the storage does not take the session's events now").
-			WithRetry(time.Second)
+		return Sent{}, unavailable(err)
 	}
 	for {
 		sent, err := s.sendInOrder(ctx, m)
@@ -107,6 +106,12 @@ func (s *Sender) Send(ctx context.Context, m Message) (Sent, error) {
 			return Sent{}, err
 		}
 	}
+}
+
+// unavailable is the error of a message that cannot be stored now.
+func unavailable(cause error) error {
+	return fault.Wrap(cause, fault.SessionUnavailable, "the storage does not take the session's messages now").
+		WithRetry(time.Second)
 }
 
 // sendInOrder sends a message, unless others that a runtime has lost come before it: then it
@@ -143,6 +148,12 @@ func (s *Sender) send(ctx context.Context, rt Runtime, m Message) (Sent, error) 
 	w := s.cfg.Turns.Expect(s.cfg.Turns.StartSpan(ctx, &params))
 	before := s.cfg.Journal.Last()
 	n, stored, err := s.cfg.Prompts.Add(m.outboxForm(params), before)
+	problem := s.cfg.Prompts.Box().Problem()
+	unstored := err == nil && !stored && problem != nil
+	if unstored && journal.Remote(s.cfg.Journal) { // this process may end with its storage
+		s.cfg.Prompts.Box().Drop(n)
+		err = unavailable(problem)
+	}
 	if err != nil {
 		w.Close()
 		return Sent{}, err
@@ -165,7 +176,7 @@ func (s *Sender) send(ctx context.Context, rt Runtime, m Message) (Sent, error) 
 		return Sent{}, err
 	}
 	sent.MessageID = prompts.First(ids)
-	sent.InMemory = s.cfg.Prompts.Box().Problem() != nil && !(stored && durable)
+	sent.InMemory = unstored || !durable && s.cfg.Prompts.Box().Problem() != nil
 	w.Identify(prompts.Last(ids))
 	if again {
 		s.cfg.Lock.Lock()

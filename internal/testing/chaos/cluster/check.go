@@ -50,7 +50,8 @@ type Prompt struct {
 	// IDs are the message ids of the acknowledgements of Send, which was repeated with one request id. None says that
 	// the prompt was not acknowledged.
 	IDs []string
-	// Lost reports that a repetition at the end failed with SEND_UNCONFIRMED: the prompt is reported as lost.
+	// Lost reports that a repetition at the end failed with SEND_UNCONFIRMED: the prompt is reported as lost. Or its
+	// caller was told that it is in memory only.
 	Lost bool
 
 	text string // the whole prompt

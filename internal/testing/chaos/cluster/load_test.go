@@ -99,6 +99,7 @@ func (c *caller) send(ctx context.Context, p *Prompt, text string) {
 		})
 		if err == nil {
 			p.IDs = append(p.IDs, sent.GetMessageId())
+			p.Lost = p.Lost || sent.GetInMemoryOnly()
 		}
 		return err
 	}, unconfirmed)
