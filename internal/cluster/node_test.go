@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -423,8 +424,17 @@ func TestLabels(t *testing.T) {
 	if o, ok := a.Place("new", map[string]string{"zone": "z"}); ok {
 		t.Errorf("a session that no node can have is placed at %v", o)
 	}
-	if m, ok := b.Heir("s"); !ok || m.Node != "c" {
-		t.Errorf("the heir is %v", m)
+	for i := range 10 { // the members have random ids, which decide
+		id := fmt.Sprint("s", i)
+		if err := b.Require(t.Context(), id, needs); err != nil {
+			t.Fatal(err)
+		}
+		for b.Needs(id) == nil && t.Context().Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		if m, ok := b.Heir(id); !ok || m.Node != "c" {
+			t.Errorf("the heir is %v", m)
+		}
 	}
 	c.Drain(true)
 	for tick := time.NewTicker(time.Millisecond); t.Context().Err() == nil; <-tick.C {
