@@ -23,7 +23,7 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// sessionsOf returns how many sessions each replica has, as one of them knows; "draining" is added to those that drain.
+// sessionsOf returns how many sessions each replica has, as one of them knows; "draining" marks a replica that drains.
 func sessionsOf(d *harness.Daemon) map[string]string {
 	d.T.Helper()
 	list, err := d.Client.Runtimes().ListNodes(d.Ctx, &bridgev1.ListNodesRequest{})
@@ -305,7 +305,7 @@ func TestStopHandsOver(t *testing.T) {
 	}
 }
 
-// A replica that joins gets sessions of others which nobody watches.
+// A replica that joins gets unwatched sessions of others.
 func TestJoinBalances(t *testing.T) {
 	t.Parallel()
 	d, _ := replicas(harness.NewScripted(t), 2)
