@@ -1,0 +1,102 @@
+package bridge
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/store"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
+)
+
+// refusing is a data directory whose outboxes refuse some writes.
+type refusing struct {
+	*store.Store
+	writer  *journal.Writer // of logs across a network; nil for those of the data directory
+	refuses atomic.Int64    // how many of the next writes
+}
+
+// Outbox implements Directory.
+func (r *refusing) Outbox(id string) backend.Files { return refusingFiles{r.Store.Outbox(id), r} }
+
+// Journal implements Directory.
+func (r *refusing) Journal(id string, epoch uint64) (*journal.Disk, journal.Recovery, error) {
+	if r.writer == nil {
+		return r.Store.Journal(id, epoch)
+	}
+	logs := remoteLogs{journal.NewFolders(r.writer, func(session string) string { return "logs/" + session })}
+	return journal.OpenLog(logs, id, 1, epoch, id, r.writer)
+}
+
+type refusingFiles struct {
+	backend.Files
+	of *refusing
+}
+
+func (f refusingFiles) Append(name string, size int64, data []byte) error {
+	if f.of.refuses.Add(-1) >= 0 {
+		return errors.New("no route to the storage")
+	}
+	return f.Files.Append(name, size, data)
+}
+
+// remoteLogs are logs that say that they are on the other side of a network.
+type remoteLogs struct{ backend.Logs }
+
+func (l remoteLogs) Open(session string, term, epoch uint64, visit func(n uint64, body []byte) error) (
+	backend.Log, backend.Recovered, error,
+) {
+	log, found, err := l.Logs.Open(session, term, epoch, visit)
+	return remoteLog{log}, found, err
+}
+
+type remoteLog struct{ backend.Log }
+
+func (remoteLog) Remote() bool { return true }
+
+// A prompt that the storage refused is acknowledged where the data directory is the process's own, and the answer says
+// that it is in memory only, although the storage works again by then. In a cluster, where another replica would go on
+// without the prompt, the call fails before the CLI has it.
+func TestPromptThatIsNotStored(t *testing.T) {
+	t.Parallel()
+	for name, remote := range map[string]bool{"data directory": false, "cluster": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			kept, err := store.Open(store.Config{Dir: t.TempDir()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = kept.Close() }) // after the bridge
+			d := &refusing{Store: kept}
+			if remote {
+				d.writer = journal.NewWriter(journal.WriterConfig{FS: &faultfs.FS{}})
+				t.Cleanup(d.writer.Close)
+			}
+			r := newLivesAt(t, t.TempDir(), always(fakecli.Script{}), func(c *Config) { c.Directory = d })
+			r.create("s1")
+			d.refuses.Store(1)
+			q := prompted("s1", "hi")
+			out, err := r.Turns.Send(t.Context(), q)
+			switch {
+			case remote && fault.ReasonOf(err) != fault.SessionUnavailable:
+				t.Errorf("the call returns %v, %v", out, err)
+			case !remote && (err != nil || !out.GetInMemoryOnly()):
+				t.Errorf("the call returns %v, %v", out, err)
+			}
+			if !remote {
+				return
+			}
+			if out := r.sent(q); out.GetInMemoryOnly() {
+				t.Error("the repetition is in memory only")
+			}
+			r.ask("s1", "on")
+			if got := r.conversation("s1"); len(got) != 2 {
+				t.Errorf("the conversation has %q", got)
+			}
+		})
+	}
+}
