@@ -31,17 +31,22 @@ const (
 	Resolve = "Resolve"
 )
 
+// Digest returns a SHA-256 of all fields. Stored names are made of it, so it stays the same in all versions.
+func (k Key) Digest() []byte {
+	digest := sha256.New()
+	for _, part := range []string{k.Tenant, k.Operation, k.ID} {
+		fmt.Fprintf(digest, "%d:%s", len(part), part)
+	}
+	return digest.Sum(nil)
+}
+
 // SessionID returns the id of the session that a request creates without naming it: a UUID that each repetition of the
 // request has, too, wherever it arrives. It is empty for a request without an id.
 func (k Key) SessionID() string {
 	if k.ID == "" {
 		return ""
 	}
-	digest := sha256.New()
-	for _, part := range []string{k.Tenant, k.Operation, k.ID} {
-		fmt.Fprintf(digest, "%d:%s", len(part), part)
-	}
-	u := digest.Sum(nil)[:16]
+	u := k.Digest()[:16]
 	u[6], u[8] = u[6]&0x0f|0x80, u[8]&0x3f|0x80 // version 8, whose bits are the application's
 	h := hex.EncodeToString(u)
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]

@@ -3,7 +3,6 @@ package natsstore
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -130,11 +129,7 @@ func (r *Requests) session(key idempotency.Key) (name string, term uint64) {
 // subject returns the subject of a request's record.
 func (r *Requests) subject(key idempotency.Key) string {
 	session, _ := r.session(key)
-	digest := sha256.New()
-	for _, part := range []string{key.Tenant, key.Operation, key.ID} {
-		fmt.Fprintf(digest, "%d:%s", len(part), part)
-	}
-	return r.store.names.subject("request", session, hex.EncodeToString(digest.Sum(nil)))
+	return r.store.names.subject("request", session, hex.EncodeToString(key.Digest()))
 }
 
 // Add implements backend.Requests.
