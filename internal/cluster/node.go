@@ -53,6 +53,7 @@ type Node struct {
 	nodes    jetstream.KeyValue
 	sessions jetstream.KeyValue
 	view     *view
+	seen     sightings
 	held     holdings
 	draining atomic.Bool
 	state    atomic.Pointer[json.RawMessage] // nil before Tell
@@ -103,6 +104,7 @@ func Join(ctx context.Context, cfg Config) (*Node, error) {
 		return nil, err
 	}
 	n.wg.Go(func() { n.run(running, m, revision) })
+	n.wg.Go(func() { n.endSilent(running) })
 	return n, nil
 }
 

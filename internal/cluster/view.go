@@ -268,10 +268,16 @@ func follow(ctx context.Context, w jetstream.KeyWatcher, take func(jetstream.Key
 // sawMember notes a change of a node's key.
 func (n *Node) sawMember(e jetstream.KeyValueEntry) {
 	if e.Operation() != jetstream.KeyValuePut {
+		n.seen.forget(e.Key())
 		n.view.setMember(e.Key(), nil)
 		return
 	}
 	m := decode[member](e.Value())
+	if m.Fenced {
+		n.seen.forget(e.Key())
+	} else {
+		n.seen.note(e.Key(), e.Revision(), n.cfg.now())
+	}
 	n.view.setMember(e.Key(), &m)
 }
 
