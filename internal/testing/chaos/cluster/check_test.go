@@ -127,12 +127,13 @@ func TestDraw(t *testing.T) {
 			}
 			free[a.group()] = a
 		}
-		if n := len(p.Actions); n < minActions || n > maxActions {
+		if n := len(p.Actions); n < minActions || n > maxActions+maxJumps {
 			t.Errorf("%v: %d actions", p, n)
 		}
 	}
 	for _, f := range []Fault{
 		Kill, Freeze, Drain, StopNATS, KillNATS, FreezeNATS, FillNATS, PartNATS, CutNATS, CutPeers, SlowNATS,
+		JumpClock, JumpNATS,
 	} {
 		if kinds[f] < 25 {
 			t.Errorf("%s occurs %d times in 200 schedules", f, kinds[f])

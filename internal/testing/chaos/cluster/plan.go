@@ -34,6 +34,9 @@ const (
 	CutNATS    Fault = "cut nats"    // nothing passes between a replica and the NATS servers
 	CutPeers   Fault = "cut peers"   // nothing passes between a replica and the others, which relay calls to it
 	SlowNATS   Fault = "slow nats"   // what passes between a replica and the NATS servers is late
+
+	JumpClock Fault = "clock"      // the wall clock of a replica jumps, and jumps back
+	JumpNATS  Fault = "nats clock" // that of a NATS server
 )
 
 // Directions are the directions of a link in which an action works: from the side that connects, and to it.
@@ -68,6 +71,8 @@ type Action struct {
 	For time.Duration
 	// Directions are those of a cut; "" for other faults.
 	Directions Directions
+	// By is how far a clock jumps; 0 for other faults.
+	By time.Duration
 }
 
 func (a Action) end() time.Duration { return a.At + a.For }
@@ -81,6 +86,8 @@ func (a Action) group() string {
 		return fmt.Sprint("link to nats ", a.Target)
 	case CutPeers:
 		return fmt.Sprint("link to replica ", a.Target)
+	case JumpClock, JumpNATS:
+		return fmt.Sprint(a.Fault, a.Target)
 	}
 	return fmt.Sprint("replica ", a.Target)
 }
@@ -95,6 +102,7 @@ type Plan struct {
 const (
 	minActions = 3
 	maxActions = 6
+	maxJumps   = 2
 	span       = 6 * time.Second // in which actions begin
 )
 
@@ -113,6 +121,13 @@ func Draw(seed uint64) Plan {
 		a := drawAction(rng, i == 0)
 		a.At = max(at, free[a.group()])
 		free[a.group()] = a.end() + time.Second
+		p.Actions = append(p.Actions, a)
+	}
+	jumps := rand.New(rand.NewPCG(seed, 1))
+	for range jumps.IntN(maxJumps + 1) {
+		a := drawJump(jumps)
+		a.At = max(a.At, free[a.group()])
+		free[a.group()] = a.end()
 		p.Actions = append(p.Actions, a)
 	}
 	slices.SortStableFunc(p.Actions, func(a, b Action) int { return int(a.At - b.At) })
@@ -147,6 +162,21 @@ func drawAction(rng *rand.Rand, replica bool) Action {
 	return a
 }
 
+// drawJump draws a jump of a clock: about as far as a lease, or much further than it.
+func drawJump(rng *rand.Rand) Action {
+	a := Action{Fault: JumpClock, Target: rng.IntN(replicas)}
+	if rng.IntN(2) == 0 {
+		a.Fault, a.Target = JumpNATS, rng.IntN(servers)
+	}
+	a.At = time.Duration(rng.Int64N(int64(span))).Round(time.Millisecond)
+	a.For = (Lease/3 + time.Duration(rng.Int64N(int64(2*Lease)))).Round(time.Millisecond)
+	a.By = []time.Duration{time.Second, Lease + time.Second, time.Hour}[rng.IntN(3)]
+	if rng.IntN(2) == 0 {
+		a.By = -a.By
+	}
+	return a
+}
+
 // String lists the actions, for reports.
 func (p Plan) String() string {
 	var b strings.Builder
@@ -155,6 +185,9 @@ func (p Plan) String() string {
 		_, _ = fmt.Fprintf(&b, " %v %s %d for %v", a.At, a.Fault, a.Target, a.For)
 		if a.Directions != "" {
 			_, _ = fmt.Fprintf(&b, " %s", a.Directions)
+		}
+		if a.By != 0 {
+			_, _ = fmt.Fprintf(&b, " by %v", a.By)
 		}
 		b.WriteByte(';')
 	}
