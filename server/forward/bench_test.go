@@ -1,9 +1,16 @@
 package forward_test
 
 import (
+	"bufio"
 	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
 	"log/slog"
 	"net"
+	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,6 +27,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server"
 	"github.com/copilot-grpc/copilot-grpc/server/codec"
 	"github.com/copilot-grpc/copilot-grpc/server/forward"
+	"github.com/copilot-grpc/copilot-grpc/server/servertest"
 )
 
 // cpu returns the processor time that the process has used.
@@ -141,39 +149,165 @@ func BenchmarkCall(b *testing.B) {
 // bytes, so that its decoding does not count.
 func BenchmarkEvent(b *testing.B) {
 	c := benched(b)
+	c.replicas["b"].backend.subscribe = endless(b, 0)
+	compared(b, eventsAtOnce, []string{"direct", "relayed"},
+		reading(b, c.replicas["b"].Conn), reading(b, c.replicas["a"].Conn))
+}
+
+// endless returns a Subscribe that sends events of 1 KB for as long as it is read: as fast as it can, or, with a burst,
+// so many each millisecond.
+func endless(tb testing.TB, burst int) func(context.Context, *bridgev1.SubscribeRequest, frame.Sink) error {
+	tb.Helper()
 	event := heartbeat("s", 1)
 	event.Frame = &bridgev1.SubscribeResponse_Events{Events: &bridgev1.EventBatch{Events: []*bridgev1.Event{
 		{OriginalJson: proto.String(strings.Repeat("y", 1000))}}}}
 	wire, err := proto.Marshal(event)
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
-	c.replicas["b"].backend.subscribe = func(ctx context.Context, _ *bridgev1.SubscribeRequest, emit frame.Sink) error {
-		for ctx.Err() == nil {
+	return func(ctx context.Context, _ *bridgev1.SubscribeRequest, emit frame.Sink) error {
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for n := 1; ctx.Err() == nil; n++ {
 			if err := emit(frame.Frame{Wire: [][]byte{wire}}); err != nil {
 				return err
+			}
+			if burst > 0 && n%burst == 0 {
+				<-tick.C
 			}
 		}
 		return ctx.Err()
 	}
-	ctx, cancel := context.WithCancel(withToken(b.Context()))
-	defer cancel()
-	next := func(r *replica) func() {
-		stream, err := r.Conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true},
-			bridgev1.EventService_Subscribe_FullMethodName, grpc.ForceCodecV2(codec.New()))
-		if err != nil {
-			b.Fatal(err)
-		}
-		request := &bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "s"}}}
-		if err := stream.SendMsg(request); err != nil {
-			b.Fatal(err)
-		}
-		var m codec.Raw
-		return func() {
-			if err := stream.RecvMsg(&m); err != nil {
-				b.Fatal(err)
-			}
+}
+
+// reading subscribes to the session and returns a function that receives the bytes of one frame.
+func reading(tb testing.TB, conn *grpc.ClientConn) func() {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(withToken(tb.Context()))
+	tb.Cleanup(cancel)
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true},
+		bridgev1.EventService_Subscribe_FullMethodName, grpc.ForceCodecV2(codec.New()))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	request := &bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "s"}}}
+	if err := stream.SendMsg(request); err != nil {
+		tb.Fatal(err)
+	}
+	var m codec.Raw
+	return func() {
+		if err := stream.RecvMsg(&m); err != nil {
+			tb.Fatal(err)
 		}
 	}
-	compared(b, 20_000, []string{"direct", "relayed"}, next(c.replicas["b"]), next(c.replicas["a"]))
+}
+
+// readerEnv makes a run of TestReader the other side of BenchmarkOwner.
+const readerEnv = "FORWARD_READER"
+
+// owner is what the other side of BenchmarkOwner knows of the owner.
+type owner struct {
+	// Socket and Address, with TLS, are for clients, ReplicaAddress is for replicas.
+	Socket, Address, ReplicaAddress string
+	TLS                             forward.TLS
+}
+
+// BenchmarkOwner compares what an event of 1 KB costs the owner's process if its reader is a client of the owner, with
+// TLS or by a unix socket, and if it is a client of another replica. The reader and the other replica are in another
+// process.
+func BenchmarkOwner(b *testing.B) {
+	c := start(b, func(c *server.Config) {
+		c.Listen, c.Token = []string{"unix:" + servertest.SocketPath(b), "127.0.0.1:0"}, benchToken
+		c.TLS = &server.TLS{CertFile: c.Forward.TLS.CertFile, KeyFile: c.Forward.TLS.KeyFile}
+	}, "b")
+	c.set("s", "b")
+	own := c.replicas["b"]
+	own.backend.subscribe = endless(b, 50)
+	text, err := json.Marshal(owner{"unix:" + own.Server.Addrs()[0].String(), own.Server.Addrs()[1].String(),
+		own.Server.ReplicaAddr().String(), c.ca.Issue(b)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		b.Fatal(err)
+	}
+	reader := exec.CommandContext(b.Context(), self, "-test.run=^TestReader$", "-test.v")
+	reader.Env = append(os.Environ(), readerEnv+"="+string(text))
+	in, err := reader.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	out, err := reader.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := reader.Start(); err != nil {
+		b.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	// read has the other side receive events, and returns when it has them.
+	read := func(way string) func() {
+		return func() {
+			if _, err := fmt.Fprintln(in, way); err != nil {
+				b.Fatal(err)
+			}
+			for lines.Scan() {
+				if strings.HasSuffix(lines.Text(), "done "+way) {
+					return
+				}
+			}
+			b.Fatal("the reader has ended")
+		}
+	}
+	compared(b, 1, []string{"tls", "socket", "relayed"}, read("tls"), read("socket"), read("relayed"))
+	_ = in.Close()
+	_, _ = io.Copy(io.Discard, out)
+	if err := reader.Wait(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// eventsAtOnce is how many events the reader of a benchmark receives at a time.
+const eventsAtOnce = 20_000
+
+// TestReader is the other side of BenchmarkOwner. It receives events at the owner or through a replica, as each line of
+// its input says, and prints a line when it has them.
+func TestReader(t *testing.T) {
+	var to owner
+	if os.Getenv(readerEnv) == "" {
+		t.Skip("BenchmarkOwner runs it")
+	}
+	if err := json.Unmarshal([]byte(os.Getenv(readerEnv)), &to); err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, func(c *server.Config) {
+		c.Listen, c.Token = []string{"127.0.0.1:0"}, benchToken
+		c.Forward.TLS = to.TLS
+	}, "a")
+	c.set("s", "b")
+	c.mu.Lock()
+	c.address["b"] = to.ReplicaAddress
+	c.mu.Unlock()
+	dial := func(address string, creds credentials.TransportCredentials) *grpc.ClientConn {
+		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(creds))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	next := map[string]func(){
+		"socket": reading(t, dial(to.Socket, insecure.NewCredentials())),
+		"tls": reading(t, dial(to.Address, credentials.NewTLS(&tls.Config{
+			InsecureSkipVerify: true, //nolint:gosec // the certificate names no host
+		}))),
+		"relayed": reading(t, c.replicas["a"].Conn),
+	}
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		for range eventsAtOnce {
+			next[lines.Text()]()
+		}
+		fmt.Println("done", lines.Text())
+	}
 }
