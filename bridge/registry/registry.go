@@ -179,6 +179,15 @@ func (r *Registry[S]) BeginRemove(s S) (finish func(remove bool), ok bool) {
 	}, true
 }
 
+// Drop takes a session out whose removal has begun. Its key stays reserved until the removal is finished.
+func (r *Registry[S]) Drop(s S) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.sessions[s.Key()] == s {
+		delete(r.sessions, s.Key())
+	}
+}
+
 // TrackDisconnected notes that a session was disconnected. It returns the sessions that are
 // beyond MaxDisconnected, which the caller evicts.
 func (r *Registry[S]) TrackDisconnected(s S) (evict []S) {

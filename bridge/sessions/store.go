@@ -180,7 +180,10 @@ func (st *Store) Remove(e *registry.Entry) {
 		finish(true)
 	}()
 	e.Session.Prompts().Box().Close()
-	st.saver.Exclusively(func() { st.removeState(e.Session) })
+	st.saver.Exclusively(func() {
+		st.removeState(e.Session)
+		st.table.Drop(e) // so that a session that has changed is not saved again
+	})
 	st.Deleted.add(e.Session.Tenant(), e.Session.Usage())
 }
 

@@ -182,6 +182,41 @@ func TestRestoreLeavesUnavailableSessions(t *testing.T) {
 	}
 }
 
+// A session that has changed before it was removed is not saved after that.
+func TestRemovedSessionIsNotSaved(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	st, f := openStore(t, dir)
+	if _, _, err := st.GetOrCreate(t.Context(), "", "s"); err != nil {
+		t.Fatal(err)
+	}
+	saved, err := json.Marshal(record{Session: json.RawMessage(`{"config":{}}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Save("s", saved); err != nil {
+		t.Fatal(err)
+	}
+	closeStore(t, st, f)
+
+	st, f = openStore(t, dir)
+	defer closeStore(t, st, f)
+	e, fresh, err := st.GetOrCreate(t.Context(), "", "s")
+	if err != nil || fresh {
+		t.Fatalf("new is %v, %v", fresh, err)
+	}
+	saves := 0
+	st.cfg.Forget = func(string) { // in the middle of the removal
+		st.SaveDirty()
+		saves++
+	}
+	st.MarkDirty(e)
+	st.Remove(e)
+	if state, err := f.Session("s"); err != nil || state != nil || saves != 1 {
+		t.Errorf("the removed session is saved as %s, %v", state, err)
+	}
+}
+
 // While the storage of one session does not answer, the others can be used.
 func TestSlowStorageBlocksOnlyItsSession(t *testing.T) {
 	t.Parallel()
