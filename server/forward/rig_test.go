@@ -169,7 +169,7 @@ func start(tb testing.TB, configure func(*server.Config), nodes ...string) *clus
 func (c *cluster) join(tb testing.TB, node string, configure func(*server.Config)) *replica {
 	tb.Helper()
 	r := &replica{node: node, locator: &locator{ownership: c.ownership, node: node, memory: map[string]string{}},
-		backend: &backend{node: node}}
+		backend: &backend{node: node, telemetry: make(chan *bridgev1.WatchTelemetryResponse)}}
 	config := server.Config{Forward: &forward.Config{Node: node, Listen: "127.0.0.1:0", Locator: r.locator,
 		TLS: c.ca.Issue(tb)}}
 	if configure != nil {
@@ -213,6 +213,7 @@ type backend struct {
 	list      func(context.Context, *bridgev1.ListSessionsRequest) (*bridgev1.ListSessionsResponse, error)
 	watch     func(context.Context, *bridgev1.WatchSessionsRequest, func() error,
 		func(*bridgev1.WatchSessionsResponse) error) error
+	telemetry chan *bridgev1.WatchTelemetryResponse
 }
 
 func (b *backend) GetSession(
@@ -272,6 +273,23 @@ func (b *backend) WatchSessions(ctx context.Context, r *bridgev1.WatchSessionsRe
 	emit func(*bridgev1.WatchSessionsResponse) error,
 ) error {
 	return b.watch(ctx, r, open, emit)
+}
+
+// WatchTelemetry sends a heartbeat, and then what the test gives.
+func (b *backend) WatchTelemetry(
+	ctx context.Context, _ *bridgev1.WatchTelemetryRequest, send func(*bridgev1.WatchTelemetryResponse) error,
+) error {
+	next := &bridgev1.WatchTelemetryResponse{}
+	for {
+		if err := send(next); err != nil {
+			return err
+		}
+		select {
+		case next = <-b.telemetry:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 func (b *backend) Attach(ctx context.Context, start *bridgev1.AttachStart) (rpc.Attachment, error) {

@@ -2,6 +2,7 @@ package forward
 
 import (
 	"context"
+	"slices"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
@@ -57,11 +58,12 @@ func creation(tenant string, request any) (labels map[string]string, name string
 	return create.GetNodeLabels(), key.SessionID(), create != nil
 }
 
-// targetOf returns what a call is about; ok is false if it is about no session.
+// targetOf returns what a call is about; ok is false if it is about no session, or not valid.
 func targetOf(ctx context.Context, request any) (to target, ok bool) {
 	labels, name, creates := creation(caller.From(ctx).Tenant, request)
 	ids := SessionsOf(request)
 	switch {
+	case slices.Contains(ids, ""):
 	case len(ids) > 0:
 		return target{ids[0], labels}, true
 	case creates:

@@ -44,10 +44,12 @@ const (
 
 // watchable is a method that watches the sessions of all replicas.
 type watchable struct {
-	// signal returns the meaning of a field of the reply that occurs first, and of its value if that is a number.
+	// signal returns the meaning of a field of the reply that occurs first, 0 if it is empty, and of the field's value
+	// if that is a number.
 	signal func(field protowire.Number, value uint64) signal
-	// reset and caughtUp are the messages for the client; caughtUp is nil if the method has none.
-	reset, caughtUp proto.Message
+	// begin is each replica's first message, after which no event is missed; the client gets one for all. reset and
+	// caughtUp are the messages for the client. All are nil if the method has none.
+	begin, reset, caughtUp proto.Message
 }
 
 // watchables are the methods that watch, by name.
@@ -83,6 +85,20 @@ var watchables = map[string]*watchable{
 		caughtUp: &bridgev1.WatchPendingResponse{Change: &bridgev1.WatchPendingResponse_CaughtUp{
 			CaughtUp: &bridgev1.PendingCaughtUp{}}},
 	},
+	bridgev1.RuntimeService_WatchTelemetry_FullMethodName: {
+		signal: eventOrHeartbeat, begin: &bridgev1.WatchTelemetryResponse{},
+	},
+	bridgev1.RuntimeService_WatchHostEvents_FullMethodName: {
+		signal: eventOrHeartbeat, begin: &bridgev1.WatchHostEventsResponse{},
+	},
+}
+
+// eventOrHeartbeat is the signal of methods whose heartbeats are empty messages.
+func eventOrHeartbeat(field protowire.Number, _ uint64) signal {
+	if field == 0 {
+		return heartbeat
+	}
+	return change
 }
 
 // headBytes is enough for the tag and the number of a message's first field.
@@ -111,12 +127,12 @@ func (w *watchable) of(m any) signal {
 			}
 		}
 	}
-	return change
+	return w.signal(0, 0)
 }
 
 // watch is a stream that merges the changes of all replicas. It runs in rounds. Each round watches all replicas from
-// the start; from the second one on the client first gets a reset. A round ends when a replica has skipped changes, or
-// when the replicas to watch are others than at its begin.
+// the start; from the second one on the client first gets a reset, if the method has one. A round ends when a replica
+// has skipped changes, or when the replicas to watch are others than at its begin.
 type watch struct {
 	*watchable
 	forwarder *Forwarder
@@ -154,7 +170,7 @@ func (w *watch) run() error {
 
 // round watches all replicas until it has to start again.
 func (w *watch) round(ctx context.Context, first bool) error {
-	if !first {
+	if !first && w.reset != nil {
 		if err := w.stream.SendMsg(w.reset); err != nil {
 			return err
 		}
@@ -194,6 +210,9 @@ type round struct {
 func (r *round) open() {
 	r.once.Do(func() {
 		_ = r.stream.SendHeader(nil) // it was sent if this is not the first round
+		if r.begin != nil {
+			_ = r.stream.SendMsg(r.begin) // the client's stream reports its error to the parts too
+		}
 		close(r.opened)
 	})
 }
@@ -295,6 +314,8 @@ type watchPart struct {
 	ctx   context.Context
 	round *round
 	own   bool
+	// begun reports that the method's first message was sent for the replica. The round's mu guards it.
+	begun bool
 	once  sync.Once
 	// caughtUp reports that the replica has sent its state. The round's mu guards it.
 	caughtUp bool
@@ -357,6 +378,9 @@ func (p *watchPart) SendMsg(m any) error {
 	case kind == caughtUp:
 		return p.catchUp()
 	case kind == heartbeat && !p.own:
+		return nil
+	case p.own && p.round.begin != nil && !p.begun:
+		p.begun = true // as r.begin, which is the same
 		return nil
 	}
 	return p.ServerStream.SendMsg(m)

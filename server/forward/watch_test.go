@@ -5,10 +5,13 @@ import (
 	"io"
 	"slices"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/frame"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -268,6 +271,73 @@ func TestWatchPending(t *testing.T) {
 		c.replicas["b"].backend.skipped <- struct{}{}
 		if m, err := stream.Recv(); err != nil || m.GetReset_() == nil {
 			t.Fatalf("%v, %v, want a reset", m, err)
+		}
+	}
+}
+
+// A watch of telemetry has the events of all replicas, also of those that join later, and the heartbeats of the replica
+// that it reached.
+func TestWatchTelemetry(t *testing.T) {
+	t.Parallel()
+	c := start(t, nil, "a", "b")
+	a, b := c.replicas["a"].backend.telemetry, c.replicas["b"].backend.telemetry
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	stream, err := bridgev1.NewRuntimeServiceClient(c.replicas["a"].Conn).WatchTelemetry(ctx,
+		&bridgev1.WatchTelemetryRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := stream.Recv(); err != nil || m.GetRuntimeId() != "" {
+		t.Errorf("the first frame is %v, %v", m, err)
+	}
+	heartbeats := 0
+	next := func() (runtime string, lost int64) {
+		for {
+			m, err := stream.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m.GetRuntimeId() != "" || m.GetLost() != 0 {
+				return m.GetRuntimeId(), m.GetLost()
+			}
+			heartbeats++
+		}
+	}
+	b <- &bridgev1.WatchTelemetryResponse{} // a heartbeat of another replica
+	b <- &bridgev1.WatchTelemetryResponse{RuntimeId: "at b"}
+	if id, _ := next(); id != "at b" {
+		t.Errorf("the event is of %q", id)
+	}
+	a <- &bridgev1.WatchTelemetryResponse{Lost: 7}
+	if _, lost := next(); lost != 7 {
+		t.Errorf("%d events are lost", lost)
+	}
+	late := c.join(t, "c", nil)
+	go func() { late.backend.telemetry <- &bridgev1.WatchTelemetryResponse{RuntimeId: "at c"} }()
+	if id, _ := next(); id != "at c" {
+		t.Errorf("the event is of %q", id)
+	}
+	if heartbeats > 1 { // that of the second round
+		t.Errorf("%d heartbeats", heartbeats)
+	}
+}
+
+// A subscription whose session has no name is refused by the replica that it reaches.
+func TestSubscribeWithoutAName(t *testing.T) {
+	t.Parallel()
+	c := start(t, nil, "a", "b")
+	c.replicas["a"].locator.draining = "b"
+	for _, sessions := range [][]*bridgev1.SessionCursor{{{}}, {{SessionId: "s"}, {}}} {
+		c.replicas["a"].backend.subscribe = func(context.Context, *bridgev1.SubscribeRequest, frame.Sink) error {
+			return fault.New(fault.InvalidField, "a session needs a name")
+		}
+		stream, err := c.replicas["a"].events().Subscribe(t.Context(), &bridgev1.SubscribeRequest{Sessions: sessions})
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		if grpcstatus.Code(err) != codes.InvalidArgument {
+			t.Errorf("%v: %v", sessions, err)
 		}
 	}
 }

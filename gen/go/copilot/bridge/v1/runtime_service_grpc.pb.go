@@ -98,14 +98,16 @@ type RuntimeServiceClient interface {
 	ListModels(ctx context.Context, in *ListModelsRequest, opts ...grpc.CallOption) (*ListModelsResponse, error)
 	// WatchTelemetry streams new copies of the CLI's telemetry from runtimes with
 	// RuntimeProfile.telemetry. A slow watcher loses the oldest of 1,024 events; `lost` counts
-	// them. The stream ends when the server drains.
+	// them. The stream ends when the server drains. In a cluster it has the events of all replicas;
+	// while a replica joins or ends, events can be missing that `lost` does not count.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD.
 	WatchTelemetry(ctx context.Context, in *WatchTelemetryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchTelemetryResponse], error)
 	// WatchHostEvents streams new notifications of the CLI to its host that are not session events,
 	// for example that the tasks of an unloaded session are gone, from all runtimes of the caller's
 	// tenant. A slow watcher loses the oldest of 1,024 events; `lost` counts them. The stream ends
-	// when the server drains.
+	// when the server drains. In a cluster it has the events of all replicas; while a replica joins or
+	// ends, events can be missing that `lost` does not count.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD.
 	WatchHostEvents(ctx context.Context, in *WatchHostEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchHostEventsResponse], error)
@@ -386,14 +388,16 @@ type RuntimeServiceServer interface {
 	ListModels(context.Context, *ListModelsRequest) (*ListModelsResponse, error)
 	// WatchTelemetry streams new copies of the CLI's telemetry from runtimes with
 	// RuntimeProfile.telemetry. A slow watcher loses the oldest of 1,024 events; `lost` counts
-	// them. The stream ends when the server drains.
+	// them. The stream ends when the server drains. In a cluster it has the events of all replicas;
+	// while a replica joins or ends, events can be missing that `lost` does not count.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD.
 	WatchTelemetry(*WatchTelemetryRequest, grpc.ServerStreamingServer[WatchTelemetryResponse]) error
 	// WatchHostEvents streams new notifications of the CLI to its host that are not session events,
 	// for example that the tasks of an unloaded session are gone, from all runtimes of the caller's
 	// tenant. A slow watcher loses the oldest of 1,024 events; `lost` counts them. The stream ends
-	// when the server drains.
+	// when the server drains. In a cluster it has the events of all replicas; while a replica joins or
+	// ends, events can be missing that `lost` does not count.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD.
 	WatchHostEvents(*WatchHostEventsRequest, grpc.ServerStreamingServer[WatchHostEventsResponse]) error
