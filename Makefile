@@ -32,7 +32,7 @@ LDFLAGS := -X main.version=$(VERSION)
 TOOL := go tool -modfile=internal/tools/go.mod
 
 .PHONY: help forget-flaky build generate docs baseline schema lint test test-all clients-and-smokes unit race check-generated proto-lint \
-	proto-breaking e2e e2e-81 e2e-81-all e2e-versions fuzz-smoke demo demo-smoke \
+	proto-breaking e2e e2e-entry e2e-81 e2e-81-all e2e-versions fuzz-smoke demo demo-smoke \
 	clients client-typescript client-console client-console-all console console-shots client-python client-java client-rust conformance conformance-smoke sdk sdk-smoke bench bench-cluster bench-compare bench-libraries schema-history clean man check \
 	chaos chaos-smoke chaos-cluster chaos-cluster-smoke kills soak upgrade deploy-lint vulncheck mutate mutate-sample connect-conformance
 
@@ -80,6 +80,7 @@ test-all: test sdk ## test, and what takes longer: the SDKs' scenarios, the cons
 	@$(MAKE) --no-print-directory kills COUNT=300
 	@$(MAKE) --no-print-directory chaos-cluster SEED=100 COUNT=20
 	@$(MAKE) --no-print-directory upgrade
+	@$(MAKE) --no-print-directory e2e-entry
 	@.ci/step "e2e under the race detector" go,npm env GOFLAGS="$${GOFLAGS:-} -race" E2E_TIMEOUT=20m .ci/e2e $(CLI_VERSION)
 
 deploy-lint: ## the Dockerfile, the manifests, the systemd unit
@@ -118,6 +119,9 @@ proto-breaking: ## buf breaking against the last release, or else the baseline
 
 e2e: ## end-to-end tests with the pinned real CLI
 	@.ci/step "e2e on CLI $(CLI_VERSION)" go,npm .ci/e2e $(CLI_VERSION)
+
+e2e-entry: ## those of sessions, callbacks and the CLI's methods, through a replica that does not have the sessions
+	@.ci/step "e2e through another replica" go,npm env E2E_ENTRY=1 E2E_PACKAGES='./e2e/session ./e2e/callback ./e2e/surface' .ci/e2e $(CLI_VERSION)
 
 e2e-81: ## the tests that depend on the CLI version, with the oldest supported CLI
 	@.ci/step "e2e sample on CLI $(CLI_OLDEST)" go,npm .ci/e2e $(CLI_OLDEST) e2e/smoke-$(CLI_OLDEST).txt

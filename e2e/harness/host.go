@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,16 +46,18 @@ type HostConfig struct {
 
 // Host is a server with its CLI and an offline model.
 type Host struct {
-	// dir holds everything that the host writes, home is the CLI's COPILOT_HOME.
-	Dir, Home string
-	Target    string
-	Tcp       string // the last address
-	token     string // what callers over TCP have to show
-	Admin     string // the address of the admin listener, if there is one
-	Web       string // the URL of the listener for browsers, if there is one
-	CLI       string // the CLI's version
-	Model     *offlinemodel.Server
-	Logs      *LogBuffer
+	// Dir holds everything that the host writes. Home is the COPILOT_HOME of the CLI that has the sessions, FrontHome
+	// that of the CLI that answers calls about no session: the same, except with EntryEnv.
+	Dir, Home, FrontHome string
+	// Target is the server's socket, owner that of the server with the sessions.
+	Target, owner string
+	Tcp           string // the last address
+	token         string // what callers over TCP have to show
+	Admin         string // the address of the admin listener, if there is one
+	Web           string // the URL of the listener for browsers, if there is one
+	CLI           string // the CLI's version
+	Model         *offlinemodel.Server
+	Logs          *LogBuffer
 
 	ended   sync.Once
 	endErr  error
@@ -120,14 +123,36 @@ func (h *Host) serve(ctx context.Context, config HostConfig) error {
 		}
 		options = append(options, app.WithRunner(runner))
 	}
-	a, err := app.New(ctx, settings, options...)
+	if os.Getenv(EntryEnv) == "" {
+		a, err := h.run(ctx, settings, options)
+		if err != nil {
+			return err
+		}
+		h.reach(a)
+		h.FrontHome, h.owner = h.Home, h.Target
+		return nil
+	}
+	p := newPair(h)
+	entry := p.entry(&settings)
+	p.join(&settings, ownerNode)
+	owner, err := h.run(ctx, settings, options)
 	if err != nil {
 		return err
 	}
-	h.Target, h.token, h.Web = a.Target(), a.Token(), a.WebURL()
-	h.Tcp = a.Targets()[len(a.Targets())-1]
-	if addr := a.Admin(); addr != nil {
-		h.Admin = addr.String()
+	a, err := h.run(ctx, entry, options)
+	if err != nil {
+		return err
+	}
+	h.reach(a)
+	h.FrontHome, h.owner = entry.Home, owner.Target()
+	return leaveSessions(ctx, a)
+}
+
+// run runs a server until the host ends.
+func (h *Host) run(ctx context.Context, settings app.Config, options []app.Option) (*app.App, error) {
+	a, err := app.New(ctx, settings, options...)
+	if err != nil {
+		return nil, err
 	}
 	running, stop := context.WithCancel(context.Background())
 	stopped := make(chan error, 1)
@@ -136,12 +161,31 @@ func (h *Host) serve(ctx context.Context, config HostConfig) error {
 		stop()
 		return <-stopped
 	})
-	return nil
+	return a, nil
+}
+
+// reach notes how the tests reach the host's server.
+func (h *Host) reach(a *app.App) {
+	h.Target, h.token, h.Web = a.Target(), a.Token(), a.WebURL()
+	h.Tcp = a.Targets()[len(a.Targets())-1]
+	if addr := a.Admin(); addr != nil {
+		h.Admin = addr.String()
+	}
 }
 
 // Warm starts the CLI, so that no test pays for it, and asks for its version.
 func (h *Host) Warm(ctx context.Context) error {
-	c, err := copilot.Dial(ctx, h.Target)
+	for _, target := range slices.Compact([]string{h.Target, h.owner}) {
+		if err := h.warm(ctx, target); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// warm is Warm for one server.
+func (h *Host) warm(ctx context.Context, target string) error {
+	c, err := copilot.Dial(ctx, target)
 	if err != nil {
 		return err
 	}

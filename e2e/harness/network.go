@@ -14,7 +14,7 @@ import (
 )
 
 // FreeAddress is a free TCP address, so that a server can have it again after a restart.
-func FreeAddress(t *testing.T) string {
+func FreeAddress(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -56,17 +56,11 @@ func (st *Scripted) Kill(ids ...string) *bridgev1.RuntimeRestarted {
 	for i, id := range ids {
 		frames[i] = st.Callbacks(id)
 	}
-	list, err := st.Client.Runtimes().ListRuntimes(st.Ctx, &bridgev1.ListRuntimesRequest{})
-	if err != nil {
-		st.T.Fatal(err)
+	ready := st.Ready()
+	if len(ready) == 0 {
+		st.T.Fatalf("no runtime to kill: %v", st.Runtimes())
 	}
-	i := slices.IndexFunc(list.GetRuntimes(), func(rt *bridgev1.RuntimeInfo) bool {
-		return rt.GetState() == bridgev1.RuntimeState_RUNTIME_STATE_READY
-	})
-	if i < 0 {
-		st.T.Fatalf("no runtime to kill: %v", list)
-	}
-	if err := syscall.Kill(int(list.GetRuntimes()[i].GetPid()), syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(int(ready[0].GetPid()), syscall.SIGKILL); err != nil {
 		st.T.Fatal(err)
 	}
 	var first *bridgev1.RuntimeRestarted
@@ -101,10 +95,15 @@ func (st *Scripted) Ready() []*bridgev1.RuntimeInfo {
 	})
 }
 
-// Runtimes are all that the server has, in any state.
+// Runtimes are all that the server with the sessions has, in any state.
 func (st *Scripted) Runtimes() []*bridgev1.RuntimeInfo {
 	st.T.Helper()
-	list, err := st.Client.Runtimes().ListRuntimes(st.Ctx, &bridgev1.ListRuntimesRequest{})
+	c, err := copilot.Dial(st.Ctx, st.Host.owner)
+	if err != nil {
+		st.T.Fatal(err)
+	}
+	defer c.Close() //nolint:errcheck // it has done its work
+	list, err := c.Runtimes().ListRuntimes(st.Ctx, &bridgev1.ListRuntimesRequest{})
 	if err != nil {
 		st.T.Fatal(err)
 	}
