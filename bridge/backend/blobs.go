@@ -29,9 +29,12 @@ type File struct {
 // Blobs keeps the last snapshot of each session. A session without one gives fs.ErrNotExist. It
 // is safe for concurrent use.
 type Blobs interface {
+	// Begin begins the term of an owner, before the owner reads the snapshot: from then on a Put of an earlier term
+	// returns ErrStale. So does Begin after a later term. The files of the snapshot stay.
+	Begin(ctx context.Context, session string, term uint64) error
 	// Put replaces the snapshot of a session by the regular files of a folder. Until Put succeeds
-	// the old snapshot stays as it is. Put returns ErrStale if the old one has a later term. Content
-	// that did not change need not be stored again.
+	// the old snapshot stays as it is. Put returns ErrStale if a later term has begun or the old
+	// one has a later term. Content that did not change need not be stored again.
 	Put(ctx context.Context, session string, s Snapshot, folder fs.FS) (Snapshot, error)
 	// List describes the snapshot of a session.
 	List(ctx context.Context, session string) (Snapshot, error)

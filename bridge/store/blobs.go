@@ -42,41 +42,84 @@ func (b *blobs) path(session string, parts ...string) string {
 	return filepath.Join(append([]string{b.folder(session), blobsFolder}, parts...)...)
 }
 
+// description is the content of snapshotFile.
+type description struct {
+	backend.Snapshot
+
+	// Begun says that a term has begun, and that there is no snapshot yet.
+	Begun bool `json:"begun,omitempty"`
+}
+
 // List implements backend.Blobs.
 func (b *blobs) List(_ context.Context, session string) (backend.Snapshot, error) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return b.read(session)
+	return b.snapshot(session)
+}
+
+// snapshot describes the snapshot of a session that has one. The caller holds mu.
+func (b *blobs) snapshot(session string) (backend.Snapshot, error) {
+	d, err := b.read(session)
+	if err == nil && d.Begun {
+		err = fmt.Errorf("snapshot of session %q: %w", session, fs.ErrNotExist)
+	}
+	if err != nil {
+		return backend.Snapshot{}, err
+	}
+	return d.Snapshot, nil
 }
 
 // read reads the description. The caller holds mu.
-func (b *blobs) read(session string) (s backend.Snapshot, err error) {
+func (b *blobs) read(session string) (d description, err error) {
 	text, err := segment.ReadFile(b.fs, b.path(session, snapshotFile))
 	if err == nil {
-		err = json.Unmarshal(text, &s)
+		err = json.Unmarshal(text, &d)
 	}
 	if err != nil {
-		return backend.Snapshot{}, fmt.Errorf("snapshot of session %q: %w", session, err)
+		return description{}, fmt.Errorf("snapshot of session %q: %w", session, err)
 	}
-	return s, nil
+	return d, nil
+}
+
+// current reads the description, which may be missing, for an owner of a term. The caller holds mu.
+func (b *blobs) current(session string, term uint64) (d description, found bool, err error) {
+	d, err = b.read(session)
+	if errors.Is(err, fs.ErrNotExist) {
+		return d, false, nil
+	}
+	if err == nil && d.Term > term {
+		err = fmt.Errorf("snapshot of session %q in term %d, after term %d: %w", session, term, d.Term, backend.ErrStale)
+	}
+	return d, true, err
+}
+
+// Begin implements backend.Blobs.
+func (b *blobs) Begin(_ context.Context, session string, term uint64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	d, found, err := b.current(session, term)
+	if err != nil {
+		return err
+	}
+	if err := b.fs.MkdirAll(b.path(session)); err != nil {
+		return err
+	}
+	d.Term, d.Begun = term, d.Begun || !found
+	return b.describe(session, &d)
 }
 
 // Put implements backend.Blobs.
 func (b *blobs) Put(ctx context.Context, session string, s backend.Snapshot, folder fs.FS) (backend.Snapshot, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	old, err := b.read(session)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := b.current(session, s.Term); err != nil {
 		return backend.Snapshot{}, err
-	}
-	if old.Term > s.Term {
-		return backend.Snapshot{}, fmt.Errorf("snapshot of session %q of term %d, after one of term %d: %w", session, s.Term, old.Term, backend.ErrStale)
 	}
 	if err := b.fs.MkdirAll(b.path(session)); err != nil {
 		return backend.Snapshot{}, err
 	}
 	s.Files = nil
-	err = fs.WalkDir(folder, ".", func(name string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(folder, ".", func(name string, d fs.DirEntry, err error) error {
 		if err = cmp.Or(err, ctx.Err()); err != nil || !d.Type().IsRegular() {
 			return err
 		}
@@ -85,7 +128,7 @@ func (b *blobs) Put(ctx context.Context, session string, s backend.Snapshot, fol
 		return err
 	})
 	if err == nil {
-		err = b.describe(session, &s)
+		err = b.describe(session, &description{Snapshot: s})
 	}
 	if err != nil {
 		return backend.Snapshot{}, fmt.Errorf("snapshot of session %q: %w", session, err)
@@ -95,8 +138,8 @@ func (b *blobs) Put(ctx context.Context, session string, s backend.Snapshot, fol
 }
 
 // describe makes a snapshot the session's.
-func (b *blobs) describe(session string, s *backend.Snapshot) error {
-	text, err := json.Marshal(s)
+func (b *blobs) describe(session string, d *description) error {
+	text, err := json.Marshal(d)
 	if err == nil && b.sync { // no description is safe before the contents it names
 		err = b.fs.SyncDir(b.path(session))
 	}
@@ -152,7 +195,7 @@ func (b *blobs) sweep(session string, s *backend.Snapshot) error {
 func (b *blobs) Get(ctx context.Context, session string, write func(f backend.File, content io.Reader) error) (backend.Snapshot, error) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	s, err := b.read(session)
+	s, err := b.snapshot(session)
 	for i := 0; err == nil && i < len(s.Files); i++ {
 		if err = ctx.Err(); err == nil {
 			err = b.load(session, s.Files[i], write)

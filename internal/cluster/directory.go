@@ -93,7 +93,7 @@ func (d *Directory) own(key string) (*owned, error) {
 	records, err := d.cfg.Store.OpenSession(ctx, key, l.Term())
 	var folder string
 	if err == nil {
-		folder, err = d.restoreFolder(ctx, key)
+		folder, err = d.restoreFolder(ctx, key, l.Term())
 	}
 	if err != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout) // the other one may be over
@@ -108,12 +108,12 @@ func (d *Directory) own(key string) (*owned, error) {
 }
 
 // restoreFolder restores the CLI's folder of a session that is stored, and returns its path; "" if it has none.
-func (d *Directory) restoreFolder(ctx context.Context, key string) (string, error) {
+func (d *Directory) restoreFolder(ctx context.Context, key string, term uint64) (string, error) {
 	state, stored, err := d.cfg.Store.State(ctx, key)
 	if err != nil || !stored {
 		return "", err
 	}
-	return d.cfg.Folders.restore(ctx, key, state.Data)
+	return d.cfg.Folders.restore(ctx, key, state.Data, term)
 }
 
 // get returns a session of this node, nil if it does not have it.

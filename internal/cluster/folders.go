@@ -165,11 +165,15 @@ func (f *Folders) save(key string, c changed) error {
 }
 
 // restore makes the folder of a session that this node has acquired as the last owner saved it, and returns its path. A
-// folder that continues the saved one stays: the homes may be on a shared disk.
-func (f *Folders) restore(ctx context.Context, key string, state json.RawMessage) (string, error) {
+// folder that continues the saved one stays: the homes may be on a shared disk. An earlier owner that was frozen cannot
+// save it any more.
+func (f *Folders) restore(ctx context.Context, key string, state json.RawMessage, term uint64) (string, error) {
 	folder := f.place(key, state)
 	if folder == "" {
 		return "", nil
+	}
+	if err := f.blobs.Begin(ctx, key, term); err != nil {
+		return "", err
 	}
 	saved, err := f.blobs.List(ctx, key)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && continues(folder, saved) {

@@ -104,7 +104,7 @@ func TestFolderMoves(t *testing.T) {
 			to, dir := home(t, blobs, &out)
 			folder := filepath.Join(dir, "state", "s")
 			fill(t, folder, test.have)
-			if got, err := to.restore(t.Context(), "s", nil); err != nil || got != folder {
+			if got, err := to.restore(t.Context(), "s", nil, 2); err != nil || got != folder {
 				t.Fatal(got, err)
 			}
 			same(t, folder, test.want)
@@ -148,6 +148,43 @@ func TestFolderIsSavedAgain(t *testing.T) {
 	}
 }
 
+// An owner that was frozen, and has lost the session, does not save its folder any more, also if the next owner has not
+// saved one: what it had not saved is not part of the session, as in its log.
+func TestFolderOfAFrozenOwner(t *testing.T) {
+	t.Parallel()
+	for name, saved := range map[string]map[string]string{"saved before": {recordFile: "1\n"}, "never saved": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			blobs := openStore(t, natstest.Start(t)).Blobs()
+			var out bytes.Buffer
+			frozen, there := home(t, blobs, &out)
+			path := filepath.Join(there, "state", "s")
+			if saved != nil {
+				fill(t, path, saved)
+				frozen.changed("s", nil, 1)
+				frozen.Flush()
+			}
+			next, dir := home(t, blobs, &out)
+			if _, err := next.restore(t.Context(), "s", nil, 2); err != nil {
+				t.Fatal(err)
+			}
+			fill(t, path, map[string]string{recordFile: "1\n2\n"})
+			frozen.changed("s", nil, 1)
+			frozen.Flush()
+			last, elsewhere := home(t, blobs, &out)
+			if _, err := last.restore(t.Context(), "s", nil, 3); err != nil {
+				t.Fatal(err)
+			}
+			if saved != nil {
+				same(t, filepath.Join(elsewhere, "state", "s"), saved)
+				same(t, filepath.Join(dir, "state", "s"), saved)
+			} else if _, err := os.Stat(filepath.Join(elsewhere, "state", "s")); err == nil {
+				t.Error("the folder of the frozen owner was saved")
+			}
+		})
+	}
+}
+
 // evilBlobs have a file outside of the folder.
 type evilBlobs struct{ backend.Blobs }
 
@@ -173,7 +210,7 @@ func TestRestoreStaysInside(t *testing.T) {
 	f, dir := home(t, evilBlobs{blobs}, &out)
 	folder := filepath.Join(dir, "state", "s")
 	fill(t, folder, map[string]string{"b": "b"})
-	if _, err := f.restore(t.Context(), "s", nil); err == nil {
+	if _, err := f.restore(t.Context(), "s", nil, 2); err == nil {
 		t.Error("a file outside of the folder was accepted")
 	}
 	same(t, dir, map[string]string{"state/s/b": "b"})

@@ -69,7 +69,10 @@ func TestFaults(t *testing.T) {
 	notices(t, blobChecks, func(fault string) backend.Blobs { return newFakeBlobs(fault) }, map[string][]string{
 		"partial blob":            {"a failed snapshot leaves the one before"},
 		"read error ignored":      {"a failed snapshot leaves the one before"},
-		"stale snapshot accepted": {"an earlier term is refused"},
-		"snapshot never deleted":  {"a deleted snapshot is gone"},
+		"stale snapshot accepted": {"an earlier term is refused", "a term that has begun refuses earlier ones"},
+		"term not begun":          {"a term that has begun refuses earlier ones"},
+		"begun term listed": {"a session without a snapshot", "a term that has begun refuses earlier ones",
+			"a deleted snapshot is gone"},
+		"snapshot never deleted": {"a deleted snapshot is gone"},
 	})
 }

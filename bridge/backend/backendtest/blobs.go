@@ -23,6 +23,7 @@ var blobChecks = []check[backend.Blobs]{
 	{"a snapshot replaces the one before", blobReplaced},
 	{"a failed snapshot leaves the one before", blobAtomic},
 	{"an earlier term is refused", blobFenced},
+	{"a term that has begun refuses earlier ones", blobBegun},
 	{"a deleted snapshot is gone", blobDeleted},
 }
 
@@ -163,6 +164,38 @@ func blobFenced(t testing.TB, open func(testing.TB) backend.Blobs) error {
 		return fmt.Errorf("a snapshot of an earlier term returns %v", err)
 	}
 	return holds(b, "s", now, files)
+}
+
+func blobBegun(t testing.TB, open func(testing.TB) backend.Blobs) error {
+	b, ctx := open(t), context.Background()
+	late := func(session string) error {
+		_, err := b.Put(ctx, session, backend.Snapshot{Term: 4}, folder("a", "late"))
+		if !errors.Is(err, backend.ErrStale) {
+			return fmt.Errorf("a snapshot of a term before the one that has begun returns %v", err)
+		}
+		if err := b.Begin(ctx, session, 4); !errors.Is(err, backend.ErrStale) {
+			return fmt.Errorf("beginning an earlier term returns %v", err)
+		}
+		return nil
+	}
+	if err := errors.Join(b.Begin(ctx, "new", 5), b.Begin(ctx, "new", 5), late("new")); err != nil {
+		return err
+	}
+	if _, err := b.List(ctx, "new"); !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("a session whose first term has begun has a snapshot: %v", err)
+	}
+	_, err := b.Get(ctx, "new", func(backend.File, io.Reader) error { return errors.New("there is a file") })
+	if !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("get returns %v", err)
+	}
+	files := folder("a", "1", "b", "2")
+	if err := errors.Join(put(b, "new", backend.Snapshot{Term: 5}, files),
+		put(b, "old", backend.Snapshot{Term: 4, Epoch: 1, Seq: 2}, files),
+		b.Begin(ctx, "old", 5), late("old")); err != nil {
+		return err
+	}
+	return errors.Join(holds(b, "old", backend.Snapshot{Term: 5, Epoch: 1, Seq: 2}, files),
+		put(b, "old", backend.Snapshot{Term: 5, Seq: 3}, folder("a", "3")))
 }
 
 func blobDeleted(t testing.TB, open func(testing.TB) backend.Blobs) error {

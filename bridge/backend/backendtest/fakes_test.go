@@ -315,11 +315,23 @@ type fakeBlobs struct {
 
 type fakeSnapshot struct {
 	backend.Snapshot
-	content map[string][]byte
+	content map[string][]byte // nil if only a term has begun
 }
 
 func newFakeBlobs(fault string) *fakeBlobs {
 	return &fakeBlobs{fault: fault, kept: map[string]fakeSnapshot{}}
+}
+
+func (b *fakeBlobs) Begin(_ context.Context, session string, term uint64) error {
+	s := b.kept[session]
+	if s.Term > term {
+		return backend.ErrStale
+	}
+	if b.fault != "term not begun" {
+		s.Term = term
+		b.kept[session] = s
+	}
+	return nil
 }
 
 func (b *fakeBlobs) Put(_ context.Context, session string, s backend.Snapshot, folder fs.FS) (backend.Snapshot, error) {
@@ -355,9 +367,9 @@ func (b *fakeBlobs) Put(_ context.Context, session string, s backend.Snapshot, f
 }
 
 func (b *fakeBlobs) List(_ context.Context, session string) (backend.Snapshot, error) {
-	s, ok := b.kept[session]
-	if !ok {
-		return s.Snapshot, fs.ErrNotExist
+	s := b.kept[session]
+	if s.content == nil && b.fault != "begun term listed" {
+		return backend.Snapshot{}, fs.ErrNotExist
 	}
 	return s.Snapshot, nil
 }

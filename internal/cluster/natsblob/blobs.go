@@ -2,9 +2,9 @@
 //
 // A snapshot is a message that describes it: its manifest. Each content is stored once for a session, in pieces, under
 // the term of the owner who stored it and its SHA-256 digest. The manifest is replaced by compare-and-set, after the
-// contents that it names; then the owner removes the contents of its own and earlier terms that it does not name. So a
-// snapshot is whole at any time, an owner whose term is over cannot replace one, and cannot remove what a later owner
-// stores.
+// contents that it names; then the owner removes the contents of its own and earlier terms that it does not name. A new
+// owner first gives the manifest its term. So a snapshot is whole at any time, an owner whose term is over cannot
+// replace one, and cannot remove what a later owner stores.
 //
 // Blobs is safe for concurrent use, and has no goroutines and no locks.
 package natsblob
@@ -79,6 +79,8 @@ type manifest struct {
 
 	// Terms has, for each of the files, the term under which its content is stored.
 	Terms []uint64 `json:"terms"`
+	// Begun says that a term has begun, and that there is no snapshot yet.
+	Begun bool `json:"begun,omitempty"`
 }
 
 // content is the subject of a content without the number of the piece, behind that of the session.
@@ -90,6 +92,50 @@ type content struct {
 func (c content) String() string { return fmt.Sprintf("content.%d.%s", c.term, c.sha256) }
 
 func manifestOf(subject string) string { return subject + ".manifest" }
+
+// Begin implements backend.Blobs.
+func (b *Blobs) Begin(ctx context.Context, session string, term uint64) error {
+	subject, err := b.cfg.Subject(session), error(nil)
+	for range beginTries {
+		if err = b.begin(ctx, subject, term); !errors.Is(err, errChanged) {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("snapshot of session %q: %w", session, err)
+	}
+	return nil
+}
+
+// beginTries bounds how often Begin tries again after another owner has replaced the manifest meanwhile.
+const beginTries = 4
+
+// errChanged reports that the manifest is not that which was read.
+var errChanged = errors.New("another owner has just saved a snapshot")
+
+// begin gives the manifest a term.
+func (b *Blobs) begin(ctx context.Context, subject string, term uint64) error {
+	m, seq, err := b.read(ctx, subject)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		m = manifest{Terms: []uint64{}, Begun: true}
+	case err != nil:
+		return err
+	case m.Term > term:
+		return backend.ErrStale
+	case m.Term == term:
+		return nil
+	}
+	m.Term = term
+	text, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	if _, err = b.stream.Publish(ctx, manifestOf(subject), seq, text); errors.Is(err, backend.ErrStale) {
+		return errChanged
+	}
+	return err
+}
 
 // Put implements backend.Blobs.
 func (b *Blobs) Put(ctx context.Context, session string, s backend.Snapshot, folder fs.FS) (backend.Snapshot, error) {
@@ -197,6 +243,15 @@ func (b *Blobs) read(ctx context.Context, subject string) (m manifest, seq uint6
 	return m, last.Seq, nil
 }
 
+// snapshot reads the manifest of a session that has a snapshot.
+func (b *Blobs) snapshot(ctx context.Context, subject string) (manifest, error) {
+	m, _, err := b.read(ctx, subject)
+	if err == nil && m.Begun {
+		return manifest{}, fs.ErrNotExist
+	}
+	return m, err
+}
+
 // check refuses names and digests that no Put stores: they become paths and subjects.
 func (m *manifest) check() error {
 	if len(m.Terms) != len(m.Files) {
@@ -260,7 +315,7 @@ func parseContent(name string) (content, bool) {
 
 // List implements backend.Blobs.
 func (b *Blobs) List(ctx context.Context, session string) (backend.Snapshot, error) {
-	m, _, err := b.read(ctx, b.cfg.Subject(session))
+	m, err := b.snapshot(ctx, b.cfg.Subject(session))
 	if err != nil {
 		return backend.Snapshot{}, fmt.Errorf("snapshot of session %q: %w", session, err)
 	}
@@ -272,7 +327,7 @@ func (b *Blobs) Get(
 	ctx context.Context, session string, write func(f backend.File, content io.Reader) error,
 ) (backend.Snapshot, error) {
 	subject := b.cfg.Subject(session)
-	m, _, err := b.read(ctx, subject)
+	m, err := b.snapshot(ctx, subject)
 	for i := 0; err == nil && i < len(m.Files); i++ {
 		var data []byte
 		if data, err = b.load(ctx, subject, content{m.Terms[i], m.Files[i].SHA256}, m.Files[i]); err == nil {
