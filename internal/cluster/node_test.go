@@ -373,7 +373,7 @@ func TestHandOverIsNotAnOrphan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for a.view.all()[0].Sessions == 0 {
+	for all := a.view.all(); len(all) == 0 || all[0].Sessions == 0; all = a.view.all() {
 		time.Sleep(time.Millisecond) // the watch is later
 	}
 	done, held := a.held.remove(l)
