@@ -93,6 +93,9 @@ func TestNoisyNeighbour(t *testing.T) {
 			}()
 		}
 	}
+	for (refused.Load() == 0 || done.Load() == 0) && t.Context().Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
 	beside, besideWorst := turns(n)
 	stop()
 	for range each * len(noises) {
