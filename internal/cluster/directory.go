@@ -203,8 +203,10 @@ func (d *Directory) Remove(key string) error {
 		return err
 	}
 	ctx := context.Background()
-	err = errors.Join(d.watch(o.records.Remove(ctx)), d.cfg.Store.RemoveLog(ctx, key), d.cfg.Folders.remove(ctx, key),
-		d.cfg.Node.release(ctx, key))
+	if err := d.watch(o.records.Remove(ctx)); err != nil { // the rest may be a later owner's
+		return err
+	}
+	err = errors.Join(d.cfg.Store.RemoveLog(ctx, key), d.cfg.Folders.remove(ctx, key), d.cfg.Node.release(ctx, key))
 	if err != nil {
 		return err
 	}

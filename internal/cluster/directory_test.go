@@ -120,14 +120,19 @@ func TestFormerOwnerIsLost(t *testing.T) {
 	former, outbox := a.openLog(t, "s"), a.Outbox("s")
 	a.cut()
 	_ = acquireSoon(t, b.node, "s").Release(t.Context())
+	fill(t, b.folder("s"), map[string]string{recordFile: "1\n"})
 	b.save(t, "s", `{"n":2}`)
 	log := b.openLog(t, "s")
+	if err := log.Append(log.Last(), []backend.Entry{{Number: 1, Body: []byte("x")}}); err != nil {
+		t.Fatal(err)
+	}
 	for name, write := range map[string]func() error{
 		"Save":   func() error { return a.Save("s", []byte(`{"n":3}`)) },
 		"Append": func() error { return former.Append(0, []backend.Entry{{Number: 1, Body: []byte("x")}}) },
 		"Trim":   func() error { _, err := former.Trim(1, time.Now()); return err },
 		"Delete": func() error { return former.Delete() },
 		"Outbox": func() error { return outbox.Append("log", 0, []byte("x")) },
+		"Remove": func() error { return a.Remove("s") },
 	} {
 		if err := write(); !errors.Is(err, backend.ErrStale) {
 			t.Errorf("%s by a former owner: %v", name, err)
@@ -143,8 +148,13 @@ func TestFormerOwnerIsLost(t *testing.T) {
 		}
 	}
 	b.wantState(t, "s", `{"n":2}`)
-	if log.Last() != 0 || len(b.lost) > 0 {
-		t.Errorf("the log ends at %d; the owner was called lost %d times", log.Last(), len(b.lost))
+	entries := 0
+	again, _, err := b.logs.Open("s", b.get("s").lease.Term(), 1, func(uint64, []byte) error { entries++; return nil })
+	if err != nil || again.Last() != 1 || entries != 1 || len(b.lost) > 0 {
+		t.Errorf("the log has %d entries, %v; the owner was called lost %d times", entries, err, len(b.lost))
+	}
+	if _, err := b.cfg.Store.Blobs().List(t.Context(), "s"); err != nil {
+		t.Errorf("the snapshot: %v", err)
 	}
 }
 
