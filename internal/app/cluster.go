@@ -202,7 +202,7 @@ func (a *App) join(ctx context.Context, own runtime.Profile, tidyEvery time.Dura
 	if err != nil {
 		return nil, err
 	}
-	a.closers.add("lease of the replica", node.Close)
+	a.closers.add("lease of the replica", func(ctx context.Context) error { node.Close(ctx); return nil })
 	writer := journal.NewWriter(journal.WriterConfig{
 		// NATS acknowledges what is safe.
 		Fsync: journal.FsyncAlways, MaxBytes: a.config.JournalBytes, MaxAge: a.config.JournalAge, TidyEvery: tidyEvery,

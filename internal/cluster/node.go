@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -19,6 +20,8 @@ const (
 	requestTimeout = 5 * time.Second
 	// markerTTL is how long the server tells watches of a key that has expired.
 	markerTTL = time.Hour
+	// closeTries and closePause bound how long Close tries to end the lease: NATS may be electing a leader.
+	closeTries, closePause = 5, time.Second
 )
 
 // Config configures a node. JetStream, Cluster and Name are required, and Address if there are other nodes.
@@ -91,16 +94,16 @@ func Join(ctx context.Context, cfg Config) (*Node, error) {
 	running, stop := context.WithCancel(context.Background())
 	n.stop = stop
 	if err := n.watch(ctx, running); err != nil {
-		_ = n.Close(ctx)
+		n.Close(ctx)
 		return nil, err
 	}
 	if err := n.view.compatible(); err != nil {
-		_ = n.Close(ctx)
+		n.Close(ctx)
 		return nil, err
 	}
 	m, revision, err := n.enrol(ctx)
 	if err != nil {
-		_ = n.Close(ctx)
+		n.Close(ctx)
 		return nil, err
 	}
 	n.wg.Go(func() { n.run(running, m, revision) })
@@ -291,18 +294,41 @@ func (n *Node) Valid() bool { return n.held.member() != "" }
 func (n *Node) Lost() <-chan struct{} { return n.held.lost() }
 
 // Close ends the leases of the node and of its sessions, so that other nodes can have them at once, and waits for the
-// goroutines.
-func (n *Node) Close(ctx context.Context) error {
+// goroutines. While NATS does not take the end of the node's lease, Close tries again for some seconds; then the lease
+// runs out.
+func (n *Node) Close(ctx context.Context) {
 	n.stop()
 	n.wg.Wait()
 	m, leases := n.held.close()
-	var errs []error
 	for _, l := range leases {
-		errs = append(errs, l.Release(ctx))
+		if err := l.Release(ctx); err != nil { // it ends with the node's
+			n.log.Warn("a session was not released", "session_id", l.session, "error", err)
+		}
 	}
-	if m != nil {
-		m.end()
-		errs = append(errs, n.nodes.Delete(ctx, m.id))
+	if m == nil {
+		return
 	}
-	return errors.Join(errs...)
+	m.end()
+	for range closeTries {
+		err := n.nodes.Delete(ctx, m.id)
+		if err == nil {
+			return
+		}
+		n.log.Warn("the lease of this server was not ended", "error", err)
+		if errors.Is(err, nats.ErrConnectionClosed) || !pause(ctx, closePause) {
+			return
+		}
+	}
+}
+
+// pause waits. It returns false if ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

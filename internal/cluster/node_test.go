@@ -39,7 +39,7 @@ func join(t testing.TB, server *natstest.Server, name string, more ...func(*Conf
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		_ = n.Close(ctx) // its connection may be cut
+		n.Close(ctx)
 	})
 	return n, js.Conn().Close
 }
@@ -190,9 +190,7 @@ func TestRelease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	a.Close(t.Context())
 	<-other.Lost()
 	if _, err := b.Acquire(t.Context(), "x"); err != nil {
 		t.Errorf("the session of a node that was closed: %v", err)
@@ -235,7 +233,7 @@ func TestOtherSettings(t *testing.T) {
 			t.Errorf("joining with other settings: %v, want %q", err, want)
 		}
 		if err == nil {
-			_ = n.Close(t.Context())
+			n.Close(t.Context())
 		}
 	}
 }
@@ -389,6 +387,34 @@ func TestHandOverIsNotAnOrphan(t *testing.T) {
 	}
 }
 
+// electing is a bucket that does not take the next deletions.
+type electing struct {
+	jetstream.KeyValue
+	refuses int
+}
+
+// Delete implements jetstream.KeyValue.
+func (e *electing) Delete(ctx context.Context, key string, opts ...jetstream.KVDeleteOpt) error {
+	if e.refuses--; e.refuses >= 0 {
+		return jetstream.ErrNoStreamResponse
+	}
+	return e.KeyValue.Delete(ctx, key, opts...)
+}
+
+// A node that leaves while NATS elects a leader ends its lease when there is one.
+func TestCloseDuringAnElection(t *testing.T) {
+	t.Parallel()
+	n, _ := join(t, natstest.Start(t), "n", func(c *Config) { c.TTL = time.Minute })
+	id := n.held.member()
+	n.stop()
+	n.wg.Wait()
+	n.nodes = &electing{n.nodes, 2}
+	n.Close(t.Context())
+	if _, err := n.nodes.Get(t.Context(), id); !errors.Is(err, jetstream.ErrKeyNotFound) {
+		t.Errorf("the lease is not over: %v", err)
+	}
+}
+
 // A session goes only to nodes that have the labels it needs.
 func TestLabels(t *testing.T) {
 	t.Parallel()
@@ -533,7 +559,7 @@ func TestVersions(t *testing.T) {
 			t.Errorf("version %d: the error %v does not name the replica", version, err)
 		}
 		if n != nil {
-			_ = n.Close(t.Context())
+			n.Close(t.Context())
 		}
 	}
 }
