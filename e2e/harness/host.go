@@ -49,7 +49,7 @@ type Host struct {
 	// Dir holds everything that the host writes. Home is the COPILOT_HOME of the CLI that has the sessions, FrontHome
 	// that of the CLI that answers calls about no session: the same, except with EntryEnv.
 	Dir, Home, FrontHome string
-	// Target is the server's socket, owner that of the server with the sessions.
+	// Target is the server's socket, owner that of the one with the sessions, if it is another.
 	Target, owner string
 	Tcp           string // the last address
 	token         string // what callers over TCP have to show
@@ -129,7 +129,7 @@ func (h *Host) serve(ctx context.Context, config HostConfig) error {
 			return err
 		}
 		h.reach(a)
-		h.FrontHome, h.owner = h.Home, h.Target
+		h.FrontHome = h.Home
 		return nil
 	}
 	p := newPair(h)
@@ -175,13 +175,16 @@ func (h *Host) reach(a *app.App) {
 
 // Warm starts the CLI, so that no test pays for it, and asks for its version.
 func (h *Host) Warm(ctx context.Context) error {
-	for _, target := range slices.Compact([]string{h.Target, h.owner}) {
+	for _, target := range slices.Compact([]string{h.Target, h.sessionsAt()}) {
 		if err := h.warm(ctx, target); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// sessionsAt returns the socket of the server with the sessions.
+func (h *Host) sessionsAt() string { return cmp.Or(h.owner, h.Target) }
 
 // warm is Warm for one server.
 func (h *Host) warm(ctx context.Context, target string) error {

@@ -98,7 +98,7 @@ func (st *Scripted) Ready() []*bridgev1.RuntimeInfo {
 // Runtimes are all that the server with the sessions has, in any state.
 func (st *Scripted) Runtimes() []*bridgev1.RuntimeInfo {
 	st.T.Helper()
-	c, err := copilot.Dial(st.Ctx, st.Host.owner)
+	c, err := copilot.Dial(st.Ctx, st.Host.sessionsAt())
 	if err != nil {
 		st.T.Fatal(err)
 	}
