@@ -181,14 +181,16 @@ func compare(want, have jetstream.KeyValueConfig) string {
 
 // enrol gets a lease under a new name.
 func (n *Node) enrol(ctx context.Context) (m *membership, revision uint64, err error) {
-	id := rand.Text()
+	id, value := rand.Text(), n.value()
 	sentAt := n.cfg.now()
-	revision, err = n.nodes.Create(ctx, id, n.value())
+	revision, err = n.nodes.Create(ctx, id, value)
 	if err != nil {
 		return nil, 0, fmt.Errorf("getting a lease for the node %q: %w", n.cfg.Name, err)
 	}
 	m = newMembership(id, n.timing, n.cfg.now, sentAt)
 	n.held.begin(m)
+	own := decode[member](value)
+	n.view.setMember(id, &own) // the watch is later
 	n.log.Info("this server has joined the cluster", "cluster", n.cfg.Cluster, "member", id)
 	return m, revision, nil
 }
