@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/freeport"
 )
 
 // token is the bearer token of all servers over TCP.
@@ -41,7 +42,7 @@ type realServer struct {
 func startReal(ctx context.Context, binary, cli, folder string, c *certificate) (*realServer, error) {
 	s := &realServer{folder: folder, socket: filepath.Join(folder, "s"), log: &tail{}}
 	for _, address := range []*string{&s.tcp, &s.web} {
-		free, err := freeAddress()
+		free, err := freeport.Address()
 		if err != nil {
 			return nil, err
 		}
@@ -84,14 +85,6 @@ func (s *realServer) close() error {
 		return fmt.Errorf("the server ended: %w\n%s", err, s.log)
 	}
 	return nil
-}
-
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }
 
 // startModel plays a case's script, which ends with an echo of the user's text.

@@ -11,17 +11,18 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/freeport"
 )
 
 // FreeAddress is a free TCP address, so that a server can have it again after a restart.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := freeport.Address()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return address
 }
 
 // SelfSigned is a certificate of this machine with its key, and who believes it.

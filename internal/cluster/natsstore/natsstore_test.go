@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +19,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 	"github.com/copilot-grpc/copilot-grpc/internal/cluster/natsstore"
 	"github.com/copilot-grpc/copilot-grpc/internal/cluster/natstest"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/freeport"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/leak"
 )
 
@@ -337,10 +337,8 @@ func TestOpenExplains(t *testing.T) {
 	n := natstest.Start(t, natstest.Listen, users)
 	bare := natstest.Start(t, natstest.Listen, func(o *server.Options) { o.JetStream = false })
 	as := func(user string) string { return strings.Replace(n.URL(), "://", "://"+user+"@", 1) }
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	nowhere, err := freeport.Address()
 	must(t, err)
-	nowhere := free.Addr().String()
-	must(t, free.Close())
 	safe := natstest.Start(t)
 	js, err := jetstream.New(open(t, safe, "mine").JetStream().Conn())
 	must(t, err)

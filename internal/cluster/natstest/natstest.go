@@ -14,6 +14,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/freeport"
 )
 
 // startTimeout bounds the start of a server, and the election of a cluster's leader.
@@ -60,28 +62,23 @@ func Cluster(tb testing.TB, size int, options ...Option) []*Server {
 	tb.Helper()
 	dir := tb.TempDir()
 	var routes []*url.URL
-	listeners := make([]net.Listener, size)
-	for i := range listeners {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			tb.Fatal(err)
-		}
-		listeners[i] = l
-		routes = append(routes, &url.URL{Scheme: "nats", Host: l.Addr().String()})
+	ports := make([]int, size)
+	for i := range ports {
+		ports[i] = freePort(tb)
+		routes = append(routes, &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", ports[i])})
 	}
 	servers := make([]*Server, size)
-	for i, l := range listeners {
+	for i, port := range ports {
 		o := server.Options{
 			ServerName: fmt.Sprintf("n%d", i+1), JetStream: true, StoreDir: filepath.Join(dir, fmt.Sprint(i)),
 			NoSigs: true, NoLog: true, Routes: routes, Cluster: server.ClusterOpts{
-				Name: "test", Host: "127.0.0.1", Port: l.Addr().(*net.TCPAddr).Port,
+				Name: "test", Host: "127.0.0.1", Port: port,
 			},
 		}
 		Listen(&o)
 		for _, change := range options {
 			change(&o)
 		}
-		_ = l.Close()
 		servers[i] = &Server{tb: tb, options: o}
 		tb.Cleanup(servers[i].Stop)
 		servers[i].start(false)
@@ -103,6 +100,15 @@ func awaitLeader(tb testing.TB, servers []*Server) {
 	tb.Fatal("the NATS servers elected no leader")
 }
 
+func freePort(tb testing.TB) int {
+	tb.Helper()
+	port, err := freeport.Port()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return port
+}
+
 // Start starts a server that was stopped, with its data and its port.
 func (s *Server) Start() {
 	s.tb.Helper()
@@ -111,6 +117,9 @@ func (s *Server) Start() {
 
 func (s *Server) start(wait bool) {
 	s.tb.Helper()
+	if !s.options.DontListen && s.options.Port == server.RANDOM_PORT {
+		s.options.Port = freePort(s.tb)
+	}
 	o := s.options
 	running, err := server.NewServer(&o)
 	if err != nil {
@@ -126,9 +135,6 @@ func (s *Server) start(wait bool) {
 			s.tb.Fatal("JetStream did not start")
 		}
 		time.Sleep(time.Millisecond)
-	}
-	if !o.DontListen {
-		s.options.Port = running.Addr().(*net.TCPAddr).Port
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/freeport"
 )
 
 const (
@@ -66,12 +67,11 @@ func newBridge() (*bridge, error) {
 	if err != nil {
 		return nil, err
 	}
-	port, err := freePort()
+	address, err := freeport.Address()
 	if err != nil {
 		return nil, err
 	}
-	return &bridge{dir: dir, unix: "unix:" + filepath.Join(dir, "s"), tcp: fmt.Sprintf("127.0.0.1:%d", port),
-		token: rand.Text()}, nil
+	return &bridge{dir: dir, unix: "unix:" + filepath.Join(dir, "s"), tcp: address, token: rand.Text()}, nil
 }
 
 func (b *bridge) command(ctx context.Context, path string, args ...string) {
@@ -158,14 +158,4 @@ func (b *bridge) stop() error {
 		err = fmt.Errorf("bridge: %w: %s", wait, b.stderr.String())
 	}
 	return errors.Join(err, os.RemoveAll(b.dir))
-}
-
-// freePort returns a port that is free just now.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/freeport"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/wallclock"
 )
 
@@ -83,7 +84,7 @@ func startNATS(t *testing.T, fail func(string, ...any)) []*natsServer {
 	all := make([]*natsServer, servers)
 	for i := range all {
 		all[i] = &natsServer{fail: fail, options: natsOptions{
-			Name: fmt.Sprint("n", i), Port: portOf(t, freeAddress(t)), Route: portOf(t, freeAddress(t)),
+			Name: fmt.Sprint("n", i), Port: freePort(t), Route: freePort(t),
 			Dir: filepath.Join(dir, fmt.Sprint(i)),
 		}}
 		var err error
@@ -149,14 +150,10 @@ func jetStream(t *testing.T, all []*natsServer) jetstream.JetStream {
 	return js
 }
 
-func portOf(t *testing.T, address string) int {
+func freePort(t *testing.T) int {
 	t.Helper()
-	u, err := url.Parse("tcp://" + address)
+	port, err := freeport.Port()
 	if err != nil {
-		t.Fatal(err)
-	}
-	var port int
-	if _, err := fmt.Sscan(u.Port(), &port); err != nil {
 		t.Fatal(err)
 	}
 	return port

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +21,7 @@ import (
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/freeport"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/wallclock"
 	"github.com/copilot-grpc/copilot-grpc/server/servertest"
 )
@@ -120,23 +120,13 @@ func (r *replica) link(t *testing.T, nats []*link) {
 
 func (r *replica) path(name string) string { return filepath.Join(r.dir, name) }
 
-// given are the addresses that freeAddress has returned.
-var given sync.Map
-
-// freeAddress returns an address of the loopback interface on which nothing listens, another one each time.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	for {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		address := l.Addr().String()
-		_ = l.Close()
-		if _, taken := given.LoadOrStore(address, true); !taken {
-			return address
-		}
+	address, err := freeport.Address()
+	if err != nil {
+		t.Fatal(err)
 	}
+	return address
 }
 
 // supervise runs the replica, life after life, until ctx ends; the last life gets SIGTERM.
