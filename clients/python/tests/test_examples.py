@@ -136,14 +136,20 @@ async def test_watcher_survives_restarts_of_server_and_program(tmp_path: Path) -
                     process.kill()
                     await process.wait()
 
+            async def turns(count: int) -> None:
+                """Waits until that many turns have ended, and until the example has stored where."""
+                while (
+                    sum(line.endswith("session.idle") for line in lines) < count
+                    or file.read_text() != lines[-1].split()[0]
+                ):
+                    await asyncio.sleep(0.01)
+
             first = asyncio.ensure_future(watch("external"))
             await session.send_and_wait("one")
-            while not any(line.endswith("session.idle") for line in lines):
-                await asyncio.sleep(0.01)
+            await soon(turns(1))
             await server.restart()
             assert (await session.send_and_wait("two")).ok
-            while sum(line.endswith("session.idle") for line in lines) < 2:
-                await asyncio.sleep(0.01)
+            await soon(turns(2))
             first.cancel()
             await asyncio.gather(first, return_exceptions=True)
 
