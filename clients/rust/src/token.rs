@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -34,17 +35,20 @@ impl Token {
 
     /// The content of a file, without surrounding space. The file is read again after it has changed.
     pub fn file(path: impl Into<PathBuf>) -> Self {
-        let (path, read) = (Arc::new(path.into()), Arc::new(Mutex::new((SystemTime::UNIX_EPOCH, String::new()))));
+        // Two files that replace each other within a tick of the kernel's clock have the same time.
+        let read = Arc::new(Mutex::new(((SystemTime::UNIX_EPOCH, 0, 0), String::new())));
+        let path = Arc::new(path.into());
         Self::function(move || {
             let (path, read) = (path.clone(), read.clone());
             async move {
-                let modified = tokio::fs::metadata(&*path).await?.modified()?;
+                let file = tokio::fs::metadata(&*path).await?;
+                let version = (file.modified()?, file.len(), file.ino());
                 let known = crate::lock(&read).clone();
-                if known.0 == modified {
+                if known.0 == version {
                     return Ok(known.1);
                 }
                 let text = tokio::fs::read_to_string(&*path).await?.trim().to_owned();
-                *crate::lock(&read) = (modified, text.clone());
+                *crate::lock(&read) = (version, text.clone());
                 Ok::<_, std::io::Error>(text)
             }
         })
@@ -122,6 +126,20 @@ mod tests {
         let (text, second) = token.value().await.unwrap();
         assert_eq!(text, "two");
         assert!(!token.is_newer_than(second).await);
+    }
+
+    #[tokio::test]
+    async fn another_file_of_the_same_time_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, next) = (folder.path().join("token"), folder.path().join("next"));
+        std::fs::write(&path, "one").unwrap();
+        let time = std::fs::metadata(&path).unwrap().modified().unwrap();
+        let token = Token::file(&path);
+        let (_, first) = token.value().await.unwrap();
+        std::fs::write(&next, "two").unwrap();
+        std::fs::File::options().write(true).open(&next).unwrap().set_modified(time).unwrap();
+        std::fs::rename(&next, &path).unwrap();
+        assert!(token.is_newer_than(first).await);
     }
 
     #[tokio::test]

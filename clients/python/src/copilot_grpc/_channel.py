@@ -47,15 +47,16 @@ class Token:
     @classmethod
     def file(cls, path: Union[str, os.PathLike[str]]) -> Token:
         """The content of a file, without surrounding space. The file is read again after it has changed."""
-        state: tuple[int, int] = (0, 0)
+        state: tuple[int, int, int] = (0, 0, 0)
         text = ""
 
         def read() -> str:
             nonlocal state, text
             stat = os.stat(path)
-            if (stat.st_mtime_ns, stat.st_ino) != state:
+            current = (stat.st_mtime_ns, stat.st_ino, stat.st_size)
+            if current != state:
                 text = Path(path).read_text(encoding="utf-8").strip()
-                state = (stat.st_mtime_ns, stat.st_ino)
+                state = current
             return text
 
         return cls(read)
