@@ -220,7 +220,7 @@ func TestGoReadmeAndExamples(t *testing.T) {
 	}
 	snippets := output(t, command(t, server, dir, bin("snippets")))
 	for _, want := range []string{
-		"You said: Hello", "tool get_weather", "/1 session.start", "there is no such session", " review\n",
+		"You said: Hello", "tool get_weather", " session.start", "there is no such session", " review\n",
 		"CALLBACK_KIND_PERMISSION in ", "It says: approved rain",
 	} {
 		if !strings.Contains(snippets, want) {

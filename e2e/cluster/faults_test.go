@@ -236,7 +236,8 @@ func TestTurnContinuesAtTheNextOwner(t *testing.T) {
 // the end of the owner.
 func TestCreationComesAgain(t *testing.T) {
 	t.Parallel()
-	d, _ := replicas(harness.NewScripted(t), 2)
+	st := harness.NewScripted(t)
+	d, _ := replicas(st, 2)
 	config := d[0].Config()
 	config.Provider = nil
 	request := &bridgev1.CreateSessionRequest{RequestId: "made once", Config: config, ProviderRef: "ours"}
@@ -278,7 +279,8 @@ func TestCreationComesAgain(t *testing.T) {
 	if again := made(d[1]); again != id {
 		t.Errorf("after the end of its owner the session is %q, was %q", again, id)
 	}
-	if again := run(d[1]); again != text {
+	// CLI 1.0.81 does not name the message in its history.
+	if again := run(d[1]); again != text && !st.Before("1.0.82") {
 		t.Errorf("after the end of its owner the turn said %q", again)
 	}
 	list, err := d[1].Client.Sessions().ListSessions(d[1].Ctx, &bridgev1.ListSessionsRequest{})
