@@ -8,7 +8,6 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt;
-use prost::Message;
 use serde::Serialize;
 use serde_json::Value;
 use tracing::Instrument;
@@ -65,13 +64,16 @@ pub struct RawRequest {
     pub params: Value,
 }
 
+/// Tools by their names.
+pub(crate) type Tools = HashMap<String, Arc<Tool>>;
+
 /// The functions of a participant, by the callbacks that they answer.
 #[derive(Default)]
 pub(crate) struct Handlers {
     by_kind: BTreeMap<i32, Handler>,
     by_hook: BTreeMap<&'static str, Handler>,
     by_method: BTreeMap<String, Handler>,
-    tools: Mutex<Arc<HashMap<String, Tool>>>,
+    tools: Mutex<Arc<Tools>>,
 }
 
 impl Handlers {
@@ -118,24 +120,27 @@ impl Handlers {
     }
 
     /// Replaces the tools. Returns the earlier ones.
-    pub(crate) fn set_tools(&self, tools: &[Tool]) -> Arc<HashMap<String, Tool>> {
-        let by_name = tools.iter().map(|tool| (tool.name().to_owned(), tool.clone())).collect();
+    pub(crate) fn set_tools(&self, tools: &[Tool]) -> Arc<Tools> {
+        let by_name = tools.iter().map(|tool| (tool.name().to_owned(), Arc::new(tool.clone()))).collect();
         self.restore_tools(Arc::new(by_name))
     }
 
-    pub(crate) fn restore_tools(&self, tools: Arc<HashMap<String, Tool>>) -> Arc<HashMap<String, Tool>> {
+    pub(crate) fn restore_tools(&self, tools: Arc<Tools>) -> Arc<Tools> {
         std::mem::replace(&mut *crate::lock(&self.tools), tools)
     }
 
-    fn tool(&self, name: &str) -> Option<Tool> {
+    fn tool(&self, name: &str) -> Option<Arc<Tool>> {
         crate::lock(&self.tools).get(name).cloned()
     }
 
     /// The definitions of the participant's tools, or of the session's, in a stable order.
     pub(crate) fn declared_tools(&self, owned_by_session: bool) -> Vec<cli::ToolDefinition> {
         let tools = crate::lock(&self.tools).clone();
-        let mut declared: Vec<_> =
-            tools.values().filter(|tool| tool.is_owned_by_session() == owned_by_session).map(Tool::message).collect();
+        let mut declared: Vec<_> = tools
+            .values()
+            .filter(|tool| tool.is_owned_by_session() == owned_by_session)
+            .map(|tool| tool.message())
+            .collect();
         declared.sort_by(|a, b| a.name.cmp(&b.name));
         declared
     }
@@ -182,22 +187,21 @@ impl Handlers {
     }
 
     /// Answers a callback, in the callback's trace. Neither an error nor a panic of a handler leaves this function.
-    pub(crate) async fn answer(&self, callback: bridge::Callback) -> Answer {
-        let (session_id, callback_id) = (callback.session_id.clone(), callback.callback_id.clone());
-        let span = crate::trace::span(&session_id, &callback_id, &callback.traceparent, &callback.tracestate);
+    pub(crate) async fn answer(&self, callback: bridge::Callback, id: &str) -> Answer {
+        let session_id = callback.session_id.clone();
+        let span = crate::trace::span(&session_id, id, &callback.traceparent, &callback.tracestate);
         let answer = match callback.request {
-            Some(Request::ToolCall(_)) => self.answer_tool(callback).instrument(span).await,
-            _ => self.answer_other(callback).instrument(span).await,
+            Some(Request::ToolCall(_)) => self.answer_tool(callback, &session_id, id).instrument(span).await,
+            _ => self.answer_other(callback, &session_id, id).instrument(span).await,
         };
-        let size = bridge::Answer { answer: Some(answer.clone()) }.encoded_len();
+        let size = answer.encoded_len();
         if size > MAX_ANSWER {
             return answer_error(&format!("the answer has {size} bytes, more than {MAX_ANSWER}"));
         }
         answer
     }
 
-    async fn answer_other(&self, callback: bridge::Callback) -> Answer {
-        let (session_id, callback_id) = (callback.session_id.clone(), callback.callback_id.clone());
+    async fn answer_other(&self, callback: bridge::Callback, session_id: &str, callback_id: &str) -> Answer {
         let answering = async {
             match self.handler(&callback) {
                 Some(handler) => handler(callback).await,
@@ -215,7 +219,7 @@ impl Handlers {
         answer_error("the handler failed")
     }
 
-    async fn answer_tool(&self, callback: bridge::Callback) -> Answer {
+    async fn answer_tool(&self, callback: bridge::Callback, session_id: &str, callback_id: &str) -> Answer {
         use bridge::tool_answer::Outcome;
 
         let Some(Request::ToolCall(request)) = callback.request else { return answer_error("no tool call") };
@@ -230,7 +234,6 @@ impl Handlers {
             tracestate: callback.tracestate,
         };
         let arguments = request.arguments_json.unwrap_or_default();
-        let about = call.clone();
         let failure = match AssertUnwindSafe(tool.call(call, &arguments)).catch_unwind().await {
             Ok(Ok(result)) => {
                 return result
@@ -244,8 +247,7 @@ impl Handlers {
             Ok(Err(error)) => error.text,
             Err(panic) => panic_text(&*panic),
         };
-        let (session_id, callback_id, tool) = (about.session_id, about.callback_id, about.tool_name);
-        tracing::error!(session_id, callback_id, tool, error = failure, "tool failed");
+        tracing::error!(session_id, callback_id, tool = tool.name(), error = failure, "tool failed");
         Answer::Tool(Box::new(bridge::ToolAnswer { outcome: Some(Outcome::Exception(failure)) }))
     }
 }

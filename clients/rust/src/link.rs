@@ -31,6 +31,21 @@ pub(crate) struct Link {
 }
 
 impl Link {
+    /// Waits for a place for a frame. Returns none if the stream is down.
+    pub(crate) async fn reserve(&self) -> Option<Place<'_>> {
+        tokio::select! {
+            biased;
+            () = self.down.cancelled() => None,
+            permit = self.frames.reserve() => match permit {
+                Ok(permit) => Some(Place { permit, id: self.id }),
+                Err(_) => {
+                    self.down.cancelled().await; // the reader is about to notice
+                    None
+                }
+            },
+        }
+    }
+
     /// Sends a frame. Returns false if the stream is down.
     pub(crate) async fn send(&self, frame: Frame) -> bool {
         let frame = bridge::AttachRequest { frame: Some(frame) };
@@ -39,6 +54,20 @@ impl Link {
             () = self.down.cancelled() => false,
             sent = self.frames.send(frame) => sent.is_ok(),
         }
+    }
+}
+
+/// A place for a frame among those that wait for the network.
+pub(crate) struct Place<'a> {
+    permit: mpsc::Permit<'a, bridge::AttachRequest>,
+    id: u64,
+}
+
+impl Place<'_> {
+    /// Sends a frame. Returns the stream's number.
+    pub(crate) fn send(self, frame: Frame) -> u64 {
+        self.permit.send(bridge::AttachRequest { frame: Some(frame) });
+        self.id
     }
 }
 
@@ -132,6 +161,24 @@ impl Line {
             Ok(State::Live(link)) => Ok(link.clone()),
             Ok(State::Ended(error)) => Err(error.clone()),
             _ => Err(Error::lost("the participation is over")),
+        }
+    }
+
+    /// The number of the current stream; none while there is none.
+    pub(crate) fn current(&self) -> Option<u64> {
+        match &*self.0.borrow() {
+            State::Live(link) => Some(link.id),
+            _ => None,
+        }
+    }
+
+    /// Sends a frame if a stream takes it at once. Returns the stream's number.
+    pub(crate) fn try_send(&self, frame: Frame) -> Option<u64> {
+        match &*self.0.borrow() {
+            State::Live(link) if !link.down.is_cancelled() => {
+                link.frames.try_send(bridge::AttachRequest { frame: Some(frame) }).ok().map(|()| link.id)
+            }
+            _ => None,
         }
     }
 

@@ -249,9 +249,10 @@ impl Participant {
     /// Reads a stream until it ends. Returns none if the server asks for a new one.
     async fn serve(&self, wire: &mut Wire) -> Option<Error> {
         let mut leave_until = None;
+        let mut leaving = std::pin::pin!(self.leaving.cancelled());
         loop {
             let frame = tokio::select! {
-                () = self.leaving.cancelled(), if leave_until.is_none() => {
+                () = &mut leaving, if leave_until.is_none() => {
                     let leave = bridge::AttachLeave { disconnect: self.disconnecting.load(Ordering::Relaxed) };
                     wire.link.send(Request::Leave(Box::new(leave))).await;
                     leave_until = Some(Instant::now() + LEAVE_TIMEOUT);

@@ -53,6 +53,7 @@ impl Reconnect {
 }
 
 /// The pauses between the attempts of one stream or call.
+#[derive(Clone, Copy)]
 pub(crate) struct Backoff {
     policy: Reconnect,
     limit: Duration,

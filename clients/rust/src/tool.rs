@@ -16,7 +16,8 @@ use crate::cli::v1 as cli;
 use crate::error::{Error, Reason, Result};
 use crate::tool_result::{IntoToolResult, ToolError, ToolResult};
 
-type Run = dyn Fn(ToolCall, Value) -> Pin<Box<dyn Future<Output = std::result::Result<ToolResult, ToolError>> + Send>>
+/// Calls a function with the arguments as JSON text.
+type Run = dyn Fn(ToolCall, &str) -> Pin<Box<dyn Future<Output = std::result::Result<ToolResult, ToolError>> + Send>>
     + Send
     + Sync;
 
@@ -92,8 +93,8 @@ impl Tool {
         F: Fn(ToolCall, A) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: IntoToolResult> + Send + 'static,
     {
-        let run: Arc<Run> = Arc::new(move |call, arguments| {
-            let arguments = match arguments_of::<A>(arguments) {
+        let run: Arc<Run> = Arc::new(move |call, json| {
+            let arguments = match arguments_of::<A>(json) {
                 Ok(arguments) => arguments,
                 Err(mismatch) => return Box::pin(std::future::ready(Err(mismatch))),
             };
@@ -109,7 +110,11 @@ impl Tool {
         F: Fn(ToolCall, Value) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: IntoToolResult> + Send + 'static,
     {
-        let run: Arc<Run> = Arc::new(move |call, arguments| {
+        let run: Arc<Run> = Arc::new(move |call, json| {
+            let arguments = match value_of(json) {
+                Ok(arguments) => arguments,
+                Err(broken) => return Box::pin(std::future::ready(Err(broken))),
+            };
             let result = function(call, arguments);
             Box::pin(async move { result.await.into_tool_result() })
         });
@@ -177,10 +182,7 @@ impl Tool {
     /// Calls the function with the arguments as JSON text.
     pub(crate) async fn call(&self, call: ToolCall, json: &str) -> std::result::Result<ToolResult, ToolError> {
         let Some(run) = &self.run else { return Ok(ToolResult::abstain()) };
-        let json = if json.is_empty() { "{}" } else { json };
-        let arguments = serde_json::from_str(json)
-            .map_err(|error| ToolError::new(format!("The arguments are not valid JSON: {error}")))?;
-        run(call, arguments).await
+        run(call, if json.is_empty() { "{}" } else { json }).await
     }
 }
 
@@ -190,9 +192,17 @@ impl fmt::Debug for Tool {
     }
 }
 
+fn value_of(json: &str) -> std::result::Result<Value, ToolError> {
+    serde_json::from_str(json).map_err(|error| ToolError::new(format!("The arguments are not valid JSON: {error}")))
+}
+
 /// Reads arguments. A mismatch is a text for the model.
-fn arguments_of<A: DeserializeOwned>(value: Value) -> std::result::Result<A, ToolError> {
-    serde_path_to_error::deserialize(value).map_err(|error| {
+fn arguments_of<A: DeserializeOwned>(json: &str) -> std::result::Result<A, ToolError> {
+    if let Ok(arguments) = serde_json::from_str(json) {
+        return Ok(arguments);
+    }
+    // Again, to say where the problem is.
+    serde_path_to_error::deserialize(value_of(json)?).map_err(|error| {
         let at = match error.path().to_string() {
             path if path == "." => Cow::Borrowed(""),
             path => Cow::Owned(format!("{path}: ")),
@@ -297,12 +307,12 @@ mod tests {
             (json!({"place": {"city": "Paris"}, "days": 1, "units": ["kelvin"]}), "units[0]: unknown variant `kelvin`"),
             (json!([]), "invalid length 0"),
         ] {
-            let error = arguments_of::<Forecast>(arguments.clone()).map(|_| ()).unwrap_err();
+            let error = arguments_of::<Forecast>(&arguments.to_string()).map(|_| ()).unwrap_err();
             let text = format!("The arguments do not fit the tool's schema: {want}");
             assert!(error.is_for_model && error.text.starts_with(&text), "{arguments}: {error}");
         }
         let good = json!({"place": {"city": "Paris"}, "days": 3, "units": ["celsius", "fahrenheit"]});
-        let good = arguments_of::<Forecast>(good).unwrap();
+        let good = arguments_of::<Forecast>(&good.to_string()).unwrap();
         assert!(matches!(good.units[..], [Unit::Celsius, Unit::Fahrenheit]) && good.days == 3);
         assert_eq!((good.place.city.as_str(), good.place.country), ("Paris", None));
     }

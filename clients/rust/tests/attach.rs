@@ -155,6 +155,38 @@ async fn panicking_handler_is_answered_without_details() {
 }
 
 #[tokio::test]
+async fn answers_wait_for_a_server_that_does_not_read() {
+    let (running, client) = connected().await;
+    let (runs, long) = (Arc::new(AtomicUsize::new(0)), "x".repeat(100_000));
+    let counter = runs.clone();
+    let tool = Tool::new("long", "", move |_: copilot_grpc::NoArguments| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        let text = long.clone();
+        async move { text }
+    });
+    let (_session, mut attached) = open(&running, &client, |builder| builder.tool(tool)).await;
+    let asked: Vec<_> = (0..300).map(|n| n.to_string()).collect();
+    for id in &asked {
+        attached.ask(tool_callback(id, "long", "{}"));
+    }
+    soon(async {
+        while runs.load(Ordering::Relaxed) < asked.len() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let mut answered = Vec::new();
+    for _ in &asked {
+        let (id, answer) = attached.answer().await;
+        assert_eq!(text(answer).len(), 100_000);
+        attached.done(&id);
+        answered.push(id);
+    }
+    answered.sort_by_key(|id| id.parse::<u32>().unwrap());
+    assert_eq!(answered, asked);
+}
+
+#[tokio::test]
 async fn answer_is_sent_again_on_the_next_stream_and_the_tool_runs_once() {
     let (running, client) = connected().await;
     let runs = Arc::default();
