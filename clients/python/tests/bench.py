@@ -6,6 +6,7 @@ python -m tests.bench TARGET
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 
 import grpc.aio
@@ -43,7 +44,8 @@ async def stub_calls(target: str) -> int:
         async for response in stream:
             if response.stream.HasField("callback_requested"):
                 callback = response.stream.callback_requested.callback
-                answer = bridge.Answer(tool=bridge.ToolAnswer(text="x"))
+                arguments = json.loads(callback.tool_call.arguments_json)
+                answer = bridge.Answer(tool=bridge.ToolAnswer(text=arguments["text"]))
                 given = bridge.CallbackAnswer(callback_id=callback.callback_id, answer=answer)
                 await stream.write(bridge.AttachRequest(answer=given))
                 count += 1

@@ -49,8 +49,10 @@ function stubCalls(target: string): Promise<number> {
     send({ frame: { case: "start", value: { session: { case: "create", value: {} } } } });
     for await (const { frame } of createClient(CallbackService, transport).attach(requests())) {
       if (frame.case !== "stream" || frame.value.frame.case !== "callbackRequested") continue;
-      const callbackId = frame.value.frame.value.callback?.callbackId ?? "";
-      const answer = { case: "tool", value: { outcome: { case: "text", value: "x" } } } as const;
+      const { callbackId = "", request } = frame.value.frame.value.callback ?? {};
+      if (request?.case !== "toolCall") continue;
+      const { text } = JSON.parse(request.value.argumentsJson ?? "{}") as { text: string };
+      const answer = { case: "tool", value: { outcome: { case: "text", value: text } } } as const;
       send({ frame: { case: "answer", value: { callbackId, answer: { answer } } } });
       count++;
     }

@@ -1,9 +1,11 @@
 package io.github.copilotgrpc;
 
+import com.google.gson.Gson;
 import io.github.copilotgrpc.bridge.v1.Answer;
 import io.github.copilotgrpc.bridge.v1.AttachRequest;
 import io.github.copilotgrpc.bridge.v1.AttachResponse;
 import io.github.copilotgrpc.bridge.v1.AttachStart;
+import io.github.copilotgrpc.bridge.v1.Callback;
 import io.github.copilotgrpc.bridge.v1.CallbackAnswer;
 import io.github.copilotgrpc.bridge.v1.CallbackServiceGrpc;
 import io.github.copilotgrpc.bridge.v1.CreateSessionRequest;
@@ -48,6 +50,7 @@ public final class LibraryBench {
 	}
 
 	private static int stubCalls(CopilotClient client) {
+		var gson = new Gson();
 		var count = new AtomicInteger();
 		var ended = new CompletableFuture<Void>();
 		var requests = CallbackServiceGrpc.newStub(client.channel())
@@ -57,10 +60,11 @@ public final class LibraryBench {
 						if (!response.getStream().hasCallbackRequested()) {
 							return;
 						}
-						String id = response.getStream().getCallbackRequested().getCallback().getCallbackId();
-						var answer = Answer.newBuilder().setTool(ToolAnswer.newBuilder().setText("x"));
-						call.onNext(AttachRequest.newBuilder()
-								.setAnswer(CallbackAnswer.newBuilder().setCallbackId(id).setAnswer(answer)).build());
+						Callback callback = response.getStream().getCallbackRequested().getCallback();
+						Text arguments = gson.fromJson(callback.getToolCall().getArgumentsJson(), Text.class);
+						var answer = Answer.newBuilder().setTool(ToolAnswer.newBuilder().setText(arguments.text()));
+						var given = CallbackAnswer.newBuilder().setCallbackId(callback.getCallbackId()).setAnswer(answer);
+						call.onNext(AttachRequest.newBuilder().setAnswer(given).build());
 						count.incrementAndGet();
 					}
 				});
