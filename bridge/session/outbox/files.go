@@ -139,7 +139,7 @@ func (b *Box) writePrompt(n uint64, p Prompt, large bool) error {
 				return err
 			}
 		}
-		return b.log.append(record{N: n, Prompt: text})
+		return b.log.append([]record{{N: n, Prompt: text}})
 	})
 }
 
@@ -164,7 +164,7 @@ func (b *Box) rewrite() error {
 	if err != nil {
 		return err
 	}
-	return b.log.rewrite(alive, text)
+	return b.log.rewrite(alive, []record{{State: text}})
 }
 
 // alive returns the numbers of the entries, and the size of those that the log has. The caller holds mu.
@@ -196,22 +196,32 @@ func (b *Box) Flush() error {
 		gone := append(b.orphans, b.sweep()...)
 		text, err := json.Marshal(b.st)
 		alive, size := b.alive()
+		held := b.held()
+		lines := make([]record, 0, len(held)+1)
+		for _, e := range held {
+			lines = append(lines, record{N: e.N, Prompt: e.held})
+		}
+		lines = append(lines, record{State: text})
 		b.changed = false
 		b.mu.Unlock()
 		switch {
 		case err != nil:
 		case b.log.torn || b.log.size > 2*size+maxSpent:
-			err = b.log.rewrite(alive, text)
+			err = b.log.rewrite(alive, lines)
 		default:
-			err = b.log.append(record{State: text})
+			err = b.log.append(lines)
 		}
+		b.mu.Lock()
 		if err != nil {
-			b.mu.Lock()
 			b.changed, b.orphans = true, gone
 			b.mu.Unlock()
 			return err
 		}
+		for _, e := range held {
+			e.stored, e.held = true, nil
+		}
 		b.orphans = nil
+		b.mu.Unlock()
 		for _, name := range gone {
 			if err := b.files.disk.Remove(name); err != nil {
 				return err
@@ -221,10 +231,20 @@ func (b *Box) Flush() error {
 	})
 }
 
+// held returns the entries whose prompts the next flush writes. The caller holds mu.
+func (b *Box) held() (out []*Entry) {
+	for _, e := range b.st.Entries {
+		if e.toWrite() {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
 // sweep takes out the entries that are finished and not retired, and returns their files. The caller holds mu.
 func (b *Box) sweep() (gone []string) {
 	b.st.Entries = slices.DeleteFunc(b.st.Entries, func(e *Entry) bool {
-		over := e.finished && e.retired == 0
+		over := e.finished && !e.retired
 		if over && e.stored && e.large {
 			gone = append(gone, promptFile(e.N))
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"strconv"
 )
 
 const (
@@ -28,19 +29,30 @@ type log struct {
 	torn bool
 }
 
-// append adds a line.
-func (l *log) append(r record) error {
-	line, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	line = append(line, '\n')
-	if err := l.disk.Append(logFile, l.size, line); err != nil {
+// append adds lines in one write.
+func (l *log) append(lines []record) error {
+	text := encode(lines)
+	if err := l.disk.Append(logFile, l.size, text); err != nil {
 		l.torn = true
 		return err
 	}
-	l.size += int64(len(line))
+	l.size += int64(len(text))
 	return nil
+}
+
+// encode returns records as lines. Their members are JSON without line breaks.
+func encode(lines []record) (text []byte) {
+	for _, r := range lines {
+		if r.Prompt != nil {
+			text = append(text, `{"n":`...)
+			text = strconv.AppendUint(text, r.N, 10)
+			text = append(append(text, `,"prompt":`...), r.Prompt...)
+		} else {
+			text = append(append(text, `{"state":`...), r.State...)
+		}
+		text = append(text, "}\n"...)
+	}
+	return text
 }
 
 // read calls prompt and state with the content of each line. It returns the disk's error, fs.ErrNotExist if there is no
@@ -74,8 +86,8 @@ func (l *log) read(prompt func(n uint64, line, text []byte), state func(text []b
 	return err
 }
 
-// rewrite replaces the log by the lines of the prompts that are alive, and the state.
-func (l *log) rewrite(alive map[uint64]bool, state []byte) error {
+// rewrite replaces the log by the lines of the prompts that are alive, and others, of which the last is the state.
+func (l *log) rewrite(alive map[uint64]bool, others []record) error {
 	var lines []byte
 	old := log{disk: l.disk}
 	err := old.read(func(n uint64, line, _ []byte) {
@@ -86,11 +98,7 @@ func (l *log) rewrite(alive map[uint64]bool, state []byte) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrDamaged) {
 		return err
 	}
-	last, err := json.Marshal(record{State: state})
-	if err != nil {
-		return err
-	}
-	lines = append(append(lines, last...), '\n')
+	lines = append(lines, encode(others)...)
 	if err := l.disk.Write(logFile, lines); err != nil {
 		return err
 	}

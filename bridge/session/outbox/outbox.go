@@ -5,9 +5,9 @@
 // next load of the session calls Decide, which compares the outbox with the history: a prompt in the history
 // was processed; a prompt that is not there is sent to the CLI again.
 //
-// An outbox has a log, to which it appends each prompt before the prompt is sent, and the state of all prompts before
-// a caller receives its reply. A large prompt has a file of its own instead. Without a Disk, or after a failed write, the outbox is
-// in memory: it then survives the CLI process but not the bridge.
+// An outbox has a log. Before a caller receives its reply, the outbox appends the prompt, unless Add has appended it
+// before the prompt was sent, and the state of all prompts. A large prompt has a file of its own instead. Without a
+// Disk, or after a failed write, the outbox is in memory: it then survives the CLI process but not the bridge.
 package outbox
 
 import (
@@ -104,9 +104,16 @@ type Entry struct {
 	large    bool // in a file, not in the log
 	passed   bool // the history was compared while the CLI's answer was awaited
 	finished bool // nothing more is to be known of it; it goes with the next flush, unless it is retired
-	retired  uint64
-	unknown  bool // the state was damaged, so that it may have been acknowledged
+	retired  bool
+	// endedAt is the end of the journal when the entry was retired.
+	endedAt journal.Position
+	// held is the stored form of a prompt that is written with the CLI's answer; nil once it was written.
+	held    []byte
+	unknown bool // the state was damaged, so that it may have been acknowledged
 }
+
+// toWrite reports whether the next flush writes the prompt.
+func (e *Entry) toWrite() bool { return e.held != nil && e.Acknowledged() && (!e.finished || e.retired) }
 
 // Acknowledged reports whether the CLI has answered it at least once, or whether it is the bridge's own.
 func (e *Entry) Acknowledged() bool {
@@ -160,7 +167,6 @@ type Box struct {
 	order   []string // the keys of st.Moved, oldest first
 	bytes   int
 	changed bool
-	retired uint64   // how many prompts were retired
 	orphans []string // files of prompts that nothing is known of
 }
 
@@ -188,6 +194,29 @@ func (b *Box) Add(p Prompt, secrets secretsOf, before journal.Position) (n uint6
 	return b.add(e, secrets)
 }
 
+// AddLater is Add, but leaves the writing to Accepted, which needs one write for the prompt and its answer. A prompt
+// whose call has no reply when the process ends is then not stored, and the next process would not send it again
+// anyway. A large prompt is stored at once. inMemory is true if the outbox has no disk, or if a large prompt could not
+// be stored.
+func (b *Box) AddLater(p Prompt, secrets secretsOf, before journal.Position) (n uint64, inMemory bool, err error) {
+	e := newEntry(p, before)
+	e.Deliveries = 1
+	if e.large || b.files.memory() {
+		n, durable, err := b.add(e, secrets)
+		return n, !durable, err
+	}
+	stored := p
+	stored.Params, stored.Lacks = secrets(p.Params)
+	if e.held, err = json.Marshal(stored); err != nil {
+		return 0, false, err
+	}
+	e.prompt.Lacks = stored.Lacks
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	err = b.insert(e)
+	return e.N, false, err
+}
+
 // secretsOf returns the stored form of parameters, and the paths of the secrets that it omits.
 type secretsOf = func(params json.RawMessage) (json.RawMessage, []string)
 
@@ -202,30 +231,11 @@ func newEntry(p Prompt, before journal.Position) *Entry {
 func (b *Box) add(e *Entry, secrets secretsOf) (n uint64, durable bool, err error) {
 	p := e.prompt
 	b.mu.Lock()
-	live := 0
-	for _, o := range b.st.Entries {
-		if !o.finished {
-			live++
-		}
-	}
-	if live >= MaxEntries || live > 0 && b.bytes+e.size > MaxBytes {
-		bytes := b.bytes
-		b.mu.Unlock()
-		return 0, false, fault.New(fault.LimitExceeded, "the turns of %d prompts with %d bytes have not ended in this session; at most %d prompts with %d bytes are allowed",
-			live, bytes, MaxEntries, MaxBytes).With("limit", "session_prompts")
-	}
-	b.st.Next++
-	e.N = b.st.Next
-	at := len(b.st.Entries)
-	if e.Owed {
-		if i := slices.IndexFunc(b.st.Entries, func(o *Entry) bool { return o.Owed && !o.finished }); i >= 0 {
-			at = i
-		}
-	}
-	b.st.Entries = slices.Insert(b.st.Entries, at, e)
-	b.bytes += e.size
-	b.changed = b.changed || e.Owed
+	err = b.insert(e)
 	b.mu.Unlock()
+	if err != nil {
+		return 0, false, err
+	}
 	stored := p
 	stored.Params, stored.Lacks = secrets(p.Params)
 	err = b.writePrompt(e.N, stored, e.large)
@@ -243,6 +253,33 @@ func (b *Box) add(e *Entry, secrets secretsOf) (n uint64, durable bool, err erro
 	return e.N, err == nil && !b.files.memory(), nil
 }
 
+// insert numbers an entry and adds it to those in memory. The caller holds mu.
+func (b *Box) insert(e *Entry) error {
+	live := 0
+	for _, o := range b.st.Entries {
+		if !o.finished {
+			live++
+		}
+	}
+	if live >= MaxEntries || live > 0 && b.bytes+e.size > MaxBytes {
+		return fault.New(fault.LimitExceeded, "the turns of %d prompts with %d bytes have not ended in this session; "+
+			"at most %d prompts with %d bytes are allowed", live, b.bytes, MaxEntries, MaxBytes).
+			With("limit", "session_prompts")
+	}
+	b.st.Next++
+	e.N = b.st.Next
+	at := len(b.st.Entries)
+	if e.Owed {
+		if i := slices.IndexFunc(b.st.Entries, func(o *Entry) bool { return o.Owed && !o.finished }); i >= 0 {
+			at = i
+		}
+	}
+	b.st.Entries = slices.Insert(b.st.Entries, at, e)
+	b.bytes += e.size
+	b.changed = b.changed || e.Owed
+	return nil
+}
+
 // Accepted notes the CLI's answer, before the caller has it. again reports that the session
 // was loaded anew meanwhile and the history lacks the prompt: it is owed then. If the session has another owner,
 // Accepted returns SESSION_UNAVAILABLE: that owner decides what becomes of the prompt, without this answer.
@@ -258,12 +295,13 @@ func (b *Box) Accepted(n uint64, ids []string) (durable, again bool, err error) 
 		e.passed, e.Owed = false, true
 	}
 	again, b.changed = e.Owed, true
-	stored := e.stored
 	b.mu.Unlock()
 	if err = b.Flush(); errors.Is(err, backend.ErrStale) {
 		return false, false, moved(err)
 	}
-	return err == nil && stored && !b.files.memory(), again, nil
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return err == nil && e.stored && !b.files.memory(), again, nil
 }
 
 // Drop removes a prompt that the CLI has rejected, or whose caller has received an error.
@@ -287,39 +325,38 @@ func (b *Box) Finish(n uint64) bool {
 }
 
 func (b *Box) finish(e *Entry) {
-	e.finished, e.Owed, b.changed = true, false, true
+	e.finished, e.Owed = true, false
+	b.changed = b.changed || e.held == nil // what the disk does not have need not be removed from it
 	b.bytes -= e.size
 	e.prompt.Params, e.size = nil, 0
 }
 
-// Retire notes, in memory, that the turn of a prompt has ended. The disk has the prompt until Retired releases it: a
-// process that ends before the journal has the turn must not lose both.
-func (b *Box) Retire(n uint64) {
+// Retire notes, in memory, that the turn of a prompt has ended. end is the end of the journal then. The disk has the
+// prompt until Release: a process that ends before the journal has the turn must not lose both.
+func (b *Box) Retire(n uint64, end journal.Position) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e := b.find(n); e != nil && !e.finished {
 		b.finish(e)
-		b.retired++
-		e.retired = b.retired
+		e.retired, e.endedAt = true, end
 	}
 }
 
-// Retired returns a function that lets the next flush remove the prompts that are retired now. It reports whether more
-// were retired since.
-func (b *Box) Retired() (release func() (more bool)) {
+// Release lets the next flush remove the retired prompts whose turns the journal has stored through a position, and
+// those of earlier epochs. It reports whether others are retired.
+func (b *Box) Release(through journal.Position) (more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	through := b.retired
-	return func() bool {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		for _, e := range b.st.Entries {
-			if e.retired > 0 && e.retired <= through {
-				e.retired, b.changed = 0, true
-			}
+	for _, e := range b.st.Entries {
+		switch {
+		case !e.retired:
+		case e.endedAt.Epoch == through.Epoch && e.endedAt.Seq > through.Seq:
+			more = true
+		default:
+			e.retired, b.changed = false, true
 		}
-		return b.retired > through
 	}
+	return more
 }
 
 // End records in memory that the turn of a prompt was lost, and that readers know it.

@@ -253,6 +253,60 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// A prompt that is stored with the CLI's answer is on disk when the answer is, in one write, and not before.
+func TestAddLater(t *testing.T) {
+	t.Parallel()
+	disk := &counting{memory: onDisk(), calls: map[string]int{}}
+	b, err := Open(disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := func(text string) uint64 {
+		t.Helper()
+		params, _ := json.Marshal(map[string]string{"prompt": text})
+		n, inMemory, err := b.AddLater(Prompt{Params: params, Request: "r " + text}, hidden, journal.Position{Epoch: 1})
+		if err != nil || inMemory {
+			t.Fatalf("%q is added: %v, %v", text, inMemory, err)
+		}
+		return n
+	}
+	stored := func() []Entry { return opened(t, disk.memory).Entries() }
+	rejected := later("rejected")
+	b.Drop(rejected)
+	first, second := later("first"), later("second")
+	if writes := disk.calls["append"]; writes != 0 || len(b.Entries()) != 2 {
+		t.Errorf("before an answer there are %d writes, and the entries %+v", writes, b.Entries())
+	}
+	if durable, again, err := b.Accepted(first, []string{"m1"}); !durable || again || err != nil || disk.calls["append"] != 1 {
+		t.Errorf("the answer: %v, %v, %v, in %d writes", durable, again, err, disk.calls["append"])
+	}
+	entries := stored()
+	if len(entries) != 1 || entries[0].N != first || entries[0].Obstacle() == "" { // its secrets are not on disk
+		t.Errorf("the next process has %+v", entries)
+	}
+	// A turn can end before the answer is noted.
+	b.Retire(second, journal.Position{Epoch: 1, Seq: 9})
+	accepted(t, b, second, []string{"m2"})
+	if entries := stored(); len(entries) != 2 || entries[1].prompt.Request != "r second" {
+		t.Errorf("the next process has %+v", entries)
+	}
+	full := errors.New("full")
+	disk.set(full, nil)
+	third := later("third")
+	if durable, _, err := b.Accepted(third, []string{"m3"}); durable || err != nil || !errors.Is(b.Problem(), full) {
+		t.Errorf("on a full disk the answer is noted: %v, %v", durable, err)
+	}
+	disk.set(nil, nil)
+	if err := b.Flush(); err != nil || len(stored()) != 3 {
+		t.Errorf("when there is room again: %v, %+v", err, stored())
+	}
+	large, inMemory, err := b.AddLater(
+		Prompt{Params: make(json.RawMessage, maxInMemory+1)}, hidden, journal.Position{Epoch: 1})
+	if err != nil || inMemory || !slices.Contains(slices.Collect(maps.Keys(disk.files)), promptFile(large)) {
+		t.Errorf("a large one: %v, %v", inMemory, err)
+	}
+}
+
 // A prompt whose turn has ended stays on disk until the journal has the turn, whatever else is written.
 func TestRetire(t *testing.T) {
 	t.Parallel()
@@ -260,11 +314,10 @@ func TestRetire(t *testing.T) {
 	b := opened(t, disk)
 	first := put(t, b, strings.Repeat("x", maxInMemory+1))
 	accepted(t, b, first, []string{"m1"})
-	b.Retire(first)
-	release := b.Retired()
+	b.Retire(first, journal.Position{Epoch: 1, Seq: 5})
 	second := put(t, b, "second")
 	accepted(t, b, second, []string{"m2"})
-	b.Retire(second)
+	b.Retire(second, journal.Position{Epoch: 1, Seq: 8})
 	if entries := b.Entries(); len(entries) != 0 {
 		t.Errorf("the prompts count as unfinished: %+v", entries)
 	}
@@ -277,7 +330,7 @@ func TestRetire(t *testing.T) {
 	if ids := stored(); !slices.Equal(ids, []string{"m1", "m2"}) {
 		t.Errorf("the disk has the prompts %q", ids)
 	}
-	if !release() {
+	if !b.Release(journal.Position{Epoch: 1, Seq: 7}) {
 		t.Error("no more prompts are retired")
 	}
 	if err := b.Flush(); err != nil {
@@ -286,8 +339,8 @@ func TestRetire(t *testing.T) {
 	if ids := stored(); !slices.Equal(ids, []string{"m2"}) {
 		t.Errorf("after the release of one the disk has the prompts %q", ids)
 	}
-	if b.Retired()() {
-		t.Error("more prompts are retired")
+	if b.Release(journal.Position{Epoch: 2}) {
+		t.Error("prompts of an earlier epoch are retired")
 	}
 	if err := b.Flush(); err != nil {
 		t.Fatal(err)

@@ -85,6 +85,10 @@ type Config struct {
 	Logger func() *slog.Logger
 }
 
+// flushDelay is how long the disk has a prompt after its turn has ended. The next prompt of the session removes it
+// earlier, in the write that stores that prompt.
+const flushDelay = 100 * time.Millisecond
+
 // Queue is the prompts of a session. New makes one.
 type Queue struct {
 	cfg Config
@@ -122,6 +126,7 @@ func (q *Queue) Box() *outbox.Box { return q.box }
 
 // Close writes what has changed to the outbox and closes it.
 func (q *Queue) Close() {
+	q.box.Release(q.cfg.Journal.Shown())
 	q.Flush()
 	q.box.Close()
 }
@@ -139,10 +144,22 @@ func (q *Queue) Acquire(ctx context.Context) error {
 // Release lets the next send begin.
 func (q *Queue) Release() { <-q.sending }
 
-// Add keeps a prompt that is about to be sent; before is the journal's end. It reports whether
-// the disk has it.
-func (q *Queue) Add(p outbox.Prompt, before journal.Position) (n uint64, durable bool, err error) {
-	return q.box.Add(p, withoutSecrets, before)
+// Add adds a prompt that is about to be sent; before is the journal's end. It reports whether the prompt is in memory
+// only. A remote storage has the prompt before it is sent, so that the call can still fail; a disk has it with the
+// CLI's answer, in one write.
+func (q *Queue) Add(p outbox.Prompt, before journal.Position) (n uint64, inMemory bool, err error) {
+	if !journal.Remote(q.cfg.Journal) {
+		return q.box.AddLater(p, withoutSecrets, before)
+	}
+	n, durable, err := q.box.Add(p, withoutSecrets, before)
+	return n, !durable, err
+}
+
+// Accepted notes the CLI's answer to a prompt, as outbox.Box.Accepted does. It removes prompts whose turns have ended
+// in the same write.
+func (q *Queue) Accepted(n uint64, ids []string) (durable, again bool, err error) {
+	q.box.Release(q.cfg.Journal.Shown())
+	return q.box.Accepted(n, ids)
 }
 
 // Expect has a waiter wait for the turn of a prompt.
@@ -163,28 +180,49 @@ func (q *Queue) Ended(_ Tx, entry uint64, out turn.Outcome) {
 	switch {
 	case out.Status == bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST && out.Err == nil:
 		q.box.End(entry) // the history still has to say whether it has the prompt
+		q.flushNow()
 	case out.Status == bridgev1.TurnStatus_TURN_STATUS_ABORTED:
 		q.box.Finish(entry) // a caller has withdrawn it
+		q.flushNow()
 	default:
-		q.box.Retire(entry)
+		q.box.Retire(entry, q.cfg.Journal.Appended())
+		q.flushSoon()
 	}
-	q.flushSoon()
 }
 
-// flushSoon writes the outbox once the journal has the events that the change follows from.
+// flushNow writes the outbox once the journal has the events that its change follows from.
+func (q *Queue) flushNow() {
+	if q.cfg.Go == nil {
+		return
+	}
+	q.cfg.Go(func(ctx context.Context) {
+		if q.cfg.Journal.Settle(ctx) == nil {
+			q.Flush()
+		}
+	})
+}
+
+// flushSoon removes prompts whose turns have ended from the disk, after flushDelay and once the journal has the turns.
+// Until then they are compared with the history if the process ends, as all others are.
 func (q *Queue) flushSoon() {
 	if q.cfg.Go == nil || !q.flushing.CompareAndSwap(false, true) {
 		return
 	}
 	q.cfg.Go(func(ctx context.Context) {
-		for more := true; more; {
-			release := q.box.Retired()
+		delay := time.NewTimer(flushDelay)
+		defer delay.Stop()
+		for more := true; more; delay.Reset(flushDelay) {
+			select {
+			case <-delay.C:
+			case <-ctx.Done(): // Close does the rest
+			}
+			end := q.cfg.Journal.Appended()
 			err := q.cfg.Journal.Settle(ctx)
 			q.flushing.Store(false)
-			if err != nil {
+			if err != nil || ctx.Err() != nil {
 				return
 			}
-			more = release() && q.flushing.CompareAndSwap(false, true)
+			more = q.box.Release(end) && q.flushing.CompareAndSwap(false, true)
 			q.Flush()
 		}
 	})

@@ -147,9 +147,9 @@ func (s *Sender) send(ctx context.Context, rt Runtime, m Message) (Sent, error) 
 	params := m.Params.Clone()
 	w := s.cfg.Turns.Expect(s.cfg.Turns.StartSpan(ctx, &params))
 	before := s.cfg.Journal.Last()
-	n, stored, err := s.cfg.Prompts.Add(m.outboxForm(params), before)
+	n, inMemory, err := s.cfg.Prompts.Add(m.outboxForm(params), before)
 	problem := s.cfg.Prompts.Box().Problem()
-	unstored := err == nil && !stored && problem != nil
+	unstored := err == nil && inMemory && problem != nil
 	if unstored && journal.Remote(s.cfg.Journal) { // this process may end with its storage
 		s.cfg.Prompts.Box().Drop(n)
 		err = unavailable(problem)
@@ -170,7 +170,7 @@ func (s *Sender) send(ctx context.Context, rt Runtime, m Message) (Sent, error) 
 		return sent, err
 	}
 	ids := prompts.IDs(sent.Result)
-	durable, again, err := s.cfg.Prompts.Box().Accepted(n, ids)
+	durable, again, err := s.cfg.Prompts.Accepted(n, ids)
 	if err != nil {
 		s.forget(w)
 		return Sent{}, err
