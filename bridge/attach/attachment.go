@@ -61,7 +61,7 @@ type Attachment struct {
 	life     context.Context
 	end      context.CancelCauseFunc
 	commands chan *bridgev1.AttachCommand
-	out      chan frame.Frame
+	out      *outlet
 	answers  chan struct{} // a token each
 	parts    chan *bridgev1.ModelResponse
 
@@ -80,7 +80,7 @@ type Attachment struct {
 func (svc *Service) Attach(ctx context.Context, start *bridgev1.AttachStart) (*Attachment, error) {
 	a := &Attachment{
 		svc: svc, start: start, commands: make(chan *bridgev1.AttachCommand, commandQueue),
-		out: make(chan frame.Frame, commandQueue+maxAnswers), answers: make(chan struct{}, maxAnswers),
+		out: newOutlet(commandQueue + maxAnswers), answers: make(chan struct{}, maxAnswers),
 		parts: make(chan *bridgev1.ModelResponse, modelQueue),
 	}
 	if err := svc.shutdown.Accepting(); err != nil {
@@ -120,7 +120,7 @@ func (a *Attachment) follow(ctx context.Context, s *session.Session, joined sess
 		a.end(session.NotFound(a.name))
 	})
 	a.stream = a.svc.streams.Open(ctx, a.options)
-	a.stream.Extra = a.out
+	a.stream.Extra = a.out.queue
 	a.stream.Stay = s.Turns().Running // the turn may need the participant
 	return a.stream.Follow(s, stream.Following{
 		Start: a.begin, Filter: a.start.GetFilter(), At: "start.",
@@ -149,7 +149,9 @@ func (a *Attachment) Stream(ctx context.Context, sink frame.Sink) error {
 	a.spawn(func() { a.runParts(ctx) })
 	err := sink(frame.Frame{Message: a.first(ctx)})
 	if err == nil {
+		a.stream.To(a.out.open(sink))
 		err = a.stream.Run(ctx)
+		a.out.close()
 	}
 	cancel(errLeft)
 	a.join()
@@ -208,7 +210,7 @@ func (a *Attachment) Handle(ctx context.Context, r *bridgev1.AttachRequest) erro
 		default:
 			err := fault.New(fault.LimitExceeded, "%d commands are waiting", commandQueue).With("limit", "commands")
 			a.svc.observer.Refused(err)
-			a.reply(ctx, commandFailed(f.Command, err))
+			a.out.enqueue(ctx, a.life, commandFailed(f.Command, err)) // the receiver must not wait for the sender
 		}
 	case *bridgev1.AttachRequest_ModelResponse:
 		select {

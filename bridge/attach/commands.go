@@ -5,7 +5,6 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/frame"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	"github.com/copilot-grpc/copilot-grpc/bridge/request"
@@ -82,13 +81,9 @@ func (a *Attachment) answer(ctx context.Context, c *bridgev1.CallbackAnswer) {
 	}}})
 }
 
-// reply hands a frame to the stream.
+// reply sends a frame of the participation.
 func (a *Attachment) reply(ctx context.Context, r *bridgev1.AttachResponse) {
-	select {
-	case a.out <- frame.Frame{Message: r}:
-	case <-a.life.Done():
-	case <-ctx.Done():
-	}
+	a.out.reply(ctx, a.life, r)
 }
 
 func (a *Attachment) failed(ctx context.Context, what *bridgev1.AttachFailed, err error) *bridgev1.AttachResponse {
