@@ -200,7 +200,8 @@ func (a *Attachment) Handle(ctx context.Context, r *bridgev1.AttachRequest) erro
 		case <-a.life.Done():
 			return nil
 		}
-		a.spawn(func() {
+		// The answer continues without its participant, who does not wait for a CLI that does not take it.
+		a.svc.shutdown.Go(func(context.Context) {
 			defer func() { <-a.answers }()
 			a.answer(ctx, f.Answer)
 		})

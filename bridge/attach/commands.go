@@ -69,9 +69,9 @@ func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*b
 	}
 }
 
-// answer carries out an answer.
+// answer carries out an answer, also after the end of the stream, whose context is ctx.
 func (a *Attachment) answer(ctx context.Context, c *bridgev1.CallbackAnswer) {
-	at, err := a.svc.callbacks.Answer(ctx, a.s, c, a.p.ID, a.start.GetExact())
+	at, err := a.svc.callbacks.Answer(context.WithoutCancel(ctx), a.s, c, a.p.ID, a.start.GetExact())
 	if err != nil {
 		a.reply(ctx, a.failed(ctx, &bridgev1.AttachFailed{Subject: &bridgev1.AttachFailed_CallbackId{CallbackId: c.GetCallbackId()}}, err))
 		return

@@ -2,9 +2,9 @@
 // Attachment is one participant's stream in both directions.
 //
 // The mutex of an Attachment guards its members below it: whether the stream has ended, and how
-// the participant says goodbye. The goroutines of a stream (commands, answers, parts of model
-// responses, the opening of the session) are started by spawn and joined by Stream; leaving goes
-// on in the background of the shutdown.Coordinator.
+// the participant says goodbye. The goroutines of a stream (commands, parts of model responses, the
+// opening of the session) are started by spawn and joined by Stream; answers and leaving go on in
+// the background of the shutdown.Coordinator.
 package attach
 
 import (
@@ -56,7 +56,8 @@ type ExactSender interface {
 
 // Callbacks gives the CLI what participants answer.
 type Callbacks interface {
-	// Answer gives the CLI a participant's answer to a callback.
+	// Answer gives the CLI a participant's answer to a callback. It returns when the CLI has taken the answer, or after
+	// at most callbacks.AnswerTimeout, also if ctx ends.
 	Answer(
 		ctx context.Context, s *session.Session, a *bridgev1.CallbackAnswer, participant string, exact bool,
 	) (journal.Position, error)

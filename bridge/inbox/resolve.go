@@ -40,7 +40,7 @@ type answerAt struct {
 	field string
 	// exact answers reach the CLI unchanged.
 	exact bool
-	// detached reports that the operation of the answer continues without its caller.
+	// detached reports that the goroutine of the answer continues without its caller.
 	detached bool
 }
 
@@ -81,11 +81,13 @@ func (svc *Service) resolve(
 	return operation.Detach(ctx, svc.operations, give)
 }
 
-// Answer gives the CLI a participant's answer to a callback.
+// Answer gives the CLI a participant's answer to a callback. It returns when the CLI has taken the answer, or after at
+// most callbacks.AnswerTimeout, also if ctx ends.
 func (svc *Service) Answer(
 	ctx context.Context, s *session.Session, a *bridgev1.CallbackAnswer, participant string, exact bool,
 ) (journal.Position, error) {
-	return svc.resolve(ctx, s, a.GetCallbackId(), participant, a.GetAnswer(), answerAt{field: "answer", exact: exact})
+	at := answerAt{field: "answer", exact: exact, detached: true}
+	return svc.resolve(ctx, s, a.GetCallbackId(), participant, a.GetAnswer(), at)
 }
 
 // settle settles an answer that was interrupted. If the callback is not pending and the history has its end,
