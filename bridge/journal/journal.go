@@ -312,12 +312,26 @@ func (j *Journal) Await(ctx context.Context, p Position) error {
 
 // Settle waits until readers can see everything appended so far.
 func (j *Journal) Settle(ctx context.Context) error {
-	return j.Await(ctx, j.Appended())
+	return j.Await(ctx, Appended(j))
+}
+
+// Appended returns the position of the last event that was appended to a journal. Readers may not see it yet.
+func Appended(j *Journal) Position {
+	j.mu.RLock()
+	defer j.mu.RUnlock()
+	return Position{j.cfg.Epoch, j.nextSeq - 1}
+}
+
+// Shown returns the position of the last event of a journal that readers see. With a log it has been written.
+func Shown(j *Journal) Position {
+	j.mu.RLock()
+	defer j.mu.RUnlock()
+	return Position{j.cfg.Epoch, j.shownSeq}
 }
 
 // SettleStored is Settle for readers of what is stored: it does not wait while a remote log refuses events.
 func SettleStored(ctx context.Context, j *Journal) error {
-	last := j.Appended()
+	last := Appended(j)
 	for {
 		tick, cancel := context.WithTimeout(ctx, flowTick)
 		err := j.Await(tick, last)
@@ -338,21 +352,6 @@ func (j *Journal) Last() Position {
 		seq = min(seq, j.disk.ceiling())
 	}
 	return Position{j.cfg.Epoch, seq}
-}
-
-// Appended returns the position of the last event that was appended. Readers may not see it yet: Shown is the last one
-// that they see, which a log has.
-func (j *Journal) Appended() Position {
-	j.mu.RLock()
-	defer j.mu.RUnlock()
-	return Position{j.cfg.Epoch, j.nextSeq - 1}
-}
-
-// Shown returns the position of the last event that readers see. With a log it has been written.
-func (j *Journal) Shown() Position {
-	j.mu.RLock()
-	defer j.mu.RUnlock()
-	return Position{j.cfg.Epoch, j.shownSeq}
 }
 
 // epochNow is the journal's epoch.

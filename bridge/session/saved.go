@@ -135,7 +135,11 @@ func (s *Session) RestoreWithSecret(text, secret []byte, defaults jsonobj.Object
 	if in.Timeout > 0 {
 		s.loader.timeout = in.Timeout
 	}
-	s.prompts.Restore(locked{s})
+	if in.Disconnected {
+		s.prompts.Clear() // the end of its use has ended their turns
+	} else {
+		s.prompts.Restore(locked{s})
+	}
 	s.turns.Renotify(s.loader.state == Unloaded)
 	s.participants.Restore(in.Participants)
 	return nil

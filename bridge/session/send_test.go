@@ -17,7 +17,7 @@ func TestUnansweredMessage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fakecli.Script{Faults: []fakecli.MethodFault{{Method: "session.send", Times: 1, Fault: fakecli.Fault{Kind: fakecli.FaultHang}}}})
 	r.open(Opening{})
-	r.s.turns.Machine().Bounds.Send = 20 * time.Millisecond
+	r.s.turns.Machine().Bounds.Send = 300 * time.Millisecond // enough for the CLI to receive the message, however busy the machine is
 	_, err := r.s.sender.Send(t.Context(), message("nobody hears it"))
 	wantReason(t, err, fault.SendUnconfirmed)
 	if !errors.Is(err, sending.ErrUnsettled) {

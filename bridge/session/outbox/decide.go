@@ -69,7 +69,8 @@ func Decide(entries []Entry, said []Said) []Decision {
 	for i := range entries {
 		e := &entries[i]
 		d := &out[i]
-		messages := e.messages[min(e.Done, len(e.messages)):]
+		messages := e.said()
+		messages = messages[min(e.Done, len(messages)):]
 		found, history := 0, true
 		for k, m := range messages {
 			at := find(e, m, k, said, claimed)

@@ -159,7 +159,7 @@ func (b *Box) readPrompt(n uint64) (p Prompt, err error) {
 func (b *Box) rewrite() error {
 	b.mu.Lock()
 	text, err := json.Marshal(b.st)
-	alive, _ := b.alive()
+	alive, _ := b.st.alive()
 	b.mu.Unlock()
 	if err != nil {
 		return err
@@ -167,10 +167,10 @@ func (b *Box) rewrite() error {
 	return b.log.rewrite(alive, []record{{State: text}})
 }
 
-// alive returns the numbers of the entries, and the size of those that the log has. The caller holds mu.
-func (b *Box) alive() (numbers map[uint64]bool, size int64) {
-	numbers = make(map[uint64]bool, len(b.st.Entries))
-	for _, e := range b.st.Entries {
+// alive returns the numbers of the entries, and the size of those that the log has. The caller holds Box.mu.
+func (s *state) alive() (numbers map[uint64]bool, size int64) {
+	numbers = make(map[uint64]bool, len(s.Entries))
+	for _, e := range s.Entries {
 		if numbers[e.N] = true; !e.large {
 			size += int64(e.size)
 		}
@@ -183,7 +183,7 @@ func (b *Box) Flush() error {
 	if b.files.disk == nil {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.sweep()
+		b.st.sweep()
 		b.changed = false
 		return nil
 	}
@@ -193,10 +193,10 @@ func (b *Box) Flush() error {
 			b.mu.Unlock()
 			return nil
 		}
-		gone := append(b.orphans, b.sweep()...)
+		gone := append(b.orphans, b.st.sweep()...)
 		text, err := json.Marshal(b.st)
-		alive, size := b.alive()
-		held := b.held()
+		alive, size := b.st.alive()
+		held := b.st.held()
 		lines := make([]record, 0, len(held)+1)
 		for _, e := range held {
 			lines = append(lines, record{N: e.N, Prompt: e.held})
@@ -231,9 +231,9 @@ func (b *Box) Flush() error {
 	})
 }
 
-// held returns the entries whose prompts the next flush writes. The caller holds mu.
-func (b *Box) held() (out []*Entry) {
-	for _, e := range b.st.Entries {
+// held returns the entries whose prompts the next flush writes. The caller holds Box.mu.
+func (s *state) held() (out []*Entry) {
+	for _, e := range s.Entries {
 		if e.toWrite() {
 			out = append(out, e)
 		}
@@ -241,9 +241,9 @@ func (b *Box) held() (out []*Entry) {
 	return out
 }
 
-// sweep takes out the entries that are finished and not retired, and returns their files. The caller holds mu.
-func (b *Box) sweep() (gone []string) {
-	b.st.Entries = slices.DeleteFunc(b.st.Entries, func(e *Entry) bool {
+// sweep takes out the entries that are finished and not retired, and returns their files. The caller holds Box.mu.
+func (s *state) sweep() (gone []string) {
+	s.Entries = slices.DeleteFunc(s.Entries, func(e *Entry) bool {
 		over := e.finished && !e.retired
 		if over && e.stored && e.large {
 			gone = append(gone, promptFile(e.N))

@@ -86,17 +86,23 @@ func (l *log) read(prompt func(n uint64, line, text []byte), state func(text []b
 	return err
 }
 
-// rewrite replaces the log by the lines of the prompts that are alive, and others, of which the last is the state.
+// rewrite replaces the log by the lines of the prompts that are alive, and others, of which the last is the state. It
+// reads the old log only for prompts that are not among the others.
 func (l *log) rewrite(alive map[uint64]bool, others []record) error {
+	for _, r := range others {
+		delete(alive, r.N)
+	}
 	var lines []byte
-	old := log{disk: l.disk}
-	err := old.read(func(n uint64, line, _ []byte) {
-		if alive[n] {
-			lines = append(lines, line...)
+	if len(alive) > 0 {
+		old := log{disk: l.disk}
+		err := old.read(func(n uint64, line, _ []byte) {
+			if alive[n] {
+				lines = append(lines, line...)
+			}
+		}, func([]byte) {})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrDamaged) {
+			return err
 		}
-	}, func([]byte) {})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrDamaged) {
-		return err
 	}
 	lines = append(lines, encode(others)...)
 	if err := l.disk.Write(logFile, lines); err != nil {

@@ -33,7 +33,7 @@ func (b *Box) Moved(note Note) {
 func (b *Box) Lose(n uint64, note Note) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if e := b.find(n); e != nil {
+	if e := b.st.find(n); e != nil {
 		b.finish(e)
 	}
 	for _, id := range note.IDs {

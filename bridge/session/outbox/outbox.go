@@ -98,7 +98,7 @@ type Entry struct {
 	Owed bool `json:"owed,omitempty"`
 
 	prompt   Prompt
-	messages []Message
+	messages []Message // may be nil while prompt has its parameters
 	size     int
 	stored   bool // the prompt is on disk
 	large    bool // in a file, not in the log
@@ -113,7 +113,9 @@ type Entry struct {
 }
 
 // toWrite reports whether the next flush writes the prompt.
-func (e *Entry) toWrite() bool { return e.held != nil && e.Acknowledged() && (!e.finished || e.retired) }
+func (e *Entry) toWrite() bool {
+	return e.held != nil && e.Acknowledged() && (!e.finished || e.retired)
+}
 
 // Acknowledged reports whether the CLI has answered it at least once, or whether it is the bridge's own.
 func (e *Entry) Acknowledged() bool {
@@ -221,10 +223,21 @@ func (b *Box) AddLater(p Prompt, secrets secretsOf, before journal.Position) (n 
 type secretsOf = func(params json.RawMessage) (json.RawMessage, []string)
 
 func newEntry(p Prompt, before journal.Position) *Entry {
-	return &Entry{
-		Before: before, GivenAt: p.AskedAt, prompt: p, messages: messagesOf(p), size: len(p.Params),
-		large: len(p.Params) > maxInMemory,
+	e := &Entry{
+		Before: before, GivenAt: p.AskedAt, prompt: p, size: len(p.Params), large: len(p.Params) > maxInMemory,
 	}
+	if e.large { // its parameters will not stay in memory
+		e.messages = messagesOf(p)
+	}
+	return e
+}
+
+// said returns the messages of the prompt. The digests of a small prompt are made when they are needed.
+func (e *Entry) said() []Message {
+	if e.messages == nil {
+		return messagesOf(e.prompt)
+	}
+	return e.messages
 }
 
 // add stores an entry: at the end, or before those that are owed if it is owed itself.
@@ -285,7 +298,7 @@ func (b *Box) insert(e *Entry) error {
 // Accepted returns SESSION_UNAVAILABLE: that owner decides what becomes of the prompt, without this answer.
 func (b *Box) Accepted(n uint64, ids []string) (durable, again bool, err error) {
 	b.mu.Lock()
-	e := b.find(n)
+	e := b.st.find(n)
 	if e == nil {
 		b.mu.Unlock()
 		return true, false, nil
@@ -316,7 +329,7 @@ func (b *Box) Drop(n uint64) {
 func (b *Box) Finish(n uint64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	e := b.find(n)
+	e := b.st.find(n)
 	if e == nil || e.finished {
 		return false
 	}
@@ -336,7 +349,7 @@ func (b *Box) finish(e *Entry) {
 func (b *Box) Retire(n uint64, end journal.Position) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if e := b.find(n); e != nil && !e.finished {
+	if e := b.st.find(n); e != nil && !e.finished {
 		b.finish(e)
 		e.retired, e.endedAt = true, end
 	}
@@ -363,7 +376,7 @@ func (b *Box) Release(through journal.Position) (more bool) {
 func (b *Box) End(n uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if e := b.find(n); e != nil && !e.finished {
+	if e := b.st.find(n); e != nil && !e.finished {
 		e.Ended, b.changed = true, true
 	}
 }
@@ -426,11 +439,12 @@ func (b *Box) AnswerTo(request string) (id string, before journal.Position, ok b
 func (b *Box) Owes() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.owed() != nil
+	return b.st.owed() != nil
 }
 
-func (b *Box) owed() *Entry {
-	for _, e := range b.st.Entries {
+// owed returns the first entry that must be sent again.
+func (s *state) owed() *Entry {
+	for _, e := range s.Entries {
 		if e.Owed && !e.finished {
 			return e
 		}
@@ -443,7 +457,7 @@ func (b *Box) owed() *Entry {
 // SESSION_UNAVAILABLE.
 func (b *Box) Again(before journal.Position, now time.Time) (e Entry, ok bool, err error) {
 	b.mu.Lock()
-	next := b.owed()
+	next := b.st.owed()
 	if next == nil {
 		b.mu.Unlock()
 		return Entry{}, false, nil
@@ -459,7 +473,7 @@ func (b *Box) Again(before journal.Position, now time.Time) (e Entry, ok bool, e
 		params = p.Params
 	}
 	b.mu.Lock()
-	if next = b.find(e.N); next == nil || !next.Owed {
+	if next = b.st.find(e.N); next == nil || !next.Owed {
 		b.mu.Unlock()
 		return Entry{}, false, nil
 	}
@@ -482,7 +496,7 @@ func (b *Box) Again(before journal.Position, now time.Time) (e Entry, ok bool, e
 func (b *Box) Owe(n uint64, done int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if e := b.find(n); e != nil && !e.finished {
+	if e := b.st.find(n); e != nil && !e.finished {
 		e.Owed, e.Done, b.changed = true, done, true
 	}
 }
@@ -491,7 +505,7 @@ func (b *Box) Owe(n uint64, done int) {
 func (b *Box) Pass(n uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if e := b.find(n); e != nil {
+	if e := b.st.find(n); e != nil {
 		e.passed = true
 	}
 }
@@ -502,8 +516,8 @@ func (b *Box) Close() { b.files.close() }
 // Problem is why the outbox is not on disk; nil if it is.
 func (b *Box) Problem() error { return b.files.problem() }
 
-func (b *Box) find(n uint64) *Entry {
-	for _, e := range b.st.Entries {
+func (s *state) find(n uint64) *Entry {
+	for _, e := range s.Entries {
 		if e.N == n {
 			return e
 		}

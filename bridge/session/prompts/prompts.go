@@ -15,7 +15,6 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
@@ -85,18 +84,14 @@ type Config struct {
 	Logger func() *slog.Logger
 }
 
-// flushDelay is how long the disk has a prompt after its turn has ended. The next prompt of the session removes it
-// earlier, in the write that stores that prompt.
-const flushDelay = 100 * time.Millisecond
-
 // Queue is the prompts of a session. New makes one.
 type Queue struct {
 	cfg Config
 	box *outbox.Box
 	// sending has capacity 1. A send holds it, and so does a turn with its own provider headers.
 	sending chan struct{}
-	// flushing: a goroutine is about to write the outbox.
-	flushing atomic.Bool
+	// flusher removes prompts from the disk.
+	flusher *flusher
 
 	// The session's lock guards the rest.
 
@@ -115,10 +110,12 @@ func New(cfg Config) *Queue {
 	if cfg.Box == nil {
 		cfg.Box, _ = outbox.Open(nil) // in memory nothing fails
 	}
-	return &Queue{
+	q := &Queue{
 		cfg: cfg, box: cfg.Box, sending: make(chan struct{}, 1),
 		waiters: map[uint64]*turn.Waiter{}, restored: map[string]*turn.Waiter{},
 	}
+	q.flusher = &flusher{box: cfg.Box, journal: cfg.Journal, start: cfg.Go, flush: q.Flush}
+	return q
 }
 
 // Box returns the outbox, for what it knows of messages by their ids.
@@ -126,7 +123,7 @@ func (q *Queue) Box() *outbox.Box { return q.box }
 
 // Close writes what has changed to the outbox and closes it.
 func (q *Queue) Close() {
-	q.box.Release(q.cfg.Journal.Shown())
+	q.box.Release(journal.Shown(q.cfg.Journal))
 	q.Flush()
 	q.box.Close()
 }
@@ -158,7 +155,7 @@ func (q *Queue) Add(p outbox.Prompt, before journal.Position) (n uint64, inMemor
 // Accepted notes the CLI's answer to a prompt, as outbox.Box.Accepted does. It removes prompts whose turns have ended
 // in the same write.
 func (q *Queue) Accepted(n uint64, ids []string) (durable, again bool, err error) {
-	q.box.Release(q.cfg.Journal.Shown())
+	q.box.Release(journal.Shown(q.cfg.Journal))
 	return q.box.Accepted(n, ids)
 }
 
@@ -180,52 +177,14 @@ func (q *Queue) Ended(_ Tx, entry uint64, out turn.Outcome) {
 	switch {
 	case out.Status == bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST && out.Err == nil:
 		q.box.End(entry) // the history still has to say whether it has the prompt
-		q.flushNow()
+		q.flusher.now()
 	case out.Status == bridgev1.TurnStatus_TURN_STATUS_ABORTED:
 		q.box.Finish(entry) // a caller has withdrawn it
-		q.flushNow()
+		q.flusher.now()
 	default:
-		q.box.Retire(entry, q.cfg.Journal.Appended())
-		q.flushSoon()
+		q.box.Retire(entry, journal.Appended(q.cfg.Journal))
+		q.flusher.soon()
 	}
-}
-
-// flushNow writes the outbox once the journal has the events that its change follows from.
-func (q *Queue) flushNow() {
-	if q.cfg.Go == nil {
-		return
-	}
-	q.cfg.Go(func(ctx context.Context) {
-		if q.cfg.Journal.Settle(ctx) == nil {
-			q.Flush()
-		}
-	})
-}
-
-// flushSoon removes prompts whose turns have ended from the disk, after flushDelay and once the journal has the turns.
-// Until then they are compared with the history if the process ends, as all others are.
-func (q *Queue) flushSoon() {
-	if q.cfg.Go == nil || !q.flushing.CompareAndSwap(false, true) {
-		return
-	}
-	q.cfg.Go(func(ctx context.Context) {
-		delay := time.NewTimer(flushDelay)
-		defer delay.Stop()
-		for more := true; more; delay.Reset(flushDelay) {
-			select {
-			case <-delay.C:
-			case <-ctx.Done(): // Close does the rest
-			}
-			end := q.cfg.Journal.Appended()
-			err := q.cfg.Journal.Settle(ctx)
-			q.flushing.Store(false)
-			if err != nil || ctx.Err() != nil {
-				return
-			}
-			more = q.box.Release(end) && q.flushing.CompareAndSwap(false, true)
-			q.Flush()
-		}
-	})
 }
 
 // Flush writes what has changed to the disk.

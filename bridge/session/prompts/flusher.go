@@ -1,0 +1,64 @@
+package prompts
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
+)
+
+// flushDelay is how long the disk has a prompt after its turn has ended. The next prompt of the session removes it
+// earlier, in the write that stores that prompt.
+const flushDelay = 100 * time.Millisecond
+
+// flusher writes the outbox after a change that no caller waits for, on goroutines that end with the bridge. It is safe
+// for concurrent use.
+type flusher struct {
+	box     *outbox.Box
+	journal *journal.Journal
+	// start runs f on a goroutine that ends with the bridge; nil writes nothing.
+	start func(f func(ctx context.Context))
+	flush func()
+	// pending: a goroutine of soon is about to write the outbox.
+	pending atomic.Bool
+}
+
+// now writes the outbox once the journal has the events that its change follows from.
+func (f *flusher) now() {
+	if f.start == nil {
+		return
+	}
+	f.start(func(ctx context.Context) {
+		if f.journal.Settle(ctx) == nil {
+			f.flush()
+		}
+	})
+}
+
+// soon removes prompts whose turns have ended from the disk, after flushDelay and once the journal has the turns. Until
+// then they are compared with the history if the process ends, as all others are.
+func (f *flusher) soon() {
+	if f.start == nil || !f.pending.CompareAndSwap(false, true) {
+		return
+	}
+	f.start(func(ctx context.Context) {
+		delay := time.NewTimer(flushDelay)
+		defer delay.Stop()
+		for more := true; more; delay.Reset(flushDelay) {
+			select {
+			case <-delay.C:
+			case <-ctx.Done(): // Queue.Close does the rest
+			}
+			end := journal.Appended(f.journal)
+			err := f.journal.Settle(ctx)
+			f.pending.Store(false)
+			if err != nil || ctx.Err() != nil {
+				return
+			}
+			more = f.box.Release(end) && f.pending.CompareAndSwap(false, true)
+			f.flush()
+		}
+	})
+}
