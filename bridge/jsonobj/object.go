@@ -3,7 +3,9 @@
 package jsonobj
 
 import (
+	"bytes"
 	"encoding/json"
+	"unicode/utf8"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 )
@@ -20,7 +22,7 @@ type Member struct {
 
 // Parse splits a JSON object into its members. The values share b's memory.
 func Parse(b []byte) (Object, error) {
-	var o Object
+	o := make(Object, 0, 8)
 	for m, err := range translate.Members(b) {
 		if err != nil {
 			return nil, err
@@ -60,8 +62,7 @@ func (o *Object) Set(key string, value json.RawMessage) {
 
 // SetString sets a member to a string.
 func (o *Object) SetString(key, value string) {
-	b, _ := json.Marshal(value) // a string always encodes
-	o.Set(key, b)
+	o.Set(key, appendString(make([]byte, 0, len(value)+2), value))
 }
 
 // SetBool sets a member to a boolean.
@@ -74,12 +75,33 @@ func (o *Object) SetBool(key string, value bool) {
 }
 
 // String returns a member's value if it is a string.
-func (o Object) String(key string) string {
+func (o Object) String(key string) string { return Text(o.Get(key)) }
+
+// Text returns the text of a JSON value that is a string, else "". The value is valid, as those of Parse are.
+func Text(value json.RawMessage) string {
+	if len(value) < 2 || value[0] != '"' {
+		return ""
+	}
+	if text := value[1 : len(value)-1]; bytes.IndexByte(text, '\\') < 0 && utf8.Valid(text) {
+		return string(text)
+	}
 	var s string
-	if json.Unmarshal(o.Get(key), &s) != nil {
+	if json.Unmarshal(value, &s) != nil {
 		return ""
 	}
 	return s
+}
+
+// appendString appends s as a JSON string, in the form of encoding/json.
+func appendString(out []byte, s string) []byte {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c < ' ', c > '~', c == '"', c == '\\', c == '<', c == '>', c == '&':
+			text, _ := json.Marshal(s) // a string always encodes
+			return append(out, text...)
+		}
+	}
+	return append(append(append(out, '"'), s...), '"')
 }
 
 // Bool reports whether a member is true.
@@ -100,13 +122,16 @@ func (o Object) Merge(over Object) Object {
 
 // JSON returns the object's text.
 func (o Object) JSON() []byte {
-	out := []byte{'{'}
+	size := 2
+	for _, m := range o {
+		size += len(m.Key) + len(m.Value) + 4
+	}
+	out := append(make([]byte, 0, size), '{')
 	for i, m := range o {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		key, _ := json.Marshal(m.Key) // a string always encodes
-		out = append(append(append(out, key...), ':'), m.Value...)
+		out = append(append(appendString(out, m.Key), ':'), m.Value...)
 	}
 	return append(out, '}')
 }

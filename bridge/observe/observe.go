@@ -2,13 +2,14 @@
 // where they go (package telemetry).
 //
 // Nothing in this package is called for each event. Owners count such values themselves, and Collect reads them on
-// demand. An Observer has no lock and no goroutine.
+// demand. An Observer has no goroutine; the lock of its labels guards them only.
 package observe
 
 import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -42,6 +43,11 @@ type Observer struct {
 	tracer trace.Tracer
 	meter  metric.Meter
 
+	// traced reports that spans may be recorded. Otherwise they only pass trace contexts on.
+	traced bool
+
+	turnLabels, kindLabels, callbackLabels labels
+
 	turns, callbacks, ends, refused   metric.Int64Counter
 	turnTime, callbackTime, spawnTime metric.Float64Histogram
 	streams                           metric.Int64UpDownCounter
@@ -49,13 +55,14 @@ type Observer struct {
 
 // New returns an Observer that uses the providers. A nil provider records nothing.
 func New(tracers trace.TracerProvider, meters metric.MeterProvider) (*Observer, error) {
-	if tracers == nil {
+	traced := tracers != nil
+	if !traced {
 		tracers = tracenoop.NewTracerProvider()
 	}
 	if meters == nil {
 		meters = metricnoop.NewMeterProvider()
 	}
-	o := &Observer{tracer: tracers.Tracer(Scope), meter: meters.Meter(Scope)}
+	o := &Observer{tracer: tracers.Tracer(Scope), meter: meters.Meter(Scope), traced: traced}
 	var errs []error
 	counter := func(name, unit, text string) metric.Int64Counter {
 		c, err := o.meter.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(text))
@@ -96,20 +103,60 @@ func word(name, prefix string) string { return strings.ToLower(strings.TrimPrefi
 // Kind returns the short form of a CallbackKind's name, as used in attributes.
 func Kind(name string) string { return word(name, callbackKind) }
 
+// labels are the attributes of a metric by the values of its labels, so that they are made once. The values are names
+// of enums, which bounds their number. It is safe for concurrent use.
+type labels struct {
+	mu    sync.RWMutex
+	known map[[2]string]label
+}
+
+// label is an attribute set in the forms that instruments take.
+type label struct {
+	add    []metric.AddOption
+	record []metric.RecordOption
+}
+
+// of returns the attributes for the values of the labels, which attrs makes the first time.
+func (l *labels) of(values [2]string, attrs func() attribute.Set) label {
+	l.mu.RLock()
+	known, ok := l.known[values]
+	l.mu.RUnlock()
+	if ok {
+		return known
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	set := metric.WithAttributeSet(attrs())
+	made := label{add: []metric.AddOption{set}, record: []metric.RecordOption{set}}
+	if l.known == nil {
+		l.known = map[[2]string]label{}
+	}
+	l.known[values] = made
+	return made
+}
+
 // TurnOver records the end of a turn. status is a TurnStatus's name. took is its duration; zero if it never ran.
 func (o *Observer) TurnOver(status string, took time.Duration) {
-	by := metric.WithAttributes(attribute.String("status", word(status, turnStatus)))
-	o.turns.Add(context.Background(), 1, by)
+	by := o.turnLabels.of([2]string{status}, func() attribute.Set {
+		return attribute.NewSet(attribute.String("status", word(status, turnStatus)))
+	})
+	o.turns.Add(context.Background(), 1, by.add...)
 	if took > 0 {
-		o.turnTime.Record(context.Background(), took.Seconds(), by)
+		o.turnTime.Record(context.Background(), took.Seconds(), by.record...)
 	}
 }
 
 // CallbackOver records the end of a callback. kind and outcome are names of a CallbackKind and a CallbackOutcome.
 func (o *Observer) CallbackOver(kind, outcome string, took time.Duration) {
-	k := attribute.String("kind", Kind(kind))
-	o.callbacks.Add(context.Background(), 1, metric.WithAttributes(k, attribute.String("outcome", word(outcome, callbackOutcome))))
-	o.callbackTime.Record(context.Background(), took.Seconds(), metric.WithAttributes(k))
+	by := o.callbackLabels.of([2]string{kind, outcome}, func() attribute.Set {
+		return attribute.NewSet(attribute.String("kind", Kind(kind)),
+			attribute.String("outcome", word(outcome, callbackOutcome)))
+	})
+	o.callbacks.Add(context.Background(), 1, by.add...)
+	timed := o.kindLabels.of([2]string{kind}, func() attribute.Set {
+		return attribute.NewSet(attribute.String("kind", Kind(kind)))
+	})
+	o.callbackTime.Record(context.Background(), took.Seconds(), timed.record...)
 }
 
 // RuntimeStarted records the start of a CLI process: its duration, and its error if it failed.

@@ -88,7 +88,9 @@ func (o *Observer) Turn(ctx context.Context, session, tenant string, message Rem
 		}
 		ctx = trace.ContextWithRemoteSpanContext(ctx, named)
 	}
-	return o.begin(ctx, "copilot.turn", links, attribute.String(AttrSession, session), attribute.String(AttrTenant, tenant))
+	return o.begin(ctx, "copilot.turn", links, func() []attribute.KeyValue {
+		return []attribute.KeyValue{attribute.String(AttrSession, session), attribute.String(AttrTenant, tenant)}
+	})
 }
 
 // Callback starts the span of a callback. The parent is the CLI's trace context if there is one, else the turn.
@@ -99,14 +101,23 @@ func (o *Observer) Callback(turn *Span, cli Remote, session, tenant, id, kind st
 	} else if turn != nil {
 		ctx = trace.ContextWithSpanContext(ctx, turn.span.SpanContext())
 	}
-	return o.begin(ctx, "copilot.callback", nil,
-		attribute.String(AttrSession, session), attribute.String(AttrTenant, tenant),
-		attribute.String(AttrCallback, id), attribute.String(AttrKind, Kind(kind)))
+	return o.begin(ctx, "copilot.callback", nil, func() []attribute.KeyValue {
+		return []attribute.KeyValue{
+			attribute.String(AttrSession, session), attribute.String(AttrTenant, tenant),
+			attribute.String(AttrCallback, id), attribute.String(AttrKind, Kind(kind)),
+		}
+	})
 }
 
-func (o *Observer) begin(ctx context.Context, name string, links []trace.Link, attrs ...attribute.KeyValue) *Span {
+func (o *Observer) begin(
+	ctx context.Context, name string, links []trace.Link, attrs func() []attribute.KeyValue,
+) *Span {
 	parent := trace.SpanContextFromContext(ctx)
-	_, span := o.tracer.Start(ctx, name, trace.WithLinks(links...), trace.WithAttributes(attrs...))
+	if !o.traced {
+		_, span := o.tracer.Start(ctx, name)
+		return &Span{span: span, own: !span.SpanContext().Equal(parent)}
+	}
+	_, span := o.tracer.Start(ctx, name, trace.WithLinks(links...), trace.WithAttributes(attrs()...))
 	return &Span{span: span, own: !span.SpanContext().Equal(parent)}
 }
 
@@ -149,7 +160,7 @@ func (s *Span) Message(id string) {
 
 // EndTurn ends a turn's span. status is a TurnStatus's name.
 func (s *Span) EndTurn(status string) {
-	if s == nil {
+	if s == nil || !s.span.IsRecording() {
 		return
 	}
 	status = word(status, turnStatus)
@@ -162,7 +173,7 @@ func (s *Span) EndTurn(status string) {
 
 // EndCallback ends a callback's span. outcome is a CallbackOutcome's name.
 func (s *Span) EndCallback(outcome string) {
-	if s == nil {
+	if s == nil || !s.span.IsRecording() {
 		return
 	}
 	s.span.SetAttributes(attribute.String(AttrOutcome, word(outcome, callbackOutcome)))

@@ -2,7 +2,6 @@ package callbacks
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
@@ -51,8 +50,8 @@ func (d *Desk) answerOnce(ctx context.Context, p *callback.Pending, params jsono
 	if err != nil {
 		return false, at, ended, err
 	}
-	var ok struct{ Success *bool }
-	refused := json.Unmarshal(result, &ok) == nil && ok.Success != nil && !*ok.Success
+	out, err := jsonobj.Parse(result)
+	refused := err == nil && string(out.Get("success")) == "false"
 	return !refused, at, ended, nil
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
+	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -145,22 +146,40 @@ func (r Resolved) Proto(tenant string) *bridgev1.CallbackResolved {
 
 // Requested registers the callback that an event asks.
 func (d *Desk) Requested(tx Tx, k *callback.Kind, rec *journal.Record) {
-	data := event.Raw(rec)
-	var ask struct {
-		RequestID, ToolName, CommandName, Command string
-		Traceparent, Tracestate                   string
-	}
-	if json.Unmarshal(data, &ask) != nil || ask.RequestID == "" {
+	p := asked(k, rec)
+	if p.ID == "" {
 		return
 	}
-	if ask.CommandName == "" { // a queued one is there as it was typed
-		ask.CommandName, _, _ = strings.Cut(strings.TrimPrefix(ask.Command, "/"), " ")
-	}
-	p := &callback.Pending{
-		ID: ask.RequestID, Kind: k, Params: data, Tool: ask.ToolName, Command: ask.CommandName, Agent: rec.Agent, Pos: rec.Pos,
-		Trace: observe.Remote{Traceparent: ask.Traceparent, Tracestate: ask.Tracestate},
-	}
 	d.register(tx, p, tx.Reading())
+}
+
+// asked returns the callback that an event asks; without an id if the event has none.
+func asked(k *callback.Kind, rec *journal.Record) *callback.Pending {
+	p := &callback.Pending{Kind: k, Params: event.Raw(rec), Agent: rec.Agent, Pos: rec.Pos}
+	queued := ""
+	for m, err := range translate.Members(p.Params) {
+		if err != nil {
+			return &callback.Pending{}
+		}
+		switch string(m.Name) {
+		case "requestId":
+			p.ID = jsonobj.Text(m.Value)
+		case "toolName":
+			p.Tool = jsonobj.Text(m.Value)
+		case "commandName":
+			p.Command = jsonobj.Text(m.Value)
+		case "command":
+			queued = jsonobj.Text(m.Value)
+		case "traceparent":
+			p.Trace.Traceparent = jsonobj.Text(m.Value)
+		case "tracestate":
+			p.Trace.Tracestate = jsonobj.Text(m.Value)
+		}
+	}
+	if p.Command == "" { // a queued one is there as it was typed
+		p.Command, _, _ = strings.Cut(strings.TrimPrefix(queued, "/"), " ")
+	}
+	return p
 }
 
 // register adds a callback and offers it to its handlers. Without a handler the bridge answers at once, except
@@ -198,11 +217,7 @@ func (d *Desk) register(tx Tx, p *callback.Pending, past bool) {
 // Completed ends the callback that an event says is over, unless an answer of the bridge's own
 // ended it.
 func (d *Desk) Completed(rec *journal.Record) {
-	var end struct{ RequestID string }
-	if !event.Data(rec, &end) {
-		return
-	}
-	if p, err := d.registry.Claim(end.RequestID); err == nil {
+	if p, err := d.registry.Claim(event.Text(rec, "requestId")); err == nil {
 		d.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN, "")
 	}
 }

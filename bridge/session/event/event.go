@@ -8,6 +8,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 )
 
@@ -65,6 +66,20 @@ func Data(rec *journal.Record, into any) bool {
 	data := Raw(rec)
 	return data != nil && json.Unmarshal(data, into) == nil
 }
+
+// Member returns a member of an event's data, as part of the event's JSON; nil if there is none.
+func Member(rec *journal.Record, name string) json.RawMessage {
+	var value json.RawMessage
+	for m, err := range translate.Members(Raw(rec)) {
+		if err == nil && string(m.Name) == name {
+			value = m.Value
+		}
+	}
+	return value
+}
+
+// Text returns a member of an event's data that is a string, else "".
+func Text(rec *journal.Record, name string) string { return jsonobj.Text(Member(rec, name)) }
 
 // Raw returns the data of an event, as part of its JSON.
 func Raw(rec *journal.Record) json.RawMessage {

@@ -1,7 +1,9 @@
 package prompts
 
 import (
+	"bytes"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
@@ -15,12 +17,13 @@ import (
 // which no member is a secret because of its name.
 var plainMembers = map[string]bool{
 	"prompt": true, "displayPrompt": true, "attachments": true, "messages": true, "responseFormat": true,
+	"traceparent": true, "tracestate": true, "mode": true, "agentMode": true,
 }
 
 // withoutSecrets returns the stored form of a prompt's parameters, and the paths of the omitted secrets.
 func withoutSecrets(params json.RawMessage) (json.RawMessage, []string) {
 	all, err := jsonobj.Parse(params)
-	if err != nil {
+	if err != nil || !slices.ContainsFunc(all, func(m jsonobj.Member) bool { return !plainMembers[m.Key] }) {
 		return params, nil
 	}
 	var lacks []string
@@ -40,6 +43,13 @@ func withoutSecrets(params json.RawMessage) (json.RawMessage, []string) {
 
 // IDs returns the ids in the CLI's answer to a prompt; some answers have none.
 func IDs(result json.RawMessage) []string {
+	if id, found := bytes.CutPrefix(result, []byte(`{"messageId":`)); found { // the CLI's own form
+		if id, found = bytes.CutSuffix(id, []byte("}")); found && bytes.IndexByte(id, ',') < 0 {
+			if text := jsonobj.Text(id); text != "" {
+				return []string{text}
+			}
+		}
+	}
 	var r struct {
 		MessageID  string
 		MessageIDs []string

@@ -171,11 +171,10 @@ func (m *Machine) userMessage(rec *journal.Record) {
 	if began {
 		m.effects = append(m.effects, Effect{Kind: Begun, Span: m.Span()})
 	}
-	var d struct{ MessageID string }
-	event.Data(rec, &d)
+	id := event.Text(rec, "messageId")
 	for _, w := range m.waiters {
 		switch {
-		case d.MessageID == "":
+		case id == "":
 			// CLI 1.0.81 does not always say which message it is: it takes them up in the
 			// order in which they came.
 			if w.begun {
@@ -184,9 +183,9 @@ func (m *Machine) userMessage(rec *journal.Record) {
 			w.begun = true
 			return
 		case w.known:
-			w.begun = w.begun || d.MessageID == w.messageID
+			w.begun = w.begun || id == w.messageID
 		default:
-			w.seen[d.MessageID] = nil
+			w.seen[id] = nil
 		}
 	}
 }
@@ -228,13 +227,12 @@ func (m *Machine) fail(rec *journal.Record) {
 
 // idle ends the turn.
 func (m *Machine) idle(rec *journal.Record) {
-	var d struct{ Aborted bool }
-	event.Data(rec, &d)
+	byUser := string(event.Member(rec, "aborted")) == "true"
 	out := Outcome{Status: completed, Message: m.message, End: rec.Pos}
 	switch {
 	case m.stalling:
 		out.Status = stalled
-	case m.aborted || d.Aborted:
+	case m.aborted || byUser:
 		out.Status = aborted
 	}
 	m.rest(out)
