@@ -200,11 +200,7 @@ func (a *Attachment) Handle(ctx context.Context, r *bridgev1.AttachRequest) erro
 		case <-a.life.Done():
 			return nil
 		}
-		// The answer continues without its participant, who does not wait for a CLI that does not take it.
-		a.svc.shutdown.Go(func(context.Context) {
-			defer func() { <-a.answers }()
-			a.answer(ctx, f.Answer)
-		})
+		a.answer(ctx, f.Answer)
 	case *bridgev1.AttachRequest_Command:
 		select {
 		case a.commands <- f.Command:

@@ -69,16 +69,23 @@ func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*b
 	}
 }
 
-// answer carries out an answer, also after the end of the stream, whose context is ctx.
+// answer carries out an answer, which continues also after the end of the stream, whose context is ctx: its
+// participant does not wait for a CLI that does not take it. It takes back the answer's token when it is over.
 func (a *Attachment) answer(ctx context.Context, c *bridgev1.CallbackAnswer) {
-	at, err := a.svc.callbacks.Answer(context.WithoutCancel(ctx), a.s, c, a.p.ID, a.start.GetExact())
-	if err != nil {
-		a.reply(ctx, a.failed(ctx, &bridgev1.AttachFailed{Subject: &bridgev1.AttachFailed_CallbackId{CallbackId: c.GetCallbackId()}}, err))
-		return
-	}
-	a.reply(ctx, &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Done{Done: &bridgev1.AttachDone{
-		Subject: &bridgev1.AttachDone_CallbackId{CallbackId: c.GetCallbackId()}, Position: session.Proto(at),
-	}}})
+	id := c.GetCallbackId()
+	a.svc.callbacks.Answer(ctx, a.s, c, a.p.ID, a.start.GetExact(), func(at journal.Position, err error) {
+		r := &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Done{Done: &bridgev1.AttachDone{
+			Subject: &bridgev1.AttachDone_CallbackId{CallbackId: id}, Position: session.Proto(at),
+		}}}
+		if err != nil {
+			failed := &bridgev1.AttachFailed{Subject: &bridgev1.AttachFailed_CallbackId{CallbackId: id}}
+			r = a.failed(ctx, failed, err)
+		}
+		if !a.out.offer(r) {
+			a.svc.shutdown.Go(func(context.Context) { a.reply(ctx, r) })
+		}
+		<-a.answers
+	})
 }
 
 // reply sends a frame of the participation.

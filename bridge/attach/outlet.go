@@ -84,3 +84,15 @@ func (o *outlet) enqueue(ctx, life context.Context, r *bridgev1.AttachResponse) 
 	case <-ctx.Done():
 	}
 }
+
+// offer leaves a reply to the stream's goroutine if there is room, for a goroutine that must not wait.
+func (o *outlet) offer(r *bridgev1.AttachResponse) bool {
+	o.waiting.Add(1)
+	select {
+	case o.queue <- frame.Frame{Message: r}:
+		return true
+	default:
+		o.waiting.Add(-1)
+		return false
+	}
+}

@@ -56,11 +56,12 @@ type ExactSender interface {
 
 // Callbacks gives the CLI what participants answer.
 type Callbacks interface {
-	// Answer gives the CLI a participant's answer to a callback. It returns when the CLI has taken the answer, or after
-	// at most callbacks.AnswerTimeout, also if ctx ends.
+	// Answer gives the CLI a participant's answer to a callback, without waiting for the CLI. done receives the
+	// position of the answer or the error, then or later, also after the end of ctx. It must not block.
 	Answer(
 		ctx context.Context, s *session.Session, a *bridgev1.CallbackAnswer, participant string, exact bool,
-	) (journal.Position, error)
+		done func(journal.Position, error),
+	)
 	// Respond gives the CLI a part of a participant's response to a model request.
 	Respond(ctx context.Context, s *session.Session, r *bridgev1.ModelResponse, participant string) error
 }

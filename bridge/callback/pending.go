@@ -179,6 +179,14 @@ func (r *Registry) ClaimBy(id string, by Giver) (*Pending, error) {
 	return p, nil
 }
 
+// Answering reports whether an answer to a callback is being delivered.
+func (r *Registry) Answering(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.pending[id]
+	return p != nil && p.answering
+}
+
 // Repeated reports whether a participant repeats the answer that it gave to the callback, and the position of that
 // answer. It waits while the answer is being delivered.
 func (r *Registry) Repeated(ctx context.Context, id string, by Giver) (at journal.Position, repeated bool) {

@@ -118,7 +118,7 @@ var passesFence = map[string]bool{
 
 // checkFence refuses what a caller would begin in a fenced runtime. Reading, answering and ending
 // go on, and so does what the bridge itself has to do there.
-func (rt *Runtime) checkFence(ctx context.Context, method string) error {
+func checkFence(ctx context.Context, rt *Runtime, method string) error {
 	if !rt.fenced.Load() || caller.From(ctx).Class <= caller.Read || passesFence[method] || callback.Answers(method) {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -66,11 +67,11 @@ func (rt *Runtime) Profile() runtime.Profile { return rt.profile }
 func (rt *Runtime) Call(
 	ctx context.Context, method string, params []byte, opts ...rpcconn.CallOption,
 ) (json.RawMessage, error) {
-	if err := rt.checkFence(ctx, method); err != nil {
+	if err := checkFence(ctx, rt, method); err != nil {
 		return nil, err
 	}
-	if rt.stopping.Load() { // it would take an answer, and not continue the turn; the session makes the call again
-		return nil, fault.Wrap(rpcconn.ErrNotSent, fault.RuntimeLost, "the runtime is ending").With("method", method)
+	if rt.stopping.Load() {
+		return nil, errStopping(method)
 	}
 	release, err := rt.guests.take(ctx, rt.profile.Tenant, method)
 	if err != nil {
@@ -80,13 +81,37 @@ func (rt *Runtime) Call(
 		opts = append(slices.Clip(opts), rpcconn.OnFree(release))
 	}
 	result, err := rt.Process().Conn().Call(ctx, method, params, opts...)
-	if err != nil && errors.Is(err, rpcconn.ErrClosed) {
-		if cause := rt.Process().Err(); cause != nil {
-			err = errors.Join(err, cause)
-		}
-		return nil, fault.Wrap(err, fault.RuntimeLost, "the runtime ended during %s", method).With("method", method)
+	return result, explain(rt.Process(), method, err)
+}
+
+// Start makes a call that answers a callback, without waiting for the reply. done is called as rpcconn.Conn.Start
+// calls it, unless Start returns an error.
+func (rt *Runtime) Start(
+	method string, params []byte, limit time.Duration, done func(json.RawMessage, error), opts ...rpcconn.CallOption,
+) error {
+	if rt.stopping.Load() {
+		return errStopping(method)
 	}
-	return result, err
+	return rt.Process().Conn().Start(method, params, limit, func(result json.RawMessage, err error) {
+		done(result, explain(rt.Process(), method, err))
+	}, opts...)
+}
+
+// errStopping is the error of calls to a runtime that is ending: it would take an answer, and not continue the turn.
+// The session makes the call again.
+func errStopping(method string) error {
+	return fault.Wrap(rpcconn.ErrNotSent, fault.RuntimeLost, "the runtime is ending").With("method", method)
+}
+
+// explain returns the error of a call, as RUNTIME_LOST if the connection ended.
+func explain(process *runtime.Runtime, method string, err error) error {
+	if err == nil || !errors.Is(err, rpcconn.ErrClosed) {
+		return err
+	}
+	if cause := process.Err(); cause != nil {
+		err = errors.Join(err, cause)
+	}
+	return fault.Wrap(err, fault.RuntimeLost, "the runtime ended during %s", method).With("method", method)
 }
 
 // Satellite opens a second connection to the process, for a participant. Events that the CLI sends there are dropped

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/answer"
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
@@ -62,15 +63,8 @@ func (svc *Service) resolve(
 	if a.GetAbstain() != nil {
 		return s.Callbacks().Abstain(ctx, id, participant)
 	}
-	form := svc.answers.Reply
-	if at.exact {
-		form = svc.answers.ExactReply
-	}
-	reply, err := form(p, a, at.field)
+	reply, err := svc.reply(ctx, s, p, a, at)
 	if err != nil {
-		return journal.Position{}, err
-	}
-	if err := tenancy.CheckAnswer(ctx, s, p, reply, at.field); err != nil {
 		return journal.Position{}, err
 	}
 	// The answer continues without its caller, who does not wait for a CLI that does not take it.
@@ -81,13 +75,54 @@ func (svc *Service) resolve(
 	return operation.Detach(ctx, svc.operations, give)
 }
 
-// Answer gives the CLI a participant's answer to a callback. It returns when the CLI has taken the answer, or after at
-// most callbacks.AnswerTimeout, also if ctx ends.
+// reply checks an answer and returns it in the CLI's form.
+func (svc *Service) reply(
+	ctx context.Context, s *session.Session, p *callback.Pending, a *bridgev1.Answer, at answerAt,
+) (callback.Reply, error) {
+	form := svc.answers.Reply
+	if at.exact {
+		form = svc.answers.ExactReply
+	}
+	reply, err := form(p, a, at.field)
+	if err == nil {
+		err = tenancy.CheckAnswer(ctx, s, p, reply, at.field)
+	}
+	return reply, err
+}
+
+// Answer gives the CLI a participant's answer to a callback, without waiting for the CLI. done receives the position of
+// the answer or the error: before Answer returns, or later, also after the end of ctx, perhaps on the goroutine that
+// reads the CLI's connection. It must not block.
 func (svc *Service) Answer(
-	ctx context.Context, s *session.Session, a *bridgev1.CallbackAnswer, participant string, exact bool,
-) (journal.Position, error) {
-	at := answerAt{field: "answer", exact: exact, detached: true}
-	return svc.resolve(ctx, s, a.GetCallbackId(), participant, a.GetAnswer(), at)
+	ctx context.Context, s *session.Session, c *bridgev1.CallbackAnswer, participant string, exact bool,
+	done func(journal.Position, error),
+) {
+	ctx = context.WithoutCancel(ctx)
+	at, id, desk := answerAt{field: "answer", exact: exact, detached: true}, c.GetCallbackId(), s.Callbacks()
+	if c.GetAnswer().GetAbstain() != nil || desk.Registry().Answering(id) { // it may have to wait
+		svc.operations.Go(func(context.Context) { done(svc.resolve(ctx, s, id, participant, c.GetAnswer(), at)) })
+		return
+	}
+	by, err := answer.GiverOf(participant, c.GetAnswer())
+	if err != nil {
+		done(journal.Position{}, err)
+		return
+	}
+	if at, repeated := desk.Registry().Repeated(ctx, id, by); repeated {
+		done(at, nil)
+		return
+	}
+	p, err := tenancy.Pending(ctx, s, id)
+	if err != nil {
+		done(journal.Position{}, err)
+		return
+	}
+	reply, err := svc.reply(ctx, s, p, c.GetAnswer(), at)
+	if err != nil {
+		done(journal.Position{}, err)
+		return
+	}
+	desk.ResolveAsync(ctx, id, by, reply, done)
 }
 
 // settle settles an answer that was interrupted. If the callback is not pending and the history has its end,

@@ -38,6 +38,9 @@ func New(s *shutdown.Coordinator, quota func(tenant string) (own, all idempotenc
 	return &Runner{answers: idempotency.New(time.Now, quota), shutdown: s, log: log}
 }
 
+// Go runs f in the background until the bridge closes.
+func (r *Runner) Go(f func(ctx context.Context)) { r.shutdown.Go(f) }
+
 // Operation is a request and how to carry it out.
 type Operation[T proto.Message] struct {
 	// Scope is the call, or the call on a session (see On). Request ids of two scopes, or of

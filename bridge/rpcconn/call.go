@@ -22,6 +22,8 @@ type outgoing struct {
 	slot     chan struct{} // the pool to which its slot returns
 	// over is closed when the reply was processed, after onReply; nil if no reply is expected.
 	over chan struct{}
+	// async is set instead of over for a call that no goroutine waits for.
+	async *started
 
 	// outbound.mu guards the following fields.
 	place *list.Element
@@ -94,6 +96,11 @@ func (c *Conn) await(ctx context.Context, method string, out *outgoing) (json.Ra
 		}
 	}
 	<-out.over // the reader has the reply and will close over
+	return out.reply(method)
+}
+
+// reply returns what the peer has replied.
+func (out *outgoing) reply(method string) (json.RawMessage, error) {
 	var bad *Error
 	if out.err != nil && !errors.As(out.err, &bad) {
 		return nil, &CallError{Method: method, Sent: true, Err: out.err}
@@ -144,11 +151,8 @@ func (c *Conn) acquire(ctx context.Context, out *outgoing) error {
 	if ctx.Err() != nil {
 		return endOf(ctx)
 	}
-	select {
-	case c.ordinary <- struct{}{}:
-		out.slot = c.ordinary
+	if c.acquireNow(out) {
 		return nil
-	default:
 	}
 	var reserved chan struct{}
 	if out.priority {
@@ -240,6 +244,10 @@ func (c *Conn) reply(m *message) {
 	}
 	c.stats.replies.Add(1)
 	c.forget(out)
+	if out.async != nil {
+		out.async.finish(out.reply(out.async.method))
+		return
+	}
 	close(out.over)
 }
 

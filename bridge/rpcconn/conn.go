@@ -120,6 +120,7 @@ func (c *Conn) shut(cause *CloseError) {
 	c.once.Do(func() {
 		c.cause = cause
 		c.out.close(cause)
+		c.endStarted(cause)
 		close(c.done)
 		c.cancel(cause)
 		if err := c.rwc.Close(); err != nil {

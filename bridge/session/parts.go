@@ -45,6 +45,10 @@ func newCallbacks(s *Session, room callback.Room, observer *observe.Observer) *c
 			})
 			return result, at, ended, err
 		},
+		StartAnswer: func(method string, params jsonobj.Object, limit time.Duration,
+			done func(result json.RawMessage, at journal.Position, err error)) bool {
+			return startAnswer(s.loader, method, params, limit, done)
+		},
 		Usable: s.loader.Answerable,
 		Approved: func(urls []config.Setting) {
 			s.mu.Lock()

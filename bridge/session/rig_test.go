@@ -49,9 +49,11 @@ type rig struct {
 	rt    *fakeRuntime
 	lives int
 	asked atomic.Int64
-	epoch atomic.Uint64
-	done  []bridgev1.SessionChange
-	log   *slog.Logger
+	// started counts the calls that no goroutine waited for.
+	started atomic.Int64
+	epoch   atomic.Uint64
+	done    []bridgev1.SessionChange
+	log     *slog.Logger
 	// draining makes the runtime refuse the session once.
 	draining atomic.Bool
 }
@@ -146,6 +148,15 @@ func (r *rig) Logger() *slog.Logger { return cmp.Or(r.log, slog.New(slog.Discard
 func (rt *fakeRuntime) Call(ctx context.Context, method string, params []byte, opts ...rpcconn.CallOption) (json.RawMessage, error) {
 	return rt.conn.Call(ctx, method, params, opts...)
 }
+
+// Start implements starter.
+func (rt *fakeRuntime) Start(
+	method string, params []byte, limit time.Duration, done func(json.RawMessage, error), opts ...rpcconn.CallOption,
+) error {
+	rt.r.started.Add(1)
+	return rt.conn.Start(method, params, limit, done, opts...)
+}
+
 func (rt *fakeRuntime) Route(*Session) error {
 	if rt.r.draining.CompareAndSwap(true, false) {
 		return ErrNotAdmitted

@@ -2,6 +2,7 @@ package callbacks
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
@@ -15,8 +16,9 @@ const answerTries = 3
 
 // answer delivers an answer to the CLI, and reports whether the CLI accepted it. If the runtime ends during the
 // call and the callback survives runtimes, answer delivers it to the successor; the participant does not repeat
-// it.
-func (d *Desk) answer(ctx context.Context, p *callback.Pending, r callback.Reply) (accepted bool, at journal.Position, err error) {
+// it. again reports that the answer went to a runtime before, which may have accepted it.
+func (d *Desk) answer(ctx context.Context, p *callback.Pending, r callback.Reply, again bool) (
+	accepted bool, at journal.Position, err error) {
 	if p.Reply != nil {
 		p.Reply(r)
 		return true, d.cfg.Journal.Last(), nil
@@ -34,7 +36,7 @@ func (d *Desk) answer(ctx context.Context, p *callback.Pending, r callback.Reply
 			break
 		}
 	}
-	if try > 1 && err == nil && !accepted {
+	if (again || try > 1) && err == nil && !accepted {
 		// The runtime that ended may have taken it in before: then the history has it.
 		if end, ok := d.AnswerOf(ctx, p.ID); ok {
 			return true, end, nil
@@ -50,9 +52,13 @@ func (d *Desk) answerOnce(ctx context.Context, p *callback.Pending, params jsono
 	if err != nil {
 		return false, at, ended, err
 	}
+	return !refused(result), at, ended, nil
+}
+
+// refused reports whether the CLI says that it has not accepted an answer.
+func refused(result json.RawMessage) bool {
 	out, err := jsonobj.Parse(result)
-	refused := err == nil && string(out.Get("success")) == "false"
-	return !refused, at, ended, nil
+	return err == nil && string(out.Get("success")) == "false"
 }
 
 // awaitEnd waits until the sessions of a runtime that ends know it, and reports whether they do.

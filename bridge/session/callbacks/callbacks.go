@@ -10,6 +10,7 @@ package callbacks
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"strings"
 	"time"
@@ -77,6 +78,10 @@ type Config struct {
 	// if none has had the session.
 	Answer func(ctx context.Context, method string, params jsonobj.Object) (
 		result json.RawMessage, at journal.Position, ended <-chan struct{}, err error)
+	// StartAnswer makes the same call without waiting for the reply, and calls done, which does not block, with it. It
+	// returns false, and does nothing, if Answer must be used. Nil always uses Answer.
+	StartAnswer func(method string, params jsonobj.Object, limit time.Duration,
+		done func(result json.RawMessage, at journal.Position, err error)) bool
 	// Usable returns an error unless callbacks can be answered.
 	Usable func() error
 	// Approved keeps the URLs that an answer has approved.
@@ -288,7 +293,7 @@ func (d *Desk) giveUp(ctx context.Context, id string, why callback.Why) {
 func (d *Desk) fallback(ctx context.Context, p *callback.Pending, why callback.Why) {
 	ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
 	defer cancel()
-	if _, _, err := d.answer(ctx, p, p.Kind.Fallback(p, why)); err != nil {
+	if _, _, err := d.answer(ctx, p, p.Kind.Fallback(p, why), false); err != nil {
 		d.cfg.Logger().Warn("answering a callback failed", "session_id", d.cfg.Session, "callback_id", p.ID, "method", p.Kind.Method, "error", err)
 	}
 }
@@ -327,37 +332,113 @@ func (d *Desk) Ask(ctx context.Context, p *callback.Pending) (json.RawMessage, e
 
 // Resolve answers a callback. reply must fit the callback's kind.
 func (d *Desk) Resolve(ctx context.Context, id string, by callback.Giver, reply callback.Reply) (journal.Position, error) {
-	if err := d.cfg.Usable(); err != nil {
+	p, err := d.claim(id, by, reply)
+	if err != nil {
 		return journal.Position{}, err
+	}
+	claimed := time.Now()
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), AnswerTimeout)
+	defer cancel()
+	accepted, at, err := d.answer(limited, p, reply, false)
+	return at, d.settle(ctx, p, answered{by, reply, claimed}, accepted, at, err)
+}
+
+// ResolveAsync is Resolve for a caller that does not wait: done receives what Resolve returns, before or after
+// ResolveAsync returns. It may be called by the goroutine that reads the runtime's connection, so it must not block.
+// The answer goes to the CLI before ResolveAsync returns, unless the session must be loaded for it.
+func (d *Desk) ResolveAsync(
+	ctx context.Context, id string, by callback.Giver, reply callback.Reply, done func(journal.Position, error),
+) {
+	p, err := d.claim(id, by, reply)
+	if err != nil {
+		done(journal.Position{}, err)
+		return
+	}
+	a := answered{by, reply, time.Now()}
+	wait := func(again bool) {
+		d.cfg.Go(func(bridge context.Context) {
+			limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), AnswerTimeout)
+			defer cancel()
+			defer context.AfterFunc(bridge, cancel)()
+			accepted, at, err := d.answer(limited, p, reply, again)
+			done(at, d.settle(ctx, p, a, accepted, at, err))
+		})
+	}
+	params, err := jsonobj.Parse(reply.Members)
+	if p.Reply != nil || err != nil || d.cfg.StartAnswer == nil {
+		wait(false)
+		return
+	}
+	params.SetString("requestId", p.ID)
+	started := d.cfg.StartAnswer(p.Kind.AnswerMethod, params, AnswerTimeout,
+		func(result json.RawMessage, at journal.Position, err error) {
+			if err != nil && repeatable(p, err) {
+				wait(true)
+				return
+			}
+			done(at, d.settle(ctx, p, a, err == nil && !refused(result), at, err))
+		})
+	if !started {
+		wait(false)
+	}
+}
+
+// repeatable reports whether an answer that failed is given again: to the runtime that has the session after the end of
+// this one, or after it was unloaded at that moment.
+func repeatable(p *callback.Pending, err error) bool {
+	switch fault.ReasonOf(err) {
+	case fault.RuntimeLost:
+		return p.Kind.Survives || errors.Is(err, rpcconn.ErrNotSent)
+	case fault.SessionNotFound:
+		return true
+	}
+	return false
+}
+
+// answered is an answer of a caller: whose it is, and when it claimed the callback.
+type answered struct {
+	by    callback.Giver
+	reply callback.Reply
+	at    time.Time
+}
+
+// claim claims a callback for an answer.
+func (d *Desk) claim(id string, by callback.Giver, reply callback.Reply) (*callback.Pending, error) {
+	if err := d.cfg.Usable(); err != nil {
+		return nil, err
 	}
 	p, err := d.registry.ClaimBy(id, by)
 	if err != nil {
-		return journal.Position{}, err
+		return nil, err
 	}
 	if p.Kind.Method == callback.ModelRequestStart && reply.Error == nil {
 		d.cfg.ModelTaken(id, by.Participant)
 	}
-	from, claimed := ctx, time.Now()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), AnswerTimeout)
-	defer cancel()
-	accepted, at, err := d.answer(ctx, p, reply)
+	return p, nil
+}
+
+// settle ends or releases a claimed callback after its answer went to the CLI, or failed to. It does not block.
+func (d *Desk) settle(
+	ctx context.Context, p *callback.Pending, a answered, accepted bool, at journal.Position, err error,
+) error {
 	switch {
 	case err != nil:
 		d.registry.Release(p)
-		return at, err
+		return err
 	case !accepted:
 		d.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN, "")
-		return at, fault.New(fault.CallbackResolved, "callback %q has been withdrawn by the CLI", id).WithField("callback_id").With("callback_id", id)
+		return fault.New(fault.CallbackResolved, "callback %q has been withdrawn by the CLI", p.ID).
+			WithField("callback_id").With("callback_id", p.ID)
 	}
-	if urls := config.ApprovedURLs(p, reply); urls != nil {
+	if urls := config.ApprovedURLs(p, a.reply); urls != nil {
 		d.cfg.Approved(urls)
 	}
 	if _, ok := d.registry.Answered(p.ID, at); ok {
-		d.cfg.Audit.Decided(from, p, claimed, by.Participant, reply)
-		answered := bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED
-		d.notifyFinished(p, answered, by.Participant, d.answerer(from, by.Participant))
+		d.cfg.Audit.Decided(ctx, p, a.at, a.by.Participant, a.reply)
+		outcome := bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED
+		d.notifyFinished(p, outcome, a.by.Participant, d.answerer(ctx, a.by.Participant))
 	}
-	return at, nil
+	return nil
 }
 
 // answerer names the caller of ctx, by the name of the participant if it has one.

@@ -13,11 +13,11 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 )
 
-// plainMembers are the members of a prompt whose contents are the user's words and files, in
+// plainMembers are the members of a prompt that hold ids, enums, or the words and files of the user, in
 // which no member is a secret because of its name.
 var plainMembers = map[string]bool{
 	"prompt": true, "displayPrompt": true, "attachments": true, "messages": true, "responseFormat": true,
-	"traceparent": true, "tracestate": true, "mode": true, "agentMode": true,
+	"traceparent": true, "tracestate": true, "mode": true, "agentMode": true, "sessionId": true,
 }
 
 // withoutSecrets returns the stored form of a prompt's parameters, and the paths of the omitted secrets.

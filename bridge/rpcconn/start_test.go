@@ -1,0 +1,127 @@
+package rpcconn
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// begin starts a call, and returns where its end comes.
+func begin(t *testing.T, c *Conn, limit time.Duration, opts ...CallOption) (<-chan outcomeOf, error) {
+	t.Helper()
+	done := make(chan outcomeOf, 2) // one too many is seen
+	err := c.Start("m", []byte(`{"a":1}`), limit,
+		func(result json.RawMessage, err error) { done <- outcomeOf{result, err} }, opts...)
+	return done, err
+}
+
+func begun(t *testing.T, c *Conn, limit time.Duration) <-chan outcomeOf {
+	t.Helper()
+	done, err := begin(t, c, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return done
+}
+
+// The end of a call that no goroutine waits for comes once, whatever ends it, and its slot is free then.
+func TestStart(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		do   func(c *Conn, p *peer, id int)
+		want func(outcomeOf) bool
+	}{
+		"a result": {
+			func(_ *Conn, p *peer, id int) { p.answer(id, `{"b":2}`) },
+			func(o outcomeOf) bool { return o.err == nil && string(o.result) == `{"b":2}` },
+		},
+		"an error": {
+			func(_ *Conn, p *peer, id int) {
+				p.send(`{"jsonrpc":"2.0","id":1,"error":{"code":7,"message":"no"}}`)
+			},
+			func(o outcomeOf) bool {
+				bad, ok := errors.AsType[*Error](o.err)
+				return ok && bad.Code == 7
+			},
+		},
+		"a malformed reply": {
+			func(_ *Conn, p *peer, id int) { p.send(`{"jsonrpc":"2.0","id":1}`) },
+			func(o outcomeOf) bool { return errors.Is(o.err, ErrBadReply) && !errors.Is(o.err, ErrNotSent) },
+		},
+		"no reply in time, and one later": {
+			func(_ *Conn, p *peer, id int) {
+				time.Sleep(time.Minute)
+				p.answer(id, `{}`)
+			},
+			func(o outcomeOf) bool {
+				return errors.Is(o.err, context.DeadlineExceeded) && !errors.Is(o.err, ErrNotSent)
+			},
+		},
+		"the end of the connection": {
+			func(c *Conn, _ *peer, _ int) { _ = c.Close() },
+			func(o outcomeOf) bool { return errors.Is(o.err, ErrLocalClose) && !errors.Is(o.err, ErrNotSent) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c, p := start(t, Options{MaxInFlight: 1})
+				freed := 0
+				done, err := begin(t, c, time.Second, OnFree(func() { freed++ }))
+				if err != nil {
+					t.Fatal(err)
+				}
+				id, _ := p.receiveCall()
+				test.do(c, p, id)
+				if got := <-done; !test.want(got) {
+					t.Errorf("it ends with %s, %v", got.result, got.err)
+				}
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				if len(done) > 0 || freed != 1 || len(c.calls) > 0 {
+					t.Errorf("%d more ends; freed %d times; %d calls are left", len(done), freed, len(c.calls))
+				}
+			})
+		})
+	}
+}
+
+// A call that cannot be queued now fails at once, and has no other end.
+func TestStartRefuses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, p := start(t, Options{MaxInFlight: 2, ReservedInFlight: 1})
+		first := begun(t, c, time.Hour)
+		id, _ := p.receiveCall()
+		freed := 0
+		if _, err := begin(t, c, time.Hour, OnFree(func() { freed++ })); !errors.Is(err, ErrNoSlot) ||
+			!errors.Is(err, ErrNotSent) || freed != 1 {
+			t.Errorf("without a slot: %v, freed %d times", err, freed)
+		}
+		priority, err := begin(t, c, time.Hour, Priority())
+		if err != nil {
+			t.Fatalf("an answer has its own slots: %v", err)
+		}
+		second, _ := p.receiveCall()
+		p.answer(id, `1`)
+		p.answer(second, `2`)
+		if a, b := <-first, <-priority; string(a.result) != "1" || string(b.result) != "2" {
+			t.Errorf("they end with %+v and %+v", a, b)
+		}
+		_ = c.Close()
+		done, err := begin(t, c, time.Hour)
+		if !errors.Is(err, ErrLocalClose) || !errors.Is(err, ErrNotSent) {
+			t.Errorf("on a closed connection: %v", err)
+		}
+		if err := c.Start("m", []byte(`{`), time.Hour, nil); !errors.Is(err, ErrInvalidJSON) {
+			t.Errorf("invalid parameters: %v", err)
+		}
+		synctest.Wait()
+		if len(done) > 0 {
+			t.Error("a call that was refused has ended too")
+		}
+	})
+}

@@ -1,0 +1,45 @@
+package session
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+)
+
+// starter is a Runtime that can make a call that no goroutine waits for.
+type starter interface {
+	Start(method string, params []byte, limit time.Duration, done func(json.RawMessage, error),
+		opts ...rpcconn.CallOption) error
+}
+
+// startAnswer makes a call that answers a callback in the runtime that has the session, without waiting for the reply.
+// done, which must not block, receives what calls.call returns. startAnswer returns false, and does not call done, if
+// the call must be made with In, which waits: no runtime has the session, or the runtime cannot take the call now.
+func startAnswer(
+	l *Loader, method string, params jsonobj.Object, limit time.Duration, done func(json.RawMessage, journal.Position, error),
+) bool {
+	l.mu.Lock()
+	rt, ok := l.runtime.(starter)
+	ok = ok && l.state == Loaded && l.usable() == nil
+	l.mu.Unlock()
+	if !ok {
+		return false
+	}
+	release := l.Hold()
+	params.SetString("sessionId", l.cfg.calls.id)
+	err := rt.Start(method, params.JSON(), limit, func(result json.RawMessage, err error) {
+		release()
+		if err != nil {
+			done(nil, journal.Position{}, Classify(err, method))
+			return
+		}
+		done(result, l.cfg.journal.Last(), nil)
+	}, rpcconn.Priority())
+	if err != nil {
+		release()
+	}
+	return err == nil
+}

@@ -1,0 +1,114 @@
+package session
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
+)
+
+const handleToolCall = "session.tools.handlePendingToolCall"
+
+// resolving is the end of an answer that no goroutine waits for.
+type resolving struct {
+	at  journal.Position
+	err error
+}
+
+func (r *rig) resolveAsync(id, result string) <-chan resolving {
+	done := make(chan resolving, 2) // one too many is seen
+	r.s.callbacks.ResolveAsync(r.t.Context(), id, callback.Giver{}, answer(result),
+		func(at journal.Position, err error) { done <- resolving{at, err} })
+	return done
+}
+
+// asking returns a session whose tool call waits.
+func asking(t *testing.T, faults ...fakecli.MethodFault) (*rig, *callback.Pending) {
+	t.Helper()
+	r := newRig(t, fakecli.Script{Prompts: calling.Prompts, Faults: faults})
+	own := lookup
+	r.open(Opening{Tools: &own, Handling: &config.Handling{Methods: []string{"userInput.request"}}})
+	r.send(message("tool"))
+	return r, r.awaitAsked()
+}
+
+func failing(kind string) fakecli.MethodFault {
+	return fakecli.MethodFault{Method: handleToolCall, Times: 1, Fault: fakecli.Fault{Kind: kind, Message: "broken"}}
+}
+
+// An answer that no goroutine waits for ends as one for which one waits.
+func TestResolveAsync(t *testing.T) {
+	t.Parallel()
+	t.Run("the CLI takes it", func(t *testing.T) {
+		t.Parallel()
+		r, call := asking(t)
+		if got := <-r.resolveAsync(call.ID, `{"result":"42"}`); got.err != nil || got.at.Seq < call.Pos.Seq {
+			t.Errorf("it ends with %+v", got)
+		}
+		r.awaitOver(answered)
+		has(t, r.last(handleToolCall), `"result":"42"`, `"requestId":"`+call.ID+`"`, `"sessionId":"s1"`)
+		wantReason(t, (<-r.resolveAsync(call.ID, `{"result":"43"}`)).err, fault.CallbackResolved)
+		wantReason(t, (<-r.resolveAsync("other", `{}`)).err, fault.CallbackNotFound)
+		if r.started.Load() != 1 || r.s.loader.uses != 0 {
+			t.Errorf("%d calls were started, %d are held", r.started.Load(), r.s.loader.uses)
+		}
+	})
+	t.Run("the CLI rejects it", func(t *testing.T) {
+		t.Parallel()
+		r, call := asking(t, failing(fakecli.FaultError))
+		if got := <-r.resolveAsync(call.ID, `{"result":"42"}`); got.err == nil {
+			t.Error("it is taken")
+		}
+		if got := <-r.resolveAsync(call.ID, `{"result":"43"}`); got.err != nil {
+			t.Errorf("another answer ends with %v", got.err)
+		}
+		r.awaitOver(answered)
+	})
+	t.Run("the CLI has withdrawn the callback", func(t *testing.T) {
+		t.Parallel()
+		r, call := asking(t)
+		if _, _, err := r.s.sender.Abort(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wantReason(t, (<-r.resolveAsync(call.ID, `{"result":"42"}`)).err, fault.CallbackResolved)
+		r.awaitOver(withdrawn)
+	})
+	t.Run("the runtime has ended", func(t *testing.T) {
+		t.Parallel()
+		r, call := asking(t)
+		r.crash()
+		if got := <-r.resolveAsync(call.ID, `{"result":"42"}`); got.err != nil {
+			t.Errorf("it ends with %v", got.err)
+		}
+		has(t, r.last(handleToolCall), `"result":"42"`, call.ID)
+	})
+	t.Run("the runtime ends meanwhile", func(t *testing.T) {
+		t.Parallel()
+		r, call := asking(t, failing(fakecli.FaultHang))
+		done := r.resolveAsync(call.ID, `{"result":"42"}`)
+		r.script.Faults = nil // of the next life
+		r.crash()
+		if got := <-done; got.err != nil {
+			t.Errorf("it ends with %v", got.err)
+		}
+		r.awaitOver(answered)
+		has(t, r.last(handleToolCall), `"result":"42"`, call.ID)
+		if len(done) > 0 || r.lives != 2 {
+			t.Errorf("it ended twice: %v; lives: %d", len(done) > 0, r.lives)
+		}
+	})
+	t.Run("the CLI does not reply", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			r, call := asking(t, failing(fakecli.FaultHang))
+			wantReason(t, (<-r.resolveAsync(call.ID, `{"result":"42"}`)).err, fault.Timeout)
+			if _, err := r.s.callbacks.Registry().Get(call.ID); err != nil {
+				t.Errorf("the callback cannot be answered again: %v", err)
+			}
+		})
+	})
+}
