@@ -5,10 +5,13 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
-	"html/template"
+	"html"
+	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -55,13 +58,26 @@ func (c *codes) take(text string) (code, bool) {
 	return code{}, false
 }
 
-// form asks the person at the browser for a subject.
-var form = template.Must(template.New("form").Parse(`<!doctype html><title>Issuer for trials</title>
-<h1>Issuer for trials</h1><form action="/authorize">{{range $name, $values := .}}{{range $values}}
-<input type="hidden" name="{{$name}}" value="{{.}}">{{end}}{{end}}
+// form returns the page that asks the person at the browser for a subject and sends the query's values again.
+//
+// It does not use html/template: that package calls methods by their names, so a program that links it contains all
+// exported methods of all its types.
+func form(query url.Values) string {
+	var page strings.Builder
+	page.WriteString(`<!doctype html><title>Issuer for trials</title>
+<h1>Issuer for trials</h1><form action="/authorize">`)
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		for _, value := range query[name] {
+			page.WriteString("\n<input type=\"hidden\" name=\"" + html.EscapeString(name) +
+				"\" value=\"" + html.EscapeString(value) + "\">")
+		}
+	}
+	page.WriteString(`
 <label>Subject <input name="subject" required autofocus></label> <label>Groups <input name="groups"></label>
 <button>Log in</button></form>
-`))
+`)
+	return page.String()
+}
 
 // authorize asks for a subject and sends the browser back to the client with a code.
 func (i *Issuer) authorize(w http.ResponseWriter, r *http.Request) {
@@ -77,7 +93,7 @@ func (i *Issuer) authorize(w http.ResponseWriter, r *http.Request) {
 		return
 	case query.Get("subject") == "":
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		_ = form.Execute(w, query) // the client may have gone
+		_, _ = io.WriteString(w, form(query)) // the client may have gone
 		return
 	}
 	claims := url.Values{"audience": {query.Get("client_id")}, "subject": {query.Get("subject")}}

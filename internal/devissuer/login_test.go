@@ -10,6 +10,21 @@ import (
 	"golang.org/x/oauth2"
 )
 
+// The form brings each value of the query back in its order of names, and a value cannot leave its attribute.
+func TestForm(t *testing.T) {
+	t.Parallel()
+	page := form(url.Values{"state": {`"><b>`, "2"}, "nonce": {"a&b"}, `"x`: {"'"}})
+	want := `
+<input type="hidden" name="&#34;x" value="&#39;">
+<input type="hidden" name="nonce" value="a&amp;b">
+<input type="hidden" name="state" value="&#34;&gt;&lt;b&gt;">
+<input type="hidden" name="state" value="2">
+`
+	if !strings.Contains(page, want) {
+		t.Errorf("the form is\n%s\nwant in it\n%s", page, want)
+	}
+}
+
 // A code is for one exchange, with the verifier, the client and the redirect of its request.
 func TestCodes(t *testing.T) {
 	t.Parallel()
