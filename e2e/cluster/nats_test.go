@@ -50,7 +50,7 @@ func TestEmbeddedNATS(t *testing.T) {
 	t.Parallel()
 	st := harness.NewScripted(t)
 	program := filepath.Join(t.TempDir(), "copilot-grpc")
-	build := exec.Command("go", "build", "-tags", "nats", "-o", program, "../../cmd/copilot-grpc")
+	build := exec.Command("go", "build", "-tags", "nats,grpcnotrace", "-o", program, "../../cmd/copilot-grpc")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
