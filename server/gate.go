@@ -115,7 +115,7 @@ func (g *gate) enter(ctx context.Context, c *call) (_ context.Context, err error
 			ctx = caller.WithRequestCheck(ctx, c.check)
 		}
 	}
-	return caller.With(ctx, c.caller), nil
+	return caller.Refer(ctx, &c.caller), nil
 }
 
 // follow returns a context that ends when the caller's proof expires or loses its rights, or the login ends.

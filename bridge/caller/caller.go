@@ -124,6 +124,9 @@ type key struct{}
 // With returns a context with the caller.
 func With(ctx context.Context, c Caller) context.Context { return context.WithValue(ctx, key{}, &c) }
 
+// Refer is With without a copy: the caller must not change any more.
+func Refer(ctx context.Context, c *Caller) context.Context { return context.WithValue(ctx, key{}, c) }
+
 // From returns the caller of a context. Without a server this is the program itself.
 func From(ctx context.Context) Caller {
 	if c, ok := ctx.Value(key{}).(*Caller); ok {

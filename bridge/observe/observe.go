@@ -51,6 +51,8 @@ type Observer struct {
 	turns, callbacks, ends, refused   metric.Int64Counter
 	turnTime, callbackTime, spawnTime metric.Float64Histogram
 	streams                           metric.Int64UpDownCounter
+	// methods has the attributes of each streaming method that was called.
+	methods sync.Map
 }
 
 // New returns an Observer that uses the providers. A nil provider records nothing.
@@ -192,7 +194,17 @@ func (o *Observer) Refused(err error) {
 
 // Stream counts a streaming call of a method until over is called.
 func (o *Observer) Stream(method string) (over func()) {
-	by := metric.WithAttributeSet(attribute.NewSet(attribute.String("method", strings.TrimPrefix(method, "/"))))
+	by := o.ofMethod(method)
 	o.streams.Add(context.Background(), 1, by)
 	return func() { o.streams.Add(context.Background(), -1, by) }
+}
+
+// ofMethod returns the attributes of a method's streams. The streams share them.
+func (o *Observer) ofMethod(method string) metric.MeasurementOption {
+	if by, ok := o.methods.Load(method); ok {
+		return by.(metric.MeasurementOption)
+	}
+	by, _ := o.methods.LoadOrStore(method,
+		metric.WithAttributeSet(attribute.NewSet(attribute.String("method", strings.TrimPrefix(method, "/")))))
+	return by.(metric.MeasurementOption)
 }
