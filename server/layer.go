@@ -12,6 +12,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/deepcall"
 	"github.com/copilot-grpc/copilot-grpc/internal/leaving"
 	"github.com/copilot-grpc/copilot-grpc/server/h2"
 )
@@ -90,11 +91,9 @@ func (ch *chain) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServ
 ) error {
 	// The handler of a client stream without replies collects all pieces.
 	c := &call{method: info.FullMethod, keeps: info.IsClientStream && !info.IsServerStream}
-	p := passage{call: c, chain: ch}
+	p := passage{call: c, chain: ch, apart: !info.IsClientStream}
 	return p.through(stream.Context(), func(ctx context.Context) error {
-		w := middleware.WrapServerStream(stream)
-		w.WrappedContext = ctx
-		o := &observed{ServerStream: w, call: c}
+		o := p.observed(ctx, stream)
 		if !ch.routes(c.method) {
 			return handler(srv, o)
 		}
@@ -102,13 +101,25 @@ func (ch *chain) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServ
 	})
 }
 
+// observed returns a call's stream for its handler.
+//
+//go:noinline
+func (p *passage) observed(ctx context.Context, stream grpc.ServerStream) *observed {
+	w := middleware.WrapServerStream(stream)
+	w.WrappedContext = ctx
+	return &observed{ServerStream: w, call: p.call, apart: p.apart}
+}
+
 // panicked converts a panic of a handler or a layer to an error.
 type panicked func(ctx context.Context, c *call, p any) error
 
 // passage is a call's way through the layers.
 type passage struct {
-	call    *call
-	chain   *chain
+	call  *call
+	chain *chain
+	// apart: the layers run on another stack before the call. It is set for streams that only the server sends on,
+	// which may wait for long: see package deepcall.
+	apart   bool
 	endings []ending
 }
 
@@ -124,10 +135,26 @@ func (p *passage) enter(ctx context.Context, handler func(context.Context) error
 			err = p.chain.panicked(ctx, p.call, what)
 		}
 	}()
-	if ctx, err = p.begin(ctx); err != nil {
+	if p.apart {
+		ctx, err = p.beginApart(ctx)
+	} else {
+		ctx, err = p.begin(ctx)
+	}
+	if err != nil {
 		return err
 	}
 	return handler(ctx)
+}
+
+// beginApart runs the layers on another stack. p itself stays on the handler's.
+func (p *passage) beginApart(ctx context.Context) (context.Context, error) {
+	inside := passage{call: p.call, chain: p.chain}
+	defer func() { p.endings = inside.endings }() // also of the layers before one that panics
+	err := deepcall.Do(func() (err error) {
+		ctx, err = inside.begin(ctx)
+		return err
+	})
+	return ctx, err
 }
 
 // begin runs the layers. It is a separate function, so that it is not on the handler's stack.
@@ -168,10 +195,19 @@ func (c *call) message() proto.Message {
 type observed struct {
 	grpc.ServerStream
 	call *call
+	// apart: messages are received on another stack, as in passage.
+	apart bool
 }
 
 // RecvMsg records the first message. Only the handler's goroutine receives that one.
 func (o *observed) RecvMsg(m any) error {
+	if o.apart {
+		return deepcall.Do(func() error { return o.receive(m) })
+	}
+	return o.receive(m)
+}
+
+func (o *observed) receive(m any) error {
 	err := o.ServerStream.RecvMsg(m)
 	if err == nil {
 		err = o.call.stream.Taken(o.call.keeps)

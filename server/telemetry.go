@@ -20,6 +20,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
+	"github.com/copilot-grpc/copilot-grpc/internal/deepcall"
 	"github.com/copilot-grpc/copilot-grpc/server/status"
 )
 
@@ -40,14 +41,52 @@ func (s *Server) measured() stats.Handler {
 	if t.Tracers == nil && t.Meters == nil {
 		return nil
 	}
-	return otelgrpc.NewServerHandler(
+	return apart{otelgrpc.NewServerHandler(
 		otelgrpc.WithTracerProvider(cmp.Or[trace.TracerProvider](t.Tracers, tracenoop.NewTracerProvider())),
 		otelgrpc.WithMeterProvider(cmp.Or[metric.MeterProvider](t.Meters, metricnoop.NewMeterProvider())),
 		otelgrpc.WithPropagators(propagation.TraceContext{}),
 		otelgrpc.WithFilter(func(info *stats.RPCTagInfo) bool {
 			return s.gate.served[info.FullMethodName] && !strings.HasPrefix(info.FullMethodName, infrastructure)
 		}),
-	)
+	), s.limiter}
+}
+
+// apart measures the start of streams on another stack, since they may wait for long: see package deepcall.
+type apart struct {
+	stats.Handler
+	limiter *limiter
+}
+
+// TagRPC implements stats.Handler.
+func (a apart) TagRPC(ctx context.Context, info *stats.RPCTagInfo) context.Context {
+	if !a.limiter.streaming[info.FullMethodName] {
+		return a.Handler.TagRPC(ctx, info)
+	}
+	tagged := ctx
+	_ = deepcall.Do(func() error {
+		tagged = a.Handler.TagRPC(ctx, info)
+		return nil
+	})
+	return tagged
+}
+
+// HandleRPC implements stats.Handler.
+func (a apart) HandleRPC(ctx context.Context, s stats.RPCStats) {
+	streaming := false
+	switch s := s.(type) {
+	case *stats.InHeader:
+		streaming = a.limiter.streaming[s.FullMethod]
+	case *stats.Begin:
+		streaming = s.IsServerStream || s.IsClientStream
+	}
+	if !streaming {
+		a.Handler.HandleRPC(ctx, s)
+		return
+	}
+	_ = deepcall.Do(func() error {
+		a.Handler.HandleRPC(ctx, s)
+		return nil
+	})
 }
 
 // instrumented measures calls.

@@ -18,7 +18,7 @@ const mainAgent = "main"
 type Filter struct {
 	spec   *bridgev1.EventFilter
 	agents map[string]bool
-	types  map[string]bool // decided before
+	types  map[string]bool // decided before; nil if none was
 	last   string          // the type decided last, since deltas come in a row
 	lastOK bool
 }
@@ -33,7 +33,7 @@ func NewFilter(f *bridgev1.EventFilter, at string) (*Filter, error) {
 			}
 		}
 	}
-	out := &Filter{spec: f, types: map[string]bool{}}
+	out := &Filter{spec: f}
 	for _, a := range f.GetAgentIds() {
 		if out.agents == nil {
 			out.agents = map[string]bool{}
@@ -57,6 +57,9 @@ func (f *Filter) Passes(r *journal.Record) bool {
 	ok, known := f.types[r.Type]
 	if !known {
 		ok = f.decide(r.Type)
+		if f.types == nil {
+			f.types = map[string]bool{}
+		}
 		f.types[r.Type] = ok
 	}
 	f.last, f.lastOK = r.Type, ok

@@ -25,7 +25,7 @@ var gapReasons = map[journal.GapReason]bridgev1.GapReason{
 func (f *sessionStream) sendGap(gap *journal.Gap, sink frame.Sink) error {
 	return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Gap{Gap: &bridgev1.Gap{
 		After: session.Proto(gap.From), Through: session.Proto(gap.To), Reason: gapReasons[gap.Reason],
-		Session: f.service.sessions.Snapshot(f.s, f.tenant), PendingCallbacks: f.pending(),
+		Session: f.st.service.sessions.Snapshot(f.s, f.st.tenant), PendingCallbacks: f.pending(),
 	}}})
 }
 
@@ -39,7 +39,7 @@ func (f *sessionStream) sendNote(r *journal.Record, sink frame.Sink) error {
 	case callbacks.Resolved:
 		if f.callbacks && f.concerns(n.Kind, n.Offered) {
 			return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_CallbackResolved{
-				CallbackResolved: n.Proto(f.tenant),
+				CallbackResolved: n.Proto(f.st.tenant),
 			}})
 		}
 	case session.Restarted:
@@ -80,11 +80,11 @@ func turnEnded(n prompts.TurnOver) *bridgev1.TurnEnded {
 // are frequent and large. Only the participants that they were offered to receive them, and streams without a
 // participant, whose callers answer for the session.
 func (f *sessionStream) concerns(k *callback.Kind, offered []string) bool {
-	return tenancy.Sees(f.s, f.tenant, k) && (k.Limit == 0 || f.participant == "" || slices.Contains(offered, f.participant))
+	return tenancy.Sees(f.s, f.st.tenant, k) && (k.Limit == 0 || f.participant == "" || slices.Contains(offered, f.participant))
 }
 
 func (f *sessionStream) sendRequested(p *callback.Pending, sink frame.Sink) error {
-	c, _ := f.service.codec.CallbackWithin(wire.InlineBytes, p, f.name, f.s.Callbacks().Registry().Offered(p), f.fidelity())
+	c, _ := f.st.service.codec.CallbackWithin(wire.InlineBytes, p, f.name, f.s.Callbacks().Registry().Offered(p), f.fidelity())
 	offered := false
 	for _, id := range c.ParticipantIds {
 		offered = offered || id == f.participant

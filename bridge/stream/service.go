@@ -1,8 +1,8 @@
 // Package stream serves EventService: streams of events, notes and callbacks of sessions, and
 // pages of their journals. Participants' streams and runs use its Stream.
 //
-// A Stream runs on its caller's goroutine and ends with the call; the package starts no
-// goroutine. The only lock is the readyQueue's, which guards the queue and the ready members of
+// A Stream runs on its caller's goroutine and ends with the call. An idle subscription makes its
+// deep calls on other goroutines, by package deepcall, and waits for them. The only lock is the readyQueue's, which guards the queue and the ready members of
 // its elements.
 package stream
 
@@ -17,6 +17,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/deepcall"
 )
 
 // maxSubscriptions bounds the sessions on one stream.
@@ -49,17 +50,33 @@ func New(sessions Sessions, codec *wire.Codec, s *shutdown.Coordinator) *Service
 
 // Subscribe streams the events of sessions.
 func (svc *Service) Subscribe(ctx context.Context, r *bridgev1.SubscribeRequest, sink frame.Sink) error {
-	st, err := svc.subscription(ctx, r)
+	st, err := svc.subscribed(ctx, r, sink)
+	if st != nil {
+		defer st.Close()
+	}
+	if err == nil {
+		err = st.idle(ctx)
+	}
 	if err != nil {
 		return err
 	}
-	defer st.Close()
-	st.To(sink)
-	return st.Run(ctx)
+	return st.loop(ctx)
 }
 
-// subscription prepares the stream of a subscription. It is apart from Subscribe so that
-// what it needs of the stack is not held for as long as the stream lasts.
+// subscribed begins the stream of a subscription, on another stack. The caller must close the stream, if there is one.
+func (svc *Service) subscribed(ctx context.Context, r *bridgev1.SubscribeRequest, sink frame.Sink) (*Stream, error) {
+	var st *Stream
+	err := deepcall.Do(func() (err error) {
+		if st, err = svc.subscription(ctx, r); err != nil {
+			return err
+		}
+		st.To(sink)
+		return st.begin()
+	})
+	return st, err
+}
+
+// subscription prepares the stream of a subscription.
 func (svc *Service) subscription(ctx context.Context, r *bridgev1.SubscribeRequest) (*Stream, error) {
 	if err := svc.shutdown.Accepting(); err != nil {
 		return nil, err

@@ -28,13 +28,11 @@ const (
 
 // sessionStream makes the frames of one session on one stream.
 type sessionStream struct {
-	service *Service
-	s       *session.Session
-	tenant  string // the caller's
-	name    string // the caller's name of the session
-	r       *journal.Reader
-	filter  *Filter
-	form    journal.Form
+	st     *Stream
+	s      *session.Session
+	name   string // the caller's name of the session
+	r      *journal.Reader
+	filter *Filter
 	// The following are as in Following.
 	callbacks   bool
 	participant string
@@ -42,17 +40,23 @@ type sessionStream struct {
 
 	until  journal.Position // replay ends here
 	caught bool
-	at     journal.Position // everything up to here was sent or left out
-	told   journal.Position // of the last frame that had one
-	closed bool
+	// streaming: events were sent since.
+	streaming bool
+	at        journal.Position // everything up to here was sent or left out
+	told      journal.Position // of the last frame that had one
+	closed    bool
 	// unshared is set when the caller loses the right to the session; leave, which may be nil,
 	// ends the caller's visit.
 	unshared atomic.Bool
 	release  func()
-	records  []*journal.Record
-	passed   []*journal.Record
-	wires    [][]byte
 	ready    bool // guarded by the readyQueue
+}
+
+// batch is the memory for what a stream reads and sends at a time.
+type batch struct {
+	records []*journal.Record
+	passed  []*journal.Record // the filter lets them pass
+	wires   [][]byte          // the pieces of a frame
 }
 
 // newSessionStream returns the stream of a session; the caller must close its reader.
@@ -62,7 +66,7 @@ func newSessionStream(st *Stream, s *session.Session, f Following) (*sessionStre
 		return nil, err
 	}
 	ss := &sessionStream{
-		service: st.service, s: s, tenant: st.tenant, name: tenancy.NameFor(s, st.tenant), filter: flt, form: st.options.form,
+		st: st, s: s, name: tenancy.NameFor(s, st.tenant), filter: flt,
 		callbacks: f.Callbacks, participant: f.Participant, exact: f.Exact,
 	}
 	begin := journal.Position{Epoch: f.Start.After.GetEpoch(), Seq: f.Start.After.GetSeq()}
@@ -85,7 +89,7 @@ func (f *sessionStream) attached() *bridgev1.SubscribeResponse {
 	f.until = f.s.Journal().Last()
 	return f.frame(&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Started{Started: &bridgev1.SubscriptionStarted{
 		Position: session.Proto(f.until), FirstAvailable: session.Proto(f.s.Journal().First()),
-		Session: f.service.sessions.Snapshot(f.s, f.tenant), PendingCallbacks: f.pending(),
+		Session: f.st.service.sessions.Snapshot(f.s, f.st.tenant), PendingCallbacks: f.pending(),
 	}}})
 }
 
@@ -103,11 +107,11 @@ func (f *sessionStream) pending() []*bridgev1.Callback {
 	out := make([]*bridgev1.Callback, 0, len(list))
 	room := wire.InlineBytes
 	for _, p := range list {
-		if !tenancy.Sees(f.s, f.tenant, p.Kind) {
+		if !tenancy.Sees(f.s, f.st.tenant, p.Kind) {
 			continue
 		}
 		var c *bridgev1.Callback
-		c, room = f.service.codec.CallbackWithin(room, p, f.name, f.s.Callbacks().Registry().Offered(p), f.fidelity())
+		c, room = f.st.service.codec.CallbackWithin(room, p, f.name, f.s.Callbacks().Registry().Offered(p), f.fidelity())
 		out = append(out, c)
 	}
 	return out
@@ -127,7 +131,8 @@ func (f *sessionStream) drain(sink frame.Sink) (more bool, err error) {
 		return false, f.close(bridgev1.CloseReason_CLOSE_REASON_UNSHARED, sink)
 	}
 	var gap *journal.Gap
-	f.records, gap = f.r.Next(f.records[:0], BatchBytes)
+	b := f.st.lists()
+	b.records, gap = f.r.Next(b.records[:0], BatchBytes)
 	var past journal.Position
 	if f.exact {
 		past = f.s.Loader().HistoryEnd()
@@ -136,15 +141,15 @@ func (f *sessionStream) drain(sink frame.Sink) (more bool, err error) {
 		f.at = f.r.Position()
 		return true, f.sendGap(gap, sink)
 	}
-	for i, r := range f.records {
+	for i, r := range b.records {
 		switch {
 		case r.Note == nil:
 			f.at = r.Pos
 			if f.filter.Passes(r) && (!f.exact || less(past, r.Pos)) {
-				f.passed = append(f.passed, r)
+				b.passed = append(b.passed, r)
 			}
 			continue
-		case len(f.passed) > 0:
+		case len(b.passed) > 0:
 			if err := f.sendEvents(sink); err != nil {
 				return false, err
 			}
@@ -153,20 +158,20 @@ func (f *sessionStream) drain(sink frame.Sink) (more bool, err error) {
 			f.at = r.Pos
 		}
 		if err := f.sendNote(r, sink); err != nil || f.closed {
-			clear(f.records[i:])
+			clear(b.records[i:])
 			return false, err
 		}
 	}
-	if len(f.passed) > 0 {
+	if len(b.passed) > 0 {
 		if err := f.sendEvents(sink); err != nil {
 			return false, err
 		}
 	}
-	more = len(f.records) > 0
+	more = len(b.records) > 0
 	if !more {
 		f.at = f.r.Position() // the last numbers may be of events that are lost
 	}
-	clear(f.records)
+	clear(b.records)
 	if !f.caught && !less(f.at, f.until) {
 		f.caught = true
 		return more, f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_CaughtUp{
@@ -191,30 +196,32 @@ const minOwn = 512
 // encode adds the events that passed to the frame: as the bytes that every stream shares or,
 // if there is no other, in memory that is used again when they were sent.
 func (f *sessionStream) encode() (own *frame.Buffer) {
-	j, size := f.s.Journal(), 0
-	for _, r := range f.passed {
+	b, j, size := f.st.lists(), f.s.Journal(), 0
+	for _, r := range b.passed {
 		size += len(r.JSON) + wire.EventHead
 	}
 	if size < minOwn || !j.Alone() {
-		f.wires = j.Wire(f.wires, f.passed, f.form)
+		b.wires = j.Wire(b.wires, b.passed, f.st.options.form)
 		return nil
 	}
 	own = frame.Take(size)
-	for _, r := range f.passed {
-		own.Bytes = f.service.codec.AppendEvent(own.Bytes, r, f.form)
+	for _, r := range b.passed {
+		own.Bytes = f.st.service.codec.AppendEvent(own.Bytes, r, f.st.options.form)
 	}
-	f.wires = append(f.wires, own.Bytes)
+	b.wires = append(b.wires, own.Bytes)
 	return own
 }
 
 // sendEvents sends the events that passed.
 func (f *sessionStream) sendEvents(sink frame.Sink) error {
-	f.wires = append(f.wires[:0], nil)
+	b := f.st.lists()
+	f.streaming = f.caught
+	b.wires = append(b.wires[:0], nil)
 	own := f.encode()
-	clear(f.passed)
-	f.passed = f.passed[:0]
+	clear(b.passed)
+	b.passed = b.passed[:0]
 	size := 0
-	for _, w := range f.wires {
+	for _, w := range b.wires {
 		size += len(w)
 	}
 	id := f.name
@@ -223,9 +230,9 @@ func (f *sessionStream) sendEvents(sink frame.Sink) error {
 	head = protowire.AppendTag(head, fieldFrameResume, protowire.BytesType)
 	head = protowire.AppendBytes(head, wire.AppendPosition(make([]byte, 0, 24), f.at))
 	head = protowire.AppendVarint(protowire.AppendTag(head, fieldFrameEvents, protowire.BytesType), uint64(size))
-	f.wires[0] = head
+	b.wires[0] = head
 	f.told = f.at
-	err := sink(frame.Frame{Wire: f.wires, Own: own})
-	clear(f.wires)
+	err := sink(frame.Frame{Wire: b.wires, Own: own})
+	clear(b.wires)
 	return err
 }

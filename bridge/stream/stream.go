@@ -4,14 +4,11 @@ import (
 	"context"
 	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
-
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/frame"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
-	"github.com/copilot-grpc/copilot-grpc/internal/leaving"
 )
 
 // Stream sends the frames of some sessions to one caller. It runs on the caller's goroutine;
@@ -23,6 +20,7 @@ type Stream struct {
 	ready    *readyQueue
 	sessions []*sessionStream
 	sink     frame.Sink
+	batch    *batch // made when it is needed, see lists
 
 	// Extra has frames of other origin, which are sent between the others; may be nil. Set it
 	// and the following before Run.
@@ -36,6 +34,9 @@ type Stream struct {
 
 	open int
 	sent bool // since the last heartbeat
+	// streaming: a session has sent events since its replay ended.
+	streaming bool
+	timer     *time.Timer // for the heartbeat
 }
 
 // Start is where the frames of a session begin.
@@ -62,6 +63,14 @@ func (svc *Service) Open(ctx context.Context, o Options) *Stream {
 	return &Stream{service: svc, tenant: caller.From(ctx).Tenant, options: o, ready: newReadyQueue()}
 }
 
+// lists returns the stream's batch.
+func (st *Stream) lists() *batch {
+	if st.batch == nil {
+		st.batch = new(batch)
+	}
+	return st.batch
+}
+
 // To sets where the frames go.
 func (st *Stream) To(sink frame.Sink) {
 	st.sink = func(f frame.Frame) error {
@@ -84,8 +93,11 @@ func (st *Stream) follow(s *session.Session, f Following) (*sessionStream, error
 	return ss, err
 }
 
-// Close releases the sessions.
+// Close releases the sessions and stops the heartbeat.
 func (st *Stream) Close() {
+	if st.timer != nil {
+		st.timer.Stop()
+	}
 	for _, f := range st.sessions {
 		if f.release != nil {
 			f.release()
@@ -94,72 +106,9 @@ func (st *Stream) Close() {
 	}
 }
 
-// Run sends until every session's frames have ended (nil), the caller has gone, or the
-// server stops.
-func (st *Stream) Run(ctx context.Context) error {
-	for _, f := range st.sessions {
-		if f.unshared.Load() {
-			continue // what it sends first is its end
-		}
-		if err := st.sink(frame.Frame{Message: f.attached()}); err != nil {
-			return err
-		}
-		st.ready.add(f)
-	}
-	st.open = len(st.sessions)
-	beat := time.NewTicker(st.options.heartbeat)
-	defer beat.Stop()
-	var ready []*sessionStream
-	conn := leaving.From(ctx)
-	draining, away, done := st.service.shutdown.Draining(), conn.Away, st.Done
-	var leave *bridgev1.GoAway // to be sent
-	for st.open > 0 {
-		var err error
-		if leave != nil && (st.Stay == nil || !st.Stay()) {
-			if leave, err = nil, st.goAway(leave); err != nil {
-				return err
-			}
-		}
-		select {
-		case <-st.ready.signal:
-			if err = st.delay(ctx); err == nil {
-				ready = st.ready.take(ready[:0])
-				err = st.drain(ready)
-			}
-		case f := <-st.Extra:
-			err = st.sink(f)
-		case <-beat.C:
-			err = st.beat()
-		case <-done:
-			done = nil
-			if err = st.finish(ctx); err == nil {
-				return nil
-			}
-		case <-draining:
-			draining, leave = nil, &bridgev1.GoAway{
-				Reason: bridgev1.GoAwayReason_GO_AWAY_REASON_DRAINING, GracePeriod: durationpb.New(st.service.shutdown.Grace()),
-			}
-		case <-away:
-			away, leave = nil, &bridgev1.GoAway{
-				Reason: bridgev1.GoAwayReason_GO_AWAY_REASON_CONNECTION_AGE, GracePeriod: durationpb.New(conn.Grace()),
-			}
-		case <-conn.Ended:
-			return st.CloseAll(bridgev1.CloseReason_CLOSE_REASON_DRAINING)
-		case <-st.service.shutdown.Stopping():
-			return st.CloseAll(bridgev1.CloseReason_CLOSE_REASON_DRAINING)
-		case <-ctx.Done():
-			return session.Classify(context.Cause(ctx), "")
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // delay waits up to the batch delay that the caller asked for, so that more events fit into a frame.
 func (st *Stream) delay(ctx context.Context) error {
-	if st.options.batchDelay <= 0 {
+	if st.options.batchDelay <= 0 || st.ready.empty() {
 		return nil
 	}
 	select {
