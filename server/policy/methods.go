@@ -51,33 +51,36 @@ func parseClasses(text string) (map[string]caller.Class, error) {
 	return table, nil
 }
 
-// Methods maps calls to classes.
-type Methods struct {
-	// jsonRPC has the JSON-RPC names of the rpcs for CLI methods, by full name.
-	jsonRPC map[string]string
-}
+// Methods maps calls to classes. It is safe for concurrent use.
+type Methods struct{}
 
 // cliPackage is the package of the rpcs for CLI methods.
 const cliPackage = "copilot.cli.v1"
 
-// NewMethods returns the classes of all calls. The first call takes some milliseconds, because it reads the descriptors
-// of the CLI's methods.
-func NewMethods() Methods { return cliMethods() }
+// jsonRPC has the JSON-RPC names of those rpcs for CLI methods that were asked for, by full name. Reading the
+// descriptors of all of them takes some milliseconds, for which the start of a server would have to wait.
+var jsonRPC sync.Map
 
-var cliMethods = sync.OnceValue(func() Methods {
-	m := Methods{jsonRPC: map[string]string{}}
-	protoregistry.GlobalFiles.RangeFilesByPackage(cliPackage, func(f protoreflect.FileDescriptor) bool {
-		for i := range f.Services().Len() {
-			methods := f.Services().Get(i).Methods()
-			for j := range methods.Len() {
-				rules, _ := proto.GetExtension(methods.Get(j).Options(), jsonv1.E_Method).(*jsonv1.MethodRules)
-				m.jsonRPC[FullMethod(methods.Get(j))] = rules.GetMethod()
-			}
-		}
-		return true
-	})
-	return m
-})
+// NewMethods returns the classes of all calls.
+func NewMethods() Methods { return Methods{} }
+
+// cliMethod returns the JSON-RPC name of an rpc for a CLI method. The first call for a service reads its descriptors.
+func cliMethod(rpc string) (name string, ok bool) {
+	if !strings.HasPrefix(rpc, "/"+cliPackage+".") {
+		return "", false
+	}
+	if name, ok := jsonRPC.Load(rpc); ok {
+		return name.(string), true
+	}
+	found, _ := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(protoName(rpc)))
+	method, ok := found.(protoreflect.MethodDescriptor)
+	if !ok || FullMethod(method) != rpc {
+		return "", false
+	}
+	rules, _ := proto.GetExtension(method.Options(), jsonv1.E_Method).(*jsonv1.MethodRules)
+	jsonRPC.Store(rpc, rules.GetMethod())
+	return rules.GetMethod(), true
+}
 
 // FullMethod returns gRPC's name of a method.
 func FullMethod(m protoreflect.MethodDescriptor) string {
@@ -90,11 +93,14 @@ func (m Methods) Class(rpc string) caller.Class { return classes[m.name(rpc)] }
 
 // name returns the name of an rpc in methods.txt.
 func (m Methods) name(rpc string) string {
-	if method, ok := m.jsonRPC[rpc]; ok {
+	if method, ok := cliMethod(rpc); ok {
 		return method
 	}
-	return strings.ReplaceAll(strings.TrimPrefix(rpc, "/"), "/", ".")
+	return protoName(rpc)
 }
+
+// protoName returns the name of an rpc in the .proto files.
+func protoName(rpc string) string { return strings.ReplaceAll(strings.TrimPrefix(rpc, "/"), "/", ".") }
 
 // permissions is the prefix of the CLI's methods that change permissions.
 const permissions = "session.permissions."

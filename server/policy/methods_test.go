@@ -192,3 +192,25 @@ func TestReadsOfTheCLIAreForObservers(t *testing.T) {
 		t.Errorf("%d rpcs are marked", marked)
 	}
 }
+
+// Only the exact full name of an rpc for a CLI method has the method's class, and other names are not remembered.
+func TestMethodsByExactName(t *testing.T) {
+	t.Parallel()
+	const rpc = "/copilot.cli.v1.SessionQueueService/Clear"
+	if NewMethods().Class(rpc) == caller.Unclassed {
+		t.Errorf("%s has no class", rpc)
+	}
+	for _, name := range []string{
+		"copilot.cli.v1.SessionQueueService/Clear", "/copilot.cli.v1/SessionQueueService/Clear",
+		"/copilot.cli.v1.SessionQueueService.Clear", "/copilot.cli.v1.SessionQueueService/Clear/",
+		"/copilot.cli.v1.SessionQueueService/", "/copilot.cli.v1.SessionQueueService/Nothing", "/copilot.cli.v1./",
+		"/copilot.cli.v1.SessionQueueService//Clear",
+	} {
+		if class := NewMethods().Class(name); class != caller.Unclassed {
+			t.Errorf("%s has the class %v", name, class)
+		}
+		if _, ok := jsonRPC.Load(name); ok {
+			t.Errorf("%s is remembered", name)
+		}
+	}
+}
