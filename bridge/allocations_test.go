@@ -23,10 +23,7 @@ const deltaFrame = `{"jsonrpc":"2.0","method":"session.event","params":{"session
 //
 //unit:plain
 func TestEventAllocations(t *testing.T) {
-	c, err := wire.New(slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := wire.New(slog.New(slog.DiscardHandler))
 	const events = 2000
 	frames := make([][]byte, events)
 	for i := range frames {

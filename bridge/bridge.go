@@ -204,12 +204,10 @@ type Bridge struct {
 // New returns a bridge. The caller must Close it.
 func New(cfg Config) (*Bridge, error) {
 	cfg.setDefaults()
-	c, err := wire.New(cfg.Logger)
-	if err != nil {
-		return nil, err
-	}
+	c := wire.New(cfg.Logger)
 	var defaults jsonobj.Object
 	if len(cfg.Defaults) > 0 {
+		var err error
 		if defaults, err = jsonobj.Parse(cfg.Defaults); err != nil {
 			return nil, fault.Wrap(err, fault.InvalidField, "session defaults")
 		}
@@ -233,6 +231,7 @@ func New(cfg Config) (*Bridge, error) {
 		b.shutdown.Close()
 		return nil, fault.Wrap(err, fault.Internal, "restoring the sessions")
 	}
+	b.Go(func(context.Context) { c.Prepare() }) // beside the rest of the start
 	b.Go(b.fleet.Run)
 	b.Go(b.budget.Run)
 	b.Go(b.store.Run)

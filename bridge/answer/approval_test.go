@@ -100,10 +100,7 @@ func TestApprovalOfARequestWithoutAPrompt(t *testing.T) {
 // A participant that is exact says what the CLI is to hear, and no more.
 func TestExactApproval(t *testing.T) {
 	t.Parallel()
-	c, err := wire.New(slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := wire.New(slog.New(slog.DiscardHandler))
 	converter := New(c)
 	p := &callback.Pending{ID: "1", Kind: callback.ForEvent(callback.PermissionRequested), Params: []byte(`{"permissionRequest":{"kind":"read"}}`)}
 	answer := &bridgev1.Answer{Answer: &bridgev1.Answer_Permission{Permission: &cliv1.PermissionDecision{

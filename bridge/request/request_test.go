@@ -25,10 +25,7 @@ import (
 // newParser returns a parser that allows prompts of 10 bytes.
 func newParser(t *testing.T, defaults string) *Parser {
 	t.Helper()
-	codec, err := wire.New(slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	codec := wire.New(slog.New(slog.DiscardHandler))
 	c := Config{
 		Codec: codec, Ambient: func(tenant string) bool { return tenant == caller.HostTenant },
 		Providers: func(string) session.Providers { return nil },
@@ -40,6 +37,7 @@ func newParser(t *testing.T, defaults string) *Parser {
 		},
 	}
 	if defaults != "" {
+		var err error
 		if c.Defaults, err = jsonobj.Parse([]byte(defaults)); err != nil {
 			t.Fatal(err)
 		}

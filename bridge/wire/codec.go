@@ -29,9 +29,10 @@ var ReservedMembers = []string{"sessionId", "disableResume", "continuePendingWor
 
 // Codec turns the CLI's JSON into the API's messages and back.
 type Codec struct {
-	log    *slog.Logger
-	set    *translate.Set
-	events *translate.Table
+	log *slog.Logger
+	set *translate.Set
+	// events returns the table of events; nil if it cannot be made, which a test excludes.
+	events func() *translate.Table
 	// requests and answers are the oneofs of Callback and Answer; byMethod are the
 	// requests' cases.
 	requests, answers protoreflect.OneofDescriptor
@@ -43,7 +44,7 @@ type Codec struct {
 }
 
 // New returns a codec. It logs callbacks that it cannot read.
-func New(log *slog.Logger) (*Codec, error) {
+func New(log *slog.Logger) *Codec {
 	c := &Codec{
 		log:      log,
 		set:      translate.NewSet(),
@@ -62,10 +63,18 @@ func New(log *slog.Logger) (*Codec, error) {
 	for i := range outputs.Len() {
 		c.hooks[c.Tag(outputs.Get(i))] = true
 	}
-	var err error
-	c.events, err = c.set.Table((*cliv1.SessionEvent)(nil).ProtoReflect().Descriptor())
-	return c, err
+	c.events = sync.OnceValue(func() *translate.Table {
+		table, err := c.set.Table((*cliv1.SessionEvent)(nil).ProtoReflect().Descriptor())
+		if err != nil {
+			log.Error("events cannot be translated", slog.Any("error", err))
+		}
+		return table
+	})
+	return c
 }
+
+// Prepare compiles the table of events, which takes some milliseconds. The first event waits for it otherwise.
+func (c *Codec) Prepare() { c.events() }
 
 // Tag is the method, event type or hook type that a case of a oneof is for.
 func (*Codec) Tag(field protoreflect.FieldDescriptor) string {

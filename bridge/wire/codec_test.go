@@ -56,10 +56,7 @@ const said = `{"type":"assistant.message","id":"0f8fad5b-d9cb-469f-a165-70867728
 // The encoder returns the same bytes as the marshalled message.
 func TestEventEncoding(t *testing.T) {
 	t.Parallel()
-	c, err := New(slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := New(slog.New(slog.DiscardHandler))
 	for name, r := range map[string]*journal.Record{
 		"an event":       {Type: "assistant.message", JSON: []byte(said)},
 		"of the bridge":  {Type: "assistant.message", JSON: []byte(said), Bridge: true},
@@ -122,7 +119,7 @@ func checkEncoding(t *testing.T, c *Codec, r *journal.Record, form journal.Form)
 		t.Errorf("%d bytes, Marshal gives %d (%d typed): %v", len(wire), len(marshalled), len(typed), err)
 	}
 	if exact && !event.GetTruncated() {
-		back, err := c.events.AppendJSON(nil, must(proto.Marshal(event.GetEvent())), translate.JSONOptions{})
+		back, err := c.events().AppendJSON(nil, must(proto.Marshal(event.GetEvent())), translate.JSONOptions{})
 		if err != nil || !sameJSON(t, back, r.JSON) {
 			t.Errorf("back: %s, %v", back, err)
 		}
@@ -150,10 +147,7 @@ func sameJSON(t *testing.T, a, b []byte) bool {
 
 func TestToJSON(t *testing.T) {
 	t.Parallel()
-	c, err := New(slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := New(slog.New(slog.DiscardHandler))
 	for name, test := range map[string]struct {
 		config *cliv1.SessionConfig
 		want   string
@@ -183,10 +177,7 @@ const deltaEvent = `{"type":"assistant.message_delta","data":{"messageId":"m1","
 // AppendEvent appends exactly the bytes of the shared form, after any other bytes.
 func TestAppendEvent(t *testing.T) {
 	t.Parallel()
-	c, err := New(slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := New(slog.New(slog.DiscardHandler))
 	long := strings.Replace(deltaEvent, " the next", strings.Repeat(`a line\n`, 5000), 1)
 	for name, text := range map[string]string{"delta": deltaEvent, "long": long, "no event": `[1]`, "no JSON": `{"type":`} {
 		for form := range journal.ExactOriginal + 1 {
@@ -201,5 +192,20 @@ func TestAppendEvent(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A codec is made without the table of events, whose tens of thousands of allocations the start of a server would wait
+// for. The table can be made.
+func TestNewLeavesTheTableOut(t *testing.T) { //nolint:paralleltest // it counts allocations
+	var c *Codec
+	if n := testing.AllocsPerRun(1, func() { c = New(slog.New(slog.DiscardHandler)) }); n > 1000 {
+		t.Errorf("New makes %v allocations", n)
+	}
+	if n := testing.AllocsPerRun(1, c.Prepare); n != 0 { // the second call
+		t.Errorf("Prepare makes %v allocations again", n)
+	}
+	if c.events() == nil {
+		t.Error("there is no table of events")
 	}
 }

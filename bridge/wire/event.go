@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -44,6 +45,9 @@ func (c *Codec) AppendEvent(dst []byte, r *journal.Record, f journal.Form) []byt
 	return append(out[:len(dst)], out[start:]...)
 }
 
+// errNoTable is the error for events if their table cannot be made.
+var errNoTable = errors.New("the table of events could not be made")
+
 // putEvent puts an event together behind dst. It begins at start, after room for what comes
 // before it and is only known afterwards.
 func (c *Codec) putEvent(dst []byte, r *journal.Record, f journal.Form) (out []byte, start int) {
@@ -59,7 +63,11 @@ func (c *Codec) putEvent(dst []byte, r *journal.Record, f journal.Form) (out []b
 
 	room := len(dst) + EventHead
 	out = slices.Grow(dst, EventHead+len(text))[:room]
-	typed, err := c.events.AppendWire(out, text, fidelity)
+	var typed []byte
+	events, err := c.events(), errNoTable
+	if events != nil {
+		typed, err = events.AppendWire(out, text, fidelity)
+	}
 	if err != nil {
 		typed = protowire.AppendString(protowire.AppendTag(out, fieldType, protowire.BytesType), r.Type)
 		typed = protowire.AppendBytes(protowire.AppendTag(typed, fieldUnrecognized, protowire.BytesType), text)

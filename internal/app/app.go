@@ -98,7 +98,7 @@ func New(ctx context.Context, c Config, options ...Option) (_ *App, err error) {
 		return nil, err
 	}
 	var descriptors sync.WaitGroup
-	descriptors.Go(func() { policy.NewMethods() }) // the server needs them, and another processor may have time
+	descriptors.Go(func() { rpc.SurfaceServices(true) }) // the server reads them, and another processor may have time
 	defer descriptors.Wait()
 	var defaults []byte
 	if c.OfflineModel != "" {
