@@ -16,37 +16,44 @@ func TestPassage(t *testing.T) {
 	refused, broken := errors.New("refused"), errors.New("broken")
 	for name, tc := range map[string]struct {
 		refuse  int // the layer that refuses; none with 0
+		fall    int // the layer that panics; none with 0
 		handler func(context.Context) error
 		want    []string
 		err     error
 	}{
-		"served": {0, func(context.Context) error { return nil }, []string{"+1", "+2", "+3", "-3", "-2", "-1"}, nil},
-		"failed": {0, func(context.Context) error { return broken }, []string{"+1", "+2", "+3", "-3", "-2", "-1"},
+		"served": {0, 0, func(context.Context) error { return nil }, []string{"+1", "+2", "+3", "-3", "-2", "-1"}, nil},
+		"failed": {0, 0, func(context.Context) error { return broken }, []string{"+1", "+2", "+3", "-3", "-2", "-1"},
 			broken},
-		"refused": {2, nil, []string{"+1", "+2", "-1"}, refused},
-		"panicked": {0, func(context.Context) error { panic(broken) }, []string{"+1", "+2", "+3", "-3", "-2", "-1"},
+		"refused": {2, 0, nil, []string{"+1", "+2", "-1"}, refused},
+		"panicked": {0, 0, func(context.Context) error { panic(broken) }, []string{"+1", "+2", "+3", "-3", "-2", "-1"},
 			broken},
+		"a layer panicked": {0, 2, nil, []string{"+1", "+2", "-1"}, broken},
 	} {
-		var got []string
-		step := func(n int) layer {
-			return func(ctx context.Context, _ *call) (context.Context, ending, error) {
-				got = append(got, fmt.Sprint("+", n))
-				if n == tc.refuse {
-					return ctx, nil, refused
-				}
-				return ctx, func(err error) error {
-					if !errors.Is(err, tc.err) {
-						t.Errorf("%s: layer %d is told %v", name, n, err)
+		for _, apart := range []bool{false, true} {
+			var got []string
+			step := func(n int) layer {
+				return func(ctx context.Context, _ *call) (context.Context, ending, error) {
+					got = append(got, fmt.Sprint("+", n))
+					if n == tc.refuse {
+						return ctx, nil, refused
 					}
-					got = append(got, fmt.Sprint("-", n))
-					return err
-				}, nil
+					if n == tc.fall {
+						panic(broken)
+					}
+					return ctx, func(err error) error {
+						if !errors.Is(err, tc.err) {
+							t.Errorf("%s: layer %d is told %v", name, n, err)
+						}
+						got = append(got, fmt.Sprint("-", n))
+						return err
+					}, nil
+				}
 			}
-		}
-		p := passage{call: new(call), chain: &chain{layers: []layer{step(1), step(2), step(3)},
-			panicked: func(_ context.Context, _ *call, p any) error { return p.(error) }}}
-		if err := p.through(t.Context(), tc.handler); !errors.Is(err, tc.err) || !slices.Equal(got, tc.want) {
-			t.Errorf("%s: %q, %v, want %q, %v", name, got, err, tc.want, tc.err)
+			p := passage{apart: apart, call: new(call), chain: &chain{layers: []layer{step(1), step(2), step(3)},
+				panicked: func(_ context.Context, _ *call, p any) error { return p.(error) }}}
+			if err := p.through(t.Context(), tc.handler); !errors.Is(err, tc.err) || !slices.Equal(got, tc.want) {
+				t.Errorf("%s, apart %v: %q, %v, want %q, %v", name, apart, got, err, tc.want, tc.err)
+			}
 		}
 	}
 }
