@@ -1,9 +1,10 @@
-//! The generated messages and clients.
+//! The generated messages and clients. The messages of `copilot.cli.v1` are in a separate crate: the compiler needs
+//! less memory for two small crates than for a large one.
 
 /// Protocol buffers of this server's own interface.
 pub mod bridge {
     /// Messages and services of `copilot.bridge.v1`.
-    #[allow(missing_docs, unreachable_pub, unused, clippy::all, clippy::unwrap_used, rustdoc::all)]
+    #[allow(deprecated, missing_docs, unreachable_pub, unused, clippy::all, clippy::unwrap_used, rustdoc::all)]
     #[rustfmt::skip]
     pub mod v1 {
         include!("gen/copilot.bridge.v1.rs");
@@ -14,11 +15,13 @@ pub mod bridge {
 pub mod cli {
     /// Messages of `copilot.cli.v1`: those that `copilot.bridge.v1` uses, and with the feature `cli` all others and the
     /// services.
-    #[allow(missing_docs, unreachable_pub, unused, clippy::all, clippy::unwrap_used, rustdoc::all)]
+    #[allow(deprecated, missing_docs, unreachable_pub, unused, clippy::all, clippy::unwrap_used, rustdoc::all)]
     #[rustfmt::skip]
     pub mod v1 {
-        include!("gen/copilot.cli.v1.rs");
+        #[doc(inline)]
+        pub use copilot_grpc_messages::cli::v1::*;
+
         #[cfg(feature = "cli")]
-        include!("gen/copilot.cli.v1.extra.rs");
+        include!("gen/copilot.cli.v1.rs");
     }
 }

@@ -1,12 +1,15 @@
-//! Generates the stubs of the crate from the .proto files of the repository, without protoc.
+//! Generates the stubs of the two crates from the .proto files of the repository, without protoc.
 //!
 //! ```sh
-//! cargo run -p copilot-grpc-generate            # writes src/gen
+//! cargo run -p copilot-grpc-generate            # writes src/gen and messages/src/gen
 //! cargo run -p copilot-grpc-generate -- --check # fails if generating makes a difference
 //! ```
 //!
-//! The core is copilot.bridge.v1 and every file that it imports. The other files of copilot.cli.v1, and all of its
-//! services, go to a second file for the feature `cli`, which is included in the same module.
+//! The core is copilot.bridge.v1 and every file that it imports. The messages of copilot.cli.v1 go to the crate
+//! copilot-grpc-messages: the core's to one file, all others to a second file for the feature `cli`. One module
+//! includes both files. The messages of copilot.bridge.v1 and all clients go to the library.
+
+mod debug;
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -32,8 +35,12 @@ const BOXED: &[&str] = &[
 const BRIDGE: &str = "copilot.bridge.v1";
 const OPTIONS: &str = "copilot.json.v1";
 const CLI: &str = "copilot.cli.v1";
-/// The generated files: the core in two packages, and the extra.
-const FILES: [&str; 3] = ["copilot.bridge.v1.rs", "copilot.cli.v1.rs", "copilot.cli.v1.extra.rs"];
+const MESSAGES: &str = "messages/src/gen/copilot.cli.v1.rs";
+const EXTRA: &str = "messages/src/gen/copilot.cli.v1.extra.rs";
+const LIBRARY: &str = "src/gen/copilot.bridge.v1.rs";
+const CLIENTS: &str = "src/gen/copilot.cli.v1.rs";
+/// The generated files.
+const FILES: [&str; 4] = [MESSAGES, EXTRA, LIBRARY, CLIENTS];
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -41,8 +48,7 @@ fn main() -> Result<()> {
     let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let made = tempfile::tempdir()?;
     generate(&crate_folder.join("../../proto"), made.path())?;
-    let target = crate_folder.join("src/gen");
-    let different = differing(made.path(), &target);
+    let different = differing(made.path(), &crate_folder);
     if std::env::args().any(|argument| argument == "--check") {
         return match different.first() {
             Some(file) => Err(format!("generating makes a difference: {file}").into()),
@@ -50,9 +56,18 @@ fn main() -> Result<()> {
         };
     }
     // Unchanged files keep their times, so that cargo builds nothing again.
-    fs::create_dir_all(&target)?;
+    for folder in ["src/gen", "messages/src/gen"] {
+        fs::create_dir_all(crate_folder.join(folder))?;
+        for entry in fs::read_dir(crate_folder.join(folder))? {
+            let name = entry?.file_name();
+            let file = format!("{folder}/{}", name.to_string_lossy());
+            if !FILES.contains(&file.as_str()) {
+                fs::remove_file(crate_folder.join(file))?; // of an earlier version; the package would contain it
+            }
+        }
+    }
     for file in different {
-        fs::copy(made.path().join(file), target.join(file))?;
+        fs::copy(made.path().join(file), crate_folder.join(file))?;
     }
     Ok(())
 }
@@ -64,15 +79,26 @@ fn differing(made: &Path, target: &Path) -> Vec<&'static str> {
 fn generate(proto: &Path, out: &Path) -> Result<()> {
     let everything = protox::compile(proto_files(proto)?, [proto])?;
     let core = closure(&everything);
-    compile(core_set(&everything, &core), &[], out)?;
-    let extra = out.join("extra");
-    fs::create_dir(&extra)?;
-    compile(extra_set(&everything), &core_types(&everything, &core), &extra)?;
-    fs::rename(extra.join(format!("{CLI}.rs")), out.join(FILES[2]))?;
-    for file in FILES {
-        let path = out.join(file);
-        let text = fs::read_to_string(&path)?;
-        fs::write(&path, tidy(&text))?;
+    let messages = without_services(&everything);
+    let core_messages = chosen(&messages, |file| core.contains(file.name()));
+    let externs = core_types(&core_messages);
+    let library = [(format!(".{CLI}"), "::copilot_grpc_messages::cli::v1".to_owned())];
+    let cli = "copilot.cli.v1.rs";
+    write_code(core_messages, &[], &[(cli, &out.join(MESSAGES))])?;
+    write_code(messages, &externs, &[(cli, &out.join(EXTRA))])?;
+    write_code(everything, &library, &[("copilot.bridge.v1.rs", &out.join(LIBRARY)), (cli, &out.join(CLIENTS))])
+}
+
+/// Generates code of the files and writes some of it, which is a file for each package.
+fn write_code(set: FileDescriptorSet, externs: &[(String, String)], wanted: &[(&str, &Path)]) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    compile(chosen(&set, |file| file.package() != OPTIONS), externs, folder.path())?;
+    for (name, path) in wanted {
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        let code = fs::read_to_string(folder.path().join(name))?;
+        fs::write(path, tidy(&debug::implement(&code)?))?;
     }
     Ok(())
 }
@@ -103,38 +129,26 @@ fn closure(everything: &FileDescriptorSet) -> BTreeSet<String> {
     found
 }
 
-/// The core without the services of copilot.cli.v1. Files of options have no messages that a program uses.
-fn core_set(everything: &FileDescriptorSet, core: &BTreeSet<String>) -> FileDescriptorSet {
-    let mut set = everything.clone();
-    set.file.retain(|file| core.contains(file.name()) && file.package() != OPTIONS);
+fn chosen(set: &FileDescriptorSet, is_chosen: impl Fn(&FileDescriptorProto) -> bool) -> FileDescriptorSet {
+    FileDescriptorSet { file: set.file.iter().filter(|file| is_chosen(file)).cloned().collect() }
+}
+
+/// The files of copilot.cli.v1, and Google's that they import, without their services.
+fn without_services(everything: &FileDescriptorSet) -> FileDescriptorSet {
+    let mut set = chosen(everything, |file| file.package() != BRIDGE);
     for file in &mut set.file {
-        if file.package() == CLI {
-            file.service.clear();
-        }
+        file.service.clear();
     }
     set
 }
 
-/// All files of copilot.cli.v1 and Google's that they import.
-fn extra_set(everything: &FileDescriptorSet) -> FileDescriptorSet {
-    let mut set = everything.clone();
-    set.file.retain(|file| ![BRIDGE, OPTIONS].contains(&file.package()));
-    set
-}
-
-fn is_ours(file: &FileDescriptorProto) -> bool {
-    [BRIDGE, CLI].contains(&file.package())
-}
-
 /// The messages and enums of the core, which the extra refers to instead of declaring them.
-fn core_types(everything: &FileDescriptorSet, core: &BTreeSet<String>) -> Vec<(String, String)> {
+fn core_types(core: &FileDescriptorSet) -> Vec<(String, String)> {
     let mut types = Vec::new();
-    for file in everything.file.iter().filter(|file| core.contains(file.name()) && is_ours(file)) {
-        let module = file.package().trim_start_matches("copilot.").replace('.', "::");
+    for file in core.file.iter().filter(|file| file.package() == CLI) {
         let messages = file.message_type.iter().map(|message| message.name());
         for name in messages.chain(file.enum_type.iter().map(|one| one.name())) {
-            let path = format!(".{}.{name}", file.package());
-            types.push((path, format!("crate::{module}::{}", rust_name(name))));
+            types.push((format!(".{CLI}.{name}"), format!("crate::cli::v1::{}", rust_name(name))));
         }
     }
     types
