@@ -4,6 +4,9 @@
 mod support;
 
 use std::future::IntoFuture;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use copilot_grpc::bridge::v1 as bridge;
@@ -14,6 +17,8 @@ use copilot_grpc::{
     Attachment, Entry, GapReason, PendingChange, Position, Prompt, Reason, Reconnect, Start, TurnStatus, answers,
 };
 use support::{Running, connected, position, soon, status};
+use tokio::sync::Notify;
+use tokio_stream::Stream;
 use tonic::{Code, Status};
 
 fn seqs(entries: &[Entry]) -> Vec<u64> {
@@ -125,6 +130,38 @@ async fn closing_ends_the_events() {
     session.close().await;
     assert!(soon(reading).await.unwrap().is_none());
     stream.gone().await;
+}
+
+struct Woken(Notify);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.notify_one();
+    }
+}
+
+/// The reader is polled by hand, so that it finds the failure and the closing at once.
+#[tokio::test]
+async fn closing_hides_the_failure_of_the_stream() {
+    let (running, client) = connected().await;
+    let session = client.session("s1");
+    let mut events = pin!(session.events().stream());
+    let (first, stream) = tokio::join!(soon(events.next()), async {
+        let stream = running.fake.subscription().await;
+        stream.events("assistant.message", [1]);
+        stream
+    });
+    assert!(first.unwrap().is_ok());
+
+    let woken = Arc::new(Woken(Notify::new()));
+    let waker = Waker::from(woken.clone());
+    let mut context = Context::from_waker(&waker);
+    assert!(events.as_mut().poll_next(&mut context).is_pending());
+    stream.fail(status(Code::NotFound, "SESSION_NOT_FOUND"));
+    soon(woken.0.notified()).await; // the failure has arrived
+    session.close().await;
+    let end = events.as_mut().poll_next(&mut context);
+    assert!(matches!(end, Poll::Ready(None)), "{end:?}");
 }
 
 fn run_frame(frame: RunFrame) -> bridge::RunResponse {
