@@ -3,11 +3,13 @@ import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { createServer as createHttp1Server } from "node:http";
 import { createServer } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { promisify } from "node:util";
 import { Code, ConnectError, createRouterTransport } from "@connectrpc/connect";
 import {
@@ -69,6 +71,17 @@ describe("TLS", () => {
 });
 
 describe("servers", () => {
+  test("a server of HTTP/1.1 is refused, and its protocol error does not end the program", async () => {
+    const foreign = createHttp1Server((_, response) => response.writeHead(404).end());
+    foreign.listen(file("http1"));
+    await once(foreign, "listening");
+    const attempt = () =>
+      assert.rejects(connect({ target: `unix:${file("http1")}` }), /cannot connect|not a copilot-grpc server/);
+    await Promise.all([attempt(), attempt(), attempt(), attempt()]);
+    await nextTurn(); // in which Node.js emits the errors of the destroyed connections
+    foreign.close();
+  });
+
   test("a participant and its tool survive a restart of the server", async () => {
     const home = ["--home", file("home"), "--user-home", folder, "--no-login", "--offline-model", exampleModel];
     const options = (listen: string) => ({

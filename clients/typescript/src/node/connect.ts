@@ -2,12 +2,13 @@ import { access } from "node:fs/promises";
 import { connect as connectSocket } from "node:net";
 import type { SecureContextOptions } from "node:tls";
 import type { Interceptor, Transport } from "@connectrpc/connect";
-import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
+import { createGrpcTransport } from "@connectrpc/connect-node";
 import { bearer, type Token } from "../auth.js";
 import { Client, type ClientOptions } from "../client.js";
 import { isBroken, unavailable } from "../errors.js";
 import { errorText } from "../logger.js";
 import { startServer, type StartOptions } from "./server.js";
+import { SessionManager } from "./sessions.js";
 import { serverStatus } from "./status.js";
 import { checkSocketOwner, defaultSocket, parseTarget, type Target } from "./target.js";
 
@@ -109,7 +110,7 @@ function makeTransport(target: Target, options: ConnectOptions): { transport: Tr
           `${target.tls ? "https" : "http"}://${target.host}:${target.port}`,
           target.tls ? { settings, ...tls } : { settings },
         ];
-  const sessionManager = new Http2SessionManager(
+  const sessionManager = new SessionManager(
     baseUrl,
     { pingIntervalMs: 30_000, pingTimeoutMs: 20_000 },
     sessionOptions,
