@@ -89,7 +89,7 @@ func module(t *testing.T) string {
 	for _, example := range []string{"agent", "watcher", "shared"} {
 		write(example+"/main.go", read("clients/go/examples/"+example+"/main.go"))
 	}
-	for name, text := range readme(t, read("clients/go/README.md")) {
+	for name, text := range readme(t, read("clients/go/README.md")+read("docs/clients.md")) {
 		write(name, text)
 	}
 	build := exec.CommandContext(t.Context(), "go", "build", "-mod=mod", "-o", "bin/", "./...")
@@ -100,17 +100,17 @@ func module(t *testing.T) string {
 	return dir
 }
 
-// blocks finds the code of a README that says how it is to be run.
+// blocks finds the code of the README, and of docs/clients.md, that says how it is to be run.
 var blocks = regexp.MustCompile("(?s)<!-- (run|compile)(?:: (\\w+))? -->\n```go\n(.*?)```")
 
 // imports are the packages of the README's fragments.
 var imports = map[string]string{
 	"bridgev1": "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1",
 	"cliv1":    "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1",
-	"errors":   "errors", "fmt": "fmt", "time": "time",
+	"errors":   "errors", "fmt": "fmt", "io": "io", "os": "os", "time": "time",
 }
 
-// readme returns the files of a README's code: a program, a test, and a program with the fragments.
+// readme returns the files of the code of a text: a program, a test, and a program with the fragments.
 func readme(t *testing.T, text string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -124,6 +124,9 @@ func readme(t *testing.T, text string) map[string]string {
 		case "test":
 			files["tested/agent_test.go"] = code
 			continue
+		}
+		if kind == "archive" {
+			code = archiveBegin + code + archiveEnd
 		}
 		fmt.Fprintf(&functions, "func snippet%d(%s) error {\n%s\treturn nil\n}\n\n", i, parameters, code)
 		if kind == "inbox" {
@@ -147,6 +150,16 @@ func readme(t *testing.T, text string) map[string]string {
 	files["snippets/main.go"] = fmt.Sprintf(frame, named.String(), calls.String(), functions.String())
 	return files
 }
+
+// archiveBegin and archiveEnd surround the fragment that exports a session and imports it.
+const (
+	archiveBegin = "\tother, sessionID := client, session.ID()\n"
+	archiveEnd   = `	if err != nil {
+		return err
+	}
+	fmt.Println("from", sessionID == made.GetOriginSessionId(), "to", made.GetSession().GetSessionId())
+`
+)
 
 // parameters are what a fragment may use.
 const parameters = "ctx context.Context, client *copilot.Client, session *copilot.Session"
@@ -221,7 +234,7 @@ func TestGoReadmeAndExamples(t *testing.T) {
 	snippets := output(t, command(t, server, dir, bin("snippets")))
 	for _, want := range []string{
 		"You said: Hello", "tool get_weather", " session.start", "there is no such session", " review\n",
-		"CALLBACK_KIND_PERMISSION in ", "It says: approved rain",
+		"CALLBACK_KIND_PERMISSION in ", "It says: approved rain", "from true to copy",
 	} {
 		if !strings.Contains(snippets, want) {
 			t.Errorf("the README's snippets print no %q:\n%s", want, snippets)

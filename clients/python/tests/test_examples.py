@@ -61,6 +61,20 @@ async def main():
 asyncio.run(main())
 """
 
+# docs/clients.md has one fragment.
+ARCHIVE = """
+import asyncio
+from copilot_grpc import Client
+async def main():
+    async with Client.connect() as client, Client.connect() as other:
+        async with client.create_session() as session:
+            await session.send_and_wait("first")
+            session_id = session.id
+{code}
+            print(made.origin_session_id == session_id, made.session.session_id)
+asyncio.run(main())
+"""
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
@@ -95,6 +109,15 @@ def test_readme(server: Server, tmp_path: Path, kind: str, code: str) -> None:
         assert output == "It says: rain in Paris\n"
     if kind == "inbox":
         assert " permission\n" in output and "It says: rain in Paris\n" in output
+
+
+def test_archive_in_the_guide(server: Server, tmp_path: Path) -> None:
+    guide = (HERE / "../../docs/clients.md").read_text(encoding="utf-8")
+    [(kind, code)] = BLOCK.findall(guide)
+    assert kind == "archive"
+    program = tmp_path / "program.py"
+    program.write_text(ARCHIVE.replace("{code}", textwrap.indent(code, " " * 12)), encoding="utf-8")
+    assert run(server, str(program), cwd=tmp_path) == "True copy\n"
 
 
 def test_agent(server: Server) -> None:

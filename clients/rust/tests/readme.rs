@@ -1,4 +1,4 @@
-//! The code of the README, which must be the code below, on the real CLI with a scripted model.
+//! The code of the README and of docs/clients.md, which must be the code below, on the real CLI with a scripted model.
 #![allow(clippy::unwrap_used, dead_code, unused_variables)]
 
 use std::collections::HashMap;
@@ -45,6 +45,29 @@ mod program {
     #[ignore = "started by program_in_a_process"]
     fn run() {
         main().unwrap();
+    }
+}
+
+/// docs/clients.md has one fragment. It writes into the folder of its process.
+mod guide {
+    use super::*;
+
+    async fn archive(client: &Client, other: &Client, session: &Session) -> Result<String> {
+        // [archive]
+        session.export_to(File::create_new("session.tar.gz").await?).await?;
+        let made = other.import_session(File::open("session.tar.gz").await?).session_id("copy").await?;
+        // [end]
+        Ok(made.session.unwrap_or_default().session_id)
+    }
+
+    #[tokio::test]
+    #[ignore = "started by archive_of_the_guide"]
+    async fn run() -> Result<()> {
+        let client = Client::connect_default().await?;
+        let session = client.create_session().await?;
+        session.send_and_wait("first").await?;
+        println!("imported as {}", archive(&client, &client, &session).await?);
+        Ok(())
     }
 }
 
@@ -265,6 +288,21 @@ async fn inbox_answers() -> Result<()> {
 }
 
 #[tokio::test]
+async fn archive_of_the_guide() -> Result<()> {
+    let server = Server::start([]).await?;
+    let folder = tempfile::tempdir()?;
+    let output = tokio::process::Command::new(std::env::current_exe()?)
+        .args(["guide::run", "--exact", "--ignored", "--nocapture"])
+        .env("COPILOT_GRPC_TARGET", server.target())
+        .current_dir(folder.path())
+        .output()
+        .await?;
+    let output = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.contains("imported as copy"), "{output}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn program_in_a_process() -> Result<()> {
     let arguments = serde_json::json!({"city": "Paris"});
     let server = Server::start(call("weather", "get_weather", arguments, "The tool says: {{tool_result}}")).await?;
@@ -300,4 +338,13 @@ fn readme_has_the_code_of_this_file() {
         let code = pair[1].split("```").next().unwrap();
         assert_eq!(Some(code), snippet(&source, name.unwrap_or(mark)).as_deref(), "after {mark}");
     }
+}
+
+#[test]
+fn guide_has_the_code_of_this_file() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let guide = std::fs::read_to_string(folder.join("../../docs/clients.md")).unwrap();
+    let source = std::fs::read_to_string(folder.join("tests/readme.rs")).unwrap();
+    let (_, rest) = guide.split_once("<!-- run: archive -->\n```rust\n").unwrap();
+    assert_eq!(rest.split("```").next(), snippet(&source, "archive").as_deref());
 }

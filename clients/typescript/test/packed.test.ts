@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { promisify } from "node:util";
 import type { TestServer } from "@copilot-grpc/client/testing";
-import { binary, exampleModel, packageRoot, startServer } from "./fixture.js";
+import { binary, exampleModel, packageRoot, repositoryRoot, startServer } from "./fixture.js";
 
 const run = promisify(execFile);
 let project: string;
@@ -67,6 +67,26 @@ declare module "@opentelemetry/api" {
 declare function readToken(): string;
 `;
 
+/** What surrounds the snippet of docs/clients.md. */
+const archivePrelude = `
+import { createReadStream, createWriteStream } from "node:fs";
+import { pipeline } from "node:stream/promises";
+import { connect } from "@copilot-grpc/client/node";
+await using client = await connect();
+await using other = await connect();
+await using session = await client.createSession();
+await session.sendAndWait("first");
+const sessionId = session.id;
+`;
+
+/** The snippet of docs/clients.md as a program. */
+async function archiveProgram(): Promise<string> {
+  const guide = await readFile(join(repositoryRoot, "docs/clients.md"), "utf8");
+  const [, snippet] = /<!-- run: archive -->\n```ts\n(.*?)```/s.exec(guide) ?? [];
+  assert.ok(snippet);
+  return `${archivePrelude}${snippet}\nconsole.log(made.originSessionId === sessionId, made.session?.sessionId);\n`;
+}
+
 /** Writes the other snippets of the README as modules that compile. */
 async function writeSnippets(folder: string): Promise<number> {
   const readme = await readFile(join(packageRoot, "README.md"), "utf8");
@@ -96,9 +116,10 @@ async function compile(): Promise<void> {
   await run(process.execPath, [tsc, "-p", project]).catch((error: { stdout: string }) => assert.fail(error.stdout));
 }
 
-test("the README's snippets compile, and its programs print what it says", async () => {
+test("the README's snippets compile, and the programs of README and guide print what they say", async () => {
   const programs = await readmePrograms();
   assert.ok(programs.length >= 3);
+  programs.push({ program: await archiveProgram(), output: "true copy\n" });
   await mkdir(join(project, "src"), { recursive: true });
   for (const [index, { program }] of programs.entries())
     await writeFile(join(project, "src", `readme${index}.ts`), program);

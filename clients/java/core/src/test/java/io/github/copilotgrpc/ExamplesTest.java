@@ -89,6 +89,17 @@ class ExamplesTest {
 			}
 			""";
 
+	private static final String ARCHIVE = """
+			try (CopilotClient client = CopilotClient.connect(); CopilotClient other = CopilotClient.connect();
+					CopilotSession session = client.createSession()) {
+				session.sendAndWait("first");
+			%s
+				try (CopilotSession copy = other.resumeSession("guide", new SessionOptions())) {
+					System.out.println(copy.id());
+				}
+			}
+			""";
+
 	@TempDir
 	private static Path classes;
 
@@ -186,6 +197,18 @@ class ExamplesTest {
 		assertTrue(tests.size() > 10);
 		compile(sources.toArray(Path[]::new));
 		return tests;
+	}
+
+	/** docs/clients.md has one fragment. Its session has the id of one in the README. */
+	@Test
+	void archiveInTheGuide() throws Exception {
+		Matcher block = BLOCK.matcher(Files.readString(ROOT.resolve("../../docs/clients.md")));
+		assertTrue(block.find() && "archive".equals(block.group(2)));
+		String code = block.group(3).replace("\"copy\"", "\"guide\"").replace("session.tar.gz", "guide.tar.gz");
+		Path source = classes.resolve("Guide.java");
+		compile(Files.writeString(source, FRAME.formatted("Guide", ARCHIVE.formatted(code))));
+		assertEquals("guide\n", run("", "Guide"));
+		assertFalse(block.find());
 	}
 
 	@Test
