@@ -142,8 +142,12 @@ func (c *contender) spread(ctx context.Context, r *run, sessions int) error {
 		return err
 	}
 	defer r.end("audience", a.close)
-	for _, name := range spreadPayloads {
-		cpu, _, err := a.blast(ctx, name, r.events(payload(name), 2))
+	for _, p := range r.cfg.payloads() {
+		name := p.Name
+		if !slices.Contains(spreadPayloads, name) {
+			continue
+		}
+		cpu, _, err := a.blast(ctx, name, r.events(p, 2))
 		if err != nil {
 			return err
 		}
