@@ -147,13 +147,34 @@ func (c *contender) spread(ctx context.Context, r *run, sessions int) error {
 		if !slices.Contains(spreadPayloads, name) {
 			continue
 		}
-		cpu, _, err := a.blast(ctx, name, r.events(p, 2))
-		if err != nil {
+		if err := c.spreadOf(ctx, a, fmt.Sprintf("%s, %d sessions", name, sessions), name, r.events(p, 2)); err != nil {
 			return err
 		}
-		note(c.cpu, fmt.Sprintf("%s, %d sessions", name, sessions), cpu)
 	}
 	return nil
+}
+
+// spreadOf notes the cost of an event until the subscribers have all of them, and until the server has also finished
+// what it does after the turns of the sessions.
+func (c *contender) spreadOf(ctx context.Context, a *audience, what, payload string, events int) error {
+	if err := c.bridge.settle(ctx); err != nil {
+		return err
+	}
+	before, err := c.bridge.cpu()
+	if err != nil {
+		return err
+	}
+	cpu, _, err := a.blast(ctx, payload, events)
+	if err != nil {
+		return err
+	}
+	if err := c.bridge.settle(ctx); err != nil {
+		return err
+	}
+	after, err := c.bridge.cpu()
+	note(c.cpu, what, cpu)
+	note(c.cpu, what+", until idle", micros(after-before)/float64(events))
+	return err
 }
 
 func (c *contender) trips(ctx context.Context, r *run) error {
