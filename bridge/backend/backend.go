@@ -52,6 +52,14 @@ type Damage struct {
 	Place string `json:"-"`
 }
 
+// State is the saved state of a session.
+type State struct {
+	// Key is the session's key.
+	Key string
+	// Data is JSON.
+	Data []byte
+}
+
 // Files keeps small files of a session. A name has no separators. Its methods are safe for concurrent use, except that calls on one file must not
 // overlap.
 type Files interface {

@@ -2,22 +2,28 @@ package registry
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
 
-// saveInterval is the shortest time between two rounds of saving: a turn changes its session when
-// it begins, asks and ends, and each save costs the disk two syncs. It is about the time of those.
-const saveInterval = 20 * time.Millisecond
+const (
+	// saveInterval is the shortest time between two rounds of saving: a turn changes its session when
+	// it begins, asks and ends, and each round costs the disk a sync. It is about the time of that.
+	saveInterval = 20 * time.Millisecond
+	// saveTogether bounds the sessions that are saved together, and with it how long Save waits for others.
+	saveTogether = 64
+)
 
 // Saver saves sessions that have changed. Call NewSaver to make one. It is safe for concurrent
 // use.
 //
 // The mutex mu guards the set of changed sessions and is held briefly. The mutex saving is held while
-// a session is saved, so that a newer state is never overwritten by an older one. The mutex rounds is
+// sessions are saved, so that a newer state is never overwritten by an older one. The mutex rounds is
 // held during SaveDirty and locked before the other two.
 type Saver[S Session] struct {
-	save    func(S)
+	save    func([]S)
 	changed chan struct{} // capacity 1
 
 	mu    sync.Mutex
@@ -27,8 +33,8 @@ type Saver[S Session] struct {
 	rounds sync.Mutex
 }
 
-// NewSaver returns a saver that saves a session's current state by save, one session at a time.
-func NewSaver[S Session](save func(S)) *Saver[S] {
+// NewSaver returns a saver that saves the current states of sessions by save, whose calls do not overlap.
+func NewSaver[S Session](save func([]S)) *Saver[S] {
 	return &Saver[S]{save: save, changed: make(chan struct{}, 1), dirty: map[S]struct{}{}}
 }
 
@@ -45,7 +51,7 @@ func (v *Saver[S]) MarkDirty(s S) {
 
 // Save saves a session now.
 func (v *Saver[S]) Save(s S) {
-	v.Exclusively(func() { v.save(s) })
+	v.Exclusively(func() { v.save([]S{s}) })
 }
 
 // Exclusively runs f while no session is being saved.
@@ -63,8 +69,8 @@ func (v *Saver[S]) SaveDirty() {
 	dirty := v.dirty
 	v.dirty = map[S]struct{}{}
 	v.mu.Unlock()
-	for s := range dirty {
-		v.Save(s)
+	for together := range slices.Chunk(slices.Collect(maps.Keys(dirty)), saveTogether) {
+		v.Exclusively(func() { v.save(together) })
 	}
 }
 

@@ -58,7 +58,7 @@ func TestPaced(t *testing.T) {
 	}
 }
 
-// Sessions are saved one at a time, each once for all its marks, and what is marked during a save
+// One call saves sessions at a time, each once for all its marks, and what is marked during a save
 // is saved after it.
 func TestSaver(t *testing.T) {
 	t.Parallel()
@@ -66,14 +66,16 @@ func TestSaver(t *testing.T) {
 		a, b := &entry{key: "a"}, &entry{key: "b"}
 		saved := map[*entry]int{}
 		busy := false
-		v := NewSaver(func(e *entry) {
+		v := NewSaver(func(entries []*entry) {
 			if busy {
-				t.Error("two are saved at once")
+				t.Error("two calls at once")
 			}
 			busy = true
 			time.Sleep(time.Second)
 			busy = false
-			saved[e]++
+			for _, e := range entries {
+				saved[e]++
+			}
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		over := make(chan struct{})
@@ -106,10 +108,10 @@ func TestSaveDirtyWaitsForARound(t *testing.T) {
 	t.Parallel()
 	started, proceed := make(chan struct{}), make(chan struct{})
 	saved := make(chan *entry, 1)
-	v := NewSaver(func(e *entry) {
+	v := NewSaver(func(entries []*entry) {
 		close(started)
 		<-proceed
-		saved <- e
+		saved <- entries[0]
 	})
 	e := &entry{key: "a"}
 	v.MarkDirty(e)
@@ -127,4 +129,18 @@ func TestSaveDirtyWaitsForARound(t *testing.T) {
 	}
 	cancel()
 	<-over
+}
+
+// The sessions of a round are saved together, up to a bound.
+func TestSaverTogether(t *testing.T) {
+	t.Parallel()
+	var sizes []int
+	v := NewSaver(func(entries []*entry) { sizes = append(sizes, len(entries)) })
+	for range 2*saveTogether + 1 {
+		v.MarkDirty(&entry{})
+	}
+	v.SaveDirty()
+	if !slices.Equal(sizes, []int{saveTogether, saveTogether, 1}) {
+		t.Errorf("saved by %v", sizes)
+	}
 }

@@ -30,24 +30,31 @@ func (st *Store) MarkDirty(e *registry.Entry) {
 	}
 }
 
-// save writes the state of a session. Only the saver calls it.
-func (st *Store) save(e *registry.Entry) {
+// save writes the states of sessions. Only the saver calls it.
+func (st *Store) save(entries []*registry.Entry) {
 	d := st.cfg.Directory
 	if d == nil {
 		return
 	}
-	s := e.Session
-	current := st.table.Holds(e)
-	r, ok := recordOf(st, e)
-	if !current || !ok {
+	states := make([]backend.State, 0, len(entries))
+	for _, e := range entries {
+		current := st.table.Holds(e)
+		r, ok := recordOf(st, e)
+		if !current || !ok {
+			continue
+		}
+		text, err := json.Marshal(r)
+		if err != nil {
+			st.log.Error("saving a session failed", "session_id", e.Session.ID(), "error", err)
+			continue
+		}
+		states = append(states, backend.State{Key: e.Session.Key(), Data: text})
+	}
+	if len(states) == 0 {
 		return
 	}
-	text, err := json.Marshal(r)
-	if err == nil {
-		err = d.Save(s.Key(), text)
-	}
-	if err != nil {
-		st.log.Error("saving a session failed", "session_id", s.ID(), "error", err)
+	if err := d.Save(states...); err != nil {
+		st.log.Error("saving sessions failed", "error", err)
 	}
 }
 

@@ -38,8 +38,9 @@ type Directory interface {
 	Sessions() (map[string]json.RawMessage, error)
 	// Session returns what was saved of one session, nil if nothing was.
 	Session(id string) (json.RawMessage, error)
-	// Save saves the state of a session. Remove removes it, and what was set aside of the session.
-	Save(id string, state []byte) error
+	// Save saves the states of some sessions, and keeps their data. An error names the sessions whose states were not
+	// saved. Remove removes the state of a session, and what was set aside of the session.
+	Save(states ...backend.State) error
 	Remove(id string) error
 	// SetAside moves the data of a session that cannot be restored to where Damaged lists it.
 	// TakeUp moves what is left of them back for a session that is resumed.

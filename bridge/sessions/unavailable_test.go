@@ -156,7 +156,7 @@ func TestRestoreLeavesUnavailableSessions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Save(e.Key(), saved); err != nil {
+	if err := f.Save(backend.State{Key: e.Key(), Data: saved}); err != nil {
 		t.Fatal(err)
 	}
 	closeStore(t, st, f)
@@ -194,7 +194,7 @@ func TestRemovedSessionIsNotSaved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Save("s", saved); err != nil {
+	if err := f.Save(backend.State{Key: "s", Data: saved}); err != nil {
 		t.Fatal(err)
 	}
 	closeStore(t, st, f)

@@ -100,6 +100,9 @@ func (s *Store) loadDamaged() error {
 // the data stay in place and are reported too.
 func (s *Store) SetAside(key, reason string) error {
 	s.appended.close(s.outboxDir(key))
+	if err := s.states.settle(key); err != nil {
+		return err
+	}
 	return s.setAside(s.damageIn(filepath.Base(s.folder(key)), key, reason))
 }
 
@@ -128,6 +131,7 @@ func (s *Store) setAside(d backend.Damage) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	delete(s.named, d.Key) // the next state goes to a file again
 	place := filepath.Join(damagedFolder, filepath.Base(d.Place))
 	for n := 2; s.damaged[place] != (backend.Damage{}); n++ {
 		place = filepath.Join(damagedFolder, filepath.Base(d.Place)+"~"+strconv.Itoa(n))
@@ -173,6 +177,7 @@ func (s *Store) TakeUp(key string) error {
 	if err := s.keepState(d.Place); err != nil {
 		return err
 	}
+	delete(s.named, key) // the next state goes to a file again
 	folder := s.folder(key)
 	if place := s.path(d.Place); place != folder {
 		if _, err := s.fs.Size(folder); err == nil {

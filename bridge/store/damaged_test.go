@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 )
@@ -63,8 +64,8 @@ func damagedState(t *testing.T, key string, do func([]byte) []byte, reason strin
 	dir := t.TempDir()
 	s := open(t, dir)
 	talk(t, s, key, "session.start", "user.message", "assistant.message")
-	must(t, s.Save(key, []byte(`{"say":"hello"}`)))
-	must(t, s.Save("sound", []byte(`2`)))
+	must(t, s.Save(backend.State{Key: key, Data: []byte(`{"say":"hello"}`)}))
+	must(t, s.Save(backend.State{Key: "sound", Data: []byte(`2`)}))
 	must(t, s.Close())
 	states, err := filepath.Glob(filepath.Join(dir, "sessions", strings.ToLower(key)+"*", "session"))
 	if err != nil || len(states) != 1 {
@@ -184,7 +185,7 @@ func TestUnreadableState(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	talk(t, s, "one", "user.message")
-	must(t, s.Save("one", []byte(`1`)))
+	must(t, s.Save(backend.State{Key: "one", Data: []byte(`1`)}))
 	must(t, s.Close())
 	state := filepath.Join(dir, "sessions", "one", "session")
 	must(t, os.Rename(state, state+".away"))
@@ -210,7 +211,7 @@ func TestDamagedInItsPlace(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	talk(t, s, "one", "user.message")
-	must(t, s.Save("one", []byte(`1`)))
+	must(t, s.Save(backend.State{Key: "one", Data: []byte(`1`)}))
 	must(t, s.Close())
 	must(t, writeFile(filepath.Join(dir, "sessions", "one", "session"), `{`))
 	s = open(t, dir)

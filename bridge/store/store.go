@@ -1,14 +1,15 @@
 // Package store is the bridge's data directory: the sessions with their state and journals, and the answers to
 // idempotent requests. One process uses a directory at a time.
 //
-// Store.mu guards the list of damaged sessions and the names of the saved ones; Requests has its own lock. The only
-// goroutines are those of the journal.Writer, which Close ends.
+// Store.mu guards the list of damaged sessions and the names of the saved ones; Requests and the log of states have
+// their own locks. The only goroutines are those of the journal.Writer and of the log of states, which Close ends.
 //
 //	lock                 locked by the process that uses the directory
 //	epoch                an upper bound of all journals' epochs
 //	overruns             lets journals continue on a full disk
 //	requests/            answers, as a log
-//	sessions/ID/session  the state of a session, JSON
+//	states/              the latest states of sessions, as a log
+//	sessions/ID/session  the state of a session, JSON, unless the log has a later one
 //	sessions/ID/id       its key as text
 //	sessions/ID/opening  exists until the session was opened for the first time
 //	sessions/ID/*.seg    its journal
@@ -63,6 +64,7 @@ type Store struct {
 	logs   *journal.Folders
 	owners *owners
 	blobs  *blobs
+	states *stateLog
 	// appended has its own lock.
 	appended appended
 
@@ -135,6 +137,10 @@ func Open(cfg Config) (*Store, error) {
 		s.log.Warn("reserving disk space for epochs failed", "error", err)
 	}
 	s.lastEpoch = s.ceiling.Get()
+	if err := s.openStates(); err != nil {
+		_ = lock.Close()
+		return nil, err
+	}
 	s.writer = journal.NewWriter(cfg.Journals)
 	s.logs = journal.NewFolders(s.writer, s.folder)
 	s.owners = newOwners(s.NextEpoch)
@@ -146,8 +152,9 @@ func Open(cfg Config) (*Store, error) {
 func (s *Store) Close() error {
 	s.owners.close()
 	s.appended.close("")
+	err := s.states.close()
 	s.writer.Close()
-	return s.lock.Close()
+	return errors.Join(err, s.lock.Close())
 }
 
 func (s *Store) path(parts ...string) string {
@@ -202,19 +209,21 @@ type entry struct {
 	// Sum is the CRC-32C of State, as text. It is empty in entries of versions that wrote none.
 	Sum   string          `json:"sum,omitempty"`
 	State json.RawMessage `json:"state"`
+	// Number is greater than those of the session's earlier states. It is 0 in entries of versions without numbers.
+	Number uint64 `json:"number,omitempty"`
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func sumOf(state []byte) string { return fmt.Sprintf("%08x", crc32.Checksum(state, castagnoli)) }
 
-// Save stores the state of a session.
-func (s *Store) Save(id string, state []byte) error {
+// writeState writes the file of a session.
+func (s *Store) writeState(id string, state []byte, number uint64) error {
 	state, err := json.Marshal(json.RawMessage(state)) // in the form that Sessions reads
 	if err != nil {
 		return err
 	}
-	text, err := json.Marshal(entry{id, sumOf(state), state})
+	text, err := json.Marshal(entry{ID: id, Sum: sumOf(state), State: state, Number: number})
 	if err != nil {
 		return err
 	}
@@ -222,10 +231,21 @@ func (s *Store) Save(id string, state []byte) error {
 	if err := s.fs.MkdirAll(folder); err != nil {
 		return err
 	}
-	if err := segment.WriteFile(s.fs, filepath.Join(folder, stateFile), text, s.syncs()); err != nil {
-		return err
-	}
-	return s.name(id)
+	return segment.WriteFile(s.fs, filepath.Join(folder, stateFile), text, s.syncs())
+}
+
+// isNamed reports whether name has marked a session.
+func (s *Store) isNamed(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.named[id]
+}
+
+// unname has the next state of a session go to its file, which is missing.
+func (s *Store) unname(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.named, id)
 }
 
 // name marks a session's folder, once, as that of a confirmed session. The mark is not synced, because it can be
@@ -246,6 +266,7 @@ func (s *Store) name(id string) error {
 
 // Remove deletes a session, including its data that were set aside. Its journal must be closed.
 func (s *Store) Remove(id string) error {
+	s.states.forget(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.named, id)
@@ -257,12 +278,16 @@ func (s *Store) Remove(id string) error {
 // Session returns the state of a session, nil if there is none. An unreadable state is renamed, so that the session
 // can be saved again.
 func (s *Store) Session(id string) (json.RawMessage, error) {
+	if state, ok := s.states.get(id); ok {
+		return state, nil
+	}
 	e, err := s.read(filepath.Base(s.folder(id)))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		err = errors.Join(err, s.keepState(filepath.Join("sessions", filepath.Base(s.folder(id)))))
+		s.unname(id)
 	}
 	return e.State, err
 }
@@ -300,9 +325,14 @@ func (s *Store) Sessions() (map[string]json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]json.RawMessage{}
+	out, done := map[string]json.RawMessage{}, map[string]bool{}
+	for _, key := range s.states.keys() { // also of those whose files are damaged
+		if state, ok := s.states.get(key); ok {
+			out[key], done[filepath.Base(s.folder(key))] = state, true
+		}
+	}
 	for _, f := range folders {
-		if !f.IsDir() {
+		if !f.IsDir() || done[f.Name()] {
 			continue
 		}
 		e, err := s.read(f.Name())

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/leak"
@@ -45,7 +46,7 @@ func TestSessionsAndEpochs(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	for _, id := range []string{"one", "One", "two"} { // folders that differ in case alone
-		must(t, s.Save(id, []byte(`{"id":"`+id+`"}`)))
+		must(t, s.Save(backend.State{Key: id, Data: []byte(`{"id":"` + id + `"}`)}))
 	}
 	must(t, s.Remove("two"))
 	first, err := s.NextEpoch()

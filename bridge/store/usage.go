@@ -47,7 +47,7 @@ func (s *Store) SaveUsage(tenant string, rows []byte) error {
 	if err != nil {
 		return err
 	}
-	text, err := json.Marshal(entry{tenant, sumOf(rows), rows})
+	text, err := json.Marshal(entry{ID: tenant, Sum: sumOf(rows), State: rows})
 	if err != nil {
 		return err
 	}

@@ -171,7 +171,17 @@ func (d *Directory) Session(key string) (json.RawMessage, error) {
 }
 
 // Save implements sessions.Directory.
-func (d *Directory) Save(key string, state []byte) error {
+func (d *Directory) Save(states ...backend.State) error {
+	var errs []error
+	for _, s := range states {
+		if err := d.save(s.Key, s.Data); err != nil {
+			errs = append(errs, fmt.Errorf("session %q: %w", s.Key, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (d *Directory) save(key string, state []byte) error {
 	o, err := d.own(key)
 	if err == nil {
 		err = d.require(key, state)

@@ -56,7 +56,7 @@ func (r *replica) folder(key string) string { return filepath.Join(r.home, "stat
 // save saves a session and its folder.
 func (r *replica) save(t testing.TB, key, state string) {
 	t.Helper()
-	if err := r.Save(key, []byte(state)); err != nil {
+	if err := r.Save(backend.State{Key: key, Data: []byte(state)}); err != nil {
 		t.Fatal(err)
 	}
 	r.cfg.Folders.Flush()
@@ -89,7 +89,7 @@ func TestSessionMoves(t *testing.T) {
 	a.save(t, "s", `{"n":1}`)
 	for name, err := range map[string]error{
 		"Session": func() error { _, err := b.Session("s"); return err }(),
-		"Save":    b.Save("s", []byte("{}")),
+		"Save":    b.Save(backend.State{Key: "s", Data: []byte("{}")}),
 		"Remove":  b.Remove("s"),
 		"Journal": func() error { _, _, err := b.Journal("s", 1); return err }(),
 		"Outbox":  b.Outbox("s").Write("x", nil),
@@ -125,7 +125,7 @@ func TestFormerOwnerIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, write := range map[string]func() error{
-		"Save":   func() error { return a.Save("s", []byte(`{"n":3}`)) },
+		"Save":   func() error { return a.Save(backend.State{Key: "s", Data: []byte(`{"n":3}`)}) },
 		"Append": func() error { return former.Append(0, []backend.Entry{{Number: 1, Body: []byte("x")}}) },
 		"Trim":   func() error { _, err := former.Trim(1, time.Now()); return err },
 		"Delete": func() error { return former.Delete() },

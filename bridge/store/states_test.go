@@ -1,0 +1,314 @@
+package store_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/store"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
+)
+
+// openOn opens a store whose files are in fs.
+func openOn(fs *faultfs.FS, dir string) (*store.Store, error) {
+	return store.Open(store.Config{Dir: dir, Journals: journal.WriterConfig{FS: fs}})
+}
+
+func stateOf(key string, n int) backend.State {
+	return backend.State{Key: key, Data: strconv.AppendInt(nil, int64(n), 10)}
+}
+
+// saved returns the number that was saved last of each session.
+func saved(t *testing.T, s *store.Store) map[string]int {
+	t.Helper()
+	sessions, err := s.Sessions()
+	must(t, err)
+	out := map[string]int{}
+	for key, state := range sessions {
+		n, err := strconv.Atoi(string(state))
+		must(t, err)
+		out[key] = n
+	}
+	return out
+}
+
+// Whenever a process dies, the next one finds a state of each session that is at least as late as the last one that
+// was saved, and no session that was deleted.
+func TestStatesSurviveACrash(t *testing.T) {
+	t.Parallel()
+	for _, power := range []bool{false, true} {
+		steps := 0
+		for more := true; more; steps++ {
+			t.Run(fmt.Sprintf("power failure %v, after %d changes", power, steps), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { more = crashed(t, power, steps) })
+			})
+		}
+		if steps < 30 {
+			t.Errorf("the process made %d changes", steps)
+		}
+	}
+}
+
+// crashed saves states in a process that dies after some changes of files, and in a next one. It reports whether the
+// first one died.
+func crashed(t *testing.T, power bool, steps int) bool {
+	fs, dir := &faultfs.FS{}, t.TempDir()
+	tried, least := map[string]int{}, map[string]int{}
+	var done, mayBeGone = map[string]bool{}, false
+	save := func(s *store.Store, n int, keys ...string) {
+		var states []backend.State
+		for _, key := range keys {
+			tried[key] = n
+			states = append(states, stateOf(key, n))
+		}
+		if s.Save(states...) == nil {
+			for _, key := range keys {
+				least[key], done[key] = n, true
+			}
+		}
+	}
+	check := func(s *store.Store) {
+		t.Helper()
+		got := saved(t, s)
+		for key, n := range got {
+			if n < least[key] || n > tried[key] {
+				t.Errorf("%s has state %d, not one from %d to %d", key, n, least[key], tried[key])
+			}
+		}
+		for key := range done {
+			if _, ok := got[key]; !ok && (key != "b" || !mayBeGone) {
+				t.Errorf("%s is lost", key)
+			}
+		}
+	}
+	s, err := openOn(fs, dir)
+	must(t, err)
+	fs.CrashAfter(steps)
+	save(s, 1, "a")
+	save(s, 1, "b")
+	save(s, 2, "a", "b")
+	save(s, 3, "b")
+	time.Sleep(61 * time.Second) // all are settled
+	save(s, 4, "a", "b")
+	mayBeGone = true
+	if s.Remove("b") == nil {
+		mayBeGone = false
+		delete(done, "b")
+		least["b"] = 5 // of the next session of that name
+		save(s, 5, "b")
+	}
+	save(s, 6, "a")
+	save(s, 7, "a")
+	alive := least["a"] == 7
+	if !alive {
+		must(t, s.Close()) // the disk is gone
+	}
+	next := fs.Restart(power)
+	if alive {
+		must(t, s.Close())
+	}
+	s, err = openOn(next, dir)
+	must(t, err)
+	check(s)
+	save(s, 8, "a")
+	save(s, 9, "a")
+	after := next.Restart(power)
+	must(t, s.Close())
+	s, err = openOn(after, dir)
+	must(t, err)
+	check(s)
+	must(t, s.Close())
+	return !alive
+}
+
+// States that are saved together cost one write and one sync, and are in the files of their sessions a minute later.
+// Then nothing is left in the log, of a deleted session neither.
+func TestStatesAreSettled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		fs, dir := &faultfs.FS{}, t.TempDir()
+		s, err := openOn(fs, dir)
+		must(t, err)
+		var first, second []backend.State
+		for i := range 100 {
+			key := "s" + strconv.Itoa(i)
+			first, second = append(first, stateOf(key, 1)), append(second, stateOf(key, 2))
+		}
+		must(t, s.Save(first...))
+		must(t, s.Save(second[:1]...)) // which makes the log's file
+		fs.CrashAfter(1)
+		must(t, s.Save(second...))
+		fs.CrashAfter(1 << 20)
+		file := filepath.Join(dir, "sessions", "s7", "session")
+		if text := string(fs.Content(file)); !strings.Contains(text, `"state":1`) {
+			t.Errorf("at first the file has %s", text)
+		}
+		if state, err := s.Session("s7"); err != nil || string(state) != "2" {
+			t.Errorf("the state is %s, %v", state, err)
+		}
+		must(t, s.Remove("s8"))
+		time.Sleep(61 * time.Second)
+		synctest.Wait()
+		if text := string(fs.Content(file)); !strings.Contains(text, `"state":2`) {
+			t.Errorf("a minute later the file has %s", text)
+		}
+		for _, name := range fs.Names() {
+			if strings.HasPrefix(name, filepath.Join(dir, "states")) || strings.Contains(name, "s8/") {
+				t.Errorf("%s is left", name)
+			}
+		}
+		if got := saved(t, s); len(got) != 99 || got["s7"] != 2 {
+			t.Errorf("sessions are %v", got)
+		}
+		must(t, s.Close())
+	})
+}
+
+// While the log cannot be written, states go to the files of their sessions; after a failed sync the log is written
+// anew.
+func TestStatesWithoutALog(t *testing.T) {
+	t.Parallel()
+	for _, op := range []faultfs.Op{faultfs.Open, faultfs.Sync} {
+		t.Run(string(op), func(t *testing.T) {
+			t.Parallel()
+			fs, dir := &faultfs.FS{}, t.TempDir()
+			s, err := openOn(fs, dir)
+			must(t, err)
+			must(t, s.Save(stateOf("a", 1), stateOf("b", 1)))
+			must(t, s.Save(stateOf("a", 2)))
+			fs.Fail(op, fmt.Errorf("no %s", op))
+			if err := s.Save(stateOf("a", 3), stateOf("b", 3)); op == faultfs.Sync &&
+				(err == nil || !strings.Contains(err.Error(), `"a"`) || !strings.Contains(err.Error(), `"b"`)) {
+				t.Errorf("without a sync the error is %v", err)
+			}
+			fs.Fail(op, nil)
+			must(t, s.Save(stateOf("a", 4)))
+			must(t, s.Save(stateOf("b", 4)))
+			next := fs.Restart(true)
+			must(t, s.Close())
+			s, err = openOn(next, dir)
+			must(t, err)
+			if got := saved(t, s); got["a"] != 4 || got["b"] != 4 {
+				t.Errorf("sessions are %v", got)
+			}
+			must(t, s.Close())
+		})
+	}
+}
+
+// A state in the log serves a session whose file is damaged.
+func TestStateInTheLogOfADamagedFile(t *testing.T) {
+	t.Parallel()
+	fs, dir := &faultfs.FS{}, t.TempDir()
+	s, err := openOn(fs, dir)
+	must(t, err)
+	must(t, s.Save(stateOf("a", 1)))
+	must(t, s.Save(stateOf("a", 2)))
+	next := fs.Restart(false)
+	must(t, s.Close())
+	next.Put(filepath.Join(dir, "sessions", "a", "session"), []byte("{"))
+	s, err = openOn(next, dir)
+	must(t, err)
+	if got := saved(t, s); got["a"] != 2 || len(s.Damaged()) > 0 {
+		t.Errorf("sessions are %v, damaged are %v", got, s.Damaged())
+	}
+	must(t, s.SetAside("a", "why not"))
+	if got := saved(t, s); len(got) > 0 || len(s.Damaged()) != 1 {
+		t.Errorf("set aside, sessions are %v, damaged are %v", got, s.Damaged())
+	}
+	must(t, s.Close())
+}
+
+// The first state that a process saves of a session goes to the session's file. It is later than that of an earlier
+// process in the log, also if the log's removal did not outlive a power failure.
+func TestFileLaterThanTheLog(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		fs, dir := &faultfs.FS{}, t.TempDir()
+		s, err := openOn(fs, dir)
+		must(t, err)
+		must(t, s.Save(stateOf("a", 1)))
+		must(t, s.Save(stateOf("a", 2)))
+		next := fs.Restart(false)
+		must(t, s.Close())
+		log := map[string][]byte{}
+		for _, name := range next.Names() {
+			if strings.HasPrefix(name, filepath.Join(dir, "states")) {
+				log[name] = slices.Clone(next.Content(name))
+			}
+		}
+		s, err = openOn(next, dir)
+		must(t, err)
+		must(t, s.Save(stateOf("a", 3)))
+		killed := next.Restart(false)
+		time.Sleep(61 * time.Second)
+		if state, err := s.Session("a"); err != nil || string(state) != "3" {
+			t.Errorf("the state is %s, %v", state, err)
+		}
+		must(t, s.Close())
+		s, err = openOn(killed, dir)
+		must(t, err)
+		if got := saved(t, s); got["a"] != 3 {
+			t.Errorf("after the process was killed, sessions are %v", got)
+		}
+		must(t, s.Close()) // the log is empty
+
+		s, err = openOn(killed, dir)
+		must(t, err)
+		must(t, s.Save(stateOf("a", 4)))
+		must(t, s.Close())
+		for name, text := range log {
+			must(t, killed.MkdirAll(filepath.Dir(name)))
+			killed.Put(name, text)
+		}
+		s, err = openOn(killed, dir)
+		must(t, err)
+		if got := saved(t, s); got["a"] != 4 {
+			t.Errorf("with a log that was removed, sessions are %v", got)
+		}
+		must(t, s.Close())
+	})
+}
+
+// A session that was set aside, and is then opened again, gets a file before its states go to the log.
+func TestStatesAfterDamage(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]func(*faultfs.FS, *store.Store, string) error{
+		"set aside": func(_ *faultfs.FS, s *store.Store, _ string) error { return s.SetAside("a", "why not") },
+		"unreadable": func(fs *faultfs.FS, s *store.Store, file string) error {
+			fs.Put(file, []byte("{"))
+			_, err := s.Session("a")
+			if err == nil {
+				return fmt.Errorf("a damaged state was read")
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fs, dir := &faultfs.FS{}, t.TempDir()
+			s, err := openOn(fs, dir)
+			must(t, err)
+			must(t, s.Save(stateOf("a", 1)))
+			must(t, damage(fs, s, filepath.Join(dir, "sessions", "a", "session")))
+			must(t, s.TakeUp("a"))
+			must(t, s.Save(stateOf("a", 2)))
+			must(t, s.Save(stateOf("a", 3)))
+			next := fs.Restart(false)
+			must(t, s.Close())
+			s, err = openOn(next, dir)
+			must(t, err)
+			if got := saved(t, s); got["a"] != 3 || len(s.Damaged()) > 0 {
+				t.Errorf("sessions are %v, damaged are %v", got, s.Damaged())
+			}
+			must(t, s.Close())
+		})
+	}
+}
