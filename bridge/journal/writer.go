@@ -264,22 +264,6 @@ func (w *Writer) forget(d *Disk) {
 	}
 }
 
-// syncs is the goroutine that syncs at each interval.
-func (w *Writer) syncs() {
-	tick := time.NewTicker(w.cfg.Interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			w.syncAll()
-		case <-w.sync:
-			w.syncAll()
-		case <-w.stop:
-			return
-		}
-	}
-}
-
 // stalls is the goroutine that detects stalled writes.
 func (w *Writer) stalls() {
 	tick := time.NewTicker(stallTimeout / 4)
@@ -290,42 +274,6 @@ func (w *Writer) stalls() {
 			w.unstall()
 		case <-w.stop:
 			return
-		}
-	}
-}
-
-// syncAll syncs everything written since the last sync.
-func (w *Writer) syncAll() {
-	w.mu.Lock()
-	dirty := w.dirty
-	w.dirty = nil
-	for _, d := range dirty {
-		d.dirty = false
-	}
-	w.mu.Unlock()
-	if w.cfg.Fsync != FsyncInterval {
-		return
-	}
-	defer w.syncing.end()
-	for _, d := range dirty {
-		w.syncing.begin(w.cfg.Now())
-		d.j.mu.RLock()
-		life := d.life
-		d.j.mu.RUnlock()
-		through, err := d.log.Sync()
-		if err == nil {
-			d.synced(through, life)
-			continue
-		}
-		d.j.mu.Lock()
-		removing := d.removing
-		if !removing {
-			d.renew, d.marks = true, true
-			d.degrade(fmt.Errorf("syncing: %w", err))
-		}
-		d.j.mu.Unlock()
-		if !removing {
-			w.wake(d)
 		}
 	}
 }

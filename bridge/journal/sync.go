@@ -1,0 +1,72 @@
+package journal
+
+import (
+	"fmt"
+	"time"
+)
+
+// syncs is the goroutine that syncs at each interval.
+func (w *Writer) syncs() {
+	tick := time.NewTicker(w.cfg.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			w.syncAll()
+		case <-w.sync:
+			w.syncAll()
+		case <-w.stop:
+			return
+		}
+	}
+}
+
+// syncAll syncs everything written since the last sync.
+func (w *Writer) syncAll() {
+	w.mu.Lock()
+	dirty := w.dirty
+	w.dirty = nil
+	for _, d := range dirty {
+		d.dirty = false
+	}
+	w.mu.Unlock()
+	if w.cfg.Fsync != FsyncInterval {
+		return
+	}
+	defer w.syncing.end()
+	w.startSyncs(dirty)
+	for _, d := range dirty {
+		w.syncing.begin(w.cfg.Now())
+		d.j.mu.RLock()
+		life := d.life
+		d.j.mu.RUnlock()
+		through, err := d.log.Sync()
+		if err == nil {
+			d.synced(through, life)
+			continue
+		}
+		d.j.mu.Lock()
+		removing := d.removing
+		if !removing {
+			d.renew, d.marks = true, true
+			d.degrade(fmt.Errorf("syncing: %w", err))
+		}
+		d.j.mu.Unlock()
+		if !removing {
+			w.wake(d)
+		}
+	}
+}
+
+// startSyncs has the disk begin to write all journals, of which each sync then finds more done.
+func (w *Writer) startSyncs(dirty []*Disk) {
+	if len(dirty) < 2 {
+		return
+	}
+	for _, d := range dirty {
+		if l, ok := d.log.(interface{ StartSync() }); ok {
+			w.syncing.begin(w.cfg.Now())
+			l.StartSync()
+		}
+	}
+}
