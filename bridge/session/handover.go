@@ -12,10 +12,13 @@ const (
 	leavingRetry = 200 * time.Millisecond
 	// quietFor is how long a quiet session has had no event and no call.
 	quietFor = 10 * time.Second
+	// storeTimeout bounds the wait of a session that leaves for the storage of its last events. Calls wait meanwhile.
+	storeTimeout = 2 * time.Second
 )
 
 // HandOver ends the use of the session here, because another server is to continue it, and reports whether it did. It
-// does so only for a session at rest, which has no turn, prompt, call, pending callback, satellite or background work.
+// does so only for a session at rest, which has no turn, prompt, call, pending callback, satellite or background work,
+// and whose events are stored within two seconds: the other server would not know a turn of which they are the end.
 // With quiet, the session must have no participant and no subscriber either, and have been idle for ten seconds.
 // HandOver calls save when nothing changes the session any more. Then the frames of the session end with DRAINING, so
 // that their readers continue elsewhere, and the session is Deleted in memory: the caller must drop it. The
@@ -43,6 +46,10 @@ func HandOver(ctx context.Context, l *Loader, quiet bool, save func()) (bool, er
 	if !leave(l, quiet) {
 		return false, nil
 	}
+	if err := settle(ctx, l); err != nil {
+		stay(l)
+		return false, context.Cause(ctx) // nil: the session is in use for as long as its events wait
+	}
 	save()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,4 +69,18 @@ func leave(l *Loader, quiet bool) bool {
 	defer l.mu.Unlock()
 	l.leaving = l.uses == 0 && atRest(l) && !(quiet && inCompany(l))
 	return l.leaving
+}
+
+// stay takes leave back.
+func stay(l *Loader) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.leaving = false
+}
+
+// settle waits until the events of the session are stored.
+func settle(ctx context.Context, l *Loader) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	return l.cfg.journal.Settle(ctx)
 }
