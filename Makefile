@@ -18,6 +18,8 @@ SEED ?= 0
 MINUTES ?= 0
 COUNT ?= 0
 REAL ?= 0
+# For arguments of functions.
+comma := ,
 # Schedules at once, and turns of soak.
 PARALLEL ?= 4
 TURNS ?= 100000
@@ -84,7 +86,7 @@ test-all: test sdk ## test, and what takes longer: the SDKs' scenarios, the cons
 	@$(MAKE) --no-print-directory mutate-sample
 	@$(MAKE) --no-print-directory e2e-81-all
 	@$(MAKE) --no-print-directory kills COUNT=300
-	@$(MAKE) --no-print-directory chaos-cluster SEED=100 COUNT=20
+	@$(MAKE) --no-print-directory chaos-cluster SEED=100 COUNT=20 REAL=6
 	@$(MAKE) --no-print-directory upgrade
 	@$(MAKE) --no-print-directory e2e-entry
 	@.ci/step "e2e under the race detector" go,npm env GOFLAGS="$${GOFLAGS:-} -race" E2E_TIMEOUT=20m .ci/e2e $(CLI_VERSION)
@@ -214,8 +216,9 @@ chaos: ## seeded fault schedules against the whole server (SEED, MINUTES or COUN
 chaos-smoke: ## the first of them: the same 12 seeds each time
 	@.ci/step "fault schedules" go .ci/chaos-smoke
 
-chaos-cluster: ## seeded fault schedules against three replicas and three NATS servers (SEED, at least 1; COUNT)
-	@.ci/step "fault schedules of a cluster" go .ci/chaos-cluster $(or $(filter-out 0,$(SEED)),1) $(or $(filter-out 0,$(COUNT)),1)
+chaos-cluster: ## seeded fault schedules against three replicas and three NATS servers (SEED, at least 1; COUNT; REAL)
+	@.ci/step "fault schedules of a cluster" go$(if $(filter-out 0,$(REAL)),$(comma)npm) .ci/chaos-cluster \
+		$(or $(filter-out 0,$(SEED)),1) $(or $(filter-out 0,$(COUNT)),$(if $(filter-out 0,$(REAL)),0,1)) $(REAL) $(CLI_VERSION)
 
 chaos-cluster-smoke: ## the first two of them
 	@$(MAKE) --no-print-directory chaos-cluster SEED=1 COUNT=2

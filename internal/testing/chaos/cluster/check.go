@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -53,14 +54,28 @@ type Prompt struct {
 	// Lost reports that a repetition at the end failed with SEND_UNCONFIRMED: the prompt is reported as lost. Or its
 	// caller was told that it is in memory only.
 	Lost bool
+	// Ends are the outcomes of its turn, if its caller waited for that: names of bridge.v1.TurnStatus.
+	Ends []string
 
-	text string // the whole prompt
+	text  string // the whole prompt
+	waits bool   // its caller waits for its turn
 }
 
 // Append is a message of a session's log in NATS.
 type Append struct {
 	Seq  uint64 // of the stream
 	Term uint64 // of the owner who wrote it
+}
+
+// answerPrefix begins the answers to calls of tools.
+const answerPrefix = "answer "
+
+// Result is a tool's result in a request of a real CLI to the model.
+type Result struct {
+	Request int    // its number
+	CLI     string // the replica that sent it, and its life
+	Call    string // the id of the call
+	Text    string
 }
 
 // Record is what callers received in a schedule, and what is there at its end.
@@ -72,6 +87,10 @@ type Record struct {
 	Appends map[string][]Append
 	// Answers counts how many answers the CLIs took of each callback (fakecli.Accepted).
 	Answers map[string]int
+	// Results are the results of tools in all requests of real CLIs, in the order of the requests.
+	Results []Result
+	// Conversations have the results of tools in the last request of each session of a real CLI.
+	Conversations map[string][]Result
 	// Faults are violations seen while the schedule was played: a call that did not end, a turn without an outcome.
 	Faults []string
 }
@@ -95,6 +114,10 @@ func (r *Record) Check() []string {
 		if n > 1 {
 			c.violated("callback %s was answered %d times", id, n)
 		}
+	}
+	c.results(r.Results)
+	for session, results := range r.Conversations {
+		c.conversation(session, results)
 	}
 	slices.Sort(c.found)
 	return c.found
@@ -166,8 +189,13 @@ func (c *checking) reader(r Reader) {
 	}
 }
 
+// ends are the outcomes that a turn may have: no caller aborts it.
+var ends = []string{
+	"TURN_STATUS_COMPLETED", "TURN_STATUS_FAILED", "TURN_STATUS_STALLED", "TURN_STATUS_RUNTIME_LOST",
+}
+
 // prompt checks that a prompt is in the conversation once if it was acknowledged and not reported as lost, and never
-// more than once.
+// more than once. Its turn has one outcome.
 func (c *checking) prompt(p Prompt) {
 	n := 0
 	for _, e := range c.journals[p.Session] {
@@ -184,6 +212,12 @@ func (c *checking) prompt(p Prompt) {
 	if len(slices.Compact(slices.Clone(p.IDs))) > 1 {
 		c.violated("session %s: prompt %s was acknowledged as %v", p.Session, p.Word, p.IDs)
 	}
+	for _, end := range p.Ends {
+		if !slices.Contains(ends, end) || end != p.Ends[0] {
+			c.violated("session %s: the turn of prompt %s ended as %v", p.Session, p.Word, p.Ends)
+			break
+		}
+	}
 }
 
 // appends checks that the terms of a log never go back.
@@ -192,6 +226,54 @@ func (c *checking) appends(session string, all []Append) {
 		if all[i].Term < all[i-1].Term {
 			c.violated("session %s: term %d wrote message %d after term %d had written", session, all[i].Term,
 				all[i].Seq, all[i-1].Term)
+		}
+	}
+}
+
+// results checks that a CLI took one answer for each call of a tool. The next owner may take another one: it asks again
+// if the first answer had no effect that was stored.
+func (c *checking) results(all []Result) {
+	type call struct {
+		cli, id string
+	}
+	taken, request := map[call]string{}, map[string]int{}
+	for _, r := range all {
+		k := call{r.CLI, r.Call}
+		if text, ok := taken[k]; ok && text != r.Text {
+			c.violated("call %s was answered %q and %q at %s", r.Call, text, r.Text, r.CLI)
+		}
+		taken[k] = r.Text
+		if request[r.Call] == r.Request {
+			c.violated("call %s is in request %d twice", r.Call, r.Request)
+		}
+		request[r.Call] = r.Request
+	}
+}
+
+// conversation checks that the model was sent the answers that the journal has, and no others. The results that the CLI
+// makes itself, of calls that were interrupted, are in no event.
+func (c *checking) conversation(session string, results []Result) {
+	type completion struct {
+		Data struct {
+			ToolCallID string
+			Result     struct{ Content string }
+		}
+	}
+	stored := map[string]string{}
+	for _, e := range c.journals[session] {
+		var done completion
+		if e.Type != "tool.execution_complete" || json.Unmarshal([]byte(e.JSON), &done) != nil {
+			continue
+		}
+		if _, ok := stored[done.Data.ToolCallID]; ok {
+			c.violated("session %s: call %s was completed twice", session, done.Data.ToolCallID)
+		}
+		stored[done.Data.ToolCallID] = done.Data.Result.Content
+	}
+	for _, r := range results {
+		if text := stored[r.Call]; strings.HasPrefix(r.Text+text, answerPrefix) && text != r.Text {
+			c.violated("session %s: the model was sent %q for call %s, the journal has %q", session, r.Text, r.Call,
+				text)
 		}
 	}
 }

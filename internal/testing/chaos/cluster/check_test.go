@@ -13,6 +13,8 @@ func good() *Record {
 		{At: Position{1, 1}, ID: "a", Type: "session.start"},
 		{At: Position{1, 2}, ID: "b", Type: "user.message", JSON: `"text w1w"`},
 		{At: Position{1, 4}, ID: "c", Type: "user.message", JSON: `"text w2w"`},
+		{At: Position{1, 5}, ID: "e", Type: "tool.execution_complete",
+			JSON: `{"data":{"toolCallId":"t","result":{"content":"answer 1"}}}`},
 		{At: Position{2, 1}, ID: "d", Type: "session.idle"},
 	}
 	return &Record{
@@ -25,12 +27,16 @@ func good() *Record {
 			{Replica: 1, Session: "s", Events: slices.Clone(journal)},
 		},
 		Prompts: []Prompt{
-			{Session: "s", Word: "w1w", IDs: []string{"m", "m"}},
+			{Session: "s", Word: "w1w", IDs: []string{"m", "m"},
+				Ends: []string{"TURN_STATUS_RUNTIME_LOST", "TURN_STATUS_RUNTIME_LOST"}},
 			{Session: "s", Word: "w2w"}, {Session: "s", Word: "w3w"},
 			{Session: "s", Word: "w4w", IDs: []string{"n"}, Lost: true},
 		},
 		Appends: map[string][]Append{"s": {{1, 5}, {2, 5}, {3, 9}}},
 		Answers: map[string]int{"q": 1, "never": 0},
+		Results: []Result{{1, "a", "t", "answer 0"}, {2, "a", "t", "answer 0"}, {3, "b", "t", "answer 1"},
+			{3, "b", "u", "interrupted"}},
+		Conversations: map[string][]Result{"s": {{3, "b", "t", "answer 1"}, {3, "b", "u", "interrupted"}}},
 	}
 }
 
@@ -60,7 +66,7 @@ func TestViolations(t *testing.T) {
 			r.Readers[0].Events = slices.Delete(r.Readers[0].Events, 1, 2)
 		}, "did not receive user.message b at 1/2"},
 		"the last event was not shown": {func(r *Record) {
-			r.Readers[0].Events = r.Readers[0].Events[:3]
+			r.Readers[0].Events = r.Readers[0].Events[:4]
 		}, "did not receive session.idle d at 2/1"},
 		"an event was shown twice": {func(r *Record) {
 			r.Readers[0].Events = slices.Insert(r.Readers[0].Events, 1, r.Readers[0].Events[0])
@@ -69,10 +75,10 @@ func TestViolations(t *testing.T) {
 			r.Readers[0].Events[1], r.Readers[0].Events[2] = r.Readers[0].Events[2], r.Readers[0].Events[1]
 		}, "b at 1/2 comes after user.message c at 1/4"},
 		"replicas differ": {func(r *Record) {
-			r.Lists[1].Events[3].ID = "z"
-		}, "shows 4 events, another replica 4"},
+			r.Lists[1].Events[4].ID = "z"
+		}, "shows 5 events, another replica 5"},
 		"an event has two positions": {func(r *Record) {
-			r.Lists[0].Events[3].ID = "a"
+			r.Lists[0].Events[4].ID = "a"
 		}, "a at 2/1 comes twice"},
 		"a prompt is lost": {func(r *Record) {
 			r.Prompts[3].Lost = false
@@ -89,6 +95,31 @@ func TestViolations(t *testing.T) {
 		"a callback is answered twice": {func(r *Record) {
 			r.Answers["q"] = 2
 		}, "callback q was answered 2 times"},
+		"a turn ends in two ways": {func(r *Record) {
+			r.Prompts[0].Ends[0] = "TURN_STATUS_COMPLETED"
+		}, "ended as [TURN_STATUS_COMPLETED TURN_STATUS_RUNTIME_LOST]"},
+		"a turn ends without an outcome": {func(r *Record) {
+			r.Prompts[0].Ends = []string{"TURN_STATUS_UNSPECIFIED"}
+		}, "ended as [TURN_STATUS_UNSPECIFIED]"},
+		"a CLI takes two answers": {func(r *Record) {
+			r.Results[1].Text = "answer 1"
+		}, `call t was answered "answer 0" and "answer 1" at a`},
+		"a result is in a request twice": {func(r *Record) {
+			r.Results[1].Request = 1
+		}, "call t is in request 1 twice"},
+		"a call is completed twice": {func(r *Record) {
+			for i := range r.Lists {
+				again := r.Lists[i].Events[3]
+				again.At.Seq, again.ID = 6, "f"
+				r.Lists[i].Events = slices.Insert(r.Lists[i].Events, 4, again)
+			}
+		}, "call t was completed twice"},
+		"the model has another answer": {func(r *Record) {
+			r.Conversations["s"][0].Text = "answer 0"
+		}, `the model was sent "answer 0" for call t, the journal has "answer 1"`},
+		"the model has an answer of nobody": {func(r *Record) {
+			r.Conversations["s"][1].Text = "answer 0"
+		}, `the model was sent "answer 0" for call u, the journal has ""`},
 		"a call does not end": {func(r *Record) {
 			r.Faults = []string{"hung"}
 		}, "hung"},
@@ -109,17 +140,23 @@ func TestViolations(t *testing.T) {
 // servers is always there. All faults occur.
 func TestDraw(t *testing.T) {
 	t.Parallel()
+	t.Run("fake", func(t *testing.T) { t.Parallel(); drawMany(t, 200, false) })
+	t.Run("real", func(t *testing.T) { t.Parallel(); drawMany(t, 400, true) }) // they have fewer faults
+}
+
+func drawMany(t *testing.T, count uint64, realCLI bool) {
+	t.Helper()
 	kinds := map[Fault]int{}
 	long := 0
-	for seed := range uint64(200) {
-		p := Draw(seed)
-		if !reflect.DeepEqual(p, Draw(seed)) {
+	for seed := range count {
+		p := Draw(seed, realCLI)
+		if !reflect.DeepEqual(p, Draw(seed, realCLI)) {
 			t.Fatalf("seed %d gives two schedules", seed)
 		}
 		free := map[string]Action{}
 		for i, a := range p.Actions {
 			kinds[a.Fault]++
-			if a.Fault == Freeze && a.For > Lease {
+			if a.Fault == Freeze && a.For > p.Timing.Lease {
 				long++
 			}
 			if before, ok := free[a.group()]; ok && a.At < before.end() || i > 0 && a.At < p.Actions[i-1].At {
@@ -127,7 +164,7 @@ func TestDraw(t *testing.T) {
 			}
 			free[a.group()] = a
 		}
-		if n := len(p.Actions); n < minActions || n > maxActions+maxJumps {
+		if n := len(p.Actions); n < p.Timing.MinActions || n > p.Timing.MaxActions+maxJumps {
 			t.Errorf("%v: %d actions", p, n)
 		}
 	}
@@ -136,7 +173,7 @@ func TestDraw(t *testing.T) {
 		JumpClock, JumpNATS,
 	} {
 		if kinds[f] < 25 {
-			t.Errorf("%s occurs %d times in 200 schedules", f, kinds[f])
+			t.Errorf("%s occurs %d times in %d schedules", f, kinds[f], count)
 		}
 	}
 	if long < 30 {

@@ -4,11 +4,13 @@
 // NATS servers are killed, frozen and stopped; links are cut and slow; clocks are set. Beside the faults, sessions are
 // moved, and callers create sessions, send prompts, repeat them, read streams and answer tool calls, each call through
 // a replica drawn at random. Then everything is healed, and Record.Check compares what the callers received with what
-// each replica shows, with the messages in NATS, and with the fake CLIs' logs.
+// each replica shows, with the messages in NATS, and with the fake CLIs' logs or the requests of the real CLIs to the
+// offline model.
 //
-// The replicas are processes with the program's command line; so are the NATS servers. The links are in the test's
-// process. The environment says what TestSchedules plays: CLUSTER_SCHEDULES (how many, default none) and CLUSTER_SEED
-// (the first seed). A failure leaves the replicas' directories with their logs, and prints where.
+// The replicas are processes with the program's command line; so are the NATS servers. The links and the offline model
+// are in the test's process. The environment says what TestSchedules plays: CLUSTER_SCHEDULES (how many with the fake
+// CLI, default none), CLUSTER_REAL (how many with the real CLI, which COPILOT_CLI_PATH names; default none) and
+// CLUSTER_SEED (the first seed of both). A failure leaves the replicas' directories with their logs, and prints where.
 //
 // TestScale measures the same cluster without faults, but for the end of a replica: CLUSTER_SCALE says how many
 // sessions it makes.

@@ -18,12 +18,8 @@ import (
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
-const (
-	// callTime bounds one call of a caller; a frozen replica does not answer.
-	callTime = 4 * time.Second
-	// patience bounds how long a call is repeated, and how long everything takes to settle.
-	patience = 90 * time.Second
-)
+// patience bounds how long a call is repeated, and how long everything takes to settle.
+const patience = 90 * time.Second
 
 // caller makes calls through replicas that it draws.
 type caller struct {
@@ -40,7 +36,7 @@ func (c *caller) try(ctx context.Context, what string, call func(context.Context
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
-		one, end := context.WithTimeout(ctx, callTime)
+		one, end := context.WithTimeout(ctx, c.timing.Call)
 		err := call(one, c.through[c.rng.IntN(len(c.through))])
 		end()
 		switch {
@@ -61,11 +57,13 @@ func (c *caller) try(ctx context.Context, what string, call func(context.Context
 // create makes a session with the tool.
 func (c *caller) create(ctx context.Context, id string) {
 	_ = c.try(ctx, "CreateSession", func(ctx context.Context, r *replica) error {
-		_, err := r.sessions().CreateSession(ctx, &bridgev1.CreateSessionRequest{
+		request := &bridgev1.CreateSessionRequest{
 			SessionId: id, RequestId: "create-" + id, Config: &cliv1.SessionConfig{Tools: []*cliv1.ToolDefinition{
 				{Name: toolName, Description: "Answers.", SkipPermission: proto.Bool(true)},
 			}},
-		})
+		}
+		c.model.complete(request)
+		_, err := r.sessions().CreateSession(ctx, request)
 		if status.Code(err) == codes.AlreadyExists {
 			return nil // an earlier try
 		}
@@ -73,7 +71,8 @@ func (c *caller) create(ctx context.Context, id string) {
 	}, nil)
 }
 
-// converse sends prompts until done is closed. Some are repeated after they were acknowledged.
+// converse sends prompts until done is closed, and waits for some of the turns. Some prompts are repeated after they
+// were acknowledged. The first one has a tool call.
 func (c *caller) converse(ctx context.Context, done <-chan struct{}, session, name string) {
 	for i := 0; ctx.Err() == nil; i++ {
 		select {
@@ -81,19 +80,25 @@ func (c *caller) converse(ctx context.Context, done <-chan struct{}, session, na
 			return
 		default:
 		}
-		p := &Prompt{Session: session, Word: fmt.Sprintf("%s-%d-", name, i)}
+		p := &Prompt{Session: session, Word: fmt.Sprintf("%s-%d-", name, i), waits: c.rng.IntN(4) == 0}
 		c.prompted(p)
 		kind := []string{"text", "slow", "tool"}[c.rng.IntN(3)]
+		if i == 0 {
+			kind = "tool"
+		}
 		for range 1 + c.rng.IntN(2) {
 			c.send(ctx, p, kind+" "+p.Word)
 		}
-		pause(ctx, time.Duration(50+c.rng.IntN(400))*time.Millisecond)
+		pause(ctx, c.between(50, int(c.timing.Prompts.Milliseconds())))
 	}
 }
 
-// send sends a prompt, under the same request id each time.
+// send sends a prompt, under the same request id each time, and waits for its turn if the prompt says so.
 func (c *caller) send(ctx context.Context, p *Prompt, text string) {
 	err := c.try(ctx, "Send", func(ctx context.Context, r *replica) error {
+		if p.waits {
+			return p.wait(ctx, r, text)
+		}
 		sent, err := r.sessions().Send(ctx, &bridgev1.SendRequest{
 			SessionId: p.Session, RequestId: p.Word, Prompt: &bridgev1.Prompt{Text: text},
 		})
@@ -105,6 +110,18 @@ func (c *caller) send(ctx context.Context, p *Prompt, text string) {
 	}, unconfirmed)
 	p.Lost = p.Lost || unconfirmed(err)
 	p.text = text
+}
+
+// wait sends a prompt and waits for the end of its turn.
+func (p *Prompt) wait(ctx context.Context, r *replica, text string) error {
+	out, err := r.sessions().SendAndWait(ctx, &bridgev1.SendAndWaitRequest{
+		SessionId: p.Session, RequestId: p.Word, Prompt: &bridgev1.Prompt{Text: text},
+	})
+	if err == nil {
+		p.IDs = append(p.IDs, out.GetMessageId())
+		p.Ends = append(p.Ends, out.GetOutcome().GetStatus().String())
+	}
+	return err
 }
 
 // unconfirmed reports whether an error says that a prompt is lost.
@@ -121,7 +138,7 @@ func (c *caller) move(ctx context.Context, session string) {
 			c.drain(ctx, node)
 			continue
 		}
-		one, end := context.WithTimeout(ctx, callTime)
+		one, end := context.WithTimeout(ctx, c.timing.Call)
 		_, err := r.runtimes().MoveSession(one, &bridgev1.MoveSessionRequest{
 			SessionId: session, Node: node, Wait: durationpb.New(c.between(0, 500)),
 		})
@@ -134,7 +151,7 @@ func (c *caller) move(ctx context.Context, session string) {
 
 // drain drains a replica, and ends that.
 func (c *caller) drain(ctx context.Context, node string) {
-	one, end := context.WithTimeout(ctx, callTime)
+	one, end := context.WithTimeout(ctx, c.timing.Call)
 	_, _ = c.through[c.rng.IntN(len(c.through))].runtimes().DrainNode(one,
 		&bridgev1.DrainNodeRequest{Node: node, Wait: durationpb.New(c.between(0, 500))}) // may be refused
 	end()
@@ -157,7 +174,7 @@ func (c *caller) answer(ctx context.Context, session string) {
 	for ; ctx.Err() == nil; pause(ctx, 100*time.Millisecond) {
 		var pending *bridgev1.ListPendingResponse
 		r := c.through[c.rng.IntN(len(c.through))]
-		one, end := context.WithTimeout(ctx, callTime)
+		one, end := context.WithTimeout(ctx, c.timing.Call)
 		pending, err := r.callbacks().ListPending(one, &bridgev1.ListPendingRequest{SessionId: session})
 		if err == nil {
 			for _, call := range pending.GetCallbacks() {
@@ -173,7 +190,7 @@ func (c *caller) answerTwice(ctx context.Context, call *bridgev1.Callback) {
 	defer both.Wait()
 	first := c.rng.IntN(len(c.through))
 	for i := range 2 {
-		answer, err := copilot.AnswerTool(fmt.Sprint("answer ", i))
+		answer, err := copilot.AnswerTool(fmt.Sprint(answerPrefix, i))
 		if err != nil {
 			c.fail("an answer: %v", err)
 			return

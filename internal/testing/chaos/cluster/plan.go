@@ -14,8 +14,34 @@ const (
 	servers  = 3 // of NATS
 )
 
-// Lease is the lease of the replicas. Freezes are shorter or longer than it.
-const Lease = 3 * time.Second
+// Timing is how much time a schedule takes, and how much it gives the replicas.
+type Timing struct {
+	// Lease is the lease of the replicas. Freezes are shorter or longer than it.
+	Lease time.Duration
+	// Span is the time in which actions begin.
+	Span time.Duration
+	// MinActions and MaxActions bound the number of actions, without jumps of clocks.
+	MinActions, MaxActions int
+	// Call bounds one call of a caller; a frozen replica does not answer.
+	Call time.Duration
+	// Prompts bounds the time between two prompts of a session.
+	Prompts time.Duration
+	// Unload is how long a session is idle before its replica unloads it, DrainGrace how long a replica waits for turns
+	// after SIGTERM.
+	Unload, DrainGrace time.Duration
+}
+
+// fakeTiming is the timing of schedules with the fake CLI, realTiming with the real one, which takes seconds to start.
+var (
+	fakeTiming = Timing{
+		Lease: 3 * time.Second, Span: 6 * time.Second, MinActions: 3, MaxActions: 6, Call: 4 * time.Second,
+		Prompts: 450 * time.Millisecond, Unload: time.Second, DrainGrace: 300 * time.Millisecond,
+	}
+	realTiming = Timing{
+		Lease: 8 * time.Second, Span: 12 * time.Second, MinActions: 2, MaxActions: 4, Call: 10 * time.Second,
+		Prompts: 1500 * time.Millisecond, Unload: 3 * time.Second, DrainGrace: 2 * time.Second,
+	}
+)
 
 // Fault is a kind of fault.
 type Fault string
@@ -95,37 +121,39 @@ func (a Action) group() string {
 // Plan is a schedule.
 type Plan struct {
 	Seed    uint64
+	Real    bool // the replicas have the real CLI
+	Timing  Timing
 	Actions []Action // in the order of At
 }
 
-// Bounds of a schedule.
-const (
-	minActions = 3
-	maxActions = 6
-	maxJumps   = 2
-	span       = 6 * time.Second // in which actions begin
-)
+// maxJumps is the largest number of jumps of clocks.
+const maxJumps = 2
 
-// Draw makes the schedule of a seed. It depends on nothing else. At least one action takes a replica away.
-func Draw(seed uint64) Plan {
+// Draw makes the schedule of a seed, for the fake CLI or for the real one. It depends on nothing else. At least one
+// action takes a replica away.
+func Draw(seed uint64, realCLI bool) Plan {
 	rng := rand.New(rand.NewPCG(seed, 0))
-	p := Plan{Seed: seed}
+	p := Plan{Seed: seed, Real: realCLI, Timing: fakeTiming}
+	if realCLI {
+		p.Timing = realTiming
+	}
+	t := p.Timing
 	free := map[string]time.Duration{} // when the targets of a group are back
-	n := minActions + rng.IntN(maxActions-minActions+1)
+	n := t.MinActions + rng.IntN(t.MaxActions-t.MinActions+1)
 	starts := make([]time.Duration, n)
 	for i := range starts {
-		starts[i] = time.Duration(rng.Int64N(int64(span))).Round(time.Millisecond)
+		starts[i] = time.Duration(rng.Int64N(int64(t.Span))).Round(time.Millisecond)
 	}
 	slices.Sort(starts)
 	for i, at := range starts {
-		a := drawAction(rng, i == 0)
+		a := drawAction(rng, t, i == 0)
 		a.At = max(at, free[a.group()])
 		free[a.group()] = a.end() + time.Second
 		p.Actions = append(p.Actions, a)
 	}
 	jumps := rand.New(rand.NewPCG(seed, 1))
 	for range jumps.IntN(maxJumps + 1) {
-		a := drawJump(jumps)
+		a := drawJump(jumps, t)
 		a.At = max(a.At, free[a.group()])
 		free[a.group()] = a.end()
 		p.Actions = append(p.Actions, a)
@@ -135,7 +163,7 @@ func Draw(seed uint64) Plan {
 }
 
 // drawAction draws a fault, its target and its length; with replica it is not one of a NATS server.
-func drawAction(rng *rand.Rand, replica bool) Action {
+func drawAction(rng *rand.Rand, t Timing, replica bool) Action {
 	between := func(from, to time.Duration) time.Duration {
 		return (from + time.Duration(rng.Int64N(int64(to-from)))).Round(time.Millisecond)
 	}
@@ -146,8 +174,8 @@ func drawAction(rng *rand.Rand, replica bool) Action {
 	a := Action{Fault: kinds[rng.IntN(len(kinds))], Target: rng.IntN(replicas)}
 	switch a.Fault {
 	case Freeze, CutNATS, CutPeers, PartNATS:
-		if a.For = between(Lease/10, Lease*2/3); rng.IntN(2) == 0 {
-			a.For = between(Lease+Lease/3, 2*Lease)
+		if a.For = between(t.Lease/10, t.Lease*2/3); rng.IntN(2) == 0 {
+			a.For = between(t.Lease+t.Lease/3, 2*t.Lease)
 		}
 		if a.Fault != Freeze {
 			a.Directions = []Directions{Both, Both, Forth, Back}[rng.IntN(4)]
@@ -157,20 +185,20 @@ func drawAction(rng *rand.Rand, replica bool) Action {
 	case SlowNATS:
 		a.For = between(time.Second, 4*time.Second)
 	default:
-		a.For = between(0, 2*Lease)
+		a.For = between(0, 2*t.Lease)
 	}
 	return a
 }
 
 // drawJump draws a jump of a clock: about as far as a lease, or much further than it.
-func drawJump(rng *rand.Rand) Action {
+func drawJump(rng *rand.Rand, t Timing) Action {
 	a := Action{Fault: JumpClock, Target: rng.IntN(replicas)}
 	if rng.IntN(2) == 0 {
 		a.Fault, a.Target = JumpNATS, rng.IntN(servers)
 	}
-	a.At = time.Duration(rng.Int64N(int64(span))).Round(time.Millisecond)
-	a.For = (Lease/3 + time.Duration(rng.Int64N(int64(2*Lease)))).Round(time.Millisecond)
-	a.By = []time.Duration{time.Second, Lease + time.Second, time.Hour}[rng.IntN(3)]
+	a.At = time.Duration(rng.Int64N(int64(t.Span))).Round(time.Millisecond)
+	a.For = (t.Lease/3 + time.Duration(rng.Int64N(int64(2*t.Lease)))).Round(time.Millisecond)
+	a.By = []time.Duration{time.Second, t.Lease + time.Second, time.Hour}[rng.IntN(3)]
 	if rng.IntN(2) == 0 {
 		a.By = -a.By
 	}
@@ -180,7 +208,11 @@ func drawJump(rng *rand.Rand) Action {
 // String lists the actions, for reports.
 func (p Plan) String() string {
 	var b strings.Builder
-	_, _ = fmt.Fprintf(&b, "seed %d:", p.Seed)
+	_, _ = fmt.Fprintf(&b, "seed %d", p.Seed)
+	if p.Real {
+		b.WriteString(" with the real CLI")
+	}
+	b.WriteByte(':')
 	for _, a := range p.Actions {
 		_, _ = fmt.Fprintf(&b, " %v %s %d for %v", a.At, a.Fault, a.Target, a.For)
 		if a.Directions != "" {

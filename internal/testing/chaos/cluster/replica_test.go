@@ -47,6 +47,8 @@ type replica struct {
 	conn    *grpc.ClientConn
 	fail    func(format string, args ...any) // records a violation
 	stopped chan struct{}                    // closed after the last life
+	prepare func(life int) error             // called before each life; nil for nothing
+	lives   int                              // of the supervisor's goroutine
 
 	striking sync.Mutex // held during an action; taken before mu
 
@@ -95,10 +97,10 @@ func newReplica(
 	r.args = []string{
 		"serve", "--listen", "unix:" + r.path("s"), "--cli", r.path("copilot"), "--no-install", "--no-login",
 		"--home", r.path("home"), "--user-home", dir, "--work-dir", dir, "--data-dir", r.path("data"),
-		"--cluster", urls, "--cluster-lease", Lease.String(), "--node-name", fmt.Sprint("r", n),
+		"--cluster", urls, "--cluster-lease", fakeTiming.Lease.String(), "--node-name", fmt.Sprint("r", n),
 		"--node-listen", r.listen,
 		"--node-cert", files.CertFile, "--node-key", files.KeyFile, "--node-ca", files.CAFile,
-		"--drain-grace", "300ms", "--idle-unload", "1s",
+		"--drain-grace", fakeTiming.DrainGrace.String(), "--idle-unload", fakeTiming.Unload.String(),
 	}
 	r.args = append(r.args, flags...)
 	r.conn, err = grpc.NewClient("unix:"+r.path("s"), grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -157,6 +159,12 @@ func (r *replica) live(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = log.Close() }()
+	r.lives++
+	if r.prepare != nil {
+		if err := r.prepare(r.lives); err != nil {
+			return err
+		}
+	}
 	cmd := exec.Command(self, r.args...)
 	cmd.Env = append(os.Environ(), replicaEnv+"=1", clockEnv+"="+r.clock.Path())
 	cmd.Stdout, cmd.Stderr = log, log

@@ -39,7 +39,9 @@ func TestScale(t *testing.T) {
 	if most == 0 {
 		t.Skip("CLUSTER_SCALE says how many sessions there are: make bench-cluster")
 	}
-	s := &scale{world: &world{seed: 1}, t: t, servers: natstest.Cluster(t, servers, natstest.SyncAlways)}
+	s := &scale{
+		world: &world{seed: 1, timing: fakeTiming}, t: t, servers: natstest.Cluster(t, servers, natstest.SyncAlways),
+	}
 	var urls []string
 	for _, n := range s.servers {
 		urls = append(urls, n.URL())

@@ -25,16 +25,26 @@ import (
 // sessionCount is how many sessions a schedule has, each with a caller, two readers and one who answers.
 const sessionCount = 3
 
+// finalPrefix begins the last prompt of a session.
+const finalPrefix = "final of "
+
 // TestSchedules plays the schedules that the environment asks for.
 func TestSchedules(t *testing.T) {
 	count, first := number(t, "CLUSTER_SCHEDULES", 0), number(t, "CLUSTER_SEED", 1)
-	if count == 0 {
-		t.Skip("CLUSTER_SCHEDULES says how many schedules are played: make chaos-cluster")
+	withCLI := number(t, "CLUSTER_REAL", 0)
+	if count == 0 && withCLI == 0 {
+		t.Skip("CLUSTER_SCHEDULES and CLUSTER_REAL say how many schedules are played: make chaos-cluster")
 	}
 	for seed := first; seed < first+count; seed++ {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel() // most of a schedule is waiting
-			play(t, Draw(seed))
+			play(t, Draw(seed, false))
+		})
+	}
+	for seed := first; seed < first+withCLI; seed++ {
+		t.Run(fmt.Sprint("real/seed=", seed), func(t *testing.T) {
+			t.Parallel()
+			play(t, Draw(seed, true))
 		})
 	}
 }
@@ -55,6 +65,8 @@ func number(t *testing.T, env string, otherwise uint64) uint64 {
 // world is a schedule being played.
 type world struct {
 	seed     uint64
+	timing   Timing
+	model    *model // nil with the fake CLI
 	replicas []*replica
 	nats     []*natsServer
 
@@ -90,7 +102,10 @@ func (w *world) caller() *caller {
 func play(t *testing.T, p Plan) {
 	t.Log(p)
 	begin := time.Now()
-	w := &world{seed: p.Seed}
+	w := &world{seed: p.Seed, timing: p.Timing}
+	if p.Real {
+		w.model = newModel(t)
+	}
 	w.nats = startNATS(t, w.fail)
 	ca := servertest.NewCA(t)
 	var supervisors sync.WaitGroup
@@ -104,8 +119,12 @@ func play(t *testing.T, p Plan) {
 			k := newLink(t, s.address())
 			links, urls = append(links, k), append(urls, "nats://"+k.address())
 		}
-		r := newReplica(t, n, strings.Join(urls, ","), ca, w.fail)
+		r := newReplica(t, n, strings.Join(urls, ","), ca, w.fail, "--cluster-lease", p.Timing.Lease.String(),
+			"--drain-grace", p.Timing.DrainGrace.String(), "--idle-unload", p.Timing.Unload.String())
 		r.link(t, links)
+		if p.Real {
+			w.model.attach(r)
+		}
 		w.replicas = append(w.replicas, r)
 		t.Cleanup(func() { _ = r.conn.Close() })
 		supervisors.Go(func() { r.supervise(ctx) })
@@ -122,13 +141,13 @@ func play(t *testing.T, p Plan) {
 	for _, l := range record.Lists {
 		events += len(l.Events)
 	}
-	appends := 0
+	appends, answers := 0, len(record.Answers)+len(record.Results)
 	for _, a := range record.Appends {
 		appends += len(a)
 	}
 	t.Logf("%v: %d prompts, %d events listed, %d messages in NATS, %d answers, %d violations",
-		time.Since(begin).Round(time.Second), len(record.Prompts), events, appends, len(record.Answers), len(found))
-	if appends == 0 || events == 0 || len(record.Answers) == 0 {
+		time.Since(begin).Round(time.Second), len(record.Prompts), events, appends, answers, len(found))
+	if appends == 0 || events == 0 || answers == 0 {
 		t.Error("nothing was compared")
 	}
 	for _, r := range w.replicas {
@@ -237,7 +256,7 @@ func (w *world) settle(ctx context.Context) {
 		id := fmt.Sprintf("s%d", n)
 		_ = c.try(ctx, "the last turn of "+id, func(ctx context.Context, r *replica) error {
 			out, err := r.sessions().SendAndWait(ctx, &bridgev1.SendAndWaitRequest{
-				SessionId: id, RequestId: "final", Prompt: &bridgev1.Prompt{Text: "final"},
+				SessionId: id, RequestId: "final", Prompt: &bridgev1.Prompt{Text: finalPrefix + id},
 			})
 			if s := out.GetOutcome().GetStatus(); err == nil && s != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
 				w.fail("the last turn of %s ended with %v", id, s)
@@ -292,10 +311,18 @@ func awaitReaders(ctx context.Context, ends map[string]Position, followers []*fo
 	}
 }
 
-// readLogs reads the messages of the sessions' logs in NATS, and the logs of the fake CLIs.
+// readLogs reads the messages of the sessions' logs in NATS, and the logs of the fake CLIs or of the real ones' model.
 func (w *world) readLogs(t *testing.T, record *Record) {
 	t.Helper()
+	if w.model != nil {
+		if err := w.model.read(record); err != nil {
+			t.Error(err)
+		}
+	}
 	for _, r := range w.replicas {
+		if w.model != nil {
+			break
+		}
 		log, err := fakecli.ReadLog(r.path("oracle.jsonl"))
 		if err != nil {
 			t.Error(err)
