@@ -2,6 +2,8 @@ package bridge
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -42,6 +44,13 @@ func (f refusingFiles) Append(name string, size int64, data []byte) error {
 		return errors.New("no route to the storage")
 	}
 	return f.Files.Append(name, size, data)
+}
+
+func (f refusingFiles) Write(name string, data []byte) error {
+	if f.of.refuses.Add(-1) >= 0 {
+		return errors.New("no route to the storage")
+	}
+	return f.Files.Write(name, data)
 }
 
 // remoteLogs are logs that say that they are on the other side of a network.
@@ -98,5 +107,38 @@ func TestPromptThatIsNotStored(t *testing.T) {
 				t.Errorf("the conversation has %q", got)
 			}
 		})
+	}
+}
+
+// In a cluster a prompt of an ended process is sent again when the storage has that, and not before: the next replica
+// would send it once more.
+func TestUnstoredDeliveryWaits(t *testing.T) {
+	t.Parallel()
+	kept, err := store.Open(store.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = kept.Close() }) // after the bridge
+	d := &refusing{Store: kept, writer: journal.NewWriter(journal.WriterConfig{FS: &faultfs.FS{}})}
+	t.Cleanup(d.writer.Close)
+	r := newLivesAt(t, t.TempDir(), always(hanging), func(c *Config) { c.Directory = d })
+	r.create("s1")
+	r.ask("s1", "hi")
+	r.begin("s1", "long")
+	r.sent(prompted("s1", "queued"))
+	const all = 1 << 30
+	d.refuses.Store(all)
+	r.life().Kill()
+	eventually(t, "attempts to store the delivery", func() bool { return d.refuses.Load() < all-8 })
+	for _, e := range r.life().Log() {
+		if e.Type == "session.send" && strings.Contains(string(e.Body), "queued") && r.count() > 1 {
+			t.Error("the CLI has the prompt, and the storage does not know that")
+			break
+		}
+	}
+	d.refuses.Store(0)
+	eventually(t, "the prompt", func() bool { return slices.Contains(r.conversation("s1"), "queued") })
+	if got := r.conversation("s1"); len(got) != 3 {
+		t.Errorf("the conversation has %q", got)
 	}
 }

@@ -150,7 +150,7 @@ func TestLives(t *testing.T) {
 	if !b.Owes() {
 		t.Fatal("the third life does not know what is owed")
 	}
-	e, ok, err := b.Again(journal.Position{Epoch: 2, Seq: 9}, time.Now())
+	e, ok, err := b.Again(journal.Position{Epoch: 2, Seq: 9}, time.Now(), true)
 	if !ok || err != nil || e.Deliveries != 2 || !strings.Contains(string(e.Prompt().Params), "one") {
 		t.Fatalf("given again is %+v, %v", e, err)
 	}
@@ -375,7 +375,7 @@ func TestAnotherOwner(t *testing.T) {
 	}
 	_, _, err = b.Accepted(sent, []string{"m2"})
 	refused("an answer", err)
-	_, _, err = b.Again(journal.Position{}, time.Now())
+	_, _, err = b.Again(journal.Position{}, time.Now(), true)
 	refused("another delivery", err)
 }
 
@@ -533,7 +533,7 @@ func TestContinuation(t *testing.T) {
 	if got, want := numbers(next), []uint64{taken, own, waiting}; !slices.Equal(got, want) {
 		t.Errorf("in the next process the order is %v, want %v", got, want)
 	}
-	e, ok, err := next.Again(journal.Position{}, time.Now())
+	e, ok, err := next.Again(journal.Position{}, time.Now(), true)
 	if err != nil || !ok || e.N != own || e.Deliveries != 1 || e.Prompt().Continues != 2 {
 		t.Errorf("the first delivery is of %+v, %v, %v", e, ok, err)
 	}

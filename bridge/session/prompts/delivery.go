@@ -28,6 +28,9 @@ type delivery struct {
 // takeUpTimeout bounds waiting for the turn that a prompt begins; that takes some milliseconds.
 const takeUpTimeout = 10 * time.Second
 
+// storePause is the pause before a delivery that could not be stored is tried again.
+const storePause = 100 * time.Millisecond
+
 // maxLoads bounds how often a session is loaded for what is owed, while that ends runtimes.
 const maxLoads = 3
 
@@ -173,7 +176,7 @@ func (q *Queue) giveAgain(ctx context.Context, rt Runtime) (w *turn.Waiter, e ou
 
 // giveNext makes the call for the next prompt that is owed. Without one it does nothing.
 func (q *Queue) giveNext(ctx context.Context, rt Runtime) (*turn.Waiter, outbox.Entry, error) {
-	e, ok, err := q.box.Again(q.cfg.Journal.Last(), time.Now())
+	e, ok, err := q.again(ctx)
 	if err != nil || !ok {
 		return nil, e, err
 	}
@@ -208,6 +211,22 @@ func (q *Queue) giveNext(ctx context.Context, rt Runtime) (*turn.Waiter, outbox.
 	})
 	q.Flush()
 	return w, e, nil
+}
+
+// again begins the delivery of the next prompt that is owed. In a cluster it waits until that is stored: otherwise the
+// next owner of the session, which would not know of the delivery, would send the prompt once more.
+func (q *Queue) again(ctx context.Context) (outbox.Entry, bool, error) {
+	for {
+		e, ok, err := q.box.Again(q.cfg.Journal.Last(), time.Now(), journal.Remote(q.cfg.Journal))
+		if !errors.Is(err, outbox.ErrUnstored) {
+			return e, ok, err
+		}
+		select {
+		case <-time.After(storePause):
+		case <-ctx.Done():
+			return outbox.Entry{}, false, q.cfg.Classify(ctx.Err(), "")
+		}
+	}
 }
 
 // reset makes the waiter of a prompt ready for another delivery.

@@ -1,0 +1,53 @@
+package outbox
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+)
+
+// A delivery that cannot be stored does not begin if another process may continue the session: that process would
+// deliver the prompt, too. It begins when the storage is back. A process with a disk of its own does not wait.
+func TestUnstoredDelivery(t *testing.T) {
+	t.Parallel()
+	for name, shared := range map[string]bool{"cluster": true, "data directory": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			disk := onDisk()
+			b := opened(t, disk)
+			n := put(t, b, "one")
+			accepted(t, b, n, []string{"m1"})
+			b.Owe(n, 0)
+			if err := b.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			before := b.Entries()
+			away := errors.New("no route to the storage")
+			disk.set(away, nil)
+			e, ok, err := b.Again(journal.Position{Epoch: 2, Seq: 9}, time.Now(), shared)
+			if !shared {
+				if err != nil || !ok || e.Deliveries != 2 {
+					t.Errorf("the delivery: %+v, %v, %v", e, ok, err)
+				}
+				return
+			}
+			if ok || !errors.Is(err, ErrUnstored) || !errors.Is(err, away) {
+				t.Errorf("the delivery: %+v, %v, %v", e, ok, err)
+			}
+			if after := b.Entries(); !reflect.DeepEqual(after, before) {
+				t.Errorf("the prompt is\n%+v\nand was\n%+v", after, before)
+			}
+			disk.set(nil, nil)
+			e, ok, err = b.Again(journal.Position{Epoch: 2, Seq: 9}, time.Now(), shared)
+			if err != nil || !ok || e.Deliveries != 2 {
+				t.Errorf("the delivery to a storage that is back: %+v, %v, %v", e, ok, err)
+			}
+			if e := opened(t, disk).Entries()[0]; e.Owed || e.Deliveries != 2 || e.Before.Epoch != 2 {
+				t.Errorf("the next process has %+v", e)
+			}
+		})
+	}
+}
