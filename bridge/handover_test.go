@@ -124,3 +124,35 @@ func TestHandOverWaitsForTheStorage(t *testing.T) {
 		t.Errorf("the conversation has %q", got)
 	}
 }
+
+// Neither does a session leave whose outbox has changes in memory only: the next server would send a prompt again that
+// the CLI has had.
+func TestHandOverWaitsForTheOutbox(t *testing.T) {
+	t.Parallel()
+	kept, err := store.Open(store.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = kept.Close() }) // after the bridge
+	d := &refusing{Store: kept, writer: journal.NewWriter(journal.WriterConfig{FS: &faultfs.FS{}})}
+	t.Cleanup(d.writer.Close)
+	r := newLivesAt(t, t.TempDir(), always(hanging), func(c *Config) { c.Directory = d })
+	r.create("s1")
+	r.ask("s1", "first")
+	r.begin("s1", "long")
+	const all = 1 << 30
+	d.refuses.Store(all)
+	if _, err := r.Sessions.Abort(t.Context(), &bridgev1.AbortRequest{SessionId: "s1"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.AwaitRest(t.Context(), "s1"); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := r.HandOver(t.Context(), "s1", false, func() error { return nil }); left || err != nil {
+		t.Errorf("left %t, %v", left, err)
+	}
+	d.refuses.Store(0)
+	if left, err := r.HandOver(t.Context(), "s1", false, func() error { return nil }); !left || err != nil {
+		t.Errorf("left %t, %v", left, err)
+	}
+}

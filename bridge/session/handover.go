@@ -2,8 +2,10 @@ package session
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -18,7 +20,7 @@ const (
 
 // HandOver ends the use of the session here, because another server is to continue it, and reports whether it did. It
 // does so only for a session at rest, which has no turn, prompt, call, pending callback, satellite or background work,
-// and whose events are stored within two seconds: the other server would not know a turn of which they are the end.
+// and whose events and outbox are stored within some seconds: the other server would not know the end of a turn.
 // With quiet, the session must have no participant and no subscriber either, and have been idle for ten seconds.
 // HandOver calls save when nothing changes the session any more. Then the frames of the session end with DRAINING, so
 // that their readers continue elsewhere, and the session is Deleted in memory: the caller must drop it. The
@@ -78,9 +80,15 @@ func stay(l *Loader) {
 	l.leaving = false
 }
 
-// settle waits until the events of the session are stored.
+// settle waits until the events of the session are stored, and then stores what its outbox has in memory only.
 func settle(ctx context.Context, l *Loader) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	return l.cfg.journal.Settle(ctx)
+	if err := l.cfg.journal.Settle(ctx); err != nil {
+		return err
+	}
+	if err := l.cfg.prompts.Box().Flush(); err != nil && !errors.Is(err, backend.ErrStale) { // then another one has it
+		return err
+	}
+	return nil
 }
