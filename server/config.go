@@ -80,9 +80,10 @@ type Config struct {
 	StrangerTime time.Duration
 	// DrainTimeout bounds the time of Drainer. The default is 30 s.
 	DrainTimeout time.Duration
-	// StopTimeout is how long calls may run after that before they are cancelled, and again how long their handlers
-	// may take to return. The default is 5 s.
+	// StopTimeout is how long calls may run after that before they are cancelled. The default is 5 s.
 	StopTimeout time.Duration
+	// ReturnTimeout is how long the handlers of cancelled calls may take to return. The default is StopTimeout.
+	ReturnTimeout time.Duration
 }
 
 // Connections bounds connections over TCP. The zero value derives the bounds from the process's limit of open files.
@@ -168,13 +169,14 @@ func (c *Config) complete() error {
 		return fmt.Errorf("the token has %d characters, fewer than %d", len(c.Token), minToken)
 	}
 	if c.MaxRecvBytes < 0 || c.MaxStrangers < 0 || c.StrangerTime < 0 || !c.Connections.valid() || c.DrainTimeout < 0 ||
-		c.StopTimeout < 0 {
+		c.StopTimeout < 0 || c.ReturnTimeout < 0 {
 		return errors.New("sizes and timeouts must not be negative")
 	}
 	c.MaxRecvBytes = cmp.Or(c.MaxRecvBytes, DefaultMaxRecvBytes)
 	c.MaxConcurrentStreams = cmp.Or(c.MaxConcurrentStreams, DefaultMaxConcurrentStreams)
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, DefaultDrainTimeout)
 	c.StopTimeout = cmp.Or(c.StopTimeout, DefaultStopTimeout)
+	c.ReturnTimeout = cmp.Or(c.ReturnTimeout, c.StopTimeout)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	c.Telemetry = cmp.Or(c.Telemetry, &Telemetry{})
 	c.Telemetry.Observer = cmp.Or(c.Telemetry.Observer, observe.Silent())

@@ -116,6 +116,23 @@ func TestStopCutsOffWhatDoesNotEnd(t *testing.T) {
 	}
 }
 
+// A handler that is cancelled has its own time to return: it may be waiting for a storage that is slow.
+func TestStopWaitsForHandlers(t *testing.T) {
+	t.Parallel()
+	e := &events{subscribe: func(ctx context.Context, emit frame.Sink) error {
+		if err := emit(frame.Frame{Message: new(bridgev1.SubscribeResponse)}); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}}
+	r := servertest.Start(t, server.Config{StopTimeout: time.Nanosecond, ReturnTimeout: time.Minute}, e)
+	subscribe(t, r)
+	if err := r.Stop(); err != nil {
+		t.Errorf("Run = %v", err)
+	}
+}
+
 // The server reports a handler that never returns, and does not wait for it.
 func TestStopReportsStuckHandlers(t *testing.T) {
 	t.Parallel()

@@ -278,7 +278,7 @@ func (s *Server) drain(ctx context.Context) error {
 }
 
 // stop waits for the calls in progress, and cancels them after StopTimeout. It returns an error if a handler
-// still does not return.
+// still does not return within ReturnTimeout.
 func (s *Server) stop() error {
 	graceful, forced := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -302,7 +302,7 @@ func (s *Server) stop() error {
 		s.grpc.Stop()
 		web.Wait()
 	}()
-	if closedWithin(forced, s.config.StopTimeout) && closedWithin(graceful, s.config.StopTimeout) {
+	if closedWithin(forced, s.config.ReturnTimeout) && closedWithin(graceful, s.config.ReturnTimeout) {
 		return nil
 	}
 	return errors.New("server: handlers still run after their calls were cancelled")

@@ -263,14 +263,15 @@ func (a *App) listen(ctx context.Context, b *bridge.Bridge) (err error) {
 		Drainer: drainer{
 			b, a.config.DrainGrace, a.hard, func() { a.observing.phase.Store(phaseDraining) }, empty,
 		},
-		DrainTimeout: a.config.DrainGrace + callGrace,
-		Telemetry:    a.observing.instruments(&a.config),
-		Audit:        a.observing.sink,
-		Logger:       a.logger,
-		LogRequests:  a.config.LogRequests,
-		MaxRecvBytes: a.config.MaxRequestBytes,
-		StopTimeout:  a.config.DrainGrace + callGrace,
-		Ready:        a.observing.ready,
+		DrainTimeout:  a.config.DrainGrace + callGrace,
+		Telemetry:     a.observing.instruments(&a.config),
+		Audit:         a.observing.sink,
+		Logger:        a.logger,
+		LogRequests:   a.config.LogRequests,
+		MaxRecvBytes:  a.config.MaxRequestBytes,
+		StopTimeout:   a.config.DrainGrace + callGrace,
+		ReturnTimeout: a.config.Cluster.returnTimeout(),
+		Ready:         a.observing.ready,
 	})
 	if err != nil {
 		return err

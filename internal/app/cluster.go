@@ -131,6 +131,15 @@ func (k *Cluster) attrs() []slog.Attr {
 	return []slog.Attr{slog.String("node", k.Node)}
 }
 
+// returnTimeout is how long the handlers of cancelled calls may take to return. For a replica it exceeds the time that
+// NATS may take to store something, which nothing can interrupt. For a server alone it is 0, the server's default.
+func (k *Cluster) returnTimeout() time.Duration {
+	if k.URL == "" {
+		return 0
+	}
+	return natsstore.CallTimeout + callGrace
+}
+
 // storage is the configuration of the cluster's storage.
 func (k *Cluster) storage(log *slog.Logger) natsstore.Config {
 	return natsstore.Config{

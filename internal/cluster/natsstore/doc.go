@@ -41,6 +41,6 @@
 // # Concurrency
 //
 // A Store is safe for concurrent use. It has no goroutines except the goroutines of the NATS client, which Close ends.
-// Every call ends after callTimeout at the latest, also while the servers are away. The client then connects again, and
+// Every call ends after CallTimeout at the latest, also while the servers are away. The client then connects again, and
 // does not send later what was written while the servers were away.
 package natsstore

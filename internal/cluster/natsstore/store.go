@@ -24,8 +24,8 @@ const (
 	openTimeout = 30 * time.Second
 	// openAttempt bounds one attempt to open a stream.
 	openAttempt = 5 * time.Second
-	// callTimeout bounds one call, with its retries.
-	callTimeout = 10 * time.Second
+	// CallTimeout bounds one call, with its retries.
+	CallTimeout = 10 * time.Second
 	// reconnectWait is the time between attempts to connect again.
 	reconnectWait = 250 * time.Millisecond
 	// pingInterval and maxPings notice a server that does not answer: after at most their product.
@@ -207,7 +207,7 @@ func (s *Store) connect(cfg Config) error {
 		return &OpenError{Problem: problem, Detail: detail, Err: err}
 	}
 	s.nc = nc
-	if s.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(callTimeout)); err != nil {
+	if s.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(CallTimeout)); err != nil {
 		nc.Close()
 		return &OpenError{Problem: Failed, Detail: "the client of JetStream cannot be made", Err: err}
 	}
@@ -255,9 +255,9 @@ func (s *Store) Close() {
 	s.nc.Close()
 }
 
-// call returns a context that ends with ctx, with the store, or after callTimeout.
+// call returns a context that ends with ctx, with the store, or after CallTimeout.
 func (s *Store) call(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	stop := context.AfterFunc(s.base, cancel)
 	return ctx, func() { stop(); cancel() }
 }
