@@ -8,6 +8,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"math/big"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -50,12 +51,25 @@ func newKey(tb testing.TB) *ecdsa.PrivateKey {
 // servers and clients.
 func (ca *CA) Issue(tb testing.TB, usage ...x509.ExtKeyUsage) forward.TLS {
 	tb.Helper()
-	if len(usage) == 0 {
-		usage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	return ca.issue(tb, &x509.Certificate{ExtKeyUsage: usage})
+}
+
+// IssueLocal is Issue for a server on the loopback interface whose clients check its name.
+func (ca *CA) IssueLocal(tb testing.TB) forward.TLS {
+	tb.Helper()
+	return ca.issue(tb, &x509.Certificate{
+		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	})
+}
+
+func (ca *CA) issue(tb testing.TB, leaf *x509.Certificate) forward.TLS {
+	tb.Helper()
+	if len(leaf.ExtKeyUsage) == 0 {
+		leaf.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	}
 	key := newKey(tb)
-	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "replica"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: usage}
+	leaf.SerialNumber, leaf.Subject = big.NewInt(2), pkix.Name{CommonName: "replica"}
+	leaf.NotBefore, leaf.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
 	der, err := x509.CreateCertificate(rand.Reader, leaf, ca.cert, key.Public(), ca.key)
 	if err != nil {
 		tb.Fatal(err)

@@ -14,11 +14,20 @@ import (
 func main() {
 	dir := flag.String("deploy", "../../../deploy", "the `folder` of the files")
 	flag.Parse()
-	problems := append(dockerfile(filepath.Join(*dir, "Dockerfile")), manifests(filepath.Join(*dir, "kubernetes"))...)
+	problems := lint(*dir)
 	for _, p := range problems {
 		fmt.Fprintln(os.Stderr, p)
 	}
 	if len(problems) > 0 {
 		os.Exit(1)
 	}
+}
+
+// lint returns what is wrong with the files of a folder.
+func lint(dir string) (problems []string) {
+	problems = dockerfile(filepath.Join(dir, "Dockerfile"))
+	for _, app := range []string{"kubernetes", "kubernetes-nats"} {
+		problems = append(problems, manifests(filepath.Join(dir, app))...)
+	}
+	return problems
 }

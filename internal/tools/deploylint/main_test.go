@@ -28,6 +28,8 @@ func TestMistakesAreFound(t *testing.T) {
 		"no preStop":        {"kubernetes/statefulset.yaml", "preStop:", "postStart:", "preStop"},
 		"no grace":          {"kubernetes/statefulset.yaml", "terminationGracePeriodSeconds: 75", "terminationGracePeriodSeconds: 5", "drain"},
 		"another port":      {"kubernetes/networkpolicy.yaml", "port: grpc", "port: http", "a port that there is not"},
+		"NATS misspelt":     {"kubernetes-nats/statefulset.yaml", "podAntiAffinity", "podAntiAfinity", "podAntiAfinity"},
+		"NATS, no map":      {"kubernetes-nats/config.yaml", "name: nats\n  labels", "name: other\n  labels", `no ConfigMap "nats"`},
 		"everybody":         {"kubernetes/networkpolicy.yaml", "    - from:\n        - namespaceSelector: {}\n          podSelector:\n            matchLabels: {copilot-grpc/client: \"true\"}\n      ports:", "    - ports:", "everybody"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +48,7 @@ func TestMistakesAreFound(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			found := strings.Join(append(dockerfile(filepath.Join(dir, "Dockerfile")), manifests(filepath.Join(dir, "kubernetes"))...), "\n")
+			found := strings.Join(lint(dir), "\n")
 			if tc.file == "" && found != "" || !strings.Contains(found, tc.want) || tc.file != "" && found == "" {
 				t.Errorf("found %q, want %q in it", found, tc.want)
 			}
