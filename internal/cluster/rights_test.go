@@ -75,3 +75,19 @@ func TestRights(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Two clusters on one account know nothing of each other, also if the name of one begins with that of the other: each
+// has its own members, and its own owner of a session.
+func TestTwoClusters(t *testing.T) {
+	t.Parallel()
+	s := natstest.Start(t)
+	for _, name := range []string{"test", "test-2"} {
+		n, _ := join(t, s, "n", func(c *Config) { c.Cluster = name })
+		if all := n.Members(); len(all) != 1 || all[0].ID != n.held.member() {
+			t.Errorf("the members of the cluster %s are %v", name, all)
+		}
+		if _, err := n.Acquire(t.Context(), "s"); err != nil {
+			t.Errorf("in the cluster %s: %v", name, err)
+		}
+	}
+}
