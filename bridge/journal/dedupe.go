@@ -44,6 +44,17 @@ func (d *dedupe) add(k ID, ephemeral bool, seq uint64) bool {
 	return d.current.set(k, struct{}{})
 }
 
+// has reports whether add was called with an id that is remembered.
+func (d *dedupe) has(k ID) bool {
+	if k == (ID{}) {
+		return false
+	}
+	_, durable := d.durable.get(k)
+	_, current := d.current.get(k)
+	_, previous := d.previous.get(k)
+	return durable || current || previous
+}
+
 // rotate starts a new turn.
 func (d *dedupe) rotate() {
 	if d.current.n > 0 {

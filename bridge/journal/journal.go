@@ -369,6 +369,13 @@ func (j *Journal) Lookup(id ID) (Position, bool) {
 	return Position{j.cfg.Epoch, seq}, ok
 }
 
+// Seen reports whether a journal remembers an event of an id: Append would reject another one.
+func Seen(j *Journal, id ID) bool {
+	j.mu.RLock()
+	defer j.mu.RUnlock()
+	return j.seen.has(id)
+}
+
 // First returns the position of the first stored event; seq is 0 if there is none.
 func (j *Journal) First() Position {
 	j.mu.RLock()

@@ -82,7 +82,7 @@ type Intake struct {
 // New returns an Intake for a session that begins at a time.
 func New(cfg Config, at time.Time) *Intake {
 	i := &Intake{cfg: cfg, Info: info.Info{Start: at, Modified: at}}
-	i.buffer = reorder.New(i.apply)
+	i.buffer = reorder.New(i.apply, func(id journal.ID) bool { return journal.Seen(i.cfg.Journal, id) })
 	return i
 }
 

@@ -67,6 +67,7 @@ const (
 // concurrent use.
 type Buffer struct {
 	emit func(rec *journal.Record) (fresh bool)
+	seen func(id journal.ID) bool
 
 	// watching says that the CLI sends a burst or second copies, hence may send early events.
 	watching bool
@@ -82,8 +83,11 @@ type Buffer struct {
 }
 
 // New returns an empty buffer. It hands events on to emit, which reports whether an event is
-// new: only the journal knows which are second copies. emit must not call the buffer.
-func New(emit func(rec *journal.Record) (fresh bool)) *Buffer { return &Buffer{emit: emit} }
+// new: only the journal knows which are second copies. seen reports whether emit had an event of an id: a second copy
+// of the millisecond in which the burst is could be held back like an early event. Neither may call the buffer.
+func New(emit func(rec *journal.Record) (fresh bool), seen func(id journal.ID) bool) *Buffer {
+	return &Buffer{emit: emit, seen: seen}
+}
 
 // Held returns how many events are held back.
 func (b *Buffer) Held() int { return len(b.early) }
@@ -115,7 +119,7 @@ func (b *Buffer) Push(rec *journal.Record, now time.Time) Reason {
 func (b *Buffer) Flush(now time.Time) { b.release(len(b.early), now) }
 
 // Reset discards the burst and the held events: call Flush first.
-func (b *Buffer) Reset() { *b = Buffer{emit: b.emit} }
+func (b *Buffer) Reset() { *b = Buffer{emit: b.emit, seen: b.seen} }
 
 // Overdue reports whether the events held back have waited for Patience; if not, left is how
 // long they may wait yet. When they are overdue, it emits them, and holds nothing back until
@@ -232,7 +236,7 @@ func sortable(rec *journal.Record) bool {
 func (b *Buffer) sort(rec *journal.Record, now time.Time) Reason {
 	e := placed{b.placeOf(rec), rec}
 	switch {
-	case e.at == 0:
+	case e.at == 0 || b.seen(rec.ID):
 		b.emit(rec)
 	case b.held[rec.ID]: // a second copy, which would be handed on as well
 	case len(b.early) == 0:
