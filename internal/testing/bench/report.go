@@ -23,7 +23,7 @@ func (r *run) turnTable(ctx context.Context) (Table, error) {
 		return t, err
 	}
 	for _, way := range ways {
-		if way == "relay" {
+		if way == "relay" || way == unaryWay {
 			continue // of round trips alone
 		}
 		l := trips.way(way)
@@ -37,12 +37,12 @@ var wayNames = map[string]string{
 	"direct": "direct, stdio", "relay": "direct, its bytes carried by grpc-go alone, unix socket",
 	"node": "official SDK for Node, stdio", "python": "official SDK for Python, stdio",
 	"go":   "official SDK for Go, stdio",
-	"unix": "bridge, unix socket", "tcp": "bridge, TCP", "shim": "official SDK for Node, shim, bridge over unix",
+	"unix": "bridge, unix socket", unaryWay: "bridge, unix socket, unary call", "tcp": "bridge, TCP", "shim": "official SDK for Node, shim, bridge over unix",
 }
 
 func busy(way string, l *latency) string {
 	switch way {
-	case "unix", "tcp", "shim":
+	case "unix", unaryWay, "tcp", "shim":
 		return l.cpu.String()
 	}
 	return "–"
@@ -60,12 +60,12 @@ func (r *run) roundTripTable(ctx context.Context) (Table, error) {
 	t := Table{
 		Title: "Round trips",
 		Note: fmt.Sprintf("µs, back to back, %d in each of %d repeats, with a CLI that answers at once. A send is "+
-			"timed by the caller, from the call to its reply; "+
+			"timed by the caller, from the call to its reply, and made by a command of Attach unless it is unary; "+
 			"a tool call by the CLI, from external_tool.requested to the answer. "+
 			"The way by grpc-go alone carries the JSON-RPC of direct through a server that only copies: the floor "+
 			"for any server between.", r.cfg.Operations, r.cfg.Repeats),
-		Header: []string{"operation", "way", "p50", "p99", "p50 against direct", "against the SDK for Node",
-			"p50 added", "CPU of the bridge per operation"},
+		Header: []string{"operation", "way", "p50", "p99", "p50 against direct", "against grpc-go alone",
+			"against the SDK for Node", "p50 added", "CPU of the bridge per operation"},
 	}
 	sends, tools, err := r.latencies(ctx)
 	if err != nil {
@@ -76,10 +76,14 @@ func (r *run) roundTripTable(ctx context.Context) (Table, error) {
 		trips roundTrips
 	}{{"send", sends}, {"tool call", tools}} {
 		for _, way := range ways {
+			if way == unaryWay && op.name != "send" {
+				continue
+			}
 			l := op.trips.way(way)
 			added := fmt.Sprintf("%+.0f", l.p50.median()-op.trips.way("direct").p50.median())
 			t.row(op.name, wayNames[way], l.p50.String(), l.p99.String(),
 				ratio(l.p50, op.trips.way("direct").p50).String(),
+				ratio(l.p50, op.trips.way("relay").p50).String(),
 				ratio(l.p50, op.trips.way("node").p50).String(), added, busy(way, l))
 		}
 	}

@@ -9,13 +9,17 @@ import (
 	"strings"
 	"time"
 
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/bench/loadcli"
 )
 
 // ways are the ways to a session that are compared: the bare connection, the same through a
 // server that only carries bytes, official SDKs, the bridge. SDKs that cannot be had are left out.
-var ways = []string{"direct", "relay", "node", "python", "go", "unix", "tcp", "shim"}
+var ways = []string{"direct", "relay", "node", "python", "go", "unix", unaryWay, "tcp", "shim"}
+
+// unaryWay is a send by SessionService.Send. The other ways of the bridge send by a command of Attach.
+const unaryWay = "unary"
 
 // traveller goes one way, again and again.
 type traveller interface {
@@ -59,6 +63,11 @@ func (r *run) travellers(ctx context.Context, b, raw *bridge) (map[string]travel
 		}
 		out[way] = talking{a}
 	}
+	a, err := newAttached(ctx, b, false, &cliv1.SessionConfig{}, "")
+	if err != nil {
+		return out, fmt.Errorf("unary calls: %w", err)
+	}
+	out[unaryWay] = calling{talking{a}, a}
 	if out["node"] != nil {
 		d, err := r.throughShim(ctx, b, nil)
 		if err != nil {
@@ -98,13 +107,18 @@ func (r *run) latencies(ctx context.Context) (sends, tools roundTrips, err error
 			if err != nil {
 				return sends, tools, fmt.Errorf("send over %s: %w", way, err)
 			}
+			if i > 0 { // the first round warms up
+				sent.into(sends.way(way))
+			}
+			if way == unaryWay { // a tool call is the same for it
+				continue
+			}
 			called, err := r.measured(b, r.cfg.Operations,
 				func() ([]float64, error) { return all[way].tools(ctx, r.cfg.Operations) })
 			if err != nil {
 				return sends, tools, fmt.Errorf("tool call over %s: %w", way, err)
 			}
-			if i > 0 { // the first round warms up
-				sent.into(sends.way(way))
+			if i > 0 {
 				called.into(tools.way(way))
 			}
 		}
@@ -148,6 +162,30 @@ func (t talking) sends(ctx context.Context, n int) ([]float64, error) {
 	for range n {
 		begin := time.Now()
 		if err := t.send(ctx, "hello"); err != nil {
+			return nil, err
+		}
+		took = append(took, micros(time.Since(begin)))
+		if _, err := t.idle(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return took, nil
+}
+
+// calling is a participant that sends by unary calls.
+type calling struct {
+	talking
+	a *attached
+}
+
+// sends implements traveller.
+func (t calling) sends(ctx context.Context, n int) ([]float64, error) {
+	took := make([]float64, 0, n)
+	for range n {
+		begin := time.Now()
+		if _, err := t.a.client.Sessions().Send(ctx, &bridgev1.SendRequest{
+			SessionId: t.a.session, Prompt: &bridgev1.Prompt{Text: "hello"},
+		}); err != nil {
 			return nil, err
 		}
 		took = append(took, micros(time.Since(begin)))
