@@ -39,7 +39,7 @@ func TestStart(t *testing.T) {
 			func(o outcomeOf) bool { return o.err == nil && string(o.result) == `{"b":2}` },
 		},
 		"an error": {
-			func(_ *Conn, p *peer, id int) {
+			func(_ *Conn, p *peer, _ int) {
 				p.send(`{"jsonrpc":"2.0","id":1,"error":{"code":7,"message":"no"}}`)
 			},
 			func(o outcomeOf) bool {
@@ -48,7 +48,7 @@ func TestStart(t *testing.T) {
 			},
 		},
 		"a malformed reply": {
-			func(_ *Conn, p *peer, id int) { p.send(`{"jsonrpc":"2.0","id":1}`) },
+			func(_ *Conn, p *peer, _ int) { p.send(`{"jsonrpc":"2.0","id":1}`) },
 			func(o outcomeOf) bool { return errors.Is(o.err, ErrBadReply) && !errors.Is(o.err, ErrNotSent) },
 		},
 		"no reply in time, and one later": {

@@ -37,7 +37,8 @@ var wayNames = map[string]string{
 	"direct": "direct, stdio", "relay": "direct, its bytes carried by grpc-go alone, unix socket",
 	"node": "official SDK for Node, stdio", "python": "official SDK for Python, stdio",
 	"go":   "official SDK for Go, stdio",
-	"unix": "bridge, unix socket", unaryWay: "bridge, unix socket, unary call", "tcp": "bridge, TCP", "shim": "official SDK for Node, shim, bridge over unix",
+	"unix": "bridge, unix socket", unaryWay: "bridge, unix socket, unary call", "tcp": "bridge, TCP",
+	"shim": "official SDK for Node, shim, bridge over unix",
 }
 
 func busy(way string, l *latency) string {
