@@ -17,8 +17,18 @@ import (
 // The settings and the policy of the manifests are good ones.
 func TestDeployedSettings(t *testing.T) {
 	t.Parallel()
+	for _, folder := range []string{"kubernetes", "kubernetes-cluster"} {
+		t.Run(folder, func(t *testing.T) {
+			t.Parallel()
+			checkDeployed(t, "../../deploy/"+folder)
+		})
+	}
+}
+
+func checkDeployed(t *testing.T, folder string) {
+	t.Helper()
 	var manifest struct{ Data map[string]string }
-	if err := yaml.Unmarshal([]byte(readText(t, "../../deploy/kubernetes/config.yaml")), &manifest); err != nil {
+	if err := yaml.Unmarshal([]byte(readText(t, folder+"/config.yaml")), &manifest); err != nil {
 		t.Fatal(err)
 	}
 	c := DefaultConfig()
@@ -27,12 +37,23 @@ func TestDeployedSettings(t *testing.T) {
 		[]byte(manifest.Data["config.yaml"])); err != nil {
 		t.Fatal(err)
 	}
+	set := readText(t, folder+"/statefulset.yaml")
+	if c.Cluster.on() {
+		const pod = "$(POD_NAME).copilot-grpc-node:7801"
+		if !strings.Contains(set, `{name: COPILOT_GRPC_NODE_ADDRESS, value: "`+pod+`"}`) {
+			t.Errorf("the replicas have not the address %s", pod)
+		}
+		c.Cluster.Address = strings.Replace(pod, "$(POD_NAME)", "copilot-grpc-0", 1)
+	}
 	if err := c.Validate(); err != nil {
 		t.Error(err)
 	}
-	set := readText(t, "../../deploy/kubernetes/statefulset.yaml")
-	for _, path := range []string{filepath.Dir(c.TLSCert), filepath.Dir(c.Policy),
-		filepath.Dir(strings.TrimPrefix(c.Listen[0], "unix:"))} {
+	used := []string{c.TLSCert, c.Policy, strings.TrimPrefix(c.Listen[0], "unix:")}
+	if c.Cluster.on() {
+		used = append(used, c.Cluster.Credentials, c.Cluster.RootCA, c.Cluster.Cert)
+	}
+	for _, file := range used {
+		path := filepath.Dir(file)
 		if !strings.Contains(set, "mountPath: "+path+"}") && !strings.Contains(set, "mountPath: "+path+",") {
 			t.Errorf("nothing is mounted at %q", path)
 		}

@@ -21,7 +21,7 @@ type cluster struct {
 
 	maps     map[string]*corev1.ConfigMap
 	set      *appsv1.StatefulSet
-	service  *corev1.Service
+	services []*corev1.Service
 	budget   *policyv1.PodDisruptionBudget
 	networks *networkingv1.NetworkPolicy
 }
@@ -68,8 +68,9 @@ func (c *cluster) take(text []byte) error {
 		c.set = &appsv1.StatefulSet{}
 		into = c.set
 	case "v1 Service":
-		c.service = &corev1.Service{}
-		into = c.service
+		m := &corev1.Service{}
+		c.services = append(c.services, m)
+		into = m
 	case "policy/v1 PodDisruptionBudget":
 		c.budget = &policyv1.PodDisruptionBudget{}
 		into = c.budget
@@ -84,20 +85,27 @@ func (c *cluster) take(text []byte) error {
 
 // check looks at how the parts fit together.
 func (c *cluster) check() {
-	if c.set == nil || c.service == nil || c.budget == nil || c.networks == nil {
+	if c.set == nil || len(c.services) == 0 || c.budget == nil || c.networks == nil {
 		c.say("one of StatefulSet, Service, PodDisruptionBudget and NetworkPolicy is missing")
 		return
 	}
 	labels := c.set.Spec.Template.Labels
 	for what, selector := range map[string]map[string]string{
-		"StatefulSet": c.set.Spec.Selector.MatchLabels, "Service": c.service.Spec.Selector,
+		"StatefulSet":         c.set.Spec.Selector.MatchLabels,
 		"PodDisruptionBudget": c.budget.Spec.Selector.MatchLabels, "NetworkPolicy": c.networks.Spec.PodSelector.MatchLabels,
 	} {
 		if len(selector) == 0 || !maps.Equal(selector, labels) {
 			c.say("the %s selects %v, the pods have %v", what, selector, labels)
 		}
 	}
-	if c.set.Spec.ServiceName != c.service.Name || c.service.Spec.ClusterIP != corev1.ClusterIPNone {
+	headless := false
+	for _, s := range c.services {
+		if !maps.Equal(s.Spec.Selector, labels) {
+			c.say("the Service selects %v, the pods have %v", s.Spec.Selector, labels)
+		}
+		headless = headless || s.Name == c.set.Spec.ServiceName && s.Spec.ClusterIP == corev1.ClusterIPNone
+	}
+	if !headless {
 		c.say("the StatefulSet's service %q is not the headless one", c.set.Spec.ServiceName)
 	}
 	if len(c.set.Spec.Template.Spec.Containers) != 1 {
@@ -161,11 +169,14 @@ func (c *cluster) checkPorts(one *corev1.Container) {
 	for _, p := range one.Ports {
 		names[p.Name] = true
 	}
-	for _, p := range c.service.Spec.Ports {
-		if !names[p.TargetPort.StrVal] {
-			c.say("the service's port %q leads nowhere", p.TargetPort.StrVal)
+	for _, s := range c.services {
+		for _, p := range s.Spec.Ports {
+			if !names[p.TargetPort.StrVal] {
+				c.say("the service's port %q leads nowhere", p.TargetPort.StrVal)
+			}
 		}
 	}
+
 	for _, rule := range c.networks.Spec.Ingress {
 		for _, p := range rule.Ports {
 			if p.Port == nil || !names[p.Port.StrVal] {

@@ -26,7 +26,7 @@ func main() {
 // lint returns what is wrong with the files of a folder.
 func lint(dir string) (problems []string) {
 	problems = dockerfile(filepath.Join(dir, "Dockerfile"))
-	for _, app := range []string{"kubernetes", "kubernetes-nats"} {
+	for _, app := range []string{"kubernetes", "kubernetes-cluster", "kubernetes-nats"} {
 		problems = append(problems, manifests(filepath.Join(dir, app))...)
 	}
 	return problems

@@ -28,6 +28,7 @@ func TestMistakesAreFound(t *testing.T) {
 		"no preStop":        {"kubernetes/statefulset.yaml", "preStop:", "postStart:", "preStop"},
 		"no grace":          {"kubernetes/statefulset.yaml", "terminationGracePeriodSeconds: 75", "terminationGracePeriodSeconds: 5", "drain"},
 		"another port":      {"kubernetes/networkpolicy.yaml", "port: grpc", "port: http", "a port that there is not"},
+		"replica, no port":  {"kubernetes-cluster/networkpolicy.yaml", "port: node", "port: nodes", "a port that there is not"},
 		"NATS misspelt":     {"kubernetes-nats/statefulset.yaml", "podAntiAffinity", "podAntiAfinity", "podAntiAfinity"},
 		"NATS, no map":      {"kubernetes-nats/config.yaml", "name: nats\n  labels", "name: other\n  labels", `no ConfigMap "nats"`},
 		"everybody":         {"kubernetes/networkpolicy.yaml", "    - from:\n        - namespaceSelector: {}\n          podSelector:\n            matchLabels: {copilot-grpc/client: \"true\"}\n      ports:", "    - ports:", "everybody"},
