@@ -76,12 +76,18 @@ func TestSessionsAndEpochs(t *testing.T) {
 func TestEpochsAreReserved(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
+	begin := uint64(time.Now().UnixMilli())
 	s := open(t, dir)
+	reserved := func(epoch uint64) {
+		t.Helper()
+		kept, err := segment.OpenCell(segment.OS{}, filepath.Join(dir, "epoch"), false, func([]byte) uint64 { return 0 })
+		if err != nil || kept.Get() < epoch {
+			t.Errorf("epoch %d was given, the disk has reserved up to %d, %v", epoch, kept.Get(), err)
+		}
+	}
+	reserved(begin) // the states have one
 	epoch, err := s.NextEpoch()
 	must(t, err)
-	kept, err := segment.OpenCell(segment.OS{}, filepath.Join(dir, "epoch"), false, func([]byte) uint64 { return 0 })
-	if err != nil || kept.Get() < epoch {
-		t.Errorf("epoch %d was given, the disk has reserved up to %d, %v", epoch, kept.Get(), err)
-	}
+	reserved(epoch)
 	must(t, s.Close())
 }
