@@ -21,14 +21,15 @@ type starter interface {
 func startAnswer(
 	l *Loader, method string, params jsonobj.Object, limit time.Duration, done func(json.RawMessage, journal.Position, error),
 ) bool {
+	release := l.Hold() // before the state is read, so that the session is not unloaded in between
 	l.mu.Lock()
 	rt, ok := l.runtime.(starter)
 	ok = ok && l.state == Loaded && l.usable() == nil
 	l.mu.Unlock()
 	if !ok {
+		release()
 		return false
 	}
-	release := l.Hold()
 	params.SetString("sessionId", l.cfg.calls.id)
 	err := rt.Start(method, params.JSON(), limit, func(result json.RawMessage, err error) {
 		release()
