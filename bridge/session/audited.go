@@ -26,8 +26,8 @@ func bulk(method string) bool {
 	return strings.HasPrefix(method, "sessionFs.") || strings.HasPrefix(method, "llmInference.")
 }
 
-// Decided records a participant's answer to a callback. The caller calls it before the answer goes to the CLI,
-// so that the entry precedes all effects of the answer.
+// Decided records a participant's answer to a callback, after the CLI has taken it. at is when the answer claimed the
+// callback, so that the entry's time precedes all effects of the answer.
 func (t auditTrail) Decided(ctx context.Context, p *callback.Pending, at time.Time, participant string, reply callback.Reply) {
 	if !bulk(p.Kind.Method) {
 		e := t.entry(p, "callback.answer", decision(reply), participant)
