@@ -29,6 +29,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/timerslack"
 )
 
 // Defaults of Options.
@@ -163,7 +165,7 @@ func (p *Process) prepare() (children []*os.File, err error) {
 func (p *Process) own(started chan<- error) {
 	runtime.LockOSThread() // see "Ownership" in the package comment
 	defer runtime.UnlockOSThread()
-	err := p.cmd.Start()
+	err := timerslack.Without(p.cmd.Start) // the child's timers are its own concern
 	started <- err
 	if err != nil {
 		return

@@ -1,0 +1,58 @@
+package timerslack
+
+import (
+	"os"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// The numbers of prctl(2).
+const (
+	setTimerSlack = 29
+	getTimerSlack = 30
+)
+
+// Get returns the slack of the calling thread.
+func Get() (time.Duration, error) {
+	ns, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, getTimerSlack, 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return time.Duration(ns), nil
+}
+
+// set sets the slack of the calling thread.
+func set(d time.Duration) error {
+	if _, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, setTimerSlack, uintptr(d), 0); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// Apply gives the program the slack of Wanted, by executing it again. It does nothing if the program has inherited a
+// slack that is not the kernel's, which also ends the second execution's call. If the kernel refuses, the program goes
+// on with its own. It is called by the goroutine that initializes the program, on the first thread.
+func Apply(args []string) {
+	d := Wanted(args, os.Getenv(Variable))
+	if has, err := Get(); err != nil || has != Kernel || d == 0 || d == Kernel {
+		return
+	}
+	self, err := os.Executable()
+	if err != nil || set(d) != nil {
+		return
+	}
+	_ = syscall.Exec(self, args, os.Environ()) // returns only if it fails
+	_ = set(Kernel)
+}
+
+// Without calls start, which starts another program, on a thread with the kernel's slack. The other program inherits
+// it.
+func Without(start func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if has, err := Get(); err == nil && has != Kernel && set(Kernel) == nil {
+		defer func() { _ = set(has) }() // it was valid before
+	}
+	return start()
+}
