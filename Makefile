@@ -193,7 +193,7 @@ demo-smoke: build ## the demo, as a check
 bench: ## measure the bridge beside a CLI spoken to directly, into docs/performance.md (BENCHFLAGS)
 	@COPILOT_CLI_PATH=$${COPILOT_CLI_PATH:-$$(.ci/install-cli $(CLI_VERSION) || true)} \
 		go run ./internal/testing/bench/cmd/bench -write docs/performance.md $(BENCHFLAGS)
-	@COPILOT_GRPC_RATIOS=1 go test -count=1 -run '^(TestIngestAgainstTranslation|TestHistoryCostsNothing)$$' ./bridge
+	@COPILOT_GRPC_RATIOS=1 go test -count=1 -v -run '^(TestIngestAgainstTranslation|TestHistoryCostsNothing|TestFloorOfALargeEvent)$$' ./bridge
 
 bench-cluster: ## what a cluster does at growing numbers of sessions (SESSIONS, default 10,000), in about 10 minutes
 	@.ci/step "measurements of a cluster" go .ci/bench-cluster $(or $(SESSIONS),10000)

@@ -15,6 +15,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/bench/rawgrpc"
 )
 
@@ -35,7 +36,7 @@ type talker interface {
 type direct struct {
 	rt      *runtime.Runtime
 	dir     string
-	client  io.Closer // of a relay; may be nil
+	client  *copilot.Client // of a relay; else nil
 	session string
 	info    string
 	over    chan string // the text of the last session.info; capacity 1

@@ -34,8 +34,9 @@ func (r *run) turnTable(ctx context.Context) (Table, error) {
 }
 
 var wayNames = map[string]string{
-	"direct": "direct, stdio", "relay": "direct, its bytes carried by grpc-go alone, unix socket",
-	"node": "official SDK for Node, stdio", "python": "official SDK for Python, stdio",
+	"direct": "direct, stdio", relayWay: "direct, its bytes carried by grpc-go alone, unix socket",
+	relayUnaryWay: "the same, unary call",
+	"node":        "official SDK for Node, stdio", "python": "official SDK for Python, stdio",
 	"go":   "official SDK for Go, stdio",
 	"unix": "bridge, unix socket", unaryWay: "bridge, unix socket, unary call", "tcp": "bridge, TCP",
 	"shim": "official SDK for Node, shim, bridge over unix",
@@ -43,7 +44,7 @@ var wayNames = map[string]string{
 
 func busy(way string, l *latency) string {
 	switch way {
-	case "unix", unaryWay, "tcp", "shim":
+	case "unix", unaryWay, "tcp", "shim", relayWay, relayUnaryWay:
 		return l.cpu.String()
 	}
 	return "–"
@@ -64,9 +65,10 @@ func (r *run) roundTripTable(ctx context.Context) (Table, error) {
 			"timed by the caller, from the call to its reply, and made by a command of Attach unless it is unary; "+
 			"a tool call by the CLI, from external_tool.requested to the answer. "+
 			"The way by grpc-go alone carries the JSON-RPC of direct through a server that only copies: the floor "+
-			"for any server between.", r.cfg.Operations, r.cfg.Repeats),
+			"for any server between, by a stream or, for unary sends, by a unary call.",
+			r.cfg.Operations, r.cfg.Repeats),
 		Header: []string{"operation", "way", "p50", "p99", "p50 against direct", "against grpc-go alone",
-			"against the SDK for Node", "p50 added", "CPU of the bridge per operation"},
+			"against the SDK for Node", "p50 added", "CPU of the server per operation"},
 	}
 	sends, tools, err := r.latencies(ctx)
 	if err != nil {
@@ -77,14 +79,14 @@ func (r *run) roundTripTable(ctx context.Context) (Table, error) {
 		trips roundTrips
 	}{{"send", sends}, {"tool call", tools}} {
 		for _, way := range ways {
-			if way == unaryWay && op.name != "send" {
+			if unary(way) && op.name != "send" {
 				continue
 			}
 			l := op.trips.way(way)
 			added := fmt.Sprintf("%+.0f", l.p50.median()-op.trips.way("direct").p50.median())
 			t.row(op.name, wayNames[way], l.p50.String(), l.p99.String(),
 				ratio(l.p50, op.trips.way("direct").p50).String(),
-				ratio(l.p50, op.trips.way("relay").p50).String(),
+				ratio(l.p50, op.trips.way(relayOf(way)).p50).String(),
 				ratio(l.p50, op.trips.way("node").p50).String(), added, busy(way, l))
 		}
 	}

@@ -12,14 +12,30 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/bench/loadcli"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/bench/rawgrpc"
 )
 
 // ways are the ways to a session that are compared: the bare connection, the same through a
 // server that only carries bytes, official SDKs, the bridge. SDKs that cannot be had are left out.
-var ways = []string{"direct", "relay", "node", "python", "go", "unix", unaryWay, "tcp", "shim"}
+var ways = []string{"direct", relayWay, relayUnaryWay, "node", "python", "go", "unix", unaryWay, "tcp", "shim"}
 
-// unaryWay is a send by SessionService.Send. The other ways of the bridge send by a command of Attach.
-const unaryWay = "unary"
+const (
+	// relayWay and relayUnaryWay are the ways through grpc-go alone: a stream, and a unary call for a send.
+	relayWay, relayUnaryWay = "relay", "relay unary"
+	// unaryWay is a send by SessionService.Send. The other ways of the bridge send by a command of Attach.
+	unaryWay = "unary"
+)
+
+// unary reports whether a way has sends only.
+func unary(way string) bool { return way == unaryWay || way == relayUnaryWay }
+
+// relayOf is the way through grpc-go alone with which a way is compared.
+func relayOf(way string) string {
+	if unary(way) {
+		return relayUnaryWay
+	}
+	return relayWay
+}
 
 // traveller goes one way, again and again.
 type traveller interface {
@@ -52,7 +68,11 @@ func (r *run) travellers(ctx context.Context, b, raw *bridge) (map[string]travel
 	if d, err = r.newRelayed(ctx, raw, config); err != nil {
 		return out, fmt.Errorf("relay: %w", err)
 	}
-	out["relay"] = talking{d}
+	out[relayWay] = talking{d}
+	if d, err = r.newRelayed(ctx, raw, config); err != nil {
+		return out, fmt.Errorf("relay for unary calls: %w", err)
+	}
+	out[relayUnaryWay] = relayCalling{talking{d}, d}
 	for name, d := range r.drivers(ctx, r.cfg.LoadCLI, nil) {
 		out[name] = d
 	}
@@ -102,7 +122,11 @@ func (r *run) latencies(ctx context.Context) (sends, tools roundTrips, err error
 	}
 	for i := range r.cfg.Repeats + 1 {
 		for _, way := range shuffled(slices.Collect(maps.Keys(all))) {
-			sent, err := r.measured(b, r.cfg.Operations,
+			server := b
+			if way == relayOf(way) {
+				server = raw
+			}
+			sent, err := r.measured(server, r.cfg.Operations,
 				func() ([]float64, error) { return all[way].sends(ctx, r.cfg.Operations) })
 			if err != nil {
 				return sends, tools, fmt.Errorf("send over %s: %w", way, err)
@@ -110,10 +134,10 @@ func (r *run) latencies(ctx context.Context) (sends, tools roundTrips, err error
 			if i > 0 { // the first round warms up
 				sent.into(sends.way(way))
 			}
-			if way == unaryWay { // a tool call is the same for it
+			if unary(way) { // a tool call is the same for it
 				continue
 			}
-			called, err := r.measured(b, r.cfg.Operations,
+			called, err := r.measured(server, r.cfg.Operations,
 				func() ([]float64, error) { return all[way].tools(ctx, r.cfg.Operations) })
 			if err != nil {
 				return sends, tools, fmt.Errorf("tool call over %s: %w", way, err)
@@ -186,6 +210,31 @@ func (t calling) sends(ctx context.Context, n int) ([]float64, error) {
 		if _, err := t.a.client.Sessions().Send(ctx, &bridgev1.SendRequest{
 			SessionId: t.a.session, Prompt: &bridgev1.Prompt{Text: "hello"},
 		}); err != nil {
+			return nil, err
+		}
+		took = append(took, micros(time.Since(begin)))
+		if _, err := t.idle(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return took, nil
+}
+
+// relayCalling sends by unary calls through grpc-go alone.
+type relayCalling struct {
+	talking
+	d *direct
+}
+
+// sends implements traveller.
+func (t relayCalling) sends(ctx context.Context, n int) ([]float64, error) {
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":"unary","method":"session.send",`+
+		`"params":{"sessionId":%q,"prompt":"hello"}}`, t.d.session)
+	request := fmt.Appendf(nil, "Content-Length: %d\r\n\r\n%s", len(body), body)
+	took := make([]float64, 0, n)
+	for range n {
+		begin := time.Now()
+		if _, err := rawgrpc.Call(ctx, t.d.client, request); err != nil {
 			return nil, err
 		}
 		took = append(took, micros(time.Since(begin)))

@@ -31,9 +31,9 @@ type curve struct {
 	points      map[int]*ingest
 }
 
-// bySessions measures the cost of an event when events come to many sessions by turns: of two kinds with a stream for
-// each session, and then of the first with all sessions on one stream.
-func (r *run) bySessions(ctx context.Context, b *bridge, own [2]curve, shared curve) error {
+// bySessions measures the cost of an event of two kinds when events come to many sessions by turns: with a stream for
+// each session, and then with all sessions on one stream.
+func (r *run) bySessions(ctx context.Context, b *bridge, own, shared [2]curve) error {
 	for _, n := range scaleSessions {
 		a, err := newMany(ctx, b, n)
 		if err != nil {
@@ -47,8 +47,10 @@ func (r *run) bySessions(ctx context.Context, b *bridge, own [2]curve, shared cu
 		if err == nil {
 			err = a.together(ctx)
 		}
-		if err == nil {
-			err = r.point(ctx, a, shared, n)
+		for _, c := range shared {
+			if err == nil {
+				err = r.point(ctx, a, c, n)
+			}
 		}
 		r.end("audience", a.close)
 		if err != nil {
@@ -115,8 +117,10 @@ func (r *run) scaleTable(ctx context.Context) (Table, error) {
 		return t, err
 	}
 	defer r.end("bridge", b.stop)
-	own := [2]curve{{"sessions", "delta", map[int]*ingest{}}, {"sessions", "tool1k", map[int]*ingest{}}}
-	shared := curve{"sessions on one stream", "delta", map[int]*ingest{}}
+	curves := func(what string) [2]curve {
+		return [2]curve{{what, "delta", map[int]*ingest{}}, {what, "tool1k", map[int]*ingest{}}}
+	}
+	own, shared := curves("sessions"), curves("sessions on one stream")
 	history := curve{"history", "tool1k", map[int]*ingest{}}
 	for range r.cfg.Repeats {
 		if err := errors.Join(r.bySessions(ctx, b, own, shared),
@@ -124,7 +128,7 @@ func (r *run) scaleTable(ctx context.Context) (Table, error) {
 			return t, err
 		}
 	}
-	for _, c := range []curve{own[0], own[1], shared, history} {
+	for _, c := range []curve{own[0], own[1], shared[0], shared[1], history} {
 		keys := slices.Sorted(maps.Keys(c.points))
 		for _, n := range keys {
 			p := c.points[n]

@@ -46,10 +46,11 @@ type blast struct {
 	count       int
 }
 
-// server has the streams that wait for a blast.
+// server has the streams that wait for a blast, and the CLI of the newest relay.
 type server struct {
 	mu      sync.Mutex
 	waiting []chan blast
+	cli     *cliEnd
 }
 
 // Serve serves until ctx ends.
@@ -80,7 +81,9 @@ func (s *server) handle(_ any, stream grpc.ServerStream) error {
 	}
 	switch {
 	case method == RelayMethod:
-		return relay(stream, string(request))
+		return s.relay(stream, string(request))
+	case method == CallMethod:
+		return s.call(stream, request)
 	case strings.HasSuffix(method, "/Subscribe"):
 		return s.subscribe(stream)
 	case strings.HasSuffix(method, "/CreateSession"):

@@ -1,21 +1,87 @@
 package rawgrpc
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os/exec"
+	"sync"
 
 	"google.golang.org/grpc"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 )
 
-// RelayMethod carries bytes to a CLI and back: the first message is its path.
-const RelayMethod = "/raw.Relay/Relay"
+const (
+	// RelayMethod carries bytes to a CLI and back: the first message is its path.
+	RelayMethod = "/raw.Relay/Relay"
+	// CallMethod carries one JSON-RPC request to the CLI of the newest relay, and its response back.
+	CallMethod = "/raw.Relay/Call"
+)
+
+// cliEnd is the server's end of a CLI.
+type cliEnd struct {
+	mu sync.Mutex
+	in io.WriteCloser
+	// answer, if set, gets the next response.
+	answer chan []byte
+}
+
+// write writes to the CLI. The next response goes to answer, unless it is nil.
+func (c *cliEnd) write(b []byte, answer chan []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if answer != nil {
+		c.answer = answer
+	}
+	_, err := c.in.Write(b)
+	return err
+}
+
+// divert gives a response at the start of what the CLI has sent to the call that waits for it, and returns the rest.
+func (c *cliEnd) divert(b []byte) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.answer == nil {
+		return b
+	}
+	var size int
+	if _, err := fmt.Sscanf(string(b[:min(len(b), 32)]), "Content-Length: %d", &size); err != nil {
+		return b
+	}
+	begin := bytes.IndexByte(b, '{')
+	if begin < 0 || begin+size > len(b) || !bytes.HasPrefix(b[begin:], []byte(`{"jsonrpc":"2.0","id":`)) {
+		return b
+	}
+	c.answer <- b[:begin+size]
+	c.answer = nil
+	return b[begin+size:]
+}
+
+// call carries a request to the CLI of the newest relay, and its response back.
+func (s *server) call(stream grpc.ServerStream, request []byte) error {
+	s.mu.Lock()
+	cli := s.cli
+	s.mu.Unlock()
+	if cli == nil {
+		return errors.New("there is no relay")
+	}
+	answer := make(chan []byte, 1)
+	if err := cli.write(request, answer); err != nil {
+		return err
+	}
+	select {
+	case b := <-answer:
+		return stream.SendMsg(b)
+	case <-stream.Context().Done():
+		return stream.Context().Err()
+	}
+}
 
 // relay starts a CLI and carries bytes between it and the stream until either ends.
-func relay(stream grpc.ServerStream, cli string) error {
+func (s *server) relay(stream grpc.ServerStream, cli string) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, cli)
@@ -30,6 +96,10 @@ func relay(stream grpc.ServerStream, cli string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
+	end := &cliEnd{in: in}
+	s.mu.Lock()
+	s.cli = end
+	s.mu.Unlock()
 	// It ends with the stream: gRPC ends that when the handler returns.
 	go func() {
 		defer in.Close()
@@ -38,7 +108,7 @@ func relay(stream grpc.ServerStream, cli string) error {
 			if stream.RecvMsg(&b) != nil {
 				return
 			}
-			if _, err := in.Write(b); err != nil {
+			if end.write(b, nil) != nil {
 				return
 			}
 		}
@@ -47,7 +117,9 @@ func relay(stream grpc.ServerStream, cli string) error {
 	for err == nil {
 		var n int
 		if n, err = out.Read(buf); n > 0 {
-			err = errors.Join(err, stream.SendMsg(append([]byte(nil), buf[:n]...)))
+			if b := end.divert(append([]byte(nil), buf[:n]...)); len(b) > 0 {
+				err = errors.Join(err, stream.SendMsg(b))
+			}
 		}
 	}
 	cancel()
@@ -77,6 +149,12 @@ func Dial(ctx context.Context, c *copilot.Client, cli string) (*Pipe, error) {
 		return nil, err
 	}
 	return &Pipe{stream: stream, cancel: cancel}, nil
+}
+
+// Call makes a call of CallMethod with a JSON-RPC request in its frame, and returns the response in its own.
+func Call(ctx context.Context, c *copilot.Client, request []byte) (response []byte, err error) {
+	err = c.Conn().Invoke(ctx, CallMethod, request, &response, grpc.ForceCodecV2(codec{}))
+	return response, err
 }
 
 // Read implements io.Reader.
