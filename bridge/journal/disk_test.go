@@ -390,8 +390,8 @@ func TestSyncFails(t *testing.T) {
 			t.Errorf("the journal is still %v", err)
 		}
 		next := begin(t, l.kill(true), WriterConfig{})
-		check(t, "after a crash of the machine", read(t, reader(t, next.j, Position{}, false, nothing))[:2],
-			[]string{"d1", "d2"})
+		got := read(t, reader(t, next.j, Position{}, false, nothing))
+		check(t, "after a crash of the machine", got[:min(2, len(got))], []string{"d1", "d2"})
 		next.close()
 	})
 }

@@ -52,6 +52,42 @@ type FS struct {
 type content struct {
 	data   []byte
 	synced []byte
+	// After a sync has failed, the system does not try again to write what it could not: a later sync succeeds without
+	// the bytes from lostFrom to lostTo.
+	lostFrom, lostTo int
+}
+
+// sync writes what was not lost.
+func (c *content) sync() {
+	before := c.synced
+	c.synced = slices.Clone(c.data)
+	if from, to := min(c.lostFrom, len(c.data)), min(c.lostTo, len(c.data)); from < to {
+		clear(c.synced[from:to])
+		if from < len(before) {
+			copy(c.synced[from:to], before[from:])
+		}
+	}
+}
+
+// write notes that a range has been written, which the next sync does.
+func (c *content) write(from, to int) {
+	if from <= c.lostFrom {
+		c.lostFrom = max(c.lostFrom, to)
+	} else if to >= c.lostTo {
+		c.lostTo = min(c.lostTo, from)
+	}
+	c.lostTo = max(c.lostTo, c.lostFrom)
+}
+
+// lose notes that a sync has failed.
+func (c *content) lose() {
+	if c.lostFrom == c.lostTo {
+		c.lostFrom = 0
+		for c.lostFrom < min(len(c.synced), len(c.data)) && c.synced[c.lostFrom] == c.data[c.lostFrom] {
+			c.lostFrom++
+		}
+	}
+	c.lostTo = len(c.data)
 }
 
 // Fail makes calls of a kind fail; nil ends that.
@@ -371,6 +407,7 @@ func (f *file) put(p []byte, off int64) {
 		f.c.data = append(f.c.data, make([]byte, need-len(f.c.data))...)
 	}
 	copy(f.c.data[off:], p)
+	f.c.write(int(off), int(off)+len(p))
 }
 
 func (f *file) Truncate(size int64) error {
@@ -383,6 +420,7 @@ func (f *file) Truncate(size int64) error {
 		f.c.data = append(f.c.data, make([]byte, n)...)
 	}
 	f.c.data = f.c.data[:size]
+	f.c.lostTo = max(min(f.c.lostTo, int(size)), f.c.lostFrom)
 	return nil
 }
 
@@ -390,9 +428,10 @@ func (f *file) Sync() error {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
 	if err := f.fs.check(Sync); err != nil {
+		f.c.lose()
 		return err
 	}
-	f.c.synced = slices.Clone(f.c.data)
+	f.c.sync()
 	return nil
 }
 
