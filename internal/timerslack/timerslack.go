@@ -12,6 +12,7 @@
 package timerslack
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"time"
@@ -29,20 +30,25 @@ const (
 	Max = 100 * time.Millisecond
 )
 
-// Wanted returns the slack for a program with some arguments, and 0 if it keeps its own: it is not a server, or
-// variable, the value of Variable, is not a valid duration.
-func Wanted(args []string, variable string) time.Duration {
-	if !serves(args) {
-		return 0
+// Parse returns the slack that a value of Variable asks for, Default if it is empty.
+func Parse(value string) (time.Duration, error) {
+	if value == "" {
+		return Default, nil
 	}
-	if variable == "" {
-		return Default
-	}
-	d, err := time.ParseDuration(variable)
+	d, err := time.ParseDuration(value)
 	if err != nil || d <= 0 || d > Max {
-		return 0
+		return 0, fmt.Errorf("%s=%q is no duration from 1ns to %v", Variable, value, Max)
 	}
-	return d
+	return d, nil
+}
+
+// Wanted returns the slack for a program with some arguments and a value of Variable. It is 0 if the program keeps its
+// own, because it is not a server or the value is invalid.
+func Wanted(args []string, value string) time.Duration {
+	if d, err := Parse(value); err == nil && serves(args) {
+		return d
+	}
+	return 0
 }
 
 // serves reports whether the arguments start a program that waits for others' requests: serve, or the shim, which may

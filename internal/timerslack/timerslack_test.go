@@ -1,6 +1,7 @@
 package timerslack
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -27,6 +28,16 @@ func TestWanted(t *testing.T) {
 	} {
 		if got := Wanted(test.args, test.variable); got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+// An invalid value is an error that names the variable and the value.
+func TestParse(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []string{"0", "-1ms", "1s", "much"} {
+		if _, err := Parse(bad); err == nil || !strings.Contains(err.Error(), Variable+`="`+bad+`"`) {
+			t.Errorf("%q: %v", bad, err)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
 	"github.com/copilot-grpc/copilot-grpc/internal/gcstart"
+	"github.com/copilot-grpc/copilot-grpc/internal/timerslack"
 	"github.com/copilot-grpc/copilot-grpc/server/redact"
 )
 
@@ -28,6 +29,9 @@ const gcPercent = 200
 func serve(ctx context.Context, p *program, args []string) error {
 	if p.getenv("GOGC") == "" {
 		gcstart.SetPercent(gcPercent)
+	}
+	if _, err := timerslack.Parse(p.getenv(timerslack.Variable)); err != nil {
+		return err
 	}
 	command, err := p.serverConfig(args)
 	if err != nil {
