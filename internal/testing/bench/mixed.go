@@ -40,11 +40,7 @@ func (c *contender) mixed(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
-	what := fmt.Sprintf("send, %d sessions at random times", mixedSessions)
-	note(c.cpu, what, got.cpu)
-	note(c.p50, what, percentile(got.took, 0.5))
-	note(c.cpu, what+", p99", got.cpu)
-	note(c.p50, what+", p99", percentile(got.took, 0.99))
+	c.noteTrips(fmt.Sprintf("send, %d sessions at random times", mixedSessions), got)
 	return nil
 }
 

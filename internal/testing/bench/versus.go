@@ -37,7 +37,7 @@ func (r *run) versus(ctx context.Context) (Table, error) {
 	t := Table{
 		Title: "Servers by turns",
 		Note: fmt.Sprintf("CPU µs of the server's process per event (saturated) or round trip, %d repeats by turns, "+
-			"and for round trips their median. "+
+			"and for round trips their median or, where it says so, their p99. "+
 			"Against the first: the median of the repeats' ratios, and the interval in which the true median is with "+
 			"95 %%.", r.cfg.Repeats),
 		Header: []string{"what", "server", "CPU", "against the first", "95 %", "p50", "against the first", "95 %"},
@@ -192,10 +192,17 @@ func (c *contender) trips(ctx context.Context, r *run) error {
 		if err != nil {
 			return err
 		}
-		note(c.cpu, what, got.cpu)
-		note(c.p50, what, percentile(got.took, 0.5))
+		c.noteTrips(what, got)
 	}
 	return nil
+}
+
+// noteTrips notes the CPU time of round trips, their median and, in a row of its own, the 99th of 100.
+func (c *contender) noteTrips(what string, got burst) {
+	note(c.cpu, what, got.cpu)
+	note(c.p50, what, percentile(got.took, 0.5))
+	note(c.cpu, what+", p99", got.cpu)
+	note(c.p50, what+", p99", percentile(got.took, 0.99))
 }
 
 // shimTrips makes the round trips with the SDK for Node through the shim. Beside the CPU time of the server it notes
