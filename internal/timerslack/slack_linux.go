@@ -30,11 +30,15 @@ func set(d time.Duration) error {
 	return nil
 }
 
-// Apply gives the program the slack of Wanted, by executing it again. It does nothing if the program has inherited a
-// slack that is not the kernel's, which also ends the second execution's call. If the kernel refuses, the program goes
-// on with its own. It is called by the goroutine that initializes the program, on the first thread.
-func Apply(args []string) {
-	d := Wanted(args, os.Getenv(Variable))
+// Apply gives the program the slack of Wanted, as Raise does.
+func Apply(args []string) { Raise(args, Wanted(args, os.Getenv(Variable))) }
+
+// Raise gives the program a slack by executing it again with some arguments. It does nothing if the slack is 0 or the
+// program has inherited one that is not the kernel's, which also ends the second execution's call. If the kernel
+// refuses, the program goes on with its own.
+func Raise(args []string, d time.Duration) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	if has, err := Get(); err != nil || has != Kernel || d == 0 || d == Kernel {
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	"github.com/copilot-grpc/copilot-grpc/internal/timerslack"
 )
 
 const (
@@ -93,7 +94,7 @@ func (s *server) relay(stream grpc.ServerStream, cli string) error {
 	if err != nil {
 		return err
 	}
-	if err := cmd.Start(); err != nil {
+	if err := timerslack.Without(cmd.Start); err != nil {
 		return err
 	}
 	end := &cliEnd{in: in}
