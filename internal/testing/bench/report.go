@@ -65,7 +65,8 @@ func (r *run) roundTripTable(ctx context.Context) (Table, error) {
 			"timed by the caller, from the call to its reply, and made by a command of Attach unless it is unary; "+
 			"a tool call by the CLI, from external_tool.requested to the answer. "+
 			"The way by grpc-go alone carries the JSON-RPC of direct through a server that only copies: the floor "+
-			"for any server between, by a stream or, for unary sends, by a unary call. It has the bridge's timer slack.",
+			"for any server between, by a stream or, for unary sends, by a unary call. "+
+			"It has the bridge's timer slack.",
 			r.cfg.Operations, r.cfg.Repeats),
 		Header: []string{"operation", "way", "p50", "p99", "p50 against direct", "against grpc-go alone",
 			"against the SDK for Node", "p50 added", "CPU of the server per operation"},
