@@ -33,12 +33,20 @@ func set(d time.Duration) error {
 // Apply gives the program the slack of Wanted, as Raise does.
 func Apply(args []string) { Raise(args, Wanted(args, os.Getenv(Variable))) }
 
-// Raise gives the program a slack by executing it again with some arguments. It does nothing if the slack is 0 or the
-// program has inherited one that is not the kernel's, which also ends the second execution's call. If the kernel
-// refuses, the program goes on with its own.
+// againEnv is in the environment of a program that has been executed again. Without it, a system that says that it has
+// set the slack, and has not, would never get further.
+const againEnv = Variable + "_SET"
+
+// Raise gives the program a slack by executing it again with some arguments. It does nothing the second time, if the
+// slack is 0, or if the program has inherited one that is not the kernel's. If the system refuses, the program goes on
+// with its own.
 func Raise(args []string, d time.Duration) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	if os.Getenv(againEnv) != "" {
+		_ = os.Unsetenv(againEnv) // no other program is to see it
+		return
+	}
 	if has, err := Get(); err != nil || has != Kernel || d == 0 || d == Kernel {
 		return
 	}
@@ -46,7 +54,7 @@ func Raise(args []string, d time.Duration) {
 	if err != nil || set(d) != nil {
 		return
 	}
-	_ = syscall.Exec(self, args, os.Environ()) // returns only if it fails
+	_ = syscall.Exec(self, args, append(os.Environ(), againEnv+"=1")) // returns only if it fails
 	_ = set(Kernel)
 }
 

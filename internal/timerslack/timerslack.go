@@ -8,7 +8,7 @@
 // the program, and the runtime's notice of a long system call, can be up to 1 ms late.
 //
 // A thread inherits its slack, and a program that is executed keeps it. The runtime's threads exist before any code of
-// the program runs, so the program sets its own slack and executes itself again. That takes 3 ms.
+// the program runs, so the program sets its own slack and executes itself again. That takes 4 to 5 ms.
 package timerslack
 
 import (
