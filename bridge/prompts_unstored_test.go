@@ -72,7 +72,12 @@ func (remoteLog) Remote() bool { return true }
 // without the prompt, the call fails before the CLI has it.
 func TestPromptThatIsNotStored(t *testing.T) {
 	t.Parallel()
-	for name, remote := range map[string]bool{"data directory": false, "cluster": true} {
+	large := strings.Repeat("x", 1<<20) // it is stored before the CLI has it
+	for name, test := range map[string]struct {
+		remote bool
+		prompt string
+	}{"data directory": {false, "hi"}, "data directory, large": {false, large}, "cluster": {true, "hi"}} {
+		remote := test.remote
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			kept, err := store.Open(store.Config{Dir: t.TempDir()})
@@ -89,6 +94,7 @@ func TestPromptThatIsNotStored(t *testing.T) {
 			r.create("s1")
 			d.refuses.Store(1)
 			q := prompted("s1", "hi")
+			q.Prompt.Text = test.prompt
 			out, err := r.Turns.Send(t.Context(), q)
 			switch {
 			case remote && fault.ReasonOf(err) != fault.SessionUnavailable:

@@ -448,6 +448,13 @@ func TestLabels(t *testing.T) {
 	}
 	// The owner has died: the only members that take the session have its label.
 	a.view.setHolder("s", &holder{Member: "gone"}, 1)
+	for i := range 10 {
+		id := fmt.Sprint("s", i)
+		for a.Needs(id) == nil && t.Context().Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		a.view.setHolder(id, &holder{Member: "gone"}, 1)
+	}
 	if got := a.view.orphans(a.held.member(), a.held.session); len(got) != 0 {
 		t.Errorf("a node without the label takes %q", got)
 	}
