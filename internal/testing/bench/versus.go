@@ -197,7 +197,7 @@ func (c *contender) trips(ctx context.Context, r *run) error {
 	return nil
 }
 
-// noteTrips notes the CPU time of round trips, their median and, in a row of its own, the 99th of 100.
+// noteTrips notes the CPU time of round trips, their median and, in a separate row, the 99th of 100.
 func (c *contender) noteTrips(what string, got burst) {
 	note(c.cpu, what, got.cpu)
 	note(c.p50, what, percentile(got.took, 0.5))
