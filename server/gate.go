@@ -66,38 +66,37 @@ func errorExpired() error {
 }
 
 // admit refuses calls without permission, and determines the caller of the others.
-func (g *gate) admit(ctx context.Context, c *call) (context.Context, ending, error) {
+func (g *gate) admit(ctx context.Context, c *call) (context.Context, error) {
 	if err := forward.Refuse(ctx); err != nil {
-		return ctx, nil, err
+		return ctx, err
 	}
 	now := g.now()
 	id, proof, err := g.identify(ctx, now)
 	if err != nil {
-		return ctx, nil, err
+		return ctx, err
 	}
 	c.caller = caller.Caller{Name: id.Name()}
 	who, err := g.resolve(ctx, id, proof.Login, now)
 	if err != nil {
-		return ctx, nil, err
+		return ctx, err
 	}
 	who.Class, who.Peer, who.Identity = g.methods.Class(c.method), peerOf(ctx), id.Key()
 	c.caller = who
 	if g.served[c.method] { // the server reports unknown methods itself
 		if err := who.Require(who.Class, c.method); err != nil {
-			return ctx, nil, err
+			return ctx, err
 		}
 	}
 	if ctx, err = g.enter(ctx, c); err != nil {
-		return ctx, nil, err
+		return ctx, err
 	}
 	if c.method == createWebLink {
 		ctx = login.WithCaller(ctx, id, proof)
 	}
-	left, err := enterConnection(ctx, &introduction{proof, id, who})
-	if err != nil {
-		return ctx, nil, err
+	if err := enterConnection(ctx, c, &introduction{proof, id, who}); err != nil {
+		return ctx, err
 	}
-	return g.follow(ctx, now, &admission{proof: proof, id: id, who: who}, left)
+	return g.follow(ctx, c, now, &admission{proof: proof, id: id, who: who})
 }
 
 // enter checks the request by the policy, and returns the context of a call by its caller, who has the right to the
@@ -119,25 +118,18 @@ func (g *gate) enter(ctx context.Context, c *call) (_ context.Context, err error
 }
 
 // follow returns a context that ends when the caller's proof expires or loses its rights, or the login ends.
-func (g *gate) follow(ctx context.Context, now *policy.Policy, a *admission, left ending) (
-	context.Context, ending, error,
-) {
-	id := a.id
+func (g *gate) follow(ctx context.Context, c *call, now *policy.Policy, a *admission) (_ context.Context, err error) {
 	if l := a.proof.Login; l != nil {
-		under, out, err := g.whileLoggedIn(ctx, l)
-		if err != nil {
-			return ctx, left, err
+		if ctx, err = g.whileLoggedIn(ctx, c, l); err != nil {
+			return ctx, err
 		}
-		before := left
-		ctx, left = under, func(err error) error { return before(out(err)) }
 	}
-	if now != nil && id.Source != identity.Socket {
-		under, ended := g.admissions.under(ctx, g.policy, now, a)
-		ctx, expired := g.within(under, id)
-		return ctx, func(err error) error { return left(ended(expired(err))) }, nil
+	if now != nil && a.id.Source != identity.Socket {
+		var ended ending
+		ctx, ended = g.admissions.under(ctx, g.policy, now, a)
+		c.atEnd(ended)
 	}
-	ctx, expired := g.within(ctx, id)
-	return ctx, func(err error) error { return left(expired(err)) }, nil
+	return g.within(ctx, c, a.id), nil
 }
 
 // checks returns the check for the requests of a call; nil if none is required. Requests of callers who may use the
@@ -170,18 +162,19 @@ func (g *gate) now() *policy.Policy {
 }
 
 // within returns a context that ends when the caller's proof expires.
-func (g *gate) within(ctx context.Context, id *identity.Identity) (context.Context, ending) {
+func (g *gate) within(ctx context.Context, c *call, id *identity.Identity) context.Context {
 	if id.Expires.IsZero() {
-		return ctx, func(err error) error { return err }
+		return ctx
 	}
 	ctx, cancel := context.WithDeadlineCause(ctx, id.Expires, errExpired)
-	return ctx, func(err error) error {
+	c.atEnd(func(err error) error {
 		defer cancel()
 		if err != nil && errors.Is(context.Cause(ctx), errExpired) {
 			return errorExpired()
 		}
 		return err
-	}
+	})
+	return ctx
 }
 
 // checkRequest checks the request of a unary call. The handler receives the message that was checked, also if the

@@ -89,7 +89,7 @@ func (s *frames) RecvMsg(m any) error {
 
 // received is what became of each frame of a stream: nil, or why it was refused.
 func received(ctx context.Context, c *call, come ...proto.Message) (out []error) {
-	o := &observed{ServerStream: &frames{ctx: ctx, come: come}, call: c}
+	o := &observed{ServerStream: &frames{ctx: ctx, come: come}, ctx: ctx, call: c}
 	for range come {
 		out = append(out, o.RecvMsg(&bridgev1.AttachRequest{}))
 	}

@@ -252,23 +252,24 @@ func sizeOf(headers metadata.MD) (bytes int) {
 }
 
 // enterConnection counts a call on its connection, which must be permitted for the caller.
-func enterConnection(ctx context.Context, i *introduction) (ending, error) {
+func enterConnection(ctx context.Context, c *call, i *introduction) error {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
-		return func(err error) error { return err }, nil
+		return nil
 	}
 	on, _ := connectionOf(p)
 	if on == nil {
-		return func(err error) error { return err }, nil
+		return nil
 	}
 	if err := on.introduce(i); err != nil {
-		return nil, err
+		return err
 	}
 	on.calls.Add(1)
-	return func(err error) error {
+	c.atEnd(func(err error) error {
 		on.calls.Add(-1)
 		return err
-	}, nil
+	})
+	return nil
 }
 
 // trailersOf returns the trailers of a call that is refused before gRPC has its request.

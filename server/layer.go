@@ -4,26 +4,32 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
-	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
+	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/deepcall"
 	"github.com/copilot-grpc/copilot-grpc/internal/leaving"
 	"github.com/copilot-grpc/copilot-grpc/server/h2"
 )
 
-// layer is work around every call, unary or streaming: before the call, when it returns the context to use, and after
-// it. An error refuses the call. Layers do not call the handler: otherwise the stack of every idle stream, which
-// dominates its memory, would contain all of them.
-type layer func(ctx context.Context, c *call) (context.Context, ending, error)
+// layer is work around every call, unary or streaming. Layers do not call the handler: otherwise the stack of every
+// idle stream, which dominates its memory, would contain all of them. For the same reason the state between enter and
+// leave is in the call, and not in a closure for each layer.
+type layer struct {
+	// enter is called before the call, and returns the context to use. An error refuses the call. Nil does nothing.
+	enter func(ctx context.Context, c *call) (context.Context, error)
+	// leave is called after the call, with its error and the innermost context, and returns the error to use. It is
+	// also called if enter has refused the call or panicked. Nil does nothing.
+	leave func(ctx context.Context, c *call, err error) error
+}
 
-// ending is the work of a layer after the call. It receives the call's error and returns the error to use. A nil
-// ending does nothing.
+// ending is what some calls need after them. It receives the call's error and returns the error to use.
 type ending func(error) error
 
 // call is the state of a call in the layers.
@@ -47,6 +53,31 @@ type call struct {
 	// reply is the reply of a unary call, failure its error before it was converted to a status.
 	reply   any
 	failure error
+	// began is when the call began, counted whether the metrics of streams include it.
+	began   time.Time
+	counted bool
+	// endings runs what the layers since admit have to undo, the last one first; nil if there is nothing.
+	endings ending
+	// position records the position of the reply.
+	position *position.Recorder
+}
+
+// atEnd adds an ending, which runs before those that were added earlier.
+func (c *call) atEnd(end ending) {
+	before := c.endings
+	if before == nil {
+		c.endings = end
+		return
+	}
+	c.endings = func(err error) error { return before(end(err)) }
+}
+
+// undo is the leave function of admit.
+func undo(_ context.Context, c *call, err error) error {
+	if c.endings == nil {
+		return err
+	}
+	return c.endings(err)
 }
 
 // router determines where a call is carried out that the layers have admitted: here, by local, or by another replica.
@@ -105,9 +136,7 @@ func (ch *chain) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServ
 //
 //go:noinline
 func (p *passage) observed(ctx context.Context, stream grpc.ServerStream) *observed {
-	w := middleware.WrapServerStream(stream)
-	w.WrappedContext = ctx
-	return &observed{ServerStream: w, call: p.call, apart: p.apart}
+	return &observed{ServerStream: stream, ctx: ctx, call: p.call, apart: p.apart}
 }
 
 // panicked converts a panic of a handler or a layer to an error.
@@ -119,8 +148,10 @@ type passage struct {
 	chain *chain
 	// apart: the layers run on another stack before the call. It is set for streams that only the server sends on,
 	// which may wait for long: see package deepcall.
-	apart   bool
-	endings []ending
+	apart bool
+	// entered is the number of layers that were entered, ctx the context of the last one.
+	entered int
+	ctx     context.Context //nolint:containedctx // of one call
 }
 
 // through calls handler inside the layers.
@@ -135,47 +166,46 @@ func (p *passage) enter(ctx context.Context, handler func(context.Context) error
 			err = p.chain.panicked(ctx, p.call, what)
 		}
 	}()
+	p.ctx = ctx
 	if p.apart {
-		ctx, err = p.beginApart(ctx)
+		err = p.beginApart()
 	} else {
-		ctx, err = p.begin(ctx)
+		err = p.begin()
 	}
 	if err != nil {
 		return err
 	}
-	return handler(ctx)
+	return handler(p.ctx)
 }
 
 // beginApart runs the layers on another stack. p itself stays on the handler's.
-func (p *passage) beginApart(ctx context.Context) (context.Context, error) {
-	inside := passage{call: p.call, chain: p.chain}
-	defer func() { p.endings = inside.endings }() // also of the layers before one that panics
-	err := deepcall.Do(func() (err error) {
-		ctx, err = inside.begin(ctx)
-		return err
-	})
-	return ctx, err
+func (p *passage) beginApart() error {
+	inside := *p
+	defer func() { p.entered, p.ctx = inside.entered, inside.ctx }() // also if a layer panics
+	return deepcall.Do(inside.begin)
 }
 
 // begin runs the layers. It is a separate function, so that it is not on the handler's stack.
-func (p *passage) begin(ctx context.Context) (_ context.Context, err error) {
+func (p *passage) begin() error {
 	for _, l := range p.chain.layers {
-		var end ending
-		ctx, end, err = l(ctx, p.call)
-		if end != nil {
-			p.endings = append(p.endings, end)
+		if p.entered++; l.enter == nil {
+			continue
 		}
+		ctx, err := l.enter(p.ctx, p.call)
 		if err != nil {
-			return ctx, err
+			return err
 		}
+		p.ctx = ctx
 	}
-	return ctx, nil
+	return nil
 }
 
-// leave runs the endings of the entered layers.
+// leave leaves the entered layers.
 func (p *passage) leave(err error) error {
-	for _, end := range slices.Backward(p.endings) {
-		err = end(err)
+	for _, l := range slices.Backward(p.chain.layers[:p.entered]) {
+		if l.leave != nil {
+			err = l.leave(p.ctx, p.call, err)
+		}
 	}
 	return err
 }
@@ -194,10 +224,14 @@ func (c *call) message() proto.Message {
 // observed is a stream that records its first message. Sending, the hot path, is not wrapped.
 type observed struct {
 	grpc.ServerStream
+	ctx  context.Context //nolint:containedctx // of the stream
 	call *call
 	// apart: messages are received on another stack, as in passage.
 	apart bool
 }
+
+// Context implements grpc.ServerStream.
+func (o *observed) Context() context.Context { return o.ctx }
 
 // RecvMsg records the first message. Only the handler's goroutine receives that one.
 func (o *observed) RecvMsg(m any) error {
@@ -231,7 +265,7 @@ func (o *observed) receive(m any) error {
 }
 
 // meter counts the messages that the handler uses, and gives streams the notice that their connection will be closed.
-func (s *Server) meter(ctx context.Context, c *call) (context.Context, ending, error) {
+func (s *Server) meter(ctx context.Context, c *call) (context.Context, error) {
 	if s.limiter.streaming[c.method] {
 		if p, ok := peer.FromContext(ctx); ok {
 			if on, _ := connectionOf(p); on != nil {
@@ -241,19 +275,21 @@ func (s *Server) meter(ctx context.Context, c *call) (context.Context, ending, e
 	}
 	stream := streamOf(ctx)
 	if stream == nil {
-		return ctx, nil, nil
+		return ctx, nil
 	}
 	c.stream = stream
-	done := func(err error) error {
-		stream.Done()
-		return err
-	}
 	if c.request != nil {
-		if err := stream.Taken(false); err != nil {
-			return ctx, done, err
-		}
+		return ctx, stream.Taken(false)
 	}
-	return ctx, done, nil
+	return ctx, nil
+}
+
+// metered ends what meter began.
+func metered(_ context.Context, c *call, err error) error {
+	if c.stream != nil {
+		c.stream.Done()
+	}
+	return err
 }
 
 // sessionID returns the call's session; "" if there is none or several.

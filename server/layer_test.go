@@ -9,6 +9,8 @@ import (
 	"testing"
 )
 
+type layerKey struct{}
+
 // Layers are entered in their order and left in the other, as far as the call came: past a
 // refusal and past a panic.
 func TestPassage(t *testing.T) {
@@ -19,35 +21,40 @@ func TestPassage(t *testing.T) {
 		fall    int // the layer that panics; none with 0
 		handler func(context.Context) error
 		want    []string
+		inner   int // the layer whose context the others are left with
 		err     error
 	}{
-		"served": {0, 0, func(context.Context) error { return nil }, []string{"+1", "+2", "+3", "-3", "-2", "-1"}, nil},
-		"failed": {0, 0, func(context.Context) error { return broken }, []string{"+1", "+2", "+3", "-3", "-2", "-1"},
+		"served": {0, 0, func(context.Context) error { return nil }, []string{"+1", "+2", "+3", "-3", "-2", "-1"}, 3,
+			nil},
+		"failed": {0, 0, func(context.Context) error { return broken }, []string{"+1", "+2", "+3", "-3", "-2", "-1"}, 3,
 			broken},
-		"refused": {2, 0, nil, []string{"+1", "+2", "-1"}, refused},
-		"panicked": {0, 0, func(context.Context) error { panic(broken) }, []string{"+1", "+2", "+3", "-3", "-2", "-1"},
-			broken},
-		"a layer panicked": {0, 2, nil, []string{"+1", "+2", "-1"}, broken},
+		"refused": {2, 0, nil, []string{"+1", "+2", "-2", "-1"}, 1, refused},
+		"panicked": {0, 0, func(context.Context) error { panic(broken) },
+			[]string{"+1", "+2", "+3", "-3", "-2", "-1"}, 3, broken},
+		"a layer panicked": {0, 2, nil, []string{"+1", "+2", "-2", "-1"}, 1, broken},
 	} {
 		for _, apart := range []bool{false, true} {
 			var got []string
 			step := func(n int) layer {
-				return func(ctx context.Context, _ *call) (context.Context, ending, error) {
+				return layer{func(ctx context.Context, _ *call) (context.Context, error) {
 					got = append(got, fmt.Sprint("+", n))
 					if n == tc.refuse {
-						return ctx, nil, refused
+						return nil, refused
 					}
 					if n == tc.fall {
 						panic(broken)
 					}
-					return ctx, func(err error) error {
-						if !errors.Is(err, tc.err) {
-							t.Errorf("%s: layer %d is told %v", name, n, err)
-						}
-						got = append(got, fmt.Sprint("-", n))
-						return err
-					}, nil
-				}
+					return context.WithValue(ctx, layerKey{}, n), nil
+				}, func(ctx context.Context, _ *call, err error) error {
+					if !errors.Is(err, tc.err) {
+						t.Errorf("%s: layer %d is told %v", name, n, err)
+					}
+					if inner, _ := ctx.Value(layerKey{}).(int); inner != tc.inner {
+						t.Errorf("%s: layer %d is left with the context of layer %d", name, n, inner)
+					}
+					got = append(got, fmt.Sprint("-", n))
+					return err
+				}}
 			}
 			p := passage{apart: apart, call: new(call), chain: &chain{layers: []layer{step(1), step(2), step(3)},
 				panicked: func(_ context.Context, _ *call, p any) error { return p.(error) }}}

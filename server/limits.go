@@ -36,13 +36,13 @@ func (l *limiter) limits(tenant string) (own, all quota.Limits) {
 }
 
 // limit refuses calls above the limits. It never waits, so that refused calls do not affect others.
-func (l *limiter) limit(ctx context.Context, c *call) (context.Context, ending, error) {
+func (l *limiter) limit(ctx context.Context, c *call) (context.Context, error) {
 	if l.policy == nil || strings.HasPrefix(c.method, infrastructure) && c.caller.Tenant == caller.HostTenant {
-		return ctx, nil, nil
+		return ctx, nil
 	}
 	tenant := c.caller.Tenant
 	if err := l.rate(tenant); err != nil {
-		return ctx, nil, err
+		return ctx, err
 	}
 	own, all := l.limits(tenant)
 	gauge, bound := &l.calls, quota.Limit{Name: "calls", Tenant: own.Calls, Overall: all.Calls}
@@ -51,16 +51,17 @@ func (l *limiter) limit(ctx context.Context, c *call) (context.Context, ending, 
 	}
 	release, err := gauge.Take(tenant, bound)
 	if err != nil {
-		return ctx, nil, err
+		return ctx, err
 	}
+	c.atEnd(func(err error) error {
+		release()
+		return err
+	})
 	if c.request != nil {
 		err = checkSize(c.request, own, all)
 	}
 	c.incoming = &incoming{limiter: l, tenant: tenant}
-	return ctx, func(err error) error {
-		release()
-		return err
-	}, err
+	return ctx, err
 }
 
 // rate counts a call, or a frame of one.

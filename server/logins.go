@@ -52,18 +52,19 @@ func (g *gate) believe(l *identity.Login, now *policy.Policy) (*identity.Identit
 }
 
 // whileLoggedIn returns a context that ends with the login of a call.
-func (g *gate) whileLoggedIn(ctx context.Context, l *identity.Login) (context.Context, ending, error) {
+func (g *gate) whileLoggedIn(ctx context.Context, c *call, l *identity.Login) (context.Context, error) {
 	ctx, release, held := g.logins.Hold(ctx, l.ID)
 	if !held {
-		return ctx, nil, errorLoggedOut()
+		return ctx, errorLoggedOut()
 	}
-	return ctx, func(err error) error {
+	c.atEnd(func(err error) error {
 		if err != nil && context.Cause(ctx) == login.ErrEnded {
 			err = errorLoggedOut()
 		}
 		release()
 		return err
-	}, nil
+	})
+	return ctx, nil
 }
 
 // errorLoggedOut returns the error for a caller whose login has ended.

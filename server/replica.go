@@ -50,7 +50,8 @@ func (s *Server) newReplica(ctx context.Context, c *forward.Config) (*replica, e
 	}
 	r := &replica{listener: l, credentials: creds, forwarder: forward.New(c, creds, s.config.Logger)}
 	ch := &chain{panicked: s.reporter.rescue, router: forward.NewReceiver(c),
-		layers: []layer{traced, s.reporter.report, r.admit(s.gate), trail}}
+		layers: []layer{{enter: traced}, s.reporter.layer(),
+			{enter: r.admit(s.gate)}, trail}}
 	r.grpc = grpc.NewServer(
 		grpc.Creds(creds.Listener()),
 		grpc.UnaryInterceptor(ch.unary),
@@ -76,40 +77,40 @@ func (s *Server) newReplica(ctx context.Context, c *forward.Config) (*replica, e
 }
 
 // traced uses the trace context of the entry replica.
-func traced(ctx context.Context, _ *call) (context.Context, ending, error) {
+func traced(ctx context.Context, _ *call) (context.Context, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
-	return observe.Extract(ctx, md.Get), nil, nil
+	return observe.Extract(ctx, md.Get), nil
 }
 
-// admit returns the layer that admits the calls of other replicas, with the callers that these have authenticated. The
-// caller's rights to the method, to the fields of its requests and to shared sessions are checked here too.
-func (r *replica) admit(g *gate) layer {
-	return func(ctx context.Context, c *call) (context.Context, ending, error) {
+// admit returns the enter function of the layer that admits the calls of other replicas, with the callers that these
+// have authenticated. The caller's rights to the method, to the fields of its requests and to shared sessions are
+// checked here too.
+func (r *replica) admit(g *gate) func(context.Context, *call) (context.Context, error) {
+	return func(ctx context.Context, c *call) (context.Context, error) {
 		p, ok := peer.FromContext(ctx)
 		if !ok {
-			return ctx, nil, fault.New(fault.Unauthenticated, "only replicas may call this listener")
+			return ctx, fault.New(fault.Unauthenticated, "only replicas may call this listener")
 		}
 		if err := r.credentials.Check(p.AuthInfo); err != nil {
-			return ctx, nil, err
+			return ctx, err
 		}
 		who, err := forward.CallerOf(ctx)
 		if err != nil {
-			return ctx, nil, err
+			return ctx, err
 		}
 		who.Class = g.methods.Class(c.method)
 		if who.Tenant != caller.HostTenant {
 			confined, err := g.confines(who.Tenant)
 			if err != nil {
-				return ctx, nil, err
+				return ctx, err
 			}
 			who.Confined = who.Confined && confined
 		}
 		c.caller = who
 		if err := who.Require(who.Class, c.method); err != nil {
-			return ctx, nil, err
+			return ctx, err
 		}
-		ctx, err = g.enter(ctx, c)
-		return ctx, nil, err
+		return g.enter(ctx, c)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	"github.com/copilot-grpc/copilot-grpc/internal/deepcall"
 	"github.com/copilot-grpc/copilot-grpc/server/redact"
 	"github.com/copilot-grpc/copilot-grpc/server/rpc"
@@ -31,18 +32,24 @@ type reporter struct {
 	requests atomic.Bool
 }
 
-// report converts the error of a call to its status. Details that the caller must not see are logged.
-func (r *reporter) report(ctx context.Context, c *call) (context.Context, ending, error) {
-	start := time.Now()
-	return ctx, func(err error) error { return r.ended(ctx, c, start, err) }, nil
+// layer returns the layer that converts the error of a call to its status. Details that the caller must not see are
+// logged.
+func (r *reporter) layer() layer {
+	return layer{
+		enter: func(ctx context.Context, c *call) (context.Context, error) {
+			c.began = time.Now()
+			return ctx, nil
+		},
+		leave: r.ended,
+	}
 }
 
-func (r *reporter) ended(ctx context.Context, c *call, start time.Time, err error) error {
+func (r *reporter) ended(ctx context.Context, c *call, err error) error {
 	st, told := status.Of(err)
 	attrs := append(make([]slog.Attr, 0, 10),
 		slog.String("method", c.method),
 		slog.String("code", st.Code().String()),
-		slog.Duration("duration", time.Since(start)))
+		slog.Duration("duration", time.Since(c.began)))
 	if id := c.sessionID(); id != "" {
 		attrs = append(attrs, slog.String("session_id", id))
 	}
@@ -96,10 +103,13 @@ func (r *reporter) rescue(ctx context.Context, c *call, p any) error {
 }
 
 // trail sends the position of the reply if the bridge recorded one.
-func trail(ctx context.Context, _ *call) (context.Context, ending, error) {
-	ctx, send := rpc.WithPosition(ctx)
-	return ctx, func(err error) error {
-		send()
+var trail = layer{
+	enter: func(ctx context.Context, c *call) (context.Context, error) {
+		ctx, c.position = position.WithRecorder(ctx)
+		return ctx, nil
+	},
+	leave: func(ctx context.Context, c *call, err error) error {
+		rpc.SendPosition(ctx, c.position)
 		return err
-	}, nil
+	},
 }

@@ -98,8 +98,9 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		s.listeners = append(s.listeners, listener{l, s.connections})
 	}
 	s.leaving, s.leave = context.WithCancel(context.WithoutCancel(ctx))
-	s.chain = &chain{panicked: s.reporter.rescue, layers: []layer{s.meter, s.observe, s.reporter.report, s.audit,
-		s.gate.admit, s.limiter.limit, s.release, trail}}
+	s.chain = &chain{panicked: s.reporter.rescue, layers: []layer{{s.meter, metered},
+		{s.observe, s.observed}, s.reporter.layer(), {leave: s.audit}, {s.gate.admit, undo},
+		{enter: s.limiter.limit}, {enter: s.release}, trail}}
 	s.grpc = grpc.NewServer(s.options()...)
 	s.register(s.grpc)
 	s.setHealth(healthv1.HealthCheckResponse_NOT_SERVING)
@@ -350,15 +351,16 @@ func (s *Server) setHealth(state healthv1.HealthCheckResponse_ServingStatus) {
 
 // release ends the calls of tools and load balancers when the server stops: they watch its health without an end, and
 // stop would wait for them.
-func (s *Server) release(ctx context.Context, c *call) (context.Context, ending, error) {
+func (s *Server) release(ctx context.Context, c *call) (context.Context, error) {
 	if !strings.HasPrefix(c.method, infrastructure) {
-		return ctx, nil, nil
+		return ctx, nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(s.leaving, cancel)
-	return ctx, func(err error) error {
+	c.atEnd(func(err error) error {
 		stop()
 		cancel()
 		return err
-	}, nil
+	})
+	return ctx, nil
 }

@@ -97,33 +97,35 @@ func (s *Server) instrumented() grpc.ServerOption {
 	return grpc.EmptyServerOption{}
 }
 
-// observe uses a caller's trace context if no handler did, and counts streams and refusals.
-func (s *Server) observe(ctx context.Context, c *call) (context.Context, ending, error) {
+// observe uses a caller's trace context if no handler did, and counts streams.
+func (s *Server) observe(ctx context.Context, c *call) (context.Context, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
-	ctx = observe.Extract(ctx, md.Get)
-	o := s.config.Telemetry.Observer
-	over := func() {}
 	if s.limiter.streaming[c.method] && !strings.HasPrefix(c.method, infrastructure) {
-		over = o.Stream(c.method)
+		s.config.Telemetry.Observer.Stream(c.method, 1)
+		c.counted = true
 	}
-	return ctx, func(err error) error {
-		observe.OfSession(ctx, c.sessionID())
-		o.Refused(c.failure)
-		over()
-		return err
-	}, nil
+	return observe.Extract(ctx, md.Get), nil
+}
+
+// observed ends what observe began, and counts refusals.
+func (s *Server) observed(ctx context.Context, c *call, err error) error {
+	o := s.config.Telemetry.Observer
+	observe.OfSession(ctx, c.sessionID())
+	o.Refused(c.failure)
+	if c.counted {
+		o.Stream(c.method, -1)
+	}
+	return err
 }
 
 // audit records the calls that matter for an audit: refused calls, and calls that use the host, concern the
 // server or change permissions.
-func (s *Server) audit(ctx context.Context, c *call) (context.Context, ending, error) {
-	return ctx, func(err error) error {
-		c.failure = err
-		if s.config.Audit != nil {
-			s.audited(ctx, c, err)
-		}
-		return err
-	}, nil
+func (s *Server) audit(ctx context.Context, c *call, err error) error {
+	c.failure = err
+	if s.config.Audit != nil {
+		s.audited(ctx, c, err)
+	}
+	return err
 }
 
 func (s *Server) audited(ctx context.Context, c *call, err error) {

@@ -125,7 +125,22 @@ type key struct{}
 func With(ctx context.Context, c Caller) context.Context { return context.WithValue(ctx, key{}, &c) }
 
 // Refer is With without a copy: the caller must not change any more.
-func Refer(ctx context.Context, c *Caller) context.Context { return context.WithValue(ctx, key{}, c) }
+func Refer(ctx context.Context, c *Caller) context.Context { return &referring{ctx, c} }
+
+// referring is a context with a caller, in half the memory of one of package context.
+type referring struct {
+	context.Context //nolint:containedctx // it is one
+
+	caller *Caller
+}
+
+// Value implements context.Context.
+func (r *referring) Value(k any) any {
+	if k == (key{}) {
+		return r.caller
+	}
+	return r.Context.Value(k)
+}
 
 // From returns the caller of a context. Without a server this is the program itself.
 func From(ctx context.Context) Caller {

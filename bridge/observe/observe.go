@@ -192,11 +192,9 @@ func (o *Observer) Refused(err error) {
 	o.refused.Add(context.Background(), 1, metric.WithAttributes(attribute.String("limit", limit)))
 }
 
-// Stream counts a streaming call of a method until over is called.
-func (o *Observer) Stream(method string) (over func()) {
-	by := o.ofMethod(method)
-	o.streams.Add(context.Background(), 1, by)
-	return func() { o.streams.Add(context.Background(), -1, by) }
+// Stream adds n to the number of streaming calls of a method: 1 at their beginning and -1 at their end.
+func (o *Observer) Stream(method string, n int64) {
+	o.streams.Add(context.Background(), n, o.ofMethod(method))
 }
 
 // ofMethod returns the attributes of a method's streams. The streams share them.

@@ -19,8 +19,20 @@ type Position struct {
 // String returns the value of the trailer.
 func (p Position) String() string { return fmt.Sprintf("%d/%d", p.Epoch, p.Seq) }
 
-// Recorder holds the position of one reply.
-type Recorder struct{ p atomic.Pointer[Position] }
+// Recorder holds the position of one reply. It is the context for which it records.
+type Recorder struct {
+	context.Context //nolint:containedctx // it is one
+
+	p atomic.Pointer[Position]
+}
+
+// Value implements context.Context.
+func (r *Recorder) Value(k any) any {
+	if k == (key{}) {
+		return r
+	}
+	return r.Context.Value(k)
+}
 
 // Position returns the last recorded position, and whether there is one.
 func (r *Recorder) Position() (Position, bool) {
@@ -34,8 +46,8 @@ type key struct{}
 
 // WithRecorder returns a context and the recorder that Record uses with it.
 func WithRecorder(ctx context.Context) (context.Context, *Recorder) {
-	r := new(Recorder)
-	return context.WithValue(ctx, key{}, r), r
+	r := &Recorder{Context: ctx}
+	return r, r
 }
 
 // Record records the position of the reply to ctx's call. Without a recorder in ctx it does nothing.

@@ -26,18 +26,18 @@ func Options() []grpc.ServerOption {
 }
 
 func unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	ctx, send := WithPosition(ctx)
+	ctx, recorder := position.WithRecorder(ctx)
 	reply, err := handler(ctx, req)
-	send()
+	SendPosition(ctx, recorder)
 	return reply, ended(ctx, err)
 }
 
 func stream(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	w := middleware.WrapServerStream(s)
-	ctx, send := WithPosition(s.Context())
+	ctx, recorder := position.WithRecorder(s.Context())
 	w.WrappedContext = ctx
 	err := handler(srv, w)
-	send()
+	SendPosition(ctx, recorder)
 	return ended(ctx, err)
 }
 
@@ -48,14 +48,10 @@ func ended(ctx context.Context, err error) error {
 	return st.Err()
 }
 
-// WithPosition returns the context in which a call is to be served. send sends the position at
-// which the reply stands as a trailer, if the bridge recorded one.
-func WithPosition(ctx context.Context) (_ context.Context, send func()) {
-	ctx, recorder := position.WithRecorder(ctx)
-	return ctx, func() {
-		if p, ok := recorder.Position(); ok {
-			// It fails only after the end of the call.
-			_ = grpc.SetTrailer(ctx, metadata.Pairs(position.Trailer, p.String()))
-		}
+// SendPosition sends the position at which the reply of ctx's call stands as a trailer, if the bridge recorded one.
+func SendPosition(ctx context.Context, r *position.Recorder) {
+	if p, ok := r.Position(); ok {
+		// It fails only after the end of the call.
+		_ = grpc.SetTrailer(ctx, metadata.Pairs(position.Trailer, p.String()))
 	}
 }
