@@ -8,13 +8,16 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// largeTypes are the event types that a filter excludes by default.
-var largeTypes = map[string]bool{"system.message": true, "model.messages_snapshot": true}
+// large reports whether a filter excludes an event type by default.
+func large(eventType string) bool {
+	return eventType == "system.message" || eventType == "model.messages_snapshot"
+}
 
 // mainAgent is the name of the session's own agent in a filter.
 const mainAgent = "main"
 
-// Filter decides which events a reader gets. It may only be used by one goroutine at a time.
+// Filter decides which events a reader gets. It may only be used by one goroutine at a time. A nil Filter excludes the
+// large types.
 type Filter struct {
 	spec   *bridgev1.EventFilter
 	agents map[string]bool
@@ -23,8 +26,11 @@ type Filter struct {
 	lastOK bool
 }
 
-// NewFilter checks a filter; at is its path in the request.
+// NewFilter checks a filter; at is its path in the request. Without a filter it returns nil.
 func NewFilter(f *bridgev1.EventFilter, at string) (*Filter, error) {
+	if f == nil {
+		return nil, nil
+	}
 	for i, list := range [][]string{f.GetTypes(), f.GetExcludeTypes()} {
 		for _, t := range list {
 			if t == "" || strings.Contains(strings.TrimSuffix(t, ".*"), "*") {
@@ -48,6 +54,9 @@ func NewFilter(f *bridgev1.EventFilter, at string) (*Filter, error) {
 
 // Passes reports whether the reader gets the event.
 func (f *Filter) Passes(r *journal.Record) bool {
+	if f == nil {
+		return !large(r.Type)
+	}
 	if f.spec.GetExcludeEphemeral() && r.Ephemeral || f.agents != nil && !f.agents[r.Agent] {
 		return false
 	}
@@ -73,7 +82,7 @@ func (f *Filter) decide(eventType string) bool {
 	if len(f.spec.GetTypes()) > 0 {
 		return matches(f.spec.GetTypes(), eventType)
 	}
-	return f.spec.GetIncludeLarge() || !largeTypes[eventType]
+	return f.spec.GetIncludeLarge() || !large(eventType)
 }
 
 func matches(patterns []string, eventType string) bool {
@@ -86,4 +95,6 @@ func matches(patterns []string, eventType string) bool {
 }
 
 // Ephemeral reports whether the loss of ephemeral events matters to the reader.
-func (f *Filter) Ephemeral() bool { return !f.spec.GetExcludeEphemeral() && !f.spec.GetExcludeAll() }
+func (f *Filter) Ephemeral() bool {
+	return f == nil || !f.spec.GetExcludeEphemeral() && !f.spec.GetExcludeAll()
+}

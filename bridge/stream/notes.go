@@ -5,7 +5,6 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/frame"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
@@ -22,23 +21,23 @@ var gapReasons = map[journal.GapReason]bridgev1.GapReason{
 	journal.Trimmed:       bridgev1.GapReason_GAP_REASON_TRIMMED,
 }
 
-func (f *sessionStream) sendGap(gap *journal.Gap, sink frame.Sink) error {
-	return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Gap{Gap: &bridgev1.Gap{
+func (f *sessionStream) sendGap(gap *journal.Gap) error {
+	return f.send(&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Gap{Gap: &bridgev1.Gap{
 		After: session.Proto(gap.From), Through: session.Proto(gap.To), Reason: gapReasons[gap.Reason],
 		Session: f.st.service.sessions.Snapshot(f.s, f.st.tenant), PendingCallbacks: f.pending(),
 	}}})
 }
 
 // sendNote sends what a note says to those it is for.
-func (f *sessionStream) sendNote(r *journal.Record, sink frame.Sink) error {
+func (f *sessionStream) sendNote(r *journal.Record) error {
 	switch n := r.Note.(type) {
 	case callbacks.Requested:
 		if f.callbacks && f.concerns(n.Pending.Kind, f.s.Callbacks().Registry().Offered(n.Pending)) {
-			return f.sendRequested(n.Pending, sink)
+			return f.sendRequested(n.Pending)
 		}
 	case callbacks.Resolved:
 		if f.callbacks && f.concerns(n.Kind, n.Offered) {
-			return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_CallbackResolved{
+			return f.send(&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_CallbackResolved{
 				CallbackResolved: n.Proto(f.st.tenant),
 			}})
 		}
@@ -47,22 +46,22 @@ func (f *sessionStream) sendNote(r *journal.Record, sink frame.Sink) error {
 		if n.Turn != nil {
 			rr.TurnOutcome = n.Turn.Proto()
 		}
-		return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_RuntimeRestarted{RuntimeRestarted: rr}})
+		return f.send(&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_RuntimeRestarted{RuntimeRestarted: rr}})
 	case prompts.TurnOver:
-		return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_TurnEnded{
+		return f.send(&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_TurnEnded{
 			TurnEnded: turnEnded(n),
 		}})
 	case prompts.Resent:
-		return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_MessageResent{
+		return f.send(&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_MessageResent{
 			MessageResent: &bridgev1.MessageResent{MessageIds: n.IDs, NewMessageIds: n.As},
 		}})
 	case prompts.Continued:
 		told := &bridgev1.TurnContinued{MessageId: n.MessageID, Attempt: int32(n.Attempt)} //nolint:gosec // at most 3
-		return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_TurnContinued{
+		return f.send(&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_TurnContinued{
 			TurnContinued: told,
 		}})
 	case session.Ended:
-		return f.close(n.Reason, sink)
+		return f.close(n.Reason)
 	}
 	return nil
 }
@@ -83,27 +82,27 @@ func (f *sessionStream) concerns(k *callback.Kind, offered []string) bool {
 	return tenancy.Sees(f.s, f.st.tenant, k) && (k.Limit == 0 || f.participant == "" || slices.Contains(offered, f.participant))
 }
 
-func (f *sessionStream) sendRequested(p *callback.Pending, sink frame.Sink) error {
+func (f *sessionStream) sendRequested(p *callback.Pending) error {
 	c, _ := f.st.service.codec.CallbackWithin(wire.InlineBytes, p, f.name, f.s.Callbacks().Registry().Offered(p), f.fidelity())
 	offered := false
 	for _, id := range c.ParticipantIds {
 		offered = offered || id == f.participant
 	}
-	return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_CallbackRequested{
+	return f.send(&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_CallbackRequested{
 		CallbackRequested: &bridgev1.CallbackRequested{Callback: c, Offered: offered},
 	}})
 }
 
 // close ends the session's frames.
-func (f *sessionStream) close(reason bridgev1.CloseReason, sink frame.Sink) error {
+func (f *sessionStream) close(reason bridgev1.CloseReason) error {
 	f.closed = true
-	return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Closed{
+	return f.send(&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Closed{
 		Closed: &bridgev1.SubscriptionClosed{Reason: reason, Position: session.Proto(f.at)},
 	}})
 }
 
-func (f *sessionStream) beat(sink frame.Sink) error {
-	return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Heartbeat{
+func (f *sessionStream) beat() error {
+	return f.send(&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Heartbeat{
 		Heartbeat: &bridgev1.Heartbeat{Position: session.Proto(f.at)},
 	}})
 }

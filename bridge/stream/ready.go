@@ -11,7 +11,7 @@ type readyQueue struct {
 	signal chan struct{}    // capacity 1
 }
 
-func newReadyQueue() *readyQueue { return &readyQueue{signal: make(chan struct{}, 1)} }
+func newReadyQueue() readyQueue { return readyQueue{signal: make(chan struct{}, 1)} }
 
 func (q *readyQueue) add(s *sessionStream) {
 	q.mu.Lock()

@@ -27,7 +27,7 @@ func (st *Stream) begin() error {
 		if f.unshared.Load() {
 			continue // what it sends first is its end
 		}
-		if err := st.sink(frame.Frame{Message: f.attached()}); err != nil {
+		if err := st.send(frame.Frame{Message: f.attached()}); err != nil {
 			return err
 		}
 		st.ready.add(f)
@@ -103,7 +103,7 @@ func (st *Stream) loop(ctx context.Context) error {
 		case isReady:
 			ready, err = st.serve(ctx, ready)
 		case hasExtra:
-			err = st.sink(f)
+			err = st.send(f)
 			f = frame.Frame{}
 		case isDone:
 			s.done = nil

@@ -34,22 +34,22 @@ type sessionStream struct {
 	r      *journal.Reader
 	filter *Filter
 	// The following are as in Following.
-	callbacks   bool
 	participant string
+	callbacks   bool
 	exact       bool
 
-	until  journal.Position // replay ends here
-	caught bool
+	caught bool // replay has ended
 	// streaming: events were sent since.
 	streaming bool
-	at        journal.Position // everything up to here was sent or left out
-	told      journal.Position // of the last frame that had one
 	closed    bool
-	// unshared is set when the caller loses the right to the session; leave, which may be nil,
+	ready     bool // guarded by the readyQueue
+	// unshared is set when the caller loses the right to the session; release, which may be nil,
 	// ends the caller's visit.
 	unshared atomic.Bool
 	release  func()
-	ready    bool // guarded by the readyQueue
+	until    journal.Position // replay ends here
+	at       journal.Position // everything up to here was sent or left out
+	told     journal.Position // of the last frame that had one
 }
 
 // batch is the memory for what a stream reads and sends at a time.
@@ -73,7 +73,7 @@ func newSessionStream(st *Stream, s *session.Session, f Following) (*sessionStre
 	if f.Start.After == nil && f.Start.Tail {
 		begin = s.Journal().Last()
 	}
-	ss.r, err = s.Journal().NewReader(begin, flt.Ephemeral(), func() { st.ready.add(ss) })
+	ss.r, err = s.Journal().NewReader(begin, flt.Ephemeral(), ss.wake)
 	if errors.Is(err, journal.ErrFuture) {
 		return nil, fault.New(fault.InvalidField, "the journal has not reached position %d/%d", begin.Epoch, begin.Seq).WithField(f.At + "after")
 	}
@@ -83,6 +83,8 @@ func newSessionStream(st *Stream, s *session.Session, f Following) (*sessionStre
 	ss.at = ss.r.Position()
 	return ss, nil
 }
+
+func (f *sessionStream) wake() { f.st.ready.add(f) }
 
 // attached opens the session's frames.
 func (f *sessionStream) attached() *bridgev1.SubscribeResponse {
@@ -126,9 +128,9 @@ func (f *sessionStream) fidelity() translate.Fidelity {
 }
 
 // drain sends what there is, and reports whether there may be more.
-func (f *sessionStream) drain(sink frame.Sink) (more bool, err error) {
+func (f *sessionStream) drain() (more bool, err error) {
 	if f.unshared.Load() {
-		return false, f.close(bridgev1.CloseReason_CLOSE_REASON_UNSHARED, sink)
+		return false, f.close(bridgev1.CloseReason_CLOSE_REASON_UNSHARED)
 	}
 	var gap *journal.Gap
 	b := f.st.lists()
@@ -139,7 +141,7 @@ func (f *sessionStream) drain(sink frame.Sink) (more bool, err error) {
 	}
 	if gap != nil {
 		f.at = f.r.Position()
-		return true, f.sendGap(gap, sink)
+		return true, f.sendGap(gap)
 	}
 	for i, r := range b.records {
 		switch {
@@ -150,20 +152,20 @@ func (f *sessionStream) drain(sink frame.Sink) (more bool, err error) {
 			}
 			continue
 		case len(b.passed) > 0:
-			if err := f.sendEvents(sink); err != nil {
+			if err := f.sendEvents(); err != nil {
 				return false, err
 			}
 		}
 		if r.Posted && less(f.at, r.Pos) {
 			f.at = r.Pos
 		}
-		if err := f.sendNote(r, sink); err != nil || f.closed {
+		if err := f.sendNote(r); err != nil || f.closed {
 			clear(b.records[i:])
 			return false, err
 		}
 	}
 	if len(b.passed) > 0 {
-		if err := f.sendEvents(sink); err != nil {
+		if err := f.sendEvents(); err != nil {
 			return false, err
 		}
 	}
@@ -174,7 +176,7 @@ func (f *sessionStream) drain(sink frame.Sink) (more bool, err error) {
 	clear(b.records)
 	if !f.caught && !less(f.at, f.until) {
 		f.caught = true
-		return more, f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_CaughtUp{
+		return more, f.send(&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_CaughtUp{
 			CaughtUp: &bridgev1.CaughtUp{Position: session.Proto(f.at)},
 		}})
 	}
@@ -185,9 +187,9 @@ func less(a, b journal.Position) bool {
 	return a.Epoch < b.Epoch || a.Epoch == b.Epoch && a.Seq < b.Seq
 }
 
-func (f *sessionStream) send(sink frame.Sink, r *bridgev1.SubscribeResponse) error {
+func (f *sessionStream) send(r *bridgev1.SubscribeResponse) error {
 	f.told = f.at
-	return sink(frame.Frame{Message: f.frame(r)})
+	return f.st.send(frame.Frame{Message: f.frame(r)})
 }
 
 // minOwn is the size in bytes from which a frame is built in its own memory.
@@ -213,7 +215,7 @@ func (f *sessionStream) encode() (own *frame.Buffer) {
 }
 
 // sendEvents sends the events that passed.
-func (f *sessionStream) sendEvents(sink frame.Sink) error {
+func (f *sessionStream) sendEvents() error {
 	b := f.st.lists()
 	f.streaming = f.caught
 	b.wires = append(b.wires[:0], nil)
@@ -232,7 +234,7 @@ func (f *sessionStream) sendEvents(sink frame.Sink) error {
 	head = protowire.AppendVarint(protowire.AppendTag(head, fieldFrameEvents, protowire.BytesType), uint64(size))
 	b.wires[0] = head
 	f.told = f.at
-	err := sink(frame.Frame{Wire: b.wires, Own: own})
+	err := f.st.send(frame.Frame{Wire: b.wires, Own: own})
 	clear(b.wires)
 	return err
 }

@@ -17,7 +17,7 @@ type Stream struct {
 	service  *Service
 	tenant   string // the caller's
 	options  Options
-	ready    *readyQueue
+	ready    readyQueue
 	sessions []*sessionStream
 	sink     frame.Sink
 	batch    *batch // made when it is needed, see lists
@@ -72,11 +72,11 @@ func (st *Stream) lists() *batch {
 }
 
 // To sets where the frames go.
-func (st *Stream) To(sink frame.Sink) {
-	st.sink = func(f frame.Frame) error {
-		st.sent = true
-		return sink(f)
-	}
+func (st *Stream) To(sink frame.Sink) { st.sink = sink }
+
+func (st *Stream) send(f frame.Frame) error {
+	st.sent = true
+	return st.sink(f)
 }
 
 // Follow adds a session.
@@ -126,7 +126,7 @@ func (st *Stream) drain(ready []*sessionStream) error {
 		if f.closed {
 			continue
 		}
-		more, err := f.drain(st.sink)
+		more, err := f.drain()
 		if err != nil {
 			return err
 		}
@@ -149,7 +149,7 @@ func (st *Stream) finish(ctx context.Context) error {
 		}
 		for more := true; more && !f.closed && less(f.at, end); {
 			var err error
-			if more, err = f.drain(st.sink); err != nil {
+			if more, err = f.drain(); err != nil {
 				return err
 			}
 		}
@@ -162,7 +162,7 @@ func (st *Stream) Rest() error {
 	for _, f := range st.sessions {
 		for more := true; more && !f.closed; {
 			var err error
-			if more, err = f.drain(st.sink); err != nil {
+			if more, err = f.drain(); err != nil {
 				return err
 			}
 		}
@@ -177,7 +177,7 @@ func (st *Stream) beat() error {
 		if f.closed || !less(f.told, f.at) && st.sent {
 			continue
 		}
-		if err := f.beat(st.sink); err != nil {
+		if err := f.beat(); err != nil {
 			return err
 		}
 	}
@@ -192,14 +192,14 @@ func (st *Stream) goAway(g *bridgev1.GoAway) error {
 			g.Positions = append(g.Positions, &bridgev1.SessionPosition{SessionId: f.name, Position: session.Proto(f.at)})
 		}
 	}
-	return st.sink(frame.Frame{Message: &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_GoAway{GoAway: g}}})
+	return st.send(frame.Frame{Message: &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_GoAway{GoAway: g}}})
 }
 
 // CloseAll ends the frames of every session.
 func (st *Stream) CloseAll(reason bridgev1.CloseReason) error {
 	for _, f := range st.sessions {
 		if !f.closed {
-			if err := f.close(reason, st.sink); err != nil {
+			if err := f.close(reason); err != nil {
 				return err
 			}
 		}

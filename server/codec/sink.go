@@ -3,6 +3,7 @@ package codec
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -23,20 +24,23 @@ func streamField(m proto.Message) protowire.Number {
 	return m.ProtoReflect().Descriptor().Fields().ByName(protoreflect.Name("stream")).Number()
 }
 
-// SubscribeSink returns a sink that sends SubscribeResponse frames on s.
-func SubscribeSink(s grpc.ServerStream) frame.Sink {
-	return sink(s, 0, func(m proto.Message) proto.Message {
+// kind is a kind of stream with the frames of EventService.Subscribe.
+type kind struct {
+	// field is the field that contains encoded frames; 0 if they are not wrapped.
+	field protowire.Number
+	// wrap returns a message as a frame of the stream; nil if it cannot be one.
+	wrap func(proto.Message) proto.Message
+}
+
+// The kinds of streams. Each stream has only a pointer to its kind, because most streams are idle.
+var (
+	subscribeKind = &kind{0, func(m proto.Message) proto.Message {
 		if m, ok := m.(*bridgev1.SubscribeResponse); ok {
 			return m
 		}
 		return nil
-	})
-}
-
-// AttachSink returns a sink that sends AttachResponse frames on s, and
-// SubscribeResponse frames and encoded ones inside AttachResponse.stream.
-func AttachSink(s grpc.ServerStream) frame.Sink {
-	return sink(s, attachStream, func(m proto.Message) proto.Message {
+	}}
+	attachKind = &kind{attachStream, func(m proto.Message) proto.Message {
 		switch m := m.(type) {
 		case *bridgev1.AttachResponse:
 			return m
@@ -44,13 +48,8 @@ func AttachSink(s grpc.ServerStream) frame.Sink {
 			return &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Stream{Stream: m}}
 		}
 		return nil
-	})
-}
-
-// RunSink returns a sink that sends RunResponse frames on s, and SubscribeResponse
-// frames and encoded ones inside RunResponse.stream.
-func RunSink(s grpc.ServerStream) frame.Sink {
-	return sink(s, runStream, func(m proto.Message) proto.Message {
+	}}
+	runKind = &kind{runStream, func(m proto.Message) proto.Message {
 		switch m := m.(type) {
 		case *bridgev1.RunResponse:
 			return m
@@ -58,28 +57,47 @@ func RunSink(s grpc.ServerStream) frame.Sink {
 			return &bridgev1.RunResponse{Frame: &bridgev1.RunResponse_Stream{Stream: m}}
 		}
 		return nil
-	})
-}
+	}}
+)
 
-// sink sends frames on s: encoded ones inside the field (0: unwrapped), messages as wrap converts them. One frame
-// object serves the whole stream, because gRPC does not use it after SendMsg returns.
-func sink(s grpc.ServerStream, field protowire.Number, wrap func(proto.Message) proto.Message) frame.Sink {
-	shared := &encoded{field: field}
+// SubscribeSink returns a sink that sends SubscribeResponse frames on s.
+func SubscribeSink(s grpc.ServerStream) frame.Sink { return subscribeKind.sink(s) }
+
+// AttachSink returns a sink that sends AttachResponse frames on s, and
+// SubscribeResponse frames and encoded ones inside AttachResponse.stream.
+func AttachSink(s grpc.ServerStream) frame.Sink { return attachKind.sink(s) }
+
+// RunSink returns a sink that sends RunResponse frames on s, and SubscribeResponse
+// frames and encoded ones inside RunResponse.stream.
+func RunSink(s grpc.ServerStream) frame.Sink { return runKind.sink(s) }
+
+// sink sends frames on s.
+func (k *kind) sink(s grpc.ServerStream) frame.Sink {
 	return func(f frame.Frame) error {
 		switch {
 		case f.Message != nil && f.Wire == nil:
-			m := wrap(f.Message)
+			m := k.wrap(f.Message)
 			if m == nil {
 				return fmt.Errorf("a %s is not a frame of this stream",
 					f.Message.ProtoReflect().Descriptor().FullName())
 			}
 			return s.SendMsg(m)
 		case f.Message == nil && f.Wire != nil:
-			shared.pieces, shared.own = f.Wire, f.Own
-			err := s.SendMsg(shared)
-			shared.pieces, shared.own = nil, nil
-			return err
+			return k.send(s, f)
 		}
 		return errors.New("a frame needs either a message or bytes")
 	}
+}
+
+// unused has encoded messages for the next frame of any stream. gRPC does not use them after SendMsg has returned.
+var unused = sync.Pool{New: func() any { return new(encoded) }}
+
+// send sends an encoded frame.
+func (k *kind) send(s grpc.ServerStream, f frame.Frame) error {
+	e := unused.Get().(*encoded)
+	*e = encoded{pieces: f.Wire, own: f.Own, field: k.field}
+	err := s.SendMsg(e)
+	*e = encoded{}
+	unused.Put(e)
+	return err
 }
