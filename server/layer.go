@@ -36,7 +36,7 @@ type ending func(error) error
 type call struct {
 	// method is the full name: "/package.Service/Method".
 	method string
-	// request is the first message; nil before it was received.
+	// request is the first message, or its subject if nothing else is needed; nil before it was received.
 	request any
 	// caller is the authenticated caller.
 	caller caller.Caller
@@ -89,7 +89,9 @@ type router interface {
 // chain wraps both kinds of calls with layers, the first one outermost.
 type chain struct {
 	panicked panicked
-	layers   []layer
+	// logged reports whether calls that begin now are logged with their requests.
+	logged func() bool
+	layers []layer
 	// router is nil without other replicas.
 	router router
 }
@@ -136,7 +138,7 @@ func (ch *chain) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServ
 //
 //go:noinline
 func (p *passage) observed(ctx context.Context, stream grpc.ServerStream) *observed {
-	return &observed{ServerStream: stream, ctx: ctx, call: p.call, apart: p.apart}
+	return &observed{ServerStream: stream, ctx: ctx, call: p.call, apart: p.apart, logged: p.chain.logged()}
 }
 
 // panicked converts a panic of a handler or a layer to an error.
@@ -228,6 +230,8 @@ type observed struct {
 	call *call
 	// apart: messages are received on another stack, as in passage.
 	apart bool
+	// logged: the log message at the end of the call includes the request.
+	logged bool
 }
 
 // Context implements grpc.ServerStream.
@@ -260,9 +264,18 @@ func (o *observed) receive(m any) error {
 	}
 	if err == nil && o.call.request == nil {
 		o.call.request = m
+		if o.apart && !o.logged {
+			o.call.request = subject(o.call.sessionID()) // the stream may wait for long
+		}
 	}
 	return err
 }
+
+// subject has a request's session, in place of the whole request.
+type subject string
+
+// GetSessionId returns the session; "" if there is none or several.
+func (s subject) GetSessionId() string { return string(s) }
 
 // meter counts the messages that the handler uses, and gives streams the notice that their connection will be closed.
 func (s *Server) meter(ctx context.Context, c *call) (context.Context, error) {
