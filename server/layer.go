@@ -105,17 +105,9 @@ func (ch *chain) routes(method string) bool {
 func (ch *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (
 	any, error,
 ) {
-	c := &call{method: info.FullMethod, request: req}
-	p := passage{call: c, chain: ch}
-	err := p.through(ctx, func(ctx context.Context) (err error) {
-		if ch.routes(c.method) {
-			c.reply, err = ch.router.Unary(ctx, c.method, req, handler)
-		} else {
-			c.reply, err = handler(ctx, req)
-		}
-		return err
-	})
-	return c.reply, err
+	p := passage{call: &call{method: info.FullMethod, request: req}, chain: ch}
+	err := p.leave(p.unary(ctx, handler))
+	return p.call.reply, err
 }
 
 // stream is a grpc.StreamServerInterceptor.
@@ -125,20 +117,7 @@ func (ch *chain) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServ
 	// The handler of a client stream without replies collects all pieces.
 	c := &call{method: info.FullMethod, keeps: info.IsClientStream && !info.IsServerStream}
 	p := passage{call: c, chain: ch, apart: !info.IsClientStream}
-	return p.through(stream.Context(), func(ctx context.Context) error {
-		o := p.observed(ctx, stream)
-		if !ch.routes(c.method) {
-			return handler(srv, o)
-		}
-		return ch.router.Stream(o, info, func(s grpc.ServerStream) error { return handler(srv, s) })
-	})
-}
-
-// observed returns a call's stream for its handler.
-//
-//go:noinline
-func (p *passage) observed(ctx context.Context, stream grpc.ServerStream) *observed {
-	return &observed{ServerStream: stream, ctx: ctx, call: p.call, apart: p.apart, logged: p.chain.logged()}
+	return p.leave(p.stream(srv, stream, info, handler))
 }
 
 // panicked converts a panic of a handler or a layer to an error.
@@ -156,28 +135,57 @@ type passage struct {
 	ctx     context.Context //nolint:containedctx // of one call
 }
 
-// through calls handler inside the layers.
-func (p *passage) through(ctx context.Context, handler func(context.Context) error) error {
-	return p.leave(p.enter(ctx, handler))
-}
-
-// enter goes through the layers, to the handler if none refuses the call.
-func (p *passage) enter(ctx context.Context, handler func(context.Context) error) (err error) {
-	defer func() {
-		if what := recover(); what != nil { // a panic ends only its own call
-			err = p.chain.panicked(ctx, p.call, what)
-		}
-	}()
-	p.ctx = ctx
-	if p.apart {
-		err = p.beginApart()
-	} else {
-		err = p.begin()
-	}
-	if err != nil {
+// unary goes through the layers, to the handler if none refuses the call.
+func (p *passage) unary(ctx context.Context, handler grpc.UnaryHandler) (err error) {
+	defer p.rescue(&err)
+	c := p.call
+	if err := p.enter(ctx); err != nil {
 		return err
 	}
-	return handler(p.ctx)
+	if p.chain.routes(c.method) {
+		c.reply, err = p.chain.router.Unary(p.ctx, c.method, c.request, handler)
+	} else {
+		c.reply, err = handler(p.ctx, c.request)
+	}
+	return err
+}
+
+// stream goes through the layers, to the handler if none refuses the stream.
+func (p *passage) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+	handler grpc.StreamHandler,
+) (err error) {
+	defer p.rescue(&err)
+	if err := p.enter(stream.Context()); err != nil {
+		return err
+	}
+	o := p.observed(stream)
+	if p.chain.routes(p.call.method) {
+		return p.chain.router.Stream(o, info, func(s grpc.ServerStream) error { return handler(srv, s) })
+	}
+	return handler(srv, o)
+}
+
+// observed returns a call's stream for its handler.
+//
+//go:noinline
+func (p *passage) observed(stream grpc.ServerStream) *observed {
+	return &observed{ServerStream: stream, ctx: p.ctx, call: p.call, apart: p.apart, logged: p.chain.logged()}
+}
+
+// rescue ends a panic, which ends only its own call.
+func (p *passage) rescue(err *error) {
+	if what := recover(); what != nil {
+		*err = p.chain.panicked(p.ctx, p.call, what)
+	}
+}
+
+// enter enters the layers until one refuses the call.
+func (p *passage) enter(ctx context.Context) error {
+	p.ctx = ctx
+	if p.apart {
+		return p.beginApart()
+	}
+	return p.begin()
 }
 
 // beginApart runs the layers on another stack. p itself stays on the handler's.

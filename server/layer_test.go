@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+
+	"google.golang.org/grpc"
 )
 
 type layerKey struct{}
@@ -16,20 +18,23 @@ type layerKey struct{}
 func TestPassage(t *testing.T) {
 	t.Parallel()
 	refused, broken := errors.New("refused"), errors.New("broken")
+	answers := func(err error) grpc.UnaryHandler {
+		return func(context.Context, any) (any, error) { return nil, err }
+	}
 	for name, tc := range map[string]struct {
 		refuse  int // the layer that refuses; none with 0
 		fall    int // the layer that panics; none with 0
-		handler func(context.Context) error
+		handler grpc.UnaryHandler
 		want    []string
 		inner   int // the layer whose context the others are left with
 		err     error
 	}{
-		"served": {0, 0, func(context.Context) error { return nil }, []string{"+1", "+2", "+3", "-3", "-2", "-1"}, 3,
+		"served": {0, 0, answers(nil), []string{"+1", "+2", "+3", "-3", "-2", "-1"}, 3,
 			nil},
-		"failed": {0, 0, func(context.Context) error { return broken }, []string{"+1", "+2", "+3", "-3", "-2", "-1"}, 3,
+		"failed": {0, 0, answers(broken), []string{"+1", "+2", "+3", "-3", "-2", "-1"}, 3,
 			broken},
 		"refused": {2, 0, nil, []string{"+1", "+2", "-2", "-1"}, 1, refused},
-		"panicked": {0, 0, func(context.Context) error { panic(broken) },
+		"panicked": {0, 0, func(context.Context, any) (any, error) { panic(broken) },
 			[]string{"+1", "+2", "+3", "-3", "-2", "-1"}, 3, broken},
 		"a layer panicked": {0, 2, nil, []string{"+1", "+2", "-2", "-1"}, 1, broken},
 	} {
@@ -58,7 +63,7 @@ func TestPassage(t *testing.T) {
 			}
 			p := passage{apart: apart, call: new(call), chain: &chain{layers: []layer{step(1), step(2), step(3)},
 				panicked: func(_ context.Context, _ *call, p any) error { return p.(error) }}}
-			if err := p.through(t.Context(), tc.handler); !errors.Is(err, tc.err) || !slices.Equal(got, tc.want) {
+			if err := p.leave(p.unary(t.Context(), tc.handler)); !errors.Is(err, tc.err) || !slices.Equal(got, tc.want) {
 				t.Errorf("%s, apart %v: %q, %v, want %q, %v", name, apart, got, err, tc.want, tc.err)
 			}
 		}
@@ -74,10 +79,10 @@ func TestLayersAreOffTheStack(t *testing.T) {
 		for range layers {
 			p.chain.layers = append(p.chain.layers, trail)
 		}
-		if err := p.through(t.Context(), func(context.Context) error {
+		if err := p.leave(p.unary(t.Context(), func(context.Context, any) (any, error) {
 			n = runtime.Callers(0, make([]uintptr, 1000))
-			return nil
-		}); err != nil {
+			return nil, nil
+		})); err != nil {
 			t.Error(err)
 		}
 		return n

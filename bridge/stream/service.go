@@ -51,19 +51,17 @@ func New(sessions Sessions, codec *wire.Codec, s *shutdown.Coordinator) *Service
 // Subscribe streams the events of sessions.
 func (svc *Service) Subscribe(ctx context.Context, r *bridgev1.SubscribeRequest, sink frame.Sink) error {
 	st, err := svc.subscribed(ctx, r, sink)
-	if st != nil {
-		defer st.Close()
-	}
-	if err == nil {
-		err = st.idle(ctx)
-	}
 	if err != nil {
+		return err
+	}
+	defer st.Close()
+	if err := st.idle(ctx); err != nil {
 		return err
 	}
 	return st.loop(ctx)
 }
 
-// subscribed begins the stream of a subscription, on another stack. The caller must close the stream, if there is one.
+// subscribed begins the stream of a subscription, on another stack. The caller must close the stream.
 func (svc *Service) subscribed(ctx context.Context, r *bridgev1.SubscribeRequest, sink frame.Sink) (*Stream, error) {
 	var st *Stream
 	err := deepcall.Do(func() (err error) {
@@ -71,7 +69,10 @@ func (svc *Service) subscribed(ctx context.Context, r *bridgev1.SubscribeRequest
 			return err
 		}
 		st.To(sink)
-		return st.begin()
+		if err = st.begin(); err != nil {
+			st.Close()
+		}
+		return err
 	})
 	return st, err
 }

@@ -27,5 +27,8 @@ func From(ctx context.Context) *Signal {
 	if s, ok := ctx.Value(key{}).(*Signal); ok {
 		return s
 	}
-	return &Signal{Grace: func() time.Duration { return 0 }}
+	return &never
 }
+
+// never is the signal of a context without one.
+var never = Signal{Grace: func() time.Duration { return 0 }}
