@@ -63,7 +63,8 @@ func TestPassage(t *testing.T) {
 			}
 			p := passage{apart: apart, call: new(call), chain: &chain{layers: []layer{step(1), step(2), step(3)},
 				panicked: func(_ context.Context, _ *call, p any) error { return p.(error) }}}
-			if err := p.leave(p.unary(t.Context(), tc.handler)); !errors.Is(err, tc.err) || !slices.Equal(got, tc.want) {
+			err := p.leave(p.unary(t.Context(), tc.handler))
+			if !errors.Is(err, tc.err) || !slices.Equal(got, tc.want) {
 				t.Errorf("%s, apart %v: %q, %v, want %q, %v", name, apart, got, err, tc.want, tc.err)
 			}
 		}

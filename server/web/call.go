@@ -44,8 +44,8 @@ func (h *Handler) handle(m *method) connect.ServerFunc {
 // serve carries out a call and returns the handler's error.
 func (h *Handler) serve(ctx context.Context, m *method, stream connect.ServerStream, info *connect.CallInfo) error {
 	c := &call{method: m, ctx: ctx, stream: stream, info: info, meter: meterOf(ctx), stats: h.config.Stats}
-	end := c.measure()
 	c.ctx = grpc.NewContextWithServerTransportStream(c.ctx, (*transport)(c))
+	end := c.measure()
 	err := c.run(&h.config)
 	end(err)
 	c.begin() // unless a message was sent
