@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
-	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/deepcall"
 	"github.com/copilot-grpc/copilot-grpc/internal/leaving"
@@ -45,21 +44,18 @@ type call struct {
 	// visit checks the call by the rules for guests if it uses a session of another tenant; nil without tenants.
 	visit *visit
 	// stream is the call's stream over TCP; keeps reports that the handler uses all messages until it ends, and not
-	// only the last one.
-	stream *h2.Stream
-	keeps  bool
+	// only the last one. counted: the metrics of streams include the call.
+	stream  *h2.Stream
+	keeps   bool
+	counted bool
 	// incoming limits the messages received on a stream; nil sets no limit.
 	incoming *incoming
 	// reply is the reply of a unary call, failure its error before it was converted to a status.
 	reply   any
 	failure error
-	// began is when the call began, counted whether the metrics of streams include it.
 	began   time.Time
-	counted bool
 	// endings runs what the layers since admit have to undo, the last one first; nil if there is nothing.
 	endings ending
-	// position records the position of the reply.
-	position *position.Recorder
 }
 
 // atEnd adds an ending, which runs before those that were added earlier.

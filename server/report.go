@@ -104,12 +104,12 @@ func (r *reporter) rescue(ctx context.Context, c *call, p any) error {
 
 // trail sends the position of the reply if the bridge recorded one.
 var trail = layer{
-	enter: func(ctx context.Context, c *call) (context.Context, error) {
-		ctx, c.position = position.WithRecorder(ctx)
+	enter: func(ctx context.Context, _ *call) (context.Context, error) {
+		ctx, _ = position.WithRecorder(ctx)
 		return ctx, nil
 	},
-	leave: func(ctx context.Context, c *call, err error) error {
-		rpc.SendPosition(ctx, c.position)
+	leave: func(ctx context.Context, _ *call, err error) error {
+		rpc.SendPosition(ctx)
 		return err
 	},
 }

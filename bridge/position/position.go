@@ -56,3 +56,11 @@ func Record(ctx context.Context, p Position) {
 		r.p.Store(&p)
 	}
 }
+
+// Recorded returns the last position that was recorded for ctx's call, and whether there is one.
+func Recorded(ctx context.Context) (Position, bool) {
+	if r, ok := ctx.Value(key{}).(*Recorder); ok {
+		return r.Position()
+	}
+	return Position{}, false
+}

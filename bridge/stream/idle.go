@@ -10,7 +10,8 @@ import (
 
 // Each subscription is a goroutine, and most subscriptions are idle most of the time. The goroutine's stack is
 // then the largest part of their memory. It stays at 4 KB as long as it needs no more than 3.1 KB, of which the frames
-// of gRPC take 1.3 and the runtime's select 0.7. So an idle subscription waits in small functions, and everything that it
+// of gRPC take 1.3 and the runtime's select up to 1.0, when it needs memory and has to take a new span for it. So an
+// idle subscription waits in small functions, and everything that it
 // does meanwhile runs on the stacks of other goroutines: its beginning, heartbeats, and events before the position at
 // which it began. When it has received events, it sends the next ones itself, on a stack that has grown.
 

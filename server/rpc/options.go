@@ -26,18 +26,18 @@ func Options() []grpc.ServerOption {
 }
 
 func unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	ctx, recorder := position.WithRecorder(ctx)
+	ctx, _ = position.WithRecorder(ctx)
 	reply, err := handler(ctx, req)
-	SendPosition(ctx, recorder)
+	SendPosition(ctx)
 	return reply, ended(ctx, err)
 }
 
 func stream(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	w := middleware.WrapServerStream(s)
-	ctx, recorder := position.WithRecorder(s.Context())
+	ctx, _ := position.WithRecorder(s.Context())
 	w.WrappedContext = ctx
 	err := handler(srv, w)
-	SendPosition(ctx, recorder)
+	SendPosition(ctx)
 	return ended(ctx, err)
 }
 
@@ -49,8 +49,8 @@ func ended(ctx context.Context, err error) error {
 }
 
 // SendPosition sends the position at which the reply of ctx's call stands as a trailer, if the bridge recorded one.
-func SendPosition(ctx context.Context, r *position.Recorder) {
-	if p, ok := r.Position(); ok {
+func SendPosition(ctx context.Context) {
+	if p, ok := position.Recorded(ctx); ok {
 		// It fails only after the end of the call.
 		_ = grpc.SetTrailer(ctx, metadata.Pairs(position.Trailer, p.String()))
 	}
