@@ -58,6 +58,8 @@ type State struct {
 	Key string
 	// Data is JSON.
 	Data []byte
+	// Later reports that the save need not survive a crash of the machine at once, because no reply waits for it.
+	Later bool
 }
 
 // Files keeps small files of a session. A name has no separators. Its methods are safe for concurrent use, except that calls on one file must not

@@ -23,7 +23,7 @@ const (
 // sessions are saved, so that a newer state is never overwritten by an older one. The mutex rounds is
 // held during SaveDirty and locked before the other two.
 type Saver[S Session] struct {
-	save    func([]S)
+	save    func(changed []S, later bool)
 	changed chan struct{} // capacity 1
 
 	mu    sync.Mutex
@@ -33,8 +33,9 @@ type Saver[S Session] struct {
 	rounds sync.Mutex
 }
 
-// NewSaver returns a saver that saves the current states of sessions by save, whose calls do not overlap.
-func NewSaver[S Session](save func([]S)) *Saver[S] {
+// NewSaver returns a saver that saves the current states of sessions by save, whose calls do not overlap. later reports
+// that no call waits for the save.
+func NewSaver[S Session](save func(changed []S, later bool)) *Saver[S] {
 	return &Saver[S]{save: save, changed: make(chan struct{}, 1), dirty: map[S]struct{}{}}
 }
 
@@ -51,7 +52,7 @@ func (v *Saver[S]) MarkDirty(s S) {
 
 // Save saves a session now.
 func (v *Saver[S]) Save(s S) {
-	v.Exclusively(func() { v.save([]S{s}) })
+	v.Exclusively(func() { v.save([]S{s}, false) })
 }
 
 // Exclusively runs f while no session is being saved.
@@ -62,7 +63,9 @@ func (v *Saver[S]) Exclusively(f func()) {
 }
 
 // SaveDirty saves the sessions that were marked before the call. It waits for a round of Run.
-func (v *Saver[S]) SaveDirty() {
+func (v *Saver[S]) SaveDirty() { v.round(false) }
+
+func (v *Saver[S]) round(later bool) {
 	v.rounds.Lock()
 	defer v.rounds.Unlock()
 	v.mu.Lock()
@@ -70,12 +73,14 @@ func (v *Saver[S]) SaveDirty() {
 	v.dirty = map[S]struct{}{}
 	v.mu.Unlock()
 	for together := range slices.Chunk(slices.Collect(maps.Keys(dirty)), saveTogether) {
-		v.Exclusively(func() { v.save(together) })
+		v.Exclusively(func() { v.save(together, later) })
 	}
 }
 
 // Run saves sessions that are marked, until ctx ends.
-func (v *Saver[S]) Run(ctx context.Context) { paced(ctx, v.changed, saveInterval, v.SaveDirty) }
+func (v *Saver[S]) Run(ctx context.Context) {
+	paced(ctx, v.changed, saveInterval, func() { v.round(true) })
+}
 
 // paced calls f when it is signalled, until ctx ends: at once if the last call was begun at
 // least every ago, else when that is over, once for all signals that came meanwhile.

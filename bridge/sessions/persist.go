@@ -30,8 +30,8 @@ func (st *Store) MarkDirty(e *registry.Entry) {
 	}
 }
 
-// save writes the states of sessions. Only the saver calls it.
-func (st *Store) save(entries []*registry.Entry) {
+// save writes the states of sessions. later reports that no call waits for that. Only the saver calls it.
+func (st *Store) save(entries []*registry.Entry, later bool) {
 	d := st.cfg.Directory
 	if d == nil {
 		return
@@ -48,7 +48,7 @@ func (st *Store) save(entries []*registry.Entry) {
 			st.log.Error("saving a session failed", "session_id", e.Session.ID(), "error", err)
 			continue
 		}
-		states = append(states, backend.State{Key: e.Session.Key(), Data: text})
+		states = append(states, backend.State{Key: e.Session.Key(), Data: text, Later: later})
 	}
 	if len(states) == 0 {
 		return

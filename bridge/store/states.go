@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 )
 
@@ -36,10 +38,13 @@ type stateLog struct {
 	fs    segment.FS
 	dir   string
 	syncs bool
-	log   *slog.Logger
+	// interval is the longest time for which a state that may be synced later is not synced; 0 syncs it at once.
+	interval time.Duration
+	log      *slog.Logger
 	// file writes the file of a session.
 	file func(key string, state []byte, number uint64) error
-	kick chan struct{} // capacity 1
+	kick chan struct{} // capacity 1: the states are to be settled
+	wait chan struct{} // capacity 1: a sync is due after the interval
 	stop chan struct{}
 	runs sync.WaitGroup
 
@@ -47,6 +52,7 @@ type stateLog struct {
 	entries *segment.Log // nil after a failure to open it
 	last    uint64       // no state has a greater number
 	renew   bool         // a sync failed: what it was to make safe has to be written anew
+	late    bool         // states are not synced
 	states  map[string]numbered
 }
 
@@ -60,6 +66,7 @@ type numbered struct {
 // file of a session. The numbers of this process are above base. The caller must close the log.
 func (l *stateLog) openStates(base uint64, number func(key string) (uint64, error)) error {
 	l.states, l.kick, l.stop = map[string]numbered{}, make(chan struct{}, 1), make(chan struct{})
+	l.wait = make(chan struct{}, 1)
 	found, err := l.open(func(number uint64, body []byte) error {
 		key, text, ok := cutKey(body)
 		if !ok {
@@ -121,11 +128,8 @@ func (l *stateLog) save(states []backend.State) error {
 	if err := l.entries.Append(entries); err != nil {
 		return err
 	}
-	if l.syncs {
-		if _, err := l.entries.Sync(); err != nil {
-			l.renew = true
-			return err
-		}
+	if err := l.syncOrWait(states); err != nil {
+		return err
 	}
 	for i, s := range states {
 		l.states[s.Key] = numbered{entries[i].Number, s.Data}
@@ -137,6 +141,49 @@ func (l *stateLog) save(states []backend.State) error {
 		}
 	}
 	return nil
+}
+
+// syncOrWait syncs the log, unless all states that were appended may be synced later. The caller holds mu.
+func (l *stateLog) syncOrWait(states []backend.State) error {
+	now := l.interval == 0 || slices.ContainsFunc(states, func(s backend.State) bool { return !s.Later })
+	switch {
+	case l.syncs && now:
+		return l.sync()
+	case l.syncs && !l.late:
+		l.late = true
+		select {
+		case l.wait <- struct{}{}:
+		default:
+		}
+	}
+	return nil
+}
+
+// sync syncs the log. The caller holds mu.
+func (l *stateLog) sync() error {
+	if _, err := l.entries.Sync(); err != nil {
+		l.renew = true
+		return err
+	}
+	l.late = false
+	return nil
+}
+
+// syncLate syncs states that were to be synced later. If that fails, it writes them to the files of their sessions.
+func (l *stateLog) syncLate() {
+	l.mu.Lock()
+	var err error
+	if l.late {
+		if err = l.ready(); err == nil {
+			err = l.sync()
+		}
+		l.late = false
+	}
+	l.mu.Unlock()
+	if err != nil {
+		l.log.Warn("syncing the states of sessions failed", "error", err)
+		l.tidy(time.Time{})
+	}
 }
 
 // ready prepares the log for an append after a failure. The caller holds mu.
@@ -249,14 +296,22 @@ func (l *stateLog) drop(through uint64) error {
 	}
 }
 
-// run settles the states from time to time.
+// run settles the states from time to time, and syncs those that are to be synced later.
 func (l *stateLog) run() {
 	tick := time.NewTicker(settleEvery)
 	defer tick.Stop()
+	var due <-chan time.Time
 	for {
 		select {
 		case <-tick.C:
 		case <-l.kick:
+		case <-l.wait:
+			due = time.After(l.interval)
+			continue
+		case <-due:
+			due = nil
+			l.syncLate()
+			continue
 		case <-l.stop:
 			return
 		}
@@ -286,7 +341,7 @@ func (l *stateLog) close() error {
 
 // Save stores the states of sessions, and keeps the data of the states. An error names the sessions whose states are
 // not stored. The first state that this process has of a session goes to its file, later ones go to the log of states
-// first.
+// first. With the policy "interval" the log is synced at once for states that may not be synced later.
 func (s *Store) Save(states ...backend.State) error {
 	var errs []error
 	var logged []backend.State
@@ -320,6 +375,9 @@ func (s *Store) saveFile(state backend.State) error {
 // openStates opens the log of states.
 func (s *Store) openStates() error {
 	s.states = &stateLog{fs: s.fs, dir: s.path("states"), syncs: s.syncs(), log: s.log, file: s.writeState}
+	if p := s.cfg.Journals.Fsync; p == journal.FsyncInterval || p == "" {
+		s.states.interval = cmp.Or(s.cfg.Journals.Interval, journal.DefaultFsyncInterval)
+	}
 	epoch, _ := s.NextEpoch() // without a reservation it is still later than all of this process
 	return s.states.openStates(epoch<<numbersInEpoch, func(key string) (uint64, error) {
 		e, err := s.read(filepath.Base(s.folder(key)))

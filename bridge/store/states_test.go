@@ -312,3 +312,82 @@ func TestStatesAfterDamage(t *testing.T) {
 		})
 	}
 }
+
+// With the policy "interval", states that no call waits for survive a crash of the process at once and a crash of the
+// machine after the interval. Other states, and all with the policy "always", survive both at once.
+func TestStatesAreSyncedLater(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		policy     journal.Fsync
+		later      bool
+		soon, late int // the state after a crash of the machine, at once and after the interval
+	}{
+		"interval":              {journal.FsyncInterval, true, 2, 3},
+		"interval, waited for":  {journal.FsyncInterval, false, 3, 3},
+		"always":                {journal.FsyncAlways, true, 3, 3},
+		"the default, interval": {"", true, 2, 3},
+	} {
+		for _, wait := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, after the interval %v", name, wait), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					fs, dir := &faultfs.FS{}, t.TempDir()
+					s, err := store.Open(store.Config{Dir: dir, Journals: journal.WriterConfig{FS: fs, Fsync: test.policy}})
+					must(t, err)
+					must(t, s.Save(stateOf("a", 1)))
+					must(t, s.Save(stateOf("a", 2)))
+					third := stateOf("a", 3)
+					third.Later = test.later
+					must(t, s.Save(third))
+					want := test.soon
+					if wait {
+						time.Sleep(journal.DefaultFsyncInterval + time.Millisecond)
+						synctest.Wait()
+						want = test.late
+					}
+					killed, crashed := fs.Restart(false), fs.Restart(true)
+					must(t, s.Close())
+					for fs, want := range map[*faultfs.FS]int{killed: 3, crashed: want} {
+						s, err := openOn(fs, dir)
+						must(t, err)
+						if got := saved(t, s); got["a"] != want {
+							t.Errorf("the state is %d, want %d", got["a"], want)
+						}
+						must(t, s.Close())
+					}
+				})
+			})
+		}
+	}
+}
+
+// After a late sync that failed, states are written anew.
+func TestLateSyncFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		fs, dir := &faultfs.FS{}, t.TempDir()
+		s, err := openOn(fs, dir)
+		must(t, err)
+		must(t, s.Save(stateOf("a", 1)))
+		second := stateOf("a", 2)
+		second.Later = true
+		must(t, s.Save(second))
+		fs.Fail(faultfs.Sync, fmt.Errorf("no sync"))
+		time.Sleep(journal.DefaultFsyncInterval + time.Millisecond)
+		synctest.Wait()
+		fs.Fail(faultfs.Sync, nil)
+		third := stateOf("a", 3)
+		third.Later = true
+		must(t, s.Save(third))
+		time.Sleep(journal.DefaultFsyncInterval + time.Millisecond)
+		synctest.Wait()
+		next := fs.Restart(true)
+		must(t, s.Close())
+		s, err = openOn(next, dir)
+		must(t, err)
+		if got := saved(t, s); got["a"] != 3 {
+			t.Errorf("the state is %d", got["a"])
+		}
+		must(t, s.Close())
+	})
+}
