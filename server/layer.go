@@ -133,7 +133,7 @@ type passage struct {
 
 // unary goes through the layers, to the handler if none refuses the call.
 func (p *passage) unary(ctx context.Context, handler grpc.UnaryHandler) (err error) {
-	defer p.rescue(&err)
+	defer func() { err = p.rescued(recover(), err) }()
 	c := p.call
 	if err := p.enter(ctx); err != nil {
 		return err
@@ -150,7 +150,7 @@ func (p *passage) unary(ctx context.Context, handler grpc.UnaryHandler) (err err
 func (p *passage) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
 	handler grpc.StreamHandler,
 ) (err error) {
-	defer p.rescue(&err)
+	defer func() { err = p.rescued(recover(), err) }()
 	if err := p.enter(stream.Context()); err != nil {
 		return err
 	}
@@ -168,11 +168,12 @@ func (p *passage) observed(stream grpc.ServerStream) *observed {
 	return &observed{ServerStream: stream, ctx: p.ctx, call: p.call, apart: p.apart, logged: p.chain.logged()}
 }
 
-// rescue ends a panic, which ends only its own call.
-func (p *passage) rescue(err *error) {
-	if what := recover(); what != nil {
-		*err = p.chain.panicked(p.ctx, p.call, what)
+// rescued returns the error of a call that has returned err or has panicked: a panic ends only its own call.
+func (p *passage) rescued(what any, err error) error {
+	if what == nil {
+		return err
 	}
+	return p.chain.panicked(p.ctx, p.call, what)
 }
 
 // enter enters the layers until one refuses the call.
