@@ -27,6 +27,9 @@ func (h host) Runtime(ctx context.Context) (session.Runtime, error) {
 // Go implements session.Host.
 func (h host) Go(f func(ctx context.Context)) { h.b.Go(f) }
 
+// Spawn implements session.Host.
+func (h host) Spawn(f func()) { h.b.shutdown.Spawn(f) }
+
 // Changed implements session.Host. A disconnected or deleted session has no place in a runtime.
 func (h host) Changed(_ *session.Session, what bridgev1.SessionChange) {
 	switch what {

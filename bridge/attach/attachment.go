@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
@@ -61,9 +62,12 @@ type Attachment struct {
 	life     context.Context
 	end      context.CancelCauseFunc
 	commands chan *bridgev1.AttachCommand
-	out      *outlet
-	answers  chan struct{} // a token each
-	parts    chan *bridgev1.ModelResponse
+	// unfinished counts the commands that wait or are carried out. busy has an element while one is carried out.
+	unfinished atomic.Int32
+	busy       chan struct{}
+	out        *outlet
+	answers    chan struct{} // a token each
+	parts      chan *bridgev1.ModelResponse
 
 	// refused is why the session could not be opened; only Stream uses it, after join.
 	refused error
@@ -79,7 +83,8 @@ type Attachment struct {
 // Attach makes the caller a participant.
 func (svc *Service) Attach(ctx context.Context, start *bridgev1.AttachStart) (*Attachment, error) {
 	a := &Attachment{
-		svc: svc, start: start, commands: make(chan *bridgev1.AttachCommand, commandQueue),
+		svc: svc, start: start,
+		commands: make(chan *bridgev1.AttachCommand, commandQueue), busy: make(chan struct{}, 1),
 		out: newOutlet(commandQueue + maxAnswers), answers: make(chan struct{}, maxAnswers),
 		parts: make(chan *bridgev1.ModelResponse, modelQueue),
 	}
@@ -202,9 +207,14 @@ func (a *Attachment) Handle(ctx context.Context, r *bridgev1.AttachRequest) erro
 		}
 		a.answer(ctx, f.Answer)
 	case *bridgev1.AttachRequest_Command:
+		first := a.unfinished.Add(1) == 1
+		if first && a.startSend(ctx, f.Command) {
+			return nil
+		}
 		select {
 		case a.commands <- f.Command:
 		default:
+			a.unfinished.Add(-1)
 			err := fault.New(fault.LimitExceeded, "%d commands are waiting", commandQueue).With("limit", "commands")
 			a.svc.observer.Refused(err)
 			a.out.enqueue(ctx, a.life, commandFailed(f.Command, err)) // the receiver must not wait for the sender

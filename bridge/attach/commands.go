@@ -13,24 +13,60 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
+// startSend sends a prompt as the receiver of the stream, which must not wait. It returns false if the goroutine of
+// runCommands must carry out the command. No other command is unfinished.
+func (a *Attachment) startSend(ctx context.Context, c *bridgev1.AttachCommand) bool {
+	prompt := c.GetSend()
+	if prompt == nil || c.GetRequestId() != "" || a.name != a.s.ID() { // a guest may have lost its right
+		return false
+	}
+	a.busy <- struct{}{} // nothing holds it
+	started := a.svc.sender.Start(observe.Apart(ctx), a.s, prompt, func(sent *bridgev1.SendResponse, err error) {
+		a.finish(ctx, c, sentDone(sent), err)
+		<-a.busy
+		a.unfinished.Add(-1)
+	})
+	if !started {
+		<-a.busy
+	}
+	return started
+}
+
 // runCommands carries out commands in the order they came.
 func (a *Attachment) runCommands(ctx context.Context) {
 	ctx = observe.Apart(ctx)
 	for {
 		select {
 		case c := <-a.commands:
-			done, err := a.command(ctx, c)
-			if err != nil {
-				a.svc.observer.Refused(err)
-				a.reply(ctx, a.failed(ctx, &bridgev1.AttachFailed{Subject: &bridgev1.AttachFailed_CommandId{CommandId: c.GetCommandId()}}, err))
-				continue
+			select {
+			case a.busy <- struct{}{}: // after the one that startSend has begun
+			case <-ctx.Done():
+				return
 			}
-			done.Subject = &bridgev1.AttachDone_CommandId{CommandId: c.GetCommandId()}
-			a.reply(ctx, &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Done{Done: done}})
+			done, err := a.command(ctx, c)
+			a.finish(ctx, c, done, err)
+			<-a.busy
+			a.unfinished.Add(-1)
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// finish replies to a command.
+func (a *Attachment) finish(ctx context.Context, c *bridgev1.AttachCommand, done *bridgev1.AttachDone, err error) {
+	if err != nil {
+		a.svc.observer.Refused(err)
+		what := &bridgev1.AttachFailed{Subject: &bridgev1.AttachFailed_CommandId{CommandId: c.GetCommandId()}}
+		a.reply(ctx, a.failed(ctx, what, err))
+		return
+	}
+	done.Subject = &bridgev1.AttachDone_CommandId{CommandId: c.GetCommandId()}
+	a.reply(ctx, &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Done{Done: done}})
+}
+
+func sentDone(sent *bridgev1.SendResponse) *bridgev1.AttachDone {
+	return &bridgev1.AttachDone{MessageId: sent.GetMessageId(), Position: sent.GetPosition()}
 }
 
 func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*bridgev1.AttachDone, error) {
@@ -43,7 +79,7 @@ func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*b
 		if err != nil {
 			return nil, err
 		}
-		return &bridgev1.AttachDone{MessageId: sent.GetMessageId(), Position: sent.GetPosition()}, nil
+		return sentDone(sent), nil
 	case *bridgev1.AttachCommand_ExactSend:
 		return a.sendExactly(ctx, do.ExactSend, c.GetRequestId())
 	case *bridgev1.AttachCommand_Abort:

@@ -67,6 +67,18 @@ func (rt *Runtime) Profile() runtime.Profile { return rt.profile }
 func (rt *Runtime) Call(
 	ctx context.Context, method string, params []byte, opts ...rpcconn.CallOption,
 ) (json.RawMessage, error) {
+	opts, err := admit(ctx, rt, method, opts)
+	if err != nil {
+		return nil, err
+	}
+	result, err := rt.Process().Conn().Call(ctx, method, params, opts...)
+	return result, explain(rt.Process(), method, err)
+}
+
+// admit checks a call of the caller in ctx and counts it. It returns the options with which it is made.
+func admit(
+	ctx context.Context, rt *Runtime, method string, opts []rpcconn.CallOption,
+) ([]rpcconn.CallOption, error) {
 	if err := checkFence(ctx, rt, method); err != nil {
 		return nil, err
 	}
@@ -74,23 +86,20 @@ func (rt *Runtime) Call(
 		return nil, errStopping(method)
 	}
 	release, err := rt.guests.take(ctx, rt.profile.Tenant, method)
-	if err != nil {
-		return nil, err
-	}
-	if release != nil {
+	if err == nil && release != nil {
 		opts = append(slices.Clip(opts), rpcconn.OnFree(release))
 	}
-	result, err := rt.Process().Conn().Call(ctx, method, params, opts...)
-	return result, explain(rt.Process(), method, err)
+	return opts, err
 }
 
-// Start makes a call that answers a callback, without waiting for the reply. done is called as rpcconn.Conn.Start
-// calls it, unless Start returns an error.
+// Start makes a call for the caller in ctx, without waiting for the reply; the end of ctx does not end the call. done is
+// called as rpcconn.Conn.Start calls it, unless Start returns an error.
 func (rt *Runtime) Start(
-	method string, params []byte, limit time.Duration, done func(json.RawMessage, error), opts ...rpcconn.CallOption,
+	ctx context.Context, method string, params []byte, limit time.Duration, done func(json.RawMessage, error), opts ...rpcconn.CallOption,
 ) error {
-	if rt.stopping.Load() {
-		return errStopping(method)
+	opts, err := admit(ctx, rt, method, opts)
+	if err != nil {
+		return err
 	}
 	return rt.Process().Conn().Start(method, params, limit, func(result json.RawMessage, err error) {
 		done(result, explain(rt.Process(), method, err))

@@ -22,6 +22,7 @@ type host struct{}
 
 func (host) Runtime(context.Context) (session.Runtime, error)     { return nil, errors.New("no runtime") }
 func (host) Go(func(context.Context))                             {}
+func (host) Spawn(func())                                         {}
 func (host) Changed(*session.Session, bridgev1.SessionChange)     {}
 func (host) MarkDirty(*session.Session)                           {}
 func (host) LabelsChanged(*session.Session)                       {}

@@ -1,18 +1,35 @@
 package session
 
 import (
+	"context"
 	"encoding/json"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 )
 
 // starter is a Runtime that can make a call that no goroutine waits for.
 type starter interface {
-	Start(method string, params []byte, limit time.Duration, done func(json.RawMessage, error),
-		opts ...rpcconn.CallOption) error
+	Runtime
+	sending.Starter
+}
+
+// holdLoaded returns the runtime that has the session, which stays loaded until release is called. It returns nil if no
+// runtime has it, or if callers may not use the session.
+func holdLoaded(l *Loader) (rt sending.Starter, release func()) {
+	release = l.Hold() // before the state is read, so that the session is not unloaded in between
+	l.mu.Lock()
+	with, ok := l.runtime.(starter)
+	ok = ok && l.state == Loaded && l.usable() == nil
+	l.mu.Unlock()
+	if !ok {
+		release()
+		return nil, nil
+	}
+	return with, release
 }
 
 // startAnswer makes a call that answers a callback in the runtime that has the session, without waiting for the reply.
@@ -21,17 +38,12 @@ type starter interface {
 func startAnswer(
 	l *Loader, method string, params jsonobj.Object, limit time.Duration, done func(json.RawMessage, journal.Position, error),
 ) bool {
-	release := l.Hold() // before the state is read, so that the session is not unloaded in between
-	l.mu.Lock()
-	rt, ok := l.runtime.(starter)
-	ok = ok && l.state == Loaded && l.usable() == nil
-	l.mu.Unlock()
-	if !ok {
-		release()
+	rt, release := holdLoaded(l)
+	if rt == nil {
 		return false
 	}
 	params.SetString("sessionId", l.cfg.calls.id)
-	err := rt.Start(method, params.JSON(), limit, func(result json.RawMessage, err error) {
+	err := rt.Start(context.Background(), method, params.JSON(), limit, func(result json.RawMessage, err error) {
 		release()
 		if err != nil {
 			done(nil, journal.Position{}, Classify(err, method))

@@ -118,7 +118,11 @@ func newSender(s *Session) *sending.Sender {
 		In: func(ctx context.Context, f func(sending.Runtime) error) error {
 			return s.loader.In(ctx, func(rt Runtime) error { return f(rt) })
 		},
-		Load: load(s.loader),
+		Load:   load(s.loader),
+		Loaded: func() (sending.Starter, func()) { return holdLoaded(s.loader) },
+		Moved: func(ctx context.Context, rt sending.Runtime, err error) bool {
+			return s.loader.moved(ctx, rt.(Runtime), err)
+		},
 		Abort: func(ctx context.Context, params jsonobj.Object) (json.RawMessage, bool, journal.Position, error) {
 			if err := s.loader.Usable(); err != nil || s.loader.State() != Loaded {
 				return nil, false, journal.Position{}, err
@@ -136,6 +140,7 @@ func newSender(s *Session) *sending.Sender {
 		},
 		Classify: Classify,
 		Go:       s.host.Go,
+		Spawn:    s.host.Spawn,
 		Logger:   s.host.Logger,
 	})
 }

@@ -124,6 +124,9 @@ func (r *rig) crash() {
 // Go implements Host.
 func (r *rig) Go(f func(context.Context)) { r.tasks.Go(func() { f(r.ctx) }) }
 
+// Spawn implements Host.
+func (r *rig) Spawn(f func()) { go f() }
+
 // Changed implements Host.
 func (r *rig) Changed(_ *Session, c bridgev1.SessionChange) {
 	r.mu.Lock()
@@ -151,7 +154,8 @@ func (rt *fakeRuntime) Call(ctx context.Context, method string, params []byte, o
 
 // Start implements starter.
 func (rt *fakeRuntime) Start(
-	method string, params []byte, limit time.Duration, done func(json.RawMessage, error), opts ...rpcconn.CallOption,
+	_ context.Context, method string, params []byte, limit time.Duration, done func(json.RawMessage, error),
+	opts ...rpcconn.CallOption,
 ) error {
 	rt.r.started.Add(1)
 	return rt.conn.Start(method, params, limit, done, opts...)

@@ -1,8 +1,10 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
@@ -27,4 +29,123 @@ func TestUnansweredMessage(t *testing.T) {
 	if out := r.send(message("hello")).Waiter.Wait(t.Context(), 0); out.Status != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
 		t.Errorf("the next one's turn is %v", out.Status)
 	}
+}
+
+// startEnd is what a message of Start ended with.
+type startEnd struct {
+	sent sending.Sent
+	err  error
+}
+
+func (r *rig) start(m sending.Message) (<-chan startEnd, bool) {
+	done := make(chan startEnd, 2) // one too many is seen
+	return done, r.s.sender.Start(r.t.Context(), m, func(sent sending.Sent, err error) { done <- startEnd{sent, err} })
+}
+
+// over waits for the end of a message's turn.
+func (r *rig) over(sent sending.Sent) {
+	r.t.Helper()
+	if out := sent.Waiter.Wait(r.t.Context(), 0); out.Status != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
+		r.t.Errorf("its turn is %v", out.Status)
+	}
+}
+
+func hangingSend() fakecli.Script {
+	return fakecli.Script{Faults: []fakecli.MethodFault{{
+		Method: "session.send", Times: 1, Fault: fakecli.Fault{Kind: fakecli.FaultHang},
+	}}}
+}
+
+// A message that no goroutine waits for ends as one for which one waits.
+func TestStartedMessage(t *testing.T) {
+	t.Parallel()
+	t.Run("the CLI takes it", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, fakecli.Script{})
+		r.open(Opening{})
+		done, ok := r.start(message("hello"))
+		if !ok {
+			t.Fatal("it is not started")
+		}
+		got := <-done
+		if got.err != nil || got.sent.MessageID == "" || got.sent.At.Seq == 0 {
+			t.Fatalf("it ends with %+v", got)
+		}
+		r.over(got.sent)
+		if r.started.Load() != 1 || r.s.loader.uses != 0 || len(done) > 0 {
+			t.Errorf("%d calls were started, %d are held, ended again: %v", r.started.Load(), r.s.loader.uses, len(done) > 0)
+		}
+		r.over(r.send(message("the next one does not wait")))
+	})
+	t.Run("the CLI rejects it", func(t *testing.T) {
+		t.Parallel()
+		script := hangingSend()
+		script.Faults[0].Kind, script.Faults[0].Message = fakecli.FaultError, "broken"
+		r := newRig(t, script)
+		r.open(Opening{})
+		if done, ok := r.start(message("hello")); !ok || (<-done).err == nil {
+			t.Errorf("started: %v, without an error", ok)
+		}
+		if !r.s.prompts.Box().Empty() {
+			t.Error("the outbox has it still")
+		}
+		r.over(r.send(message("the next one does not wait")))
+	})
+	t.Run("the CLI does not reply", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, hangingSend())
+			r.open(Opening{})
+			done, ok := r.start(message("hello"))
+			if _, second := r.start(message("behind")); !ok || second {
+				t.Fatalf("started: %v, and another one before it has ended: %v", ok, second)
+			}
+			got := <-done
+			wantReason(t, got.err, fault.SendUnconfirmed)
+			if !errors.Is(got.err, sending.ErrUnsettled) {
+				t.Errorf("it does not say that the CLI may have accepted it: %v", got.err)
+			}
+			r.over(r.send(message("the next one does not wait")))
+		})
+	})
+	t.Run("the runtime ends meanwhile", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, hangingSend())
+		r.open(Opening{})
+		done, ok := r.start(message("hello"))
+		for ok && len(r.received("session.send")) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		r.script.Faults = nil // of the next life
+		r.crash()
+		if !ok {
+			t.Fatal("it is not started")
+		}
+		wantReason(t, (<-done).err, fault.SendUnconfirmed)
+		r.over(r.send(message("the next one does not wait")))
+	})
+	t.Run("its caller leaves", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, fakecli.Script{})
+		r.open(Opening{})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan startEnd, 1)
+		ok := r.s.sender.Start(ctx, message("hello"), func(sent sending.Sent, err error) { done <- startEnd{sent, err} })
+		cancel()
+		got := <-done
+		if !ok || got.err != nil {
+			t.Fatalf("started: %v, it ends with %v", ok, got.err)
+		}
+		r.over(got.sent)
+	})
+	t.Run("no runtime has the session", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, fakecli.Script{})
+		r.open(Opening{})
+		r.crash()
+		if _, ok := r.start(message("hello")); ok || r.s.loader.uses != 0 {
+			t.Errorf("started: %v, %d calls are held", ok, r.s.loader.uses)
+		}
+		r.over(r.send(message("it can be sent")))
+	})
 }

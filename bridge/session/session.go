@@ -55,6 +55,8 @@ type Host interface {
 	Runtime(ctx context.Context) (Runtime, error)
 	// Go runs f on a new goroutine. The context of f ends when the host closes, and the host waits for f.
 	Go(f func(ctx context.Context))
+	// Spawn runs f on another goroutine. The host does not wait for f, which may hang in a call of the disk.
+	Spawn(f func())
 	// Changed publishes a change of the session to WatchSessions.
 	Changed(s *Session, change bridgev1.SessionChange)
 	// Watched returns the methods and event types that callers of WatchPending handle in the session, which has

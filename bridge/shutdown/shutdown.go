@@ -1,8 +1,9 @@
 // Package shutdown coordinates the end of a bridge: it serves, drains, stops, and is closed. It
 // also runs the bridge's background tasks, which end with it.
 //
-// A Coordinator owns its task goroutines: Close cancels their context and joins them. Its mutex
-// guards only closed, so that Go can be called with any other lock held.
+// A Coordinator owns its task goroutines: Close cancels their context and joins the tasks of Go. It keeps some
+// goroutines between tasks, which end with Close. Its mutex guards only closed, so that Go can be called with any other
+// lock held.
 package shutdown
 
 import (
@@ -13,8 +14,13 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 )
 
-// retryAfter is when callers that are refused during a drain try another server.
-const retryAfter = time.Second
+const (
+	// retryAfter is when callers that are refused during a drain try another server.
+	retryAfter = time.Second
+	// maxIdle bounds the goroutines that wait for a task. Their stacks have grown already: to grow that of a new
+	// goroutine takes several microseconds.
+	maxIdle = 8
+)
 
 // Coordinator is the state of one bridge. Call New to make one. It is safe for concurrent use.
 type Coordinator struct {
@@ -22,6 +28,9 @@ type Coordinator struct {
 	ctx, stopped context.Context
 	cancel, stop context.CancelFunc
 	tasks        sync.WaitGroup
+	// next is unbuffered: only the goroutines between two tasks receive from it. idle has an element for each of them.
+	next chan func()
+	idle chan struct{}
 
 	changing   chan struct{}
 	changeOnce sync.Once
@@ -35,7 +44,10 @@ type Coordinator struct {
 
 // New returns a Coordinator in the serving phase. The caller must Close it.
 func New() *Coordinator {
-	c := &Coordinator{changing: make(chan struct{}), draining: make(chan struct{})}
+	c := &Coordinator{
+		changing: make(chan struct{}), draining: make(chan struct{}),
+		next: make(chan func()), idle: make(chan struct{}, maxIdle),
+	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.stopped, c.stop = context.WithCancel(c.ctx)
 	return c
@@ -48,7 +60,38 @@ func (c *Coordinator) Go(f func(ctx context.Context)) {
 	if c.closed {
 		return
 	}
-	c.tasks.Go(func() { f(c.ctx) })
+	c.tasks.Add(1)
+	c.Spawn(func() {
+		defer c.tasks.Done()
+		f(c.ctx)
+	})
+}
+
+// Spawn runs f in the background. Close does not wait for it: f may hang in a call of the disk.
+func (c *Coordinator) Spawn(f func()) {
+	select {
+	case c.next <- f:
+	default:
+		go c.run(f)
+	}
+}
+
+// run runs a task and those that follow, until there are enough idle goroutines or Close ends them.
+func (c *Coordinator) run(f func()) {
+	for {
+		f()
+		select {
+		case c.idle <- struct{}{}:
+		default:
+			return
+		}
+		select {
+		case f = <-c.next:
+			<-c.idle
+		case <-c.ctx.Done():
+			return
+		}
+	}
 }
 
 // Drain asks every stream to go away, and ends the remaining ones after grace.

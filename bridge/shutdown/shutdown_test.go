@@ -66,3 +66,49 @@ func TestCloseJoinsTasks(t *testing.T) {
 	}
 	c.Go(func(context.Context) { t.Error("a task starts after Close") })
 }
+
+// Tasks one after the other share a goroutine, and Close ends it.
+func TestGoroutinesAreReused(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := New()
+		defer c.Close()
+		ran := 0
+		for range 3 {
+			c.Spawn(func() { ran++ })
+			synctest.Wait()
+			c.Go(func(context.Context) { ran++ })
+			synctest.Wait()
+		}
+		if ran != 6 || len(c.idle) != 1 {
+			t.Errorf("%d tasks ran, %d goroutines wait", ran, len(c.idle))
+		}
+		hold := make(chan struct{})
+		for range 2 * maxIdle {
+			c.Spawn(func() { <-hold })
+		}
+		close(hold)
+		synctest.Wait()
+		if len(c.idle) != maxIdle {
+			t.Errorf("%d goroutines wait, want %d", len(c.idle), maxIdle)
+		}
+	})
+}
+
+// A task that hangs does not keep Close waiting, and tasks run after Close.
+func TestCloseDoesNotJoinSpawned(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := New()
+		hold, ran := make(chan struct{}), 0
+		c.Spawn(func() { <-hold; ran++ })
+		c.Close()
+		c.Spawn(func() { ran++ })
+		synctest.Wait()
+		close(hold)
+		synctest.Wait()
+		if ran != 2 {
+			t.Errorf("%d of 2 tasks ran", ran)
+		}
+	})
+}

@@ -81,10 +81,44 @@ func (svc *Service) sendOnce(ctx context.Context, r *bridgev1.SendRequest) (*bri
 			return nil, err
 		}
 		position.Record(ctx, position.Position(sent.At))
-		return &bridgev1.SendResponse{
-			MessageId: sent.MessageID, Position: session.Proto(sent.At), InMemoryOnly: sent.InMemory,
-		}, nil
+		return responseOf(sent), nil
 	})
+}
+
+// Start sends a prompt without a request id to a session that the caller may use, as sending.Sender.Start does: Send does
+// it if Start returns false.
+func (svc *Service) Start(
+	ctx context.Context, s *session.Session, p *bridgev1.Prompt, done func(*bridgev1.SendResponse, error),
+) bool {
+	if svc.shutdown.Accepting() != nil || len(p.GetAttachments()) > 0 {
+		return false
+	}
+	m, err := svc.parser.Prompt(caller.From(ctx), p, "prompt")
+	if err != nil {
+		return false
+	}
+	release, err := svc.admission.Turn(s)
+	if err != nil {
+		return false
+	}
+	started := s.Sender().Start(ctx, m, func(sent sending.Sent, err error) {
+		release()
+		if err != nil {
+			done(nil, err)
+			return
+		}
+		done(responseOf(sent), nil)
+	})
+	if !started {
+		release()
+	}
+	return started
+}
+
+func responseOf(sent sending.Sent) *bridgev1.SendResponse {
+	return &bridgev1.SendResponse{
+		MessageId: sent.MessageID, Position: session.Proto(sent.At), InMemoryOnly: sent.InMemory,
+	}
 }
 
 // send sends the prompt of a request to its session. call is the rpc's name.

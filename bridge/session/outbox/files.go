@@ -72,43 +72,62 @@ func (f *files) ended() bool {
 
 // do makes a change, and gives it diskTimeout.
 func (f *files) do(change func() error) error {
-	if f.disk == nil || f.ended() {
-		return nil
+	if f.disk == nil {
+		return change()
+	}
+	done := make(chan error, 1)
+	go f.write(change, func(err error) { done <- err }) // ends with the disk's call, which nothing can interrupt
+	return <-done
+}
+
+// write makes a change on the goroutine that calls it, which may hang in the disk's call. done is called once: when the
+// change was made, or on another goroutine after diskTimeout.
+func (f *files) write(change func() error, done func(error)) {
+	if f.disk == nil {
+		done(change())
+		return
+	}
+	if f.ended() {
+		done(nil)
+		return
+	}
+	limit := time.AfterFunc(diskTimeout, func() { done(f.failed(errSlow)) })
+	if !f.acquire() {
+		if limit.Stop() {
+			done(f.failed(errSlow))
+		}
+		return
+	}
+	var err error
+	if !f.ended() {
+		err = change()
+	}
+	if err == nil && errors.Is(f.problem(), errSlow) {
+		_ = f.failed(nil)
+	}
+	<-f.busy
+	if limit.Stop() {
+		done(f.failed(err))
+	}
+}
+
+// acquire waits for the write before, at most diskTimeout, and not at all for one that hangs.
+func (f *files) acquire() bool {
+	select {
+	case f.busy <- struct{}{}:
+		return true
+	default:
+	}
+	if errors.Is(f.problem(), errSlow) {
+		return false
 	}
 	limit := time.NewTimer(diskTimeout)
 	defer limit.Stop()
-	wait := limit.C
-	if errors.Is(f.problem(), errSlow) {
-		soon := make(chan time.Time)
-		close(soon)
-		wait = soon
-	}
 	select {
 	case f.busy <- struct{}{}:
-	default:
-		select {
-		case f.busy <- struct{}{}:
-		case <-wait:
-			return f.failed(errSlow)
-		}
-	}
-	done := make(chan error, 1)
-	go func() { // ends with the disk's call, which nothing can interrupt
-		var err error
-		if !f.ended() {
-			err = change()
-		}
-		if err == nil && errors.Is(f.problem(), errSlow) {
-			_ = f.failed(nil)
-		}
-		<-f.busy
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		return f.failed(err)
+		return true
 	case <-limit.C:
-		return f.failed(errSlow)
+		return false
 	}
 }
 
@@ -179,56 +198,54 @@ func (s *state) alive() (numbers map[uint64]bool, size int64) {
 }
 
 // Flush writes down what has changed, and removes the files of prompts that are finished.
-func (b *Box) Flush() error {
-	if b.files.disk == nil {
-		b.mu.Lock()
-		defer b.mu.Unlock()
+func (b *Box) Flush() error { return b.files.do(b.flush) }
+
+// flush is Flush for the goroutine that has the disk, if there is one.
+func (b *Box) flush() error {
+	b.mu.Lock()
+	if b.files.memory() {
 		b.st.sweep()
 		b.changed = false
+	}
+	if !b.changed && len(b.orphans) == 0 {
+		b.mu.Unlock()
 		return nil
 	}
-	return b.files.do(func() error {
-		b.mu.Lock()
-		if !b.changed && len(b.orphans) == 0 {
-			b.mu.Unlock()
-			return nil
-		}
-		gone := append(b.orphans, b.st.sweep()...)
-		text, err := json.Marshal(b.st)
-		alive, size := b.st.alive()
-		held := b.st.held()
-		lines := make([]record, 0, len(held)+1)
-		for _, e := range held {
-			lines = append(lines, record{N: e.N, Prompt: e.held})
-		}
-		lines = append(lines, record{State: text})
-		b.changed = false
+	gone := append(b.orphans, b.st.sweep()...)
+	text, err := json.Marshal(b.st)
+	alive, size := b.st.alive()
+	held := b.st.held()
+	lines := make([]record, 0, len(held)+1)
+	for _, e := range held {
+		lines = append(lines, record{N: e.N, Prompt: e.held})
+	}
+	lines = append(lines, record{State: text})
+	b.changed = false
+	b.mu.Unlock()
+	switch {
+	case err != nil:
+	case b.log.torn || b.log.size > 2*size+maxSpent:
+		err = b.log.rewrite(alive, lines)
+	default:
+		err = b.log.append(lines)
+	}
+	b.mu.Lock()
+	if err != nil {
+		b.changed, b.orphans = true, gone
 		b.mu.Unlock()
-		switch {
-		case err != nil:
-		case b.log.torn || b.log.size > 2*size+maxSpent:
-			err = b.log.rewrite(alive, lines)
-		default:
-			err = b.log.append(lines)
-		}
-		b.mu.Lock()
-		if err != nil {
-			b.changed, b.orphans = true, gone
-			b.mu.Unlock()
+		return err
+	}
+	for _, e := range held {
+		e.stored, e.held = true, nil
+	}
+	b.orphans = nil
+	b.mu.Unlock()
+	for _, name := range gone {
+		if err := b.files.disk.Remove(name); err != nil {
 			return err
 		}
-		for _, e := range held {
-			e.stored, e.held = true, nil
-		}
-		b.orphans = nil
-		b.mu.Unlock()
-		for _, name := range gone {
-			if err := b.files.disk.Remove(name); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // held returns the entries whose prompts the next flush writes. The caller holds Box.mu.

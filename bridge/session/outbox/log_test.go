@@ -66,7 +66,7 @@ func TestLogIsBounded(t *testing.T) {
 	t.Parallel()
 	disk := onDisk()
 	b := opened(t, disk)
-	large := put(t, b, strings.Repeat("l", maxInMemory+1))
+	large := put(t, b, strings.Repeat("l", MaxInLog+1))
 	kept := put(t, b, "kept")
 	accepted(t, b, kept, []string{"m"})
 	for i := range 2000 {

@@ -34,9 +34,9 @@ const (
 	// maxRemembered bounds the ids of lost and replaced messages. maxNotes bounds the notes about them for
 	// readers.
 	maxRemembered, maxNotes = 1024, 64
-	// maxInMemory bounds the prompts that are in the log, and in memory although they are on disk. Larger ones have a
+	// MaxInLog bounds the prompts that are in the log, and in memory although they are on disk. Larger ones have a
 	// file.
-	maxInMemory = 64 << 10
+	MaxInLog = 64 << 10
 )
 
 // Disk keeps the files of an outbox. A name has no separators. Read and Remove of a missing
@@ -224,7 +224,7 @@ type secretsOf = func(params json.RawMessage) (json.RawMessage, []string)
 
 func newEntry(p Prompt, before journal.Position) *Entry {
 	e := &Entry{
-		Before: before, GivenAt: p.AskedAt, prompt: p, size: len(p.Params), large: len(p.Params) > maxInMemory,
+		Before: before, GivenAt: p.AskedAt, prompt: p, size: len(p.Params), large: len(p.Params) > MaxInLog,
 	}
 	if e.large { // its parameters will not stay in memory
 		e.messages = messagesOf(p)
@@ -297,24 +297,42 @@ func (b *Box) insert(e *Entry) error {
 // was loaded anew meanwhile and the history lacks the prompt: it is owed then. If the session has another owner,
 // Accepted returns SESSION_UNAVAILABLE: that owner decides what becomes of the prompt, without this answer.
 func (b *Box) Accepted(n uint64, ids []string) (durable, again bool, err error) {
+	done := make(chan struct{})
+	go b.AcceptedThen(n, ids, func(d, a bool, e error) {
+		durable, again, err = d, a, e
+		close(done)
+	})
+	<-done
+	return durable, again, err
+}
+
+// AcceptedThen is Accepted on a goroutine that may hang in the disk's call. done is called once with what Accepted
+// returns: before AcceptedThen returns, or on another goroutine if the disk does not answer.
+func (b *Box) AcceptedThen(n uint64, ids []string, done func(durable, again bool, err error)) {
 	b.mu.Lock()
 	e := b.st.find(n)
 	if e == nil {
 		b.mu.Unlock()
-		return true, false, nil
+		done(true, false, nil)
+		return
 	}
 	e.IDs = ids
 	if e.passed {
 		e.passed, e.Owed = false, true
 	}
-	again, b.changed = e.Owed, true
+	again := e.Owed
+	b.changed = true
 	b.mu.Unlock()
-	if err = b.Flush(); errors.Is(err, backend.ErrStale) {
-		return false, false, moved(err)
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return err == nil && e.stored && !b.files.memory(), again, nil
+	b.files.write(b.flush, func(err error) {
+		if errors.Is(err, backend.ErrStale) {
+			done(false, false, moved(err))
+			return
+		}
+		b.mu.Lock()
+		durable := err == nil && e.stored && !b.files.memory()
+		b.mu.Unlock()
+		done(durable, again, nil)
+	})
 }
 
 // Drop removes a prompt that the CLI has rejected, or whose caller has received an error.

@@ -301,7 +301,7 @@ func TestAddLater(t *testing.T) {
 		t.Errorf("when there is room again: %v, %+v", err, stored())
 	}
 	large, inMemory, err := b.AddLater(
-		Prompt{Params: make(json.RawMessage, maxInMemory+1)}, hidden, journal.Position{Epoch: 1})
+		Prompt{Params: make(json.RawMessage, MaxInLog+1)}, hidden, journal.Position{Epoch: 1})
 	if err != nil || inMemory || !slices.Contains(slices.Collect(maps.Keys(disk.files)), promptFile(large)) {
 		t.Errorf("a large one: %v, %v", inMemory, err)
 	}
@@ -312,7 +312,7 @@ func TestRetire(t *testing.T) {
 	t.Parallel()
 	disk := onDisk()
 	b := opened(t, disk)
-	first := put(t, b, strings.Repeat("x", maxInMemory+1))
+	first := put(t, b, strings.Repeat("x", MaxInLog+1))
 	accepted(t, b, first, []string{"m1"})
 	b.Retire(first, journal.Position{Epoch: 1, Seq: 5})
 	second := put(t, b, "second")
@@ -403,6 +403,17 @@ func TestDiskThatFails(t *testing.T) {
 	if durable, _, _ := b.Accepted(n, []string{"m2"}); durable || time.Since(began) > 3*diskTimeout {
 		t.Errorf("the answer is on a disk that hangs: %v", durable)
 	}
+	again, _, err := b.AddLater(Prompt{Params: json.RawMessage(`{"prompt":"p"}`)}, keepAll, journal.Position{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second one finds the first, which hangs
+		done := make(chan bool, 2)
+		go b.AcceptedThen(again, []string{"m3"}, func(durable, _ bool, _ error) { done <- durable })
+		if <-done {
+			t.Error("a prompt is on a disk that hangs")
+		}
+	}
 	disk.set(nil, nil)
 	close(release)
 	for b.Flush() != nil {
@@ -422,7 +433,7 @@ func TestDiskThatFails(t *testing.T) {
 // A disk that cannot be read loses nothing: the outbox does not open.
 func TestUnreadableDisk(t *testing.T) {
 	t.Parallel()
-	large := string(bytes.Repeat([]byte("x"), maxInMemory+1))
+	large := string(bytes.Repeat([]byte("x"), MaxInLog+1))
 	for name, text := range map[string]string{logFile: "one", promptFile(1): large} {
 		disk := onDisk()
 		b := opened(t, disk)

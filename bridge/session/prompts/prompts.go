@@ -138,6 +138,16 @@ func (q *Queue) Acquire(ctx context.Context) error {
 	}
 }
 
+// TryAcquire is Acquire if no other send is under way; otherwise it returns false.
+func TryAcquire(q *Queue) bool {
+	select {
+	case q.sending <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
 // Release lets the next send begin.
 func (q *Queue) Release() { <-q.sending }
 
@@ -152,11 +162,11 @@ func (q *Queue) Add(p outbox.Prompt, before journal.Position) (n uint64, inMemor
 	return n, !durable, err
 }
 
-// Accepted notes the CLI's answer to a prompt, as outbox.Box.Accepted does. It removes prompts whose turns have ended
-// in the same write.
-func (q *Queue) Accepted(n uint64, ids []string) (durable, again bool, err error) {
+// Accepted notes the CLI's answer to a prompt, as outbox.Box.AcceptedThen does: it may hang in the disk's call. It
+// removes prompts whose turns have ended in the same write.
+func (q *Queue) Accepted(n uint64, ids []string, done func(durable, again bool, err error)) {
 	q.box.Release(journal.Shown(q.cfg.Journal))
-	return q.box.Accepted(n, ids)
+	q.box.AcceptedThen(n, ids, done)
 }
 
 // Expect has a waiter wait for the turn of a prompt.

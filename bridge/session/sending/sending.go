@@ -35,6 +35,14 @@ type Runtime interface {
 	Version() string
 }
 
+// Starter is a Runtime that can make a call that no goroutine waits for.
+type Starter interface {
+	Runtime
+	// Start makes a call for the caller in ctx, whose end does not end the call. It behaves as rpcconn.Conn.Start.
+	Start(ctx context.Context, method string, params []byte, limit time.Duration, done func(json.RawMessage, error),
+		opts ...rpcconn.CallOption) error
+}
+
 // Config is what a Sender needs of its session.
 type Config struct {
 	// Session is the session's id.
@@ -48,6 +56,11 @@ type Config struct {
 	// In calls f with the runtime that has the session, loading it if need be, and once more if
 	// the session was lost before the call reached it.
 	In func(ctx context.Context, f func(rt Runtime) error) error
+	// Loaded returns the runtime that has the session, which keeps it until release is called; nil if no runtime can
+	// take a message at once.
+	Loaded func() (rt Starter, release func())
+	// Moved reports whether a call failed because the runtime no longer has the session, so that it can be made again.
+	Moved func(ctx context.Context, rt Runtime, err error) bool
 	// Load has the session loaded.
 	Load func(ctx context.Context) error
 	// Abort has the CLI end the turn and what is queued. It returns the CLI's result and the journal's end when the CLI
@@ -64,7 +77,9 @@ type Config struct {
 	// Classify turns an error of a call, or of an ended context, into the API's.
 	Classify func(err error, method string) error
 	// Go runs f on a goroutine that ends with the bridge.
-	Go     func(f func(ctx context.Context))
+	Go func(f func(ctx context.Context))
+	// Spawn runs f on another goroutine, also while the bridge ends.
+	Spawn  func(f func())
 	Logger func() *slog.Logger
 }
 
@@ -81,6 +96,9 @@ func New(cfg Config) *Sender { return &Sender{cfg: cfg} }
 
 // storagePatience is how long a message waits for storage across a network that does not take the session's events.
 const storagePatience = 2 * time.Second
+
+// methodSend is the CLI's method for a message.
+const methodSend = "session.send"
 
 // errUnanswered is the cause with which the waiting for the CLI's answer to a message ends.
 var errUnanswered = errors.New("the CLI does not answer")
@@ -141,49 +159,89 @@ func (s *Sender) sendInOrder(ctx context.Context, m Message) (sent Sent, err err
 	return sent, err
 }
 
+// attempt is a message on its way to the CLI.
+type attempt struct {
+	m        Message
+	rt       Runtime
+	params   jsonobj.Object
+	w        *turns.Waiter
+	n        uint64           // in the outbox
+	before   journal.Position // the journal's end before the call
+	unstored bool
+}
+
 // send makes the call. The outbox has the message before the CLI, and the CLI's answer before
 // the caller.
 func (s *Sender) send(ctx context.Context, rt Runtime, m Message) (Sent, error) {
-	params := m.Params.Clone()
-	w := s.cfg.Turns.Expect(s.cfg.Turns.StartSpan(ctx, &params))
-	before := s.cfg.Journal.Last()
-	n, inMemory, err := s.cfg.Prompts.Add(m.outboxForm(params), before)
+	a, err := s.begin(ctx, rt, m)
+	if err != nil {
+		return Sent{}, err
+	}
+	sent, err := s.give(ctx, rt, cmp.Or(m.Method, methodSend), a.params, a.w)
+	if err != nil {
+		return s.failed(ctx, a, err)
+	}
+	noted := make(chan struct{})
+	s.cfg.Spawn(func() {
+		s.accepted(a, sent, func(out Sent, problem error) {
+			sent, err = out, problem
+			close(noted)
+		})
+	})
+	<-noted
+	return sent, err
+}
+
+// begin puts a message into the outbox, and has a waiter wait for its turn.
+func (s *Sender) begin(ctx context.Context, rt Runtime, m Message) (*attempt, error) {
+	a := &attempt{m: m, rt: rt, params: m.Params.Clone(), before: s.cfg.Journal.Last()}
+	a.w = s.cfg.Turns.Expect(s.cfg.Turns.StartSpan(ctx, &a.params))
+	n, inMemory, err := s.cfg.Prompts.Add(m.outboxForm(a.params), a.before)
 	problem := s.cfg.Prompts.Box().Problem()
-	unstored := err == nil && inMemory && problem != nil
-	if unstored && journal.Remote(s.cfg.Journal) { // this process may end with its storage
+	a.n, a.unstored = n, err == nil && inMemory && problem != nil
+	if a.unstored && journal.Remote(s.cfg.Journal) { // this process may end with its storage
 		s.cfg.Prompts.Box().Drop(n)
 		err = unavailable(problem)
 	}
 	if err != nil {
-		w.Close()
-		return Sent{}, err
+		a.w.Close()
+		return nil, err
 	}
 	s.cfg.Lock.Lock()
-	s.cfg.Prompts.Expect(s.cfg.Tx, w.State(), n)
+	s.cfg.Prompts.Expect(s.cfg.Tx, a.w.State(), n)
 	s.cfg.Lock.Unlock()
-	sent, err := s.give(ctx, rt, cmp.Or(m.Method, "session.send"), params, w)
-	if err != nil {
-		if !errors.Is(err, errUnanswered) {
-			sent, err = s.unconfirmed(ctx, rt, m, before, err)
-		}
-		s.forget(w)
-		return sent, err
+	return a, nil
+}
+
+// failed ends a message whose call has failed.
+func (s *Sender) failed(ctx context.Context, a *attempt, err error) (sent Sent, _ error) {
+	if !errors.Is(err, errUnanswered) {
+		sent, err = s.unconfirmed(ctx, a.rt, a.m, a.before, err)
 	}
+	s.forget(a.w)
+	return sent, err
+}
+
+// accepted has the outbox note that the CLI has accepted a message. It may hang in the disk's call. done is called once,
+// also on another goroutine, and may block.
+func (s *Sender) accepted(a *attempt, sent Sent, done func(Sent, error)) {
 	ids := prompts.IDs(sent.Result)
-	durable, again, err := s.cfg.Prompts.Accepted(n, ids)
-	if err != nil {
-		s.forget(w)
-		return Sent{}, err
-	}
-	sent.MessageID = prompts.First(ids)
-	sent.InMemory = unstored || !durable && s.cfg.Prompts.Box().Problem() != nil
-	w.Identify(prompts.Last(ids))
-	if again {
-		s.cfg.Lock.Lock()
-		s.cfg.Prompts.Deliver(s.cfg.Tx)
-		s.cfg.Lock.Unlock()
-	}
-	return sent, nil
+	s.cfg.Prompts.Accepted(a.n, ids, func(durable, again bool, err error) {
+		if err != nil {
+			s.forget(a.w)
+			done(Sent{}, err)
+			return
+		}
+		sent.MessageID = prompts.First(ids)
+		sent.InMemory = a.unstored || !durable && s.cfg.Prompts.Box().Problem() != nil
+		a.w.Identify(prompts.Last(ids))
+		if again {
+			s.cfg.Lock.Lock()
+			s.cfg.Prompts.Deliver(s.cfg.Tx)
+			s.cfg.Lock.Unlock()
+		}
+		done(sent, nil)
+	})
 }
 
 // forget ends the waiting for a message whose sender learns that it failed.
@@ -204,21 +262,31 @@ func (s *Sender) give(
 	bound := s.cfg.Turns.Machine().Bounds.Send
 	limited, cancel := context.WithTimeoutCause(ctx, bound, errUnanswered)
 	defer cancel()
-	result, err := rt.Call(limited, method, params.JSON(), rpcconn.OnReply(func() {
-		sent.At = s.cfg.Journal.Last()
-		w.Accept()
-	}))
+	result, err := rt.Call(limited, method, params.JSON(), s.onReply(&sent))
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && context.Cause(limited) == errUnanswered {
-			s.cfg.Logger().Error("the CLI did not reply to a message",
-				"session_id", s.cfg.Session, "method", method, "waited", bound)
-			return Sent{}, fault.Wrap(errors.Join(ErrUnsettled, errUnanswered), fault.SendUnconfirmed,
-				"no reply to %s within %v: the CLI may have accepted the message", method, bound)
+			return Sent{}, s.unanswered(method, bound)
 		}
 		return Sent{}, s.cfg.Classify(err, method)
 	}
 	sent.Result = result
 	return sent, nil
+}
+
+// onReply notes when the CLI replied.
+func (s *Sender) onReply(sent *Sent) rpcconn.CallOption {
+	return rpcconn.OnReply(func() {
+		sent.At = s.cfg.Journal.Last()
+		sent.Waiter.Accept()
+	})
+}
+
+// unanswered is the error of a message to which the CLI did not reply.
+func (s *Sender) unanswered(method string, bound time.Duration) error {
+	s.cfg.Logger().Error("the CLI did not reply to a message",
+		"session_id", s.cfg.Session, "method", method, "waited", bound)
+	return fault.Wrap(errors.Join(ErrUnsettled, errUnanswered), fault.SendUnconfirmed,
+		"no reply to %s within %v: the CLI may have accepted the message", method, bound)
 }
 
 // Abort stops the running turn and what is queued, and reports whether one was running.
