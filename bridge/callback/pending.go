@@ -169,14 +169,33 @@ func (r *Registry) ClaimBy(id string, by Giver) (*Pending, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.pending[id]
-	if p == nil {
+	switch {
+	case p == nil:
 		return nil, r.gone(id)
-	}
-	if p.answering {
+	case !p.claim(by):
 		return nil, resolved(id)
 	}
-	p.answering, p.by, p.settled = true, by, make(chan struct{})
 	return p, nil
+}
+
+// ClaimNow is Claim without an error: the event of a callback's end usually comes after an answer. It returns nil if
+// the callback cannot be claimed.
+func (r *Registry) ClaimNow(id string) *Pending {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p := r.pending[id]; p != nil && p.claim(Giver{}) {
+		return p
+	}
+	return nil
+}
+
+// claim claims the callback. The caller holds the registry's lock.
+func (p *Pending) claim(by Giver) bool {
+	if p.answering {
+		return false
+	}
+	p.answering, p.by, p.settled = true, by, make(chan struct{})
+	return true
 }
 
 // Answering reports whether an answer to a callback is being delivered.

@@ -40,9 +40,22 @@ func TestRegistry(t *testing.T) {
 	}
 	_, err := r.Claim("a")
 	wantReason(t, "claimed twice", err, fault.CallbackResolved)
+	if p := r.ClaimNow("a"); p != nil {
+		t.Errorf("claimed twice: %v", p)
+	}
 	r.Release(a)
 	_, err = r.Claim("a")
 	wantReason(t, "claimed after its release", err, 0)
+
+	r.Release(a)
+	if p := r.ClaimNow("a"); p != a {
+		t.Errorf("claimed after its release: %v", p)
+	}
+	_, err = r.Claim("a")
+	wantReason(t, "claimed after ClaimNow", err, fault.CallbackResolved)
+	if p := r.ClaimNow("x"); p != nil {
+		t.Errorf("an unknown callback is claimed: %v", p)
+	}
 
 	if p, ok := r.Done("a"); p != a || !ok {
 		t.Errorf("Done: %v, %v", p, ok)

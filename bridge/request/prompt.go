@@ -52,5 +52,6 @@ func Optional(s string) *string {
 	if s == "" {
 		return nil
 	}
-	return &s
+	set := s // s itself would be on the heap also if it is empty
+	return &set
 }

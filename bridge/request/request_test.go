@@ -218,3 +218,14 @@ func TestEmptySessions(t *testing.T) {
 		}
 	}
 }
+
+// Members that a request leaves out cost nothing.
+func TestOptional(t *testing.T) { // not parallel: it counts allocations
+	if v := Optional("a"); v == nil || *v != "a" {
+		t.Errorf("a string becomes %v", v)
+	}
+	var v *string
+	if n := testing.AllocsPerRun(100, func() { v = Optional("") }); n != 0 || v != nil {
+		t.Errorf("an empty string takes %v allocations and becomes %v", n, v)
+	}
+}

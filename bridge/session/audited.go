@@ -29,7 +29,7 @@ func bulk(method string) bool {
 // Decided records a participant's answer to a callback, after the CLI has taken it. at is when the answer claimed the
 // callback, so that the entry's time precedes all effects of the answer.
 func (t auditTrail) Decided(ctx context.Context, p *callback.Pending, at time.Time, participant string, reply callback.Reply) {
-	if !bulk(p.Kind.Method) {
+	if t.log != audit.Discard && !bulk(p.Kind.Method) {
 		e := t.entry(p, "callback.answer", decision(reply), participant)
 		e.At = at
 		t.log.Record(ctx, e)

@@ -222,7 +222,7 @@ func (d *Desk) register(tx Tx, p *callback.Pending, past bool) {
 // Completed ends the callback that an event says is over, unless an answer of the bridge's own
 // ended it.
 func (d *Desk) Completed(rec *journal.Record) {
-	if p, err := d.registry.Claim(event.Text(rec, "requestId")); err == nil {
+	if p := d.registry.ClaimNow(event.Text(rec, "requestId")); p != nil {
 		d.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN, "")
 	}
 }

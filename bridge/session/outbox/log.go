@@ -12,6 +12,8 @@ const (
 	logFile = "log"
 	// maxSpent bounds the bytes of the log that are not needed any more. Above it the log is written anew.
 	maxSpent = 64 << 10
+	// maxEnvelope bounds the bytes of a line around its JSON.
+	maxEnvelope = 48
 )
 
 // record is a line of the log: a prompt with its number, or the state, of which the last one counts.
@@ -41,7 +43,12 @@ func (l *log) append(lines []record) error {
 }
 
 // encode returns records as lines. Their members are JSON without line breaks.
-func encode(lines []record) (text []byte) {
+func encode(lines []record) []byte {
+	size := 0
+	for _, r := range lines {
+		size += len(r.Prompt) + len(r.State) + maxEnvelope
+	}
+	text := make([]byte, 0, size)
 	for _, r := range lines {
 		if r.Prompt != nil {
 			text = append(text, `{"n":`...)
