@@ -6,7 +6,6 @@ package tenancy
 
 import (
 	"context"
-	"regexp"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
@@ -49,15 +48,28 @@ func NameOf(ctx context.Context, s Session) string { return NameFor(s, caller.Fr
 // Foreign reports whether the caller in ctx is a guest of the session.
 func Foreign(ctx context.Context, s Session) bool { return s.Tenant() != caller.From(ctx).Tenant }
 
-// sessionID is the form of a session's id.
-var sessionID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+// sessionID is the form of a session's id, for error texts.
+const sessionID = `^[A-Za-z0-9_-]{1,128}$`
+
+// validID reports whether an id has the form sessionID. Package regexp takes 0.4 to 1.4 µs for an id, and most calls
+// check one or two.
+func validID(id string) bool {
+	for _, c := range []byte(id) {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_', c == '-':
+		default:
+			return false
+		}
+	}
+	return 0 < len(id) && len(id) <= 128
+}
 
 // CheckID checks the form of a session id. field is the path of the id in the request.
 func CheckID(id, field string) error {
 	switch {
 	case id == "":
 		return fault.New(fault.InvalidField, "%s is required", field).WithField(field)
-	case !sessionID.MatchString(id):
+	case !validID(id):
 		return fault.New(fault.InvalidField, "session id %q does not match %s", id, sessionID).WithField(field)
 	}
 	return nil
