@@ -28,7 +28,7 @@
 // subject's last sequence; from then on the server refuses appends of the earlier owner, who
 // expects an older sequence. Append sends one batch and waits for the acknowledgement, from which
 // it knows the next sequence to expect. Its logs are remote: the journal's writer appends to
-// several at a time. Sync, Renew and Rest have nothing to do there. A lease is a key that Acquire
+// several at a time. Sync and Rest have nothing to do there. A lease is a key that Acquire
 // creates, or updates with the revision it expects.
 package backend
 

@@ -28,7 +28,7 @@ type Logs interface {
 
 // Log keeps numbered entries and a mark of one session. Numbers only grow and may have holes.
 //
-// Append, Replace, Trim, Renew, Rest and Delete are called from one goroutine at a time, the other
+// Append, Replace, Trim, Rest and Delete are called from one goroutine at a time, the other
 // methods from any. Append, Replace, Trim and Delete return ErrStale once the log was opened for a
 // later term; the log is then unchanged. A call may block for as long as the storage does: the
 // journal's writer watches the time.
@@ -63,11 +63,9 @@ type Log interface {
 	Delete() error
 
 	// Sync makes the entries outlast a crash of the machine. It returns the number of the last
-	// entry for which that holds.
+	// entry for which that holds. After an error the next Append stores again what Sync could not
+	// make safe.
 	Sync() (through uint64, err error)
-	// Renew is called before the next Append after Sync failed. It stores again what Sync could
-	// not make safe.
-	Renew() error
 	// Rest releases open files. The next Append opens them again.
 	Rest() error
 }

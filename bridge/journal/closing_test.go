@@ -9,10 +9,11 @@ import (
 
 // A journal that is closed while a write of its is under way is closed in order all the same:
 // the next life goes on where it stopped.
-func TestClosedDuringAWrite(t *testing.T) {
-	t.Parallel()
+func TestClosedDuringAWrite(t *testing.T) { bothWays(t, testClosedDuringAWrite) }
+
+func testClosedDuringAWrite(t *testing.T, cfg WriterConfig) {
 	synctest.Test(t, func(t *testing.T) {
-		l := begin(t, &faultfs.FS{}, WriterConfig{})
+		l := begin(t, &faultfs.FS{}, cfg)
 		l.j.Append(durable(0))
 		l.settle()
 		release := l.fs.Stall()
@@ -26,7 +27,7 @@ func TestClosedDuringAWrite(t *testing.T) {
 			t.Error(err)
 		}
 		l.w.Close()
-		l = begin(t, l.fs, WriterConfig{})
+		l = begin(t, l.fs, cfg)
 		if !l.rec.Clean || l.j.Last().Seq != 2 {
 			t.Errorf("the next life goes on at %v; %+v", l.j.Last(), l.rec)
 		}

@@ -78,8 +78,6 @@ type Disk struct {
 	removing  bool
 	closed    chan struct{}
 
-	renew bool // a sync failed: what it was to make safe has to be written anew
-
 	owed   bool // EndBatch is to have it written; guarded by the journal's mu
 	queued bool // guarded by the writer's mu
 	dirty  bool // same: it has what is not synced
@@ -164,7 +162,7 @@ func (d *Disk) number(found *backend.Recovered, rec *Recovery) {
 	case found.Unsure || !known:
 		d.start += 2 * unbackedNumbers // reservations may be missing too
 		tail = true
-	case !m.clean && m.boot != w.cfg.boot && w.cfg.Fsync != FsyncAlways:
+	case !m.clean && (found.Doubtful || m.boot != w.cfg.boot && w.cfg.Fsync != FsyncAlways):
 		tail = true
 	}
 	if overruns > 0 {
@@ -374,41 +372,36 @@ func (d *Disk) write(b *batch) error {
 			return err
 		}
 	}
-	if d.wantsRenewal() {
-		if err := d.log.Renew(); err != nil {
-			return err
-		}
-		d.setRenewal(false)
-	}
 	last := d.log.Last()
-	entries := make([]backend.Entry, 0, len(b.records)+1)
-	if b.mark != nil {
-		entries = append(entries, backend.Entry{Mark: true, Body: b.mark.append(nil)})
-	}
-	replacing := b.replacing && d.log.Epoch() < b.epoch // an earlier try may have come so far
-	heads := make([]byte, 0, 64*len(b.records))         // grown, it leaves the earlier ones where they are
-	for _, r := range b.records {
-		// Records that an earlier try has written are skipped.
-		if replacing || r.Pos.Seq > last {
-			begin := len(heads)
-			heads = appendHead(heads, r)
-			entries = append(entries, backend.Entry{Number: r.Pos.Seq, Head: heads[begin:], Body: r.JSON})
-		}
-	}
 	var err error
-	if replacing {
-		err = d.log.Replace(b.epoch, entries)
+	if b.replacing && d.log.Epoch() < b.epoch { // an earlier try may have come so far
+		err = d.log.Replace(b.epoch, d.entries(b, 0))
 	} else {
-		err = d.log.Append(last, entries)
+		err = d.log.Append(last, d.entries(b, last))
 	}
 	policy := d.writer.cfg.Fsync
 	if err != nil || policy != FsyncAlways && (b.mark == nil || policy == FsyncNever) {
 		return err
 	}
-	if _, err = d.log.Sync(); err != nil {
-		d.setRenewal(true)
-	}
+	_, err = d.log.Sync()
 	return err
+}
+
+// entries returns a batch as entries of a log. It leaves out records up to a number, which an earlier try has written.
+func (*Disk) entries(b *batch, written uint64) []backend.Entry {
+	entries := make([]backend.Entry, 0, len(b.records)+1)
+	if b.mark != nil {
+		entries = append(entries, backend.Entry{Mark: true, Body: b.mark.append(nil)})
+	}
+	heads := make([]byte, 0, 64*len(b.records)) // grown, it leaves the earlier ones where they are
+	for _, r := range b.records {
+		if r.Pos.Seq > written {
+			begin := len(heads)
+			heads = appendHead(heads, r)
+			entries = append(entries, backend.Entry{Number: r.Pos.Seq, Head: heads[begin:len(heads):len(heads)], Body: r.JSON})
+		}
+	}
+	return entries
 }
 
 // makeProvisional creates the file that Provisional named.
@@ -429,18 +422,6 @@ func (d *Disk) isClosing() bool {
 	d.j.mu.RLock()
 	defer d.j.mu.RUnlock()
 	return d.closing
-}
-
-func (d *Disk) wantsRenewal() bool {
-	d.j.mu.RLock()
-	defer d.j.mu.RUnlock()
-	return d.renew
-}
-
-func (d *Disk) setRenewal(on bool) {
-	d.j.mu.Lock()
-	defer d.j.mu.Unlock()
-	d.renew = on
 }
 
 // written marks a batch as written, and reports whether there is more to write.

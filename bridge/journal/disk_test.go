@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"syscall"
@@ -12,9 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal/joint"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
-	"github.com/copilot-grpc/copilot-grpc/internal/testing/race"
 )
 
 // life is a process with one journal on a file system.
@@ -24,6 +23,8 @@ type life struct {
 	w   *Writer
 	j   *Journal
 	rec Recovery
+
+	logs *Folders // nil without a joint log
 }
 
 func begin(t *testing.T, fs *faultfs.FS, cfg WriterConfig) *life {
@@ -33,13 +34,39 @@ func begin(t *testing.T, fs *faultfs.FS, cfg WriterConfig) *life {
 		cfg.SegmentBytes = 4 << 10
 	}
 	l := &life{t: t, fs: fs, w: NewWriter(cfg)}
-	d, rec, err := OpenDisk("s/one", epoch, l.w)
+	d, rec, err := l.open(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.rec = rec
 	l.j = New(Config{Epoch: epoch, Log: d, MaxEphemeralBytes: 40 * 228})
 	return l
+}
+
+// joined is the configuration of a life whose journal uses the joint log for all that can be there, and little of it.
+var joined = WriterConfig{
+	joinFrom: 1, again: time.Millisecond,
+	limits: joint.Limits{FileBytes: 1 << 10, Bytes: 4 << 10, Tails: 2 << 10, Tail: 1 << 10, Stay: 20 * time.Millisecond},
+}
+
+// open opens the journal in a folder, or with joinFrom in one beside a joint log.
+func (l *life) open(cfg WriterConfig) (*Disk, Recovery, error) {
+	if cfg.joinFrom == 0 {
+		return OpenDisk("s/one", epoch, l.w)
+	}
+	logs, err := OpenFolders(l.w, "joint", func(name string) string { return "s/" + name })
+	if err != nil {
+		return nil, Recovery{}, err
+	}
+	l.logs = logs
+	return OpenLog(logs, "one", 1, epoch, "s/one", l.w)
+}
+
+// bothWays runs a test without a joint log and with one.
+func bothWays(t *testing.T, test func(t *testing.T, cfg WriterConfig)) {
+	t.Parallel()
+	t.Run("own log", func(t *testing.T) { t.Parallel(); test(t, WriterConfig{}) })
+	t.Run("joint log", func(t *testing.T) { t.Parallel(); test(t, joined) })
 }
 
 // disk is a file system on which an earlier life has been.
@@ -69,6 +96,12 @@ func (l *life) close() {
 		l.t.Fatal(err)
 	}
 	l.w.Close()
+	if l.logs == nil {
+		return
+	}
+	if err := l.logs.Close(); err != nil {
+		l.t.Fatal(err)
+	}
 }
 
 // kill ends it as a crash does: nothing more is written. power says that the machine
@@ -103,9 +136,10 @@ func check(t *testing.T, what string, got, want []string) {
 	}
 }
 
-func TestJournalOutlivesItsProcess(t *testing.T) {
-	t.Parallel()
-	l := begin(t, &faultfs.FS{}, WriterConfig{})
+func TestJournalOutlivesItsProcess(t *testing.T) { bothWays(t, testJournalOutlivesItsProcess) }
+
+func testJournalOutlivesItsProcess(t *testing.T, cfg WriterConfig) {
+	l := begin(t, &faultfs.FS{}, cfg)
 	for i := range 100 {
 		l.j.Append(durable(i))
 	}
@@ -113,7 +147,7 @@ func TestJournalOutlivesItsProcess(t *testing.T) {
 	l.j.Append(&Record{Type: "session.idle", Ephemeral: true, Bridge: true, Agent: "a", JSON: []byte(`{"idle":1}`)})
 	l.close()
 
-	l = begin(t, l.fs, WriterConfig{})
+	l = begin(t, l.fs, cfg)
 	if l.j.Last() != (Position{epoch, 102}) || l.j.First() != (Position{epoch, 1}) || !l.rec.Clean ||
 		l.rec.Events != 101 {
 		t.Errorf("after a restart the journal goes from %v to %v; %+v", l.j.First(), l.j.Last(), l.rec)
@@ -143,9 +177,10 @@ func TestJournalOutlivesItsProcess(t *testing.T) {
 
 // After a crash the reserved numbers are skipped: no number is used twice, and a reader that has seen one of
 // them can resume.
-func TestCrashGivesNoNumberTwice(t *testing.T) {
-	t.Parallel()
-	l := begin(t, &faultfs.FS{}, WriterConfig{})
+func TestCrashGivesNoNumberTwice(t *testing.T) { bothWays(t, testCrashGivesNoNumberTwice) }
+
+func testCrashGivesNoNumberTwice(t *testing.T, cfg WriterConfig) {
+	l := begin(t, &faultfs.FS{}, cfg)
 	seen := uint64(0)
 	for crash := range 4 {
 		l.j.Append(durable(crash))
@@ -158,7 +193,7 @@ func TestCrashGivesNoNumberTwice(t *testing.T) {
 			t.Fatalf("event %d came after event %d", first, seen)
 		}
 		seen = l.j.Last().Seq
-		l = begin(t, l.kill(false), WriterConfig{})
+		l = begin(t, l.kill(false), cfg)
 		if got := l.j.Last().Seq; got < seen {
 			t.Fatalf("after a crash at %d the journal is at %d", seen, got)
 		}
@@ -177,11 +212,12 @@ func TestCrashGivesNoNumberTwice(t *testing.T) {
 }
 
 // Nothing is shown that a crash could take back: neither an event nor its number.
-func TestShownOnlyWhenWritten(t *testing.T) {
-	t.Parallel()
+func TestShownOnlyWhenWritten(t *testing.T) { bothWays(t, testShownOnlyWhenWritten) }
+
+func testShownOnlyWhenWritten(t *testing.T, cfg WriterConfig) {
 	fs := disk(t)
 	release := fs.Stall()
-	l := begin(t, fs, WriterConfig{})
+	l := begin(t, fs, cfg)
 	woken := make(chan struct{}, 100)
 	r := reader(t, l.j, Position{}, true, func() { woken <- struct{}{} })
 	check(t, "before", read(t, r), nil)
@@ -234,17 +270,20 @@ func TestEviction(t *testing.T) {
 	l.close()
 }
 
-func TestRetention(t *testing.T) {
-	t.Parallel()
+func TestRetention(t *testing.T) { bothWays(t, testRetention) }
+
+func testRetention(t *testing.T, cfg WriterConfig) {
 	now := time.Unix(1e9, 0)
-	l := begin(t, &faultfs.FS{},
-		WriterConfig{MaxBytes: 10 << 10, SegmentBytes: 2 << 10, Now: func() time.Time { return now }})
+	cfg.MaxBytes, cfg.SegmentBytes = 10<<10, 2<<10
+	cfg.Now = func() time.Time { return now }
+	l := begin(t, &faultfs.FS{}, cfg)
 	for i := range 200 {
 		l.j.Append(durable(i))
 		l.settle()
 	}
 	l.close()
-	l = begin(t, l.fs, WriterConfig{MaxBytes: 10 << 10, SegmentBytes: 2 << 10, TidyEvery: time.Millisecond})
+	cfg.Now, cfg.TidyEvery = nil, time.Millisecond
+	l = begin(t, l.fs, cfg)
 	eventually(t, func() bool { return l.j.First().Seq >= 100 && l.j.disk.log.Size() <= 10<<10 })
 	first := l.j.First().Seq
 	check(t, "from before", read(t, reader(t, l.j, Position{epoch, 7}, false, nothing)),
@@ -257,11 +296,12 @@ func TestRetention(t *testing.T) {
 }
 
 // A full disk: the service goes on in memory, says so, and catches up.
-func TestDiskFull(t *testing.T) {
-	t.Parallel()
+func TestDiskFull(t *testing.T) { bothWays(t, testDiskFull) }
+
+func testDiskFull(t *testing.T, cfg WriterConfig) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := &faultfs.FS{}
-		l := begin(t, fs, WriterConfig{})
+		l := begin(t, fs, cfg)
 		l.j.Append(durable(0))
 		l.settle()
 		fs.Room(50)
@@ -285,7 +325,7 @@ func TestDiskFull(t *testing.T) {
 		if err := l.j.Degraded(); err != nil {
 			t.Errorf("with room again the journal is %v", err)
 		}
-		next := begin(t, l.kill(false), WriterConfig{})
+		next := begin(t, l.kill(false), cfg)
 		got := read(t, reader(t, next.j, Position{}, false, nothing))
 		if len(got) != 50 || next.rec.Lost {
 			t.Errorf("%d events are on disk: %v", len(got), got)
@@ -346,11 +386,12 @@ func backlog(t *testing.T) {
 }
 
 // A write that hangs does not keep readers from what is in memory for long.
-func TestHangingDisk(t *testing.T) {
-	t.Parallel()
+func TestHangingDisk(t *testing.T) { bothWays(t, testHangingDisk) }
+
+func testHangingDisk(t *testing.T, cfg WriterConfig) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := &faultfs.FS{}
-		l := begin(t, fs, WriterConfig{})
+		l := begin(t, fs, cfg)
 		l.j.Append(durable(0))
 		l.settle()
 		release := fs.Stall()
@@ -370,11 +411,12 @@ func TestHangingDisk(t *testing.T) {
 }
 
 // A sync that fails has what it was to make safe written anew.
-func TestSyncFails(t *testing.T) {
-	t.Parallel()
+func TestSyncFails(t *testing.T) { bothWays(t, testSyncFails) }
+
+func testSyncFails(t *testing.T, cfg WriterConfig) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := &faultfs.FS{}
-		l := begin(t, fs, WriterConfig{})
+		l := begin(t, fs, cfg)
 		l.j.Append(durable(0))
 		l.settle()
 		fs.Fail(faultfs.Sync, syscall.EIO)
@@ -389,7 +431,7 @@ func TestSyncFails(t *testing.T) {
 		if err := l.j.Degraded(); err != nil {
 			t.Errorf("the journal is still %v", err)
 		}
-		next := begin(t, l.kill(true), WriterConfig{})
+		next := begin(t, l.kill(true), cfg)
 		got := read(t, reader(t, next.j, Position{}, false, nothing))
 		check(t, "after a crash of the machine", got[:min(2, len(got))], []string{"d1", "d2"})
 		next.close()
@@ -418,9 +460,10 @@ func TestDiskNeverWorks(t *testing.T) {
 	w.Close()
 }
 
-func TestNewEpoch(t *testing.T) {
-	t.Parallel()
-	l := begin(t, &faultfs.FS{}, WriterConfig{})
+func TestNewEpoch(t *testing.T) { bothWays(t, testNewEpoch) }
+
+func testNewEpoch(t *testing.T, cfg WriterConfig) {
+	l := begin(t, &faultfs.FS{}, cfg)
 	for i := range 5 {
 		l.j.Append(durable(i))
 	}
@@ -433,7 +476,7 @@ func TestNewEpoch(t *testing.T) {
 	want := []string{"epoch 7-9", "d1", "d2", "d3"}
 	check(t, "a reader that was there", read(t, r), want)
 	check(t, "one that comes back", read(t, reader(t, l.j, Position{epoch, 5}, true, nothing)), want)
-	next := begin(t, l.kill(true), WriterConfig{})
+	next := begin(t, l.kill(true), cfg)
 	if next.j.Last().Epoch != epoch+2 {
 		t.Errorf("after a crash the epoch is %d", next.j.Last().Epoch)
 	}
@@ -441,95 +484,6 @@ func TestNewEpoch(t *testing.T) {
 		t.Errorf("after a crash: %v", got)
 	}
 	next.close()
-}
-
-// After a crash of the process or of the machine at any change, each event that a reader has seen is in its
-// place, or a gap covers it, and no number is used twice.
-//
-//unit:plain
-func TestCrashAnywhere(t *testing.T) {
-	t.Parallel()
-	for _, policy := range []Fsync{FsyncAlways, FsyncInterval} {
-		for _, power := range []bool{false, true} {
-			for crash := 0; crash < 120; crash += race.Sample(3) * (1 + crash/20) {
-				crashAt(t, policy, power, crash)
-			}
-		}
-	}
-}
-
-func crashAt(t *testing.T, policy Fsync, power bool, crash int) {
-	t.Helper()
-	random := rand.New(rand.NewPCG(uint64(crash), 7))
-	fs := disk(t)
-	fs.CrashAfter(crash)
-	cfg := WriterConfig{Fsync: policy, Interval: time.Millisecond, SegmentBytes: 2000}
-	l := begin(t, fs, cfg)
-	r := reader(t, l.j, Position{}, true, nothing)
-	shown := map[uint64]ID{} // by seq
-	last := uint64(0)
-	for i := 0; i < 60 && l.j.Degraded() == nil; i++ {
-		rec := durable(i)
-		if random.IntN(3) == 0 {
-			rec = ephemeral(i)
-		}
-		l.j.Append(rec)
-		if random.IntN(2) == 0 {
-			eventually(t, func() bool {
-				l.j.mu.RLock()
-				defer l.j.mu.RUnlock()
-				return l.j.shownSeq == l.j.nextSeq-1 || l.j.disk.degraded != nil
-			})
-		}
-		// Events that readers see while the disk is known to fail may be lost.
-		records, _ := r.Next(nil, 1<<20)
-		if l.j.Degraded() != nil {
-			break
-		}
-		for _, rec := range records {
-			last = rec.Pos.Seq
-			if !rec.Ephemeral {
-				shown[rec.Pos.Seq] = rec.ID
-			}
-		}
-	}
-	if power {
-		cfg.boot = "the next one"
-	}
-	l = begin(t, l.kill(power), cfg)
-	defer l.close()
-	if l.j.Last().Epoch == epoch && l.j.Last().Seq < last {
-		t.Fatalf("crash at %d (%s, power %v): event %d was shown, and the journal is at %d", crash, policy, power, last,
-			l.j.Last().Seq)
-	}
-	got := map[uint64]ID{}
-	told := false
-	next := reader(t, l.j, Position{}, false, nothing)
-	for {
-		records, gap := next.Next(nil, 1<<20)
-		if gap != nil {
-			told = told || gap.Reason == Trimmed || gap.Reason == EpochEnded
-			continue
-		}
-		if len(records) == 0 {
-			break
-		}
-		for _, rec := range records {
-			got[rec.Pos.Seq] = rec.ID
-		}
-	}
-	for seq, id := range shown {
-		if got[seq] != id && !told {
-			t.Fatalf("crash at %d (%s, power %v): event %d was shown and is lost without a word; %d of %d are there",
-				crash, policy, power, seq, len(got), len(shown))
-		}
-		if got[seq] != (ID{}) && got[seq] != id {
-			t.Fatalf("crash at %d: another event is at %d", crash, seq)
-		}
-		if !power && got[seq] != id {
-			t.Fatalf("crash at %d (%s): event %d was shown and has not outlived the process", crash, policy, seq)
-		}
-	}
 }
 
 // The memory of all journals together is bounded: those unused for longest give it up.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal/joint"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 )
 
@@ -16,6 +17,7 @@ import (
 type Folders struct {
 	o      segment.Options
 	folder func(session string) string
+	joint  *joint.Log // nil without one
 
 	mu    sync.Mutex
 	terms map[string]*term
@@ -32,6 +34,55 @@ func NewFolders(w *Writer, folder func(session string) string) *Folders {
 	}
 }
 
+// OpenFolders returns logs that share a joint log in a directory: while the writer has to write many of them, their
+// newest entries are there only. The caller must Close them after the writer.
+func OpenFolders(w *Writer, dir string, folder func(session string) string) (*Folders, error) {
+	l := NewFolders(w, folder)
+	entries, err := joint.Open(dir, l.o, w.cfg.limits)
+	if err != nil {
+		return nil, err
+	}
+	if entries.Damaged() {
+		w.cfg.Logger.Warn("events of journals that had not been closed may be lost", "directory", dir)
+	}
+	l.joint = entries
+	w.joined.Store(l)
+	return l, nil
+}
+
+// settleAtEnd bounds the time for settling when the logs are closed. The next process settles the rest.
+const settleAtEnd = 2 * time.Second
+
+// Close moves the entries of the joint log to the logs of their sessions, as far as time permits.
+func (l *Folders) Close() error { return l.joint.Close(l.settle, settleAtEnd) }
+
+// Settle moves what an earlier process left in the joint log to a folder of a session that is not open.
+func (l *Folders) Settle(folder string) error {
+	var errs []error
+	for _, session := range l.joint.Inherited() {
+		if l.folder(session) == folder {
+			errs = append(errs, l.settle(session))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// settle moves what the joint log has for a session that is not open to its log.
+func (l *Folders) settle(session string) error {
+	t := l.termOf(session)
+	t.busy <- struct{}{}
+	defer t.release()
+	if t.over || !l.joint.Inherits(session) {
+		return nil
+	}
+	held := func(f func() error) error { return f() }
+	log, _, err := l.open(t, t.number, 0, held, func(uint64, []byte) error { return nil })
+	if err != nil {
+		return err
+	}
+	return errors.Join(log.Settle(), log.SyncOwn(), log.Rest())
+}
+
 // Open implements backend.Logs. It fails if the earlier owner is writing and the disk hangs.
 func (l *Folders) Open(
 	session string, number, epoch uint64, visit func(number uint64, body []byte) error,
@@ -45,12 +96,26 @@ func (l *Folders) Open(
 	if err != nil {
 		return nil, backend.Recovered{}, err
 	}
-	dir := l.folder(session)
+	defer t.release()
+	change := func(f func() error) error { return t.change(number, f) }
+	log, found, err := l.open(t, number, epoch, change, visit)
+	if err != nil {
+		return nil, found, err
+	}
+	return log, found, nil
+}
+
+// open opens the log of a session whose term the caller holds. change guards its changes.
+func (l *Folders) open(
+	t *term, number, epoch uint64, change func(func() error) error, visit func(number uint64, body []byte) error,
+) (*ownedLog, backend.Recovered, error) {
+	dir := l.folder(t.session)
 	log, found, err := segment.Open(dir, epoch, l.o, visit)
 	if err != nil {
 		return nil, found, err
 	}
-	return &ownedLog{Log: log, logs: l, dir: dir, term: t, number: number}, found, nil
+	member := l.joint.Attach(t.session, log, &found, change, visit)
+	return &ownedLog{Member: member, logs: l, dir: dir, term: t, number: number}, found, nil
 }
 
 // termOf returns the current term of a session.
@@ -68,6 +133,7 @@ func (l *Folders) termOf(session string) *term {
 // Forget frees what is remembered of a session whose folder is deleted, unless it is still being
 // written.
 func (l *Folders) Forget(session string) {
+	l.joint.Forget(session)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t, ok := l.terms[session]
@@ -87,6 +153,7 @@ func (l *Folders) Forget(session string) {
 func (l *Folders) remove(dir string, t *term) error {
 	err := l.o.FS.RemoveAll(dir)
 	if err == nil {
+		l.joint.Forget(t.session)
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		t.over = true
@@ -104,8 +171,8 @@ type term struct {
 	over   bool // the session was deleted
 }
 
-// begin ends the earlier terms, once a change of theirs that is under way has ended. It does
-// nothing if the session is over.
+// begin ends the earlier terms, once a change of theirs that is under way has ended, and holds the term until release.
+// It does nothing if the session is over.
 func (t *term) begin(number uint64) (over bool, err error) {
 	limit := time.NewTimer(stallTimeout)
 	defer limit.Stop()
@@ -114,26 +181,39 @@ func (t *term) begin(number uint64) (over bool, err error) {
 	case <-limit.C:
 		return false, fmt.Errorf("session %q is still being written: %w", t.session, ErrStalled)
 	}
-	defer func() { <-t.busy }()
-	if t.over {
-		return true, nil
+	switch {
+	case t.over:
+		over = true
+	case number < t.number:
+		err = t.stale(number)
+	default:
+		t.number = number
+		return false, nil
 	}
-	if number < t.number {
-		return false, t.stale(number)
-	}
-	t.number = number
-	return false, nil
+	t.release()
+	return over, err
 }
 
 // change calls f if a term is the current one, which it stays until f returns.
 func (t *term) change(number uint64, f func() error) error {
-	t.busy <- struct{}{}
-	defer func() { <-t.busy }()
-	if t.over || number != t.number {
-		return t.stale(number)
+	if err := t.hold(number); err != nil {
+		return err
 	}
+	defer t.release()
 	return f()
 }
+
+// hold keeps a term the current one until release, or returns an error if it is not.
+func (t *term) hold(number uint64) error {
+	t.busy <- struct{}{}
+	if t.over || number != t.number {
+		defer t.release()
+		return t.stale(number)
+	}
+	return nil
+}
+
+func (t *term) release() { <-t.busy }
 
 func (t *term) stale(number uint64) error {
 	return fmt.Errorf("session %q in term %d, later than %d: %w", t.session, t.number, number, backend.ErrStale)
@@ -141,7 +221,7 @@ func (t *term) stale(number uint64) error {
 
 // ownedLog is a log that refuses changes once a later term has begun.
 type ownedLog struct {
-	*segment.Log
+	*joint.Member
 	logs   *Folders
 	dir    string
 	term   *term
@@ -151,22 +231,29 @@ type ownedLog struct {
 // Append implements backend.Log.
 func (l *ownedLog) Append(last uint64, entries []backend.Entry) error {
 	return l.term.change(l.number, func() error {
-		if now := l.Last(); now != last {
-			return fmt.Errorf("session %q ends with entry %d, not %d: %w", l.term.session, now, last, backend.ErrStale)
+		if err := l.endsWith(last); err != nil {
+			return err
 		}
-		return l.Log.Append(entries)
+		return l.Member.Append(entries)
 	})
+}
+
+func (l *ownedLog) endsWith(last uint64) error {
+	if now := l.Last(); now != last {
+		return fmt.Errorf("session %q ends with entry %d, not %d: %w", l.term.session, now, last, backend.ErrStale)
+	}
+	return nil
 }
 
 // Replace implements backend.Log.
 func (l *ownedLog) Replace(epoch uint64, entries []backend.Entry) error {
-	return l.term.change(l.number, func() error { return l.Log.Replace(epoch, entries) })
+	return l.term.change(l.number, func() error { return l.Member.Replace(epoch, entries) })
 }
 
 // Trim implements backend.Log.
 func (l *ownedLog) Trim(maxBytes int64, before time.Time) (trimmed uint64, err error) {
 	err = l.term.change(l.number, func() error {
-		_, err := l.Log.Trim(maxBytes, before)
+		_, err := l.Member.Trim(maxBytes, before)
 		return err
 	})
 	return l.Trimmed(), err
@@ -174,9 +261,6 @@ func (l *ownedLog) Trim(maxBytes int64, before time.Time) (trimmed uint64, err e
 
 // Remote implements backend.Log: the folders are on one disk.
 func (*ownedLog) Remote() bool { return false }
-
-// Renew implements backend.Log.
-func (l *ownedLog) Renew() error { return l.term.change(l.number, l.Log.Renew) }
 
 // Delete implements backend.Log: it removes the session's folder.
 func (l *ownedLog) Delete() error {

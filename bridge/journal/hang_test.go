@@ -70,15 +70,16 @@ func hangingLife(t *testing.T, withDurable, released bool) {
 
 // Where the whole disk hangs, the count of overruns too, nothing new is shown that the next
 // life might give again: the session says so, and goes on when the disk is back.
-func TestWholeDiskHangsInTheNextLife(t *testing.T) {
-	t.Parallel()
+func TestWholeDiskHangsInTheNextLife(t *testing.T) { bothWays(t, testWholeDiskHangsInTheNextLife) }
+
+func testWholeDiskHangsInTheNextLife(t *testing.T, cfg WriterConfig) {
 	synctest.Test(t, func(t *testing.T) {
-		l := begin(t, &faultfs.FS{}, WriterConfig{})
+		l := begin(t, &faultfs.FS{}, cfg)
 		l.j.Append(durable(0))
 		l.settle()
 		fs := l.kill(false)
 		release := fs.Stall()
-		l = begin(t, fs, WriterConfig{})
+		l = begin(t, fs, cfg)
 		before := l.j.Last()
 		l.j.Append(ephemeral(1))
 		time.Sleep(time.Minute)
@@ -97,10 +98,11 @@ func TestWholeDiskHangsInTheNextLife(t *testing.T) {
 }
 
 // An append to a removed journal does not touch its directory: another session of the same name may own it.
-func TestRemovedOnce(t *testing.T) {
-	t.Parallel()
+func TestRemovedOnce(t *testing.T) { bothWays(t, testRemovedOnce) }
+
+func testRemovedOnce(t *testing.T, cfg WriterConfig) {
 	synctest.Test(t, func(t *testing.T) {
-		l := begin(t, &faultfs.FS{}, WriterConfig{})
+		l := begin(t, &faultfs.FS{}, cfg)
 		l.j.Append(durable(0))
 		l.settle()
 		if err := l.j.Remove(t.Context()); err != nil {

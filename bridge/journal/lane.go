@@ -13,14 +13,15 @@ const remoteLanes = 16
 // remoteLanes lanes, so that a slow answer delays only the journals of one lane.
 type lane struct {
 	writer  *Writer
+	local   bool // it has all local logs
 	writing activity
 	kick    chan struct{} // capacity 1
 	queue   []*Disk       // guarded by the writer's mu
 }
 
 // startLane returns a running lane. It ends with the writer.
-func (w *Writer) startLane() *lane {
-	l := &lane{writer: w, kick: make(chan struct{}, 1)}
+func (w *Writer) startLane(local bool) *lane {
+	l := &lane{writer: w, local: local, kick: make(chan struct{}, 1)}
 	w.wg.Go(l.run)
 	return l
 }
@@ -32,7 +33,7 @@ func (w *Writer) assign(remote bool) *lane {
 		return w.local
 	}
 	if len(w.remote) < remoteLanes {
-		w.remote = append(w.remote, w.startLane())
+		w.remote = append(w.remote, w.startLane(false))
 		return w.remote[len(w.remote)-1]
 	}
 	l := w.remote[w.next]
@@ -57,16 +58,19 @@ func (l *lane) push(d *Disk) {
 func (l *lane) run() {
 	tidy := time.NewTicker(l.writer.cfg.TidyEvery)
 	defer tidy.Stop()
-	again := time.NewTicker(minRetry)
+	again := time.NewTicker(l.writer.cfg.again)
 	defer again.Stop()
 	for {
 		select {
 		case <-l.kick:
-			for d := l.take(); d != nil; d = l.take() {
-				l.writer.flush(l, d)
+			for disks := l.take(); len(disks) > 0; disks = l.take() {
+				l.writer.flush(l, disks...)
 			}
 		case <-again.C:
 			l.tryAgain()
+			if l.local {
+				l.writer.tidyJoint(l)
+			}
 		case <-tidy.C:
 			l.tidy()
 		case <-l.writer.stop:
@@ -75,17 +79,20 @@ func (l *lane) run() {
 	}
 }
 
-// take returns the next journal to write, or nil.
-func (l *lane) take() *Disk {
+// take returns the next journals to write: one, or in the local lane those that are waiting.
+func (l *lane) take() []*Disk {
 	l.writer.mu.Lock()
 	defer l.writer.mu.Unlock()
-	if len(l.queue) == 0 {
-		return nil
+	n := min(len(l.queue), 1)
+	if l.local {
+		n = min(len(l.queue), maxTogether)
 	}
-	d := l.queue[0]
-	l.queue = l.queue[1:]
-	d.queued = false
-	return d
+	disks := l.queue[:n:n]
+	l.queue = l.queue[n:]
+	for _, d := range disks {
+		d.queued = false
+	}
+	return disks
 }
 
 // tryAgain writes journals of the lane whose disk failed, if their time has come.

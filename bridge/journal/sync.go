@@ -13,6 +13,7 @@ func (w *Writer) syncs() {
 		select {
 		case <-tick.C:
 			w.syncAll()
+			w.syncSettled()
 		case <-w.sync:
 			w.syncAll()
 		case <-w.stop:
@@ -35,11 +36,20 @@ func (w *Writer) syncAll() {
 	}
 	defer w.syncing.end()
 	w.startSyncs(dirty)
-	for _, d := range dirty {
-		w.syncing.begin(w.cfg.Now())
+	lives := make([]int, len(dirty))
+	for i, d := range dirty {
 		d.j.mu.RLock()
-		life := d.life
+		lives[i] = d.life
 		d.j.mu.RUnlock()
+	}
+	covered := w.syncJoint(dirty)
+	for i, d := range dirty {
+		life := lives[i]
+		if through, ok := covered[d]; ok {
+			d.synced(through, life)
+			continue
+		}
+		w.syncing.begin(w.cfg.Now())
 		through, err := d.log.Sync()
 		if err == nil {
 			d.synced(through, life)
@@ -48,7 +58,7 @@ func (w *Writer) syncAll() {
 		d.j.mu.Lock()
 		removing := d.removing
 		if !removing {
-			d.renew, d.marks = true, true
+			d.marks = true // its next write makes them safe
 			d.degrade(fmt.Errorf("syncing: %w", err))
 		}
 		d.j.mu.Unlock()

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal/joint"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 )
 
@@ -71,7 +73,10 @@ type WriterConfig struct {
 	Now      func() time.Time
 	Logger   *slog.Logger
 
-	boot string // the machine's life
+	boot     string // the machine's life
+	joinFrom int    // default joinFrom
+	limits   joint.Limits
+	again    time.Duration // the interval of retries; default minRetry
 }
 
 // Writer writes the journals of a process to disk. It has its own goroutines, which Close ends.
@@ -86,6 +91,8 @@ type Writer struct {
 	held    atomic.Int64 // bytes of all journals that wait for the disk
 
 	overruns *segment.Cell // may be nil
+	// joined are the logs with a joint log, nil without them.
+	joined atomic.Pointer[Folders]
 
 	mu      sync.Mutex
 	remote  []*lane         // of the other logs, at most remoteLanes
@@ -119,6 +126,8 @@ func NewWriter(cfg WriterConfig) *Writer {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	cfg.joinFrom = cmp.Or(cfg.joinFrom, joinFrom)
+	cfg.again = cmp.Or(cfg.again, minRetry)
 	if cfg.SegmentBytes <= 0 && cfg.MaxBytes > 0 {
 		cfg.SegmentBytes = min(max(cfg.MaxBytes/4, minSegmentBytes), segment.DefaultSegmentBytes)
 	}
@@ -130,7 +139,7 @@ func NewWriter(cfg WriterConfig) *Writer {
 		sync:  make(chan struct{}, 1),
 		disks: map[*Disk]*lane{}, failing: map[*Disk]struct{}{},
 	}
-	w.local = w.startLane()
+	w.local = w.startLane(true)
 	w.wg.Go(w.syncs)
 	w.wg.Go(w.stalls)
 	return w
@@ -182,14 +191,27 @@ func (w *Writer) syncSoon() {
 	}
 }
 
-// flush writes the next batch of a journal. The goroutine of its lane calls it.
-func (w *Writer) flush(l *lane, d *Disk) {
+// flush writes the next batches of journals. The goroutine of their lane calls it.
+func (w *Writer) flush(l *lane, disks ...*Disk) {
 	l.writing.begin(w.cfg.Now())
 	defer l.writing.end()
-	if w.ended(d) {
-		return
+	var together []joining
+	for _, d := range disks {
+		if w.ended(d) {
+			continue
+		}
+		b := d.batch()
+		if own := w.joins(d, b, len(disks)); own != nil {
+			together = append(together, joining{d, b, own})
+		} else {
+			w.flushAlone(d, b)
+		}
 	}
-	b := d.batch()
+	w.flushTogether(l, together)
+}
+
+// flushAlone writes a batch to the log of its journal.
+func (w *Writer) flushAlone(d *Disk, b *batch) {
 	if !b.empty() {
 		if err := d.write(b); err != nil {
 			d.overrun()
@@ -201,6 +223,11 @@ func (w *Writer) flush(l *lane, d *Disk) {
 			return
 		}
 	}
+	w.wrote(d, b)
+}
+
+// wrote records that a batch is in its log, and schedules what is to follow.
+func (w *Writer) wrote(d *Disk, b *batch) {
 	w.mu.Lock()
 	if !d.dirty && len(b.records) > 0 {
 		d.dirty, w.dirty = true, append(w.dirty, d)

@@ -125,6 +125,9 @@ func (s *Store) leave(d backend.Damage) {
 
 // setAside moves a damaged folder.
 func (s *Store) setAside(d backend.Damage) error {
+	if err := s.logs.Settle(s.path(d.Place)); err != nil {
+		return err
+	}
 	text, err := json.Marshal(d)
 	if err == nil { // without it the reason is in the log alone
 		err = segment.WriteFile(s.fs, s.path(d.Place, reasonFile), text, s.syncs())
@@ -223,6 +226,9 @@ func (s *Store) withoutState(folder string) error {
 	if _, err := s.fs.Size(filepath.Join(path, keyFile)); opening == nil && errors.Is(err, fs.ErrNotExist) {
 		s.log.Info("removed a session whose creation was never confirmed", "directory", folder)
 		return s.fs.RemoveAll(path)
+	}
+	if err := s.logs.Settle(path); err != nil {
+		return err
 	}
 	disk, found, err := journal.OpenDisk(path, 1, s.writer)
 	said := err != nil || found.Skipped > 0 || found.Cut > 0 || len(found.SetAside) > 0 || disk.Found("user.message")

@@ -9,6 +9,7 @@
 //	overruns             lets journals continue on a full disk
 //	requests/            answers, as a log
 //	states/              the latest states of sessions, as a log
+//	journals/            the newest events of many sessions, as a log
 //	sessions/ID/session  the state of a session, JSON, unless the log has a later one
 //	sessions/ID/id       its key as text
 //	sessions/ID/opening  exists until the session was opened for the first time
@@ -142,7 +143,10 @@ func Open(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s.writer = journal.NewWriter(cfg.Journals)
-	s.logs = journal.NewFolders(s.writer, s.folder)
+	if s.logs, err = journal.OpenFolders(s.writer, s.path("journals"), s.folder); err != nil {
+		s.writer.Close()
+		return nil, errors.Join(err, s.states.close(), lock.Close())
+	}
 	s.owners = newOwners(s.NextEpoch)
 	s.blobs = &blobs{fs: s.fs, folder: s.folder, sync: s.syncs()}
 	return s, nil
@@ -154,7 +158,7 @@ func (s *Store) Close() error {
 	s.appended.close("")
 	err := s.states.close()
 	s.writer.Close()
-	return errors.Join(err, s.lock.Close())
+	return errors.Join(err, s.logs.Close(), s.lock.Close())
 }
 
 func (s *Store) path(parts ...string) string {

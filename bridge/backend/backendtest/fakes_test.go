@@ -90,7 +90,6 @@ func (h *fakeHandle) Epoch() (n uint64)   { h.read(func(f *fakeLog) { n = f.epoc
 func (h *fakeHandle) Last() (n uint64)    { h.read(func(f *fakeLog) { n = f.last }); return n }
 func (h *fakeHandle) Trimmed() (n uint64) { h.read(func(f *fakeLog) { n = f.trimmed }); return n }
 func (h *fakeHandle) Size() (n int64)     { h.read(func(f *fakeLog) { n = f.size() }); return n }
-func (h *fakeHandle) Renew() error        { return nil }
 func (h *fakeHandle) Rest() error         { return nil }
 func (h *fakeHandle) Remote() bool        { return false }
 

@@ -136,7 +136,7 @@ func logReads(t testing.TB, open func(testing.TB) backend.Logs) error {
 	if through, err := o.Sync(); err != nil || through != 9 || o.Size() == 0 {
 		return fmt.Errorf("synced through %d of %d bytes, %v", through, o.Size(), err)
 	}
-	if err := errors.Join(o.Renew(), o.Rest(), o.Append(9, entries(10))); err != nil {
+	if err := errors.Join(o.Rest(), o.Append(9, entries(10))); err != nil {
 		return fmt.Errorf("appending after a rest: %v", err)
 	}
 	return has(o, 1, 2, 5, 9, 10)

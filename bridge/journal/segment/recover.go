@@ -29,6 +29,8 @@ type Recovered struct {
 	// SetAside are files that are unreadable or belong to another log. They were renamed for inspection and are not
 	// read again.
 	SetAside []string
+	// Doubtful reports that entries after the last one may be missing.
+	Doubtful bool
 
 	hole  bool // bytes were skipped since the last whole frame
 	after uint64

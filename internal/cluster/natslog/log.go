@@ -130,9 +130,6 @@ func (l *log) Delete() error {
 // Sync implements backend.Log. What was acknowledged is safe already.
 func (l *log) Sync() (uint64, error) { return l.Last(), nil }
 
-// Renew implements backend.Log.
-func (*log) Renew() error { return nil }
-
 // Rest implements backend.Log.
 func (*log) Rest() error { return nil }
 

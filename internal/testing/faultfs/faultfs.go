@@ -39,6 +39,7 @@ type FS struct {
 	files   map[string]*content
 	dirs    map[string]bool
 	fail    map[Op]error
+	failing string        // writes and syncs fail in files whose names begin so
 	gate    chan struct{} // writes wait for it
 	gated   string        // in files whose names begin so
 	pace    int           // bytes a second that are written; 0 without limit
@@ -91,13 +92,16 @@ func (c *content) lose() {
 }
 
 // Fail makes calls of a kind fail; nil ends that.
-func (f *FS) Fail(op Op, err error) {
+func (f *FS) Fail(op Op, err error) { f.FailIn("", op, err) }
+
+// FailIn is Fail; it spares writes and syncs of files whose names do not begin with a text.
+func (f *FS) FailIn(prefix string, op Op, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.fail == nil {
 		f.fail = map[Op]error{}
 	}
-	f.fail[op] = err
+	f.fail[op], f.failing = err, prefix
 }
 
 // Room lets files grow by so many more bytes before the disk is full; negative is no limit.
@@ -191,8 +195,11 @@ func (f *FS) Put(name string, data []byte) {
 
 // step counts a change, and reports how much of it is done: half of it is -1. The caller
 // holds mu.
-func (f *FS) step(op Op) (half bool, err error) {
-	if err := f.check(op); err != nil {
+func (f *FS) step(op Op) (half bool, err error) { return f.stepIn(f.failing, op) }
+
+// stepIn is step for a file.
+func (f *FS) stepIn(name string, op Op) (half bool, err error) {
+	if err := f.checkIn(name, op); err != nil {
 		return false, err
 	}
 	if f.crash {
@@ -204,9 +211,15 @@ func (f *FS) step(op Op) (half bool, err error) {
 	return false, nil
 }
 
-func (f *FS) check(op Op) error {
+func (f *FS) check(op Op) error { return f.checkIn(f.failing, op) }
+
+// checkIn is check for a file.
+func (f *FS) checkIn(name string, op Op) error {
 	if f.dead {
 		return ErrCrashed
+	}
+	if !strings.HasPrefix(name, f.failing) {
+		return nil
 	}
 	return f.fail[op]
 }
@@ -382,7 +395,7 @@ func (f *file) WriteAt(p []byte, off int64) (int, error) {
 	}
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
-	half, err := f.fs.step(Write)
+	half, err := f.fs.stepIn(f.name, Write)
 	if half {
 		f.put(p[:len(p)/2], off)
 	}
@@ -413,7 +426,7 @@ func (f *file) put(p []byte, off int64) {
 func (f *file) Truncate(size int64) error {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
-	if _, err := f.fs.step(Write); err != nil {
+	if _, err := f.fs.stepIn(f.name, Write); err != nil {
 		return err
 	}
 	if n := int(size) - len(f.c.data); n > 0 {
@@ -427,7 +440,7 @@ func (f *file) Truncate(size int64) error {
 func (f *file) Sync() error {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
-	if err := f.fs.check(Sync); err != nil {
+	if err := f.fs.checkIn(f.name, Sync); err != nil {
 		f.c.lose()
 		return err
 	}

@@ -1,0 +1,136 @@
+package journal
+
+import (
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal/joint"
+)
+
+const (
+	// joinFrom is the number of journals written between two syncs from which on further ones join: their events go to
+	// the joint log, which needs one write and one sync for all. Up to it each journal writes to its own log, which
+	// then has each event once.
+	joinFrom = 8
+	// maxJoining is the size of a batch that does not join: it is worth a write.
+	maxJoining = 64 << 10
+	// maxTogether bounds the journals written at once, and so how long the first of them waits for the others.
+	maxTogether = 64
+)
+
+// joining is a batch that goes to the joint log.
+type joining struct {
+	disk  *Disk
+	batch *batch
+	own   *ownedLog
+}
+
+// joins returns the log of a journal if a batch of it is to go to the joint log, else nil. others is the number of
+// journals that are written now.
+func (w *Writer) joins(d *Disk, b *batch, others int) *ownedLog {
+	own, ok := d.log.(*ownedLog)
+	if w.joined.Load() == nil || !ok || own.logs.joint == nil {
+		return nil
+	}
+	// Marks, and what needs them, are in the journal's own log only.
+	if len(b.records) == 0 || b.mark != nil || b.replacing || b.last || b.size > maxJoining {
+		return nil
+	}
+	some, full := own.Tail()
+	if full || !some && others < w.cfg.joinFrom && w.unsynced() < w.cfg.joinFrom {
+		return nil
+	}
+	return own
+}
+
+// unsynced returns the number of journals written since the last sync.
+func (w *Writer) unsynced() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.dirty)
+}
+
+// flushTogether writes batches to the joint log, or else each to the log of its journal.
+func (w *Writer) flushTogether(l *lane, batches []joining) {
+	if len(batches) == 0 {
+		return
+	}
+	log := w.joined.Load().joint
+	parts := make([]joint.Part, 0, len(batches))
+	held := batches[:0:0]
+	for _, j := range batches {
+		last := j.own.Last()
+		if j.own.term.hold(j.own.number) != nil {
+			w.flushAlone(j.disk, j.batch) // which fails
+			continue
+		}
+		held = append(held, j)
+		parts = append(parts, joint.Part{Member: j.own.Member, Entries: j.disk.entries(j.batch, last)})
+	}
+	err := log.Append(parts)
+	for _, j := range held {
+		j.own.term.release()
+	}
+	if err == nil && w.cfg.Fsync == FsyncAlways {
+		if err = log.Sync(); err != nil {
+			for _, j := range held {
+				_ = j.own.Settle() // else the write finds it out
+			}
+		}
+	}
+	for _, j := range held {
+		if err != nil {
+			w.flushAlone(j.disk, j.batch)
+		} else {
+			w.wrote(j.disk, j.batch)
+		}
+	}
+	if log.Full() {
+		w.tidyJoint(l)
+	}
+}
+
+// tidyJoint moves events from the joint log to the logs of their journals, if it is time. The goroutine of the local
+// lane calls it.
+func (w *Writer) tidyJoint(l *lane) {
+	folders := w.joined.Load()
+	if folders == nil {
+		return
+	}
+	l.writing.begin(w.cfg.Now())
+	defer l.writing.end()
+	if err := folders.joint.Tidy(folders.settle); err != nil {
+		w.cfg.Logger.Warn("moving events from the joint log to their journals failed", "error", err)
+	}
+}
+
+// syncJoint syncs the joint log. It returns the last event of each of the journals for which that was enough, by the
+// journal's log.
+func (w *Writer) syncJoint(dirty []*Disk) map[*Disk]uint64 {
+	folders := w.joined.Load()
+	if folders == nil {
+		return nil
+	}
+	covered := make(map[*Disk]uint64, len(dirty))
+	for _, d := range dirty {
+		if own, ok := d.log.(*ownedLog); ok {
+			if last, ok := own.Covered(); ok {
+				covered[d] = last
+			}
+		}
+	}
+	if len(covered) == 0 {
+		return nil
+	}
+	w.syncing.begin(w.cfg.Now())
+	if folders.joint.Sync() != nil {
+		return nil // each journal finds it out
+	}
+	return covered
+}
+
+// syncSettled syncs journals whose events are to leave the joint log.
+func (w *Writer) syncSettled() {
+	if folders := w.joined.Load(); folders != nil {
+		w.syncing.begin(w.cfg.Now())
+		defer w.syncing.end()
+		folders.joint.SyncSettled(w.cfg.Interval / 2)
+	}
+}

@@ -1,0 +1,410 @@
+// Package joint lets many logs write their newest entries to one file.
+//
+// A log of package segment has files that it shares with no other, so the entries of a thousand sessions need a
+// thousand writes and syncs. In a joint log they need one of each. The entries of each member go to its own log later,
+// many at a time: they are settled. An entry leaves the joint log when the member's own log has it and was synced.
+//
+// The joint log holds entries only. Marks, and everything else that changes a member's log, go to that log, after the
+// entries before them. So an entry in the joint log is either in the member's own log, or belongs behind its last one.
+//
+// Append, Tidy and the changes of a member's log are called from one goroutine, or under the member's guard. The other
+// methods are safe for concurrent use. Log.mu guards the joint file and the list of members, Member.mu the entries of
+// a member; mu is locked first. The package starts no goroutines.
+package joint
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
+)
+
+// Limits bound a joint log. Zero fields have the defaults.
+type Limits struct {
+	// FileBytes is the size of a file of the joint log; by default 8 MiB.
+	FileBytes int64
+	// Bytes is the size above which the oldest entries leave the joint log; by default 64 MiB.
+	Bytes int64
+	// Tails bounds the entries, in bytes, that are in the joint log only, and are kept in memory too; by default 32 MiB.
+	Tails int64
+	// Tail bounds those of a member; by default 256 KiB.
+	Tail int64
+	// Stay bounds how long an entry stays: at most twice that, unless a disk fails. By default it is a minute.
+	Stay time.Duration
+}
+
+func (l *Limits) complete() {
+	l.FileBytes = cmp.Or(l.FileBytes, 8<<20)
+	l.Bytes = cmp.Or(l.Bytes, 64<<20)
+	l.Tails = cmp.Or(l.Tails, 32<<20)
+	l.Tail = cmp.Or(l.Tail, 256<<10)
+	l.Stay = cmp.Or(l.Stay, time.Minute)
+}
+
+// errForm reports an entry that is not one of this version.
+var errForm = errors.New("not an entry of a joint log")
+
+// Log is a joint log.
+type Log struct {
+	dir    string
+	o      segment.Options
+	limits Limits
+
+	tails  atomic.Int64  // bytes of the members' tails
+	synced atomic.Uint64 // entries up to this one survive a crash of the machine
+	// cutoff is the number up to which entries are to leave.
+	cutoff atomic.Uint64
+	// needed is at most the number of the oldest entry that a member needs.
+	needed atomic.Uint64
+
+	mu      sync.Mutex
+	entries *segment.Log
+	last    uint64 // no entry has a greater number
+	failed  error  // why nothing is appended until the log is empty
+	members map[string]*Member
+	// inherited are the entries of an earlier process, until their members are attached.
+	inherited map[string][]held
+	damaged   bool
+	tidied    time.Time
+	before    uint64 // what last was at tidied
+}
+
+// held is an entry of a member in the joint log.
+type held struct {
+	entry segment.Entry
+	at    uint64 // its number in the joint log
+	epoch uint64 // of the member's log
+	prev  uint64 // the number of the entry before it in the member's log
+}
+
+// Open opens the joint log in a directory, with what an earlier process left in it. It fails if that cannot be read.
+// SegmentBytes of the options is that of the members' own logs.
+func Open(dir string, o segment.Options, limits Limits) (*Log, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	limits.complete()
+	if o.SegmentBytes > 0 { // retention drops whole files
+		limits.Tail = min(limits.Tail, o.SegmentBytes)
+	}
+	o.SegmentBytes = limits.FileBytes
+	l := &Log{
+		dir: dir, o: o, limits: limits, members: map[string]*Member{}, inherited: map[string][]held{}, tidied: o.Now(),
+	}
+	entries, found, err := segment.Open(dir, 1, o, func(number uint64, body []byte) error {
+		key, h, err := parse(body)
+		if err == nil {
+			h.at = number
+			l.inherited[key] = append(l.inherited[key], h)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("opening the joint log of journals: %w", err)
+	}
+	// A torn end is what was never acknowledged.
+	l.damaged = found.Skipped > 0 || len(found.SetAside) > 0 || len(found.Holes) > 0
+	l.entries, l.last, l.before = entries, entries.Last(), entries.Last()
+	l.synced.Store(l.last)
+	return l, nil
+}
+
+// Bytes returns the size of the joint log.
+func (l *Log) Bytes() int64 {
+	entries, _, _ := l.state()
+	return entries.Size()
+}
+
+// Damaged reports whether entries of an earlier process may be missing.
+func (l *Log) Damaged() bool { return l.damaged }
+
+// appendHead appends the part of an entry's stored form before the member's entry.
+func appendHead(dst []byte, key string, h *held) []byte {
+	dst = append(binary.AppendUvarint(dst, uint64(len(key))), key...)
+	dst = binary.AppendUvarint(dst, h.epoch)
+	dst = binary.AppendUvarint(dst, h.prev)
+	dst = binary.AppendUvarint(dst, h.entry.Number)
+	return append(dst, h.entry.Head...)
+}
+
+func parse(body []byte) (key string, h held, err error) {
+	n, size := binary.Uvarint(body)
+	if size <= 0 || n > uint64(len(body)-size) {
+		return "", h, errForm
+	}
+	body = body[size:]
+	key, body = string(body[:n]), body[n:]
+	for _, to := range []*uint64{&h.epoch, &h.prev, &h.entry.Number} {
+		if *to, size = binary.Uvarint(body); size <= 0 {
+			return "", h, errForm
+		}
+		body = body[size:]
+	}
+	h.entry.Body = slices.Clone(body)
+	return key, h, nil
+}
+
+// Part is what one member appends.
+type Part struct {
+	Member  *Member
+	Entries []segment.Entry // no marks
+}
+
+// Append appends entries of several members, whose guards the caller holds. After an error none of them counts as
+// appended, and all further calls fail until every entry has been settled.
+func (l *Log) Append(parts []Part) error {
+	entries, last, failed := l.state()
+	if failed != nil {
+		return failed
+	}
+	var joined []segment.Entry
+	tails := make([][]held, len(parts))
+	var heads []byte // grown, it leaves the earlier ones where they are
+	for i, p := range parts {
+		prev, epoch := p.Member.Last(), p.Member.Epoch()
+		for _, e := range p.Entries {
+			last++
+			h := held{entry: e, at: last, epoch: epoch, prev: prev}
+			begin := len(heads)
+			heads = appendHead(heads, p.Member.key, &h)
+			joined = append(joined, segment.Entry{Number: h.at, Head: heads[begin:], Body: e.Body})
+			tails[i], prev = append(tails[i], h), e.Number
+		}
+	}
+	err := entries.Append(joined) // without mu: the disk may hang
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last = last
+	if err != nil {
+		l.failed = err
+		return err
+	}
+	for i, p := range parts {
+		l.adopt(p.Member, tails[i])
+	}
+	return nil
+}
+
+// state returns the log with the joint file, the greatest number, and why nothing can be appended, if so.
+func (l *Log) state() (entries *segment.Log, last uint64, failed error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.entries, l.last, l.failed
+}
+
+// adopt adds entries to the tail of a member. The caller holds mu.
+func (l *Log) adopt(m *Member, entries []held) {
+	if len(entries) > 0 {
+		m.adopt(entries)
+		l.members[m.key] = m
+	}
+}
+
+// Sync makes the entries survive a crash of the machine. After an error nothing is appended until they are settled.
+func (l *Log) Sync() error {
+	entries, _, failed := l.state()
+	if failed != nil {
+		return failed
+	}
+	through, err := entries.Sync()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.entries != entries {
+		return nil // it was empty, and is another by now
+	}
+	if err != nil {
+		l.failed = err
+		return err
+	}
+	l.synced.Store(max(l.synced.Load(), through))
+	return nil
+}
+
+// Full reports whether Tidy has something to do now.
+func (l *Log) Full() bool { return l.tails.Load() > l.limits.Tails }
+
+// Tidy settles entries that are to leave the log, and drops those that no member needs any more. settle does it for the
+// entries of an earlier process that have no member.
+func (l *Log) Tidy(settle func(key string) error) error {
+	if !l.advance() {
+		return nil
+	}
+	due, orphans := l.due()
+	var errs []error
+	for _, m := range due {
+		if err := m.Settle(); err != nil && m.first() != 0 {
+			errs = append(errs, err)
+		}
+	}
+	for _, key := range orphans {
+		errs = append(errs, settle(key))
+	}
+	return errors.Join(append(errs, l.drop())...)
+}
+
+// advance moves the cutoff, and reports whether there is something to settle or to drop.
+func (l *Log) advance() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	cutoff := l.cutoff.Load()
+	if now := l.o.Now(); now.Sub(l.tidied) >= l.limits.Stay {
+		cutoff = max(cutoff, l.before)
+		l.tidied, l.before = now, l.last
+	}
+	if l.failed != nil {
+		cutoff = l.last
+	} else if oldest, ok := l.entries.Oldest(); ok && l.entries.Size() > l.limits.Bytes {
+		cutoff = max(cutoff, oldest)
+	}
+	l.cutoff.Store(cutoff)
+	return l.failed != nil || l.needed.Load() <= cutoff || l.Full()
+}
+
+// due returns what has to be settled now: members, oldest first, and the keys of entries without a member.
+func (l *Log) due() (due []*Member, orphans []string) {
+	cutoff, over := l.cutoff.Load(), int64(0)
+	if l.Full() {
+		over = l.tails.Load() - l.limits.Tails/4*3
+	}
+	members := l.list()
+	slices.SortFunc(members, func(a, b *Member) int {
+		first, _ := a.oldest()
+		second, _ := b.oldest()
+		return cmp.Compare(first, second)
+	})
+	for _, m := range members {
+		first, bytes := m.oldest()
+		if first != 0 && (first <= cutoff || over > 0) {
+			due = append(due, m)
+			over -= bytes
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key, entries := range l.inherited {
+		if entries[0].at <= cutoff {
+			orphans = append(orphans, key)
+		}
+	}
+	return due, orphans
+}
+
+// SyncSettled syncs the logs of members whose settled entries are to leave the joint log. It takes little more time
+// than the limit.
+func (l *Log) SyncSettled(limit time.Duration) {
+	cutoff := l.cutoff.Load()
+	if l.needed.Load() > cutoff {
+		return
+	}
+	begin := l.o.Now()
+	for _, m := range l.list() {
+		if first := m.settledFrom(); first == 0 || first > cutoff {
+			continue
+		}
+		_ = m.SyncOwn() // after an error the entries stay
+		if l.o.Now().Sub(begin) > limit {
+			return
+		}
+	}
+}
+
+func (l *Log) list() []*Member {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Values(l.members))
+}
+
+// drop drops the files that no member needs.
+func (l *Log) drop() error {
+	needed := l.need()
+	entries, last, _ := l.state()
+	for {
+		oldest, ok := entries.Oldest()
+		if !ok || oldest >= needed {
+			break
+		}
+		if err := entries.DropOldest(); err != nil {
+			return err
+		}
+	}
+	if needed <= last || entries.Size() == 0 {
+		return nil
+	}
+	err := errors.Join(entries.Rest(), l.o.FS.RemoveAll(l.dir))
+	if err == nil {
+		entries, _, err = segment.Open(l.dir, 1, l.o, func(uint64, []byte) error { return errForm })
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil {
+		l.entries = entries
+	}
+	l.failed = err // the file is in an unknown state
+	return err
+}
+
+// need finds the number of the oldest entry that a member needs; without one it is greater than all numbers.
+func (l *Log) need() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	needed := l.last + 1
+	for key, m := range l.members {
+		if first := m.first(); first != 0 {
+			needed = min(needed, first)
+		} else {
+			delete(l.members, key)
+		}
+	}
+	for _, entries := range l.inherited {
+		needed = min(needed, entries[0].at)
+	}
+	l.needed.Store(needed)
+	return needed
+}
+
+// Inherited returns the keys for which an earlier process left entries, of logs that have not been attached.
+func (l *Log) Inherited() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.inherited))
+}
+
+// Inherits reports whether Inherited has a key.
+func (l *Log) Inherits(key string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.inherited[key]) > 0
+}
+
+// Forget drops the entries of a log that is deleted. A nil Log has none.
+func (l *Log) Forget(key string) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.inherited, key)
+	if m := l.members[key]; m != nil {
+		m.release()
+		delete(l.members, key)
+	}
+}
+
+// Close settles and syncs what it can within a time, and closes the log. The next process settles the rest.
+func (l *Log) Close(settle func(key string) error, limit time.Duration) error {
+	l.mu.Lock()
+	l.before, l.tidied = l.last, time.Time{}
+	l.mu.Unlock()
+	err := l.Tidy(settle)
+	l.SyncSettled(limit)
+	err = errors.Join(err, l.drop())
+	entries, _, _ := l.state()
+	return errors.Join(err, entries.Rest())
+}
