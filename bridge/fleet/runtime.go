@@ -95,7 +95,8 @@ func admit(
 // Start makes a call for the caller in ctx, without waiting for the reply; the end of ctx does not end the call. done is
 // called as rpcconn.Conn.Start calls it, unless Start returns an error.
 func (rt *Runtime) Start(
-	ctx context.Context, method string, params []byte, limit time.Duration, done func(json.RawMessage, error), opts ...rpcconn.CallOption,
+	ctx context.Context, method string, params []byte, limit time.Duration, done func(json.RawMessage, error),
+	opts ...rpcconn.CallOption,
 ) error {
 	opts, err := admit(ctx, rt, method, opts)
 	if err != nil {

@@ -398,7 +398,8 @@ func (*Disk) entries(b *batch, written uint64) []backend.Entry {
 		if r.Pos.Seq > written {
 			begin := len(heads)
 			heads = appendHead(heads, r)
-			entries = append(entries, backend.Entry{Number: r.Pos.Seq, Head: heads[begin:len(heads):len(heads)], Body: r.JSON})
+			head := heads[begin:len(heads):len(heads)]
+			entries = append(entries, backend.Entry{Number: r.Pos.Seq, Head: head, Body: r.JSON})
 		}
 	}
 	return entries

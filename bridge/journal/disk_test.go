@@ -46,7 +46,9 @@ func begin(t *testing.T, fs *faultfs.FS, cfg WriterConfig) *life {
 // joined is the configuration of a life whose journal uses the joint log for all that can be there, and little of it.
 var joined = WriterConfig{
 	joinFrom: 1, again: time.Millisecond,
-	limits: joint.Limits{FileBytes: 1 << 10, Bytes: 4 << 10, Tails: 2 << 10, Tail: 1 << 10, Stay: 20 * time.Millisecond},
+	limits: joint.Limits{
+		FileBytes: 1 << 10, Bytes: 4 << 10, Tails: 2 << 10, Tail: 1 << 10, Stay: 20 * time.Millisecond,
+	},
 }
 
 // open opens the journal in a folder, or with joinFrom in one beside a joint log.

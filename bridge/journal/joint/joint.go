@@ -32,7 +32,8 @@ type Limits struct {
 	FileBytes int64
 	// Bytes is the size above which the oldest entries leave the joint log; by default 64 MiB.
 	Bytes int64
-	// Tails bounds the entries, in bytes, that are in the joint log only, and are kept in memory too; by default 32 MiB.
+	// Tails bounds the entries, in bytes, that are in the joint log only, and therefore also in memory; by default
+	// 32 MiB.
 	Tails int64
 	// Tail bounds those of a member; by default 256 KiB.
 	Tail int64
