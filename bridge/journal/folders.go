@@ -56,12 +56,16 @@ const settleAtEnd = 2 * time.Second
 // Close moves the entries of the joint log to the logs of their sessions, as far as time permits.
 func (l *Folders) Close() error { return l.joint.Close(l.settle, settleAtEnd) }
 
-// Settle moves what an earlier process left in the joint log to a folder of a session that is not open.
+// Settle moves what the joint log has for the session with a folder, whose journal is closed, to that folder.
 func (l *Folders) Settle(folder string) error {
 	var errs []error
-	for _, session := range l.joint.Inherited() {
-		if l.folder(session) == folder {
-			errs = append(errs, l.settle(session))
+	for _, session := range l.joint.Keys() {
+		if l.folder(session) != folder {
+			continue
+		}
+		errs = append(errs, l.settle(session))
+		if m := l.joint.Member(session); m != nil {
+			errs = append(errs, m.Settle(), m.SyncOwn(), m.Rest())
 		}
 	}
 	return errors.Join(errs...)

@@ -96,9 +96,11 @@ func (w *Writer) tidyJoint(l *lane) {
 	}
 	l.writing.begin(w.cfg.Now())
 	defer l.writing.end()
-	if err := folders.joint.Tidy(folders.settle); err != nil {
+	err := folders.joint.Tidy(folders.settle)
+	if err != nil && !l.untidy {
 		w.cfg.Logger.Warn("moving events from the joint log to their journals failed", "error", err)
 	}
+	l.untidy = err != nil
 }
 
 // syncJoint syncs the joint log. It returns the last event of each of the journals for which that was enough, by the

@@ -391,8 +391,8 @@ func TestUnopenedLogsAreSettled(t *testing.T) {
 	if err := next.logs.Settle("s/j4"); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(next.logs.joint.Inherited()); n != 19 {
-		t.Errorf("%d logs are left", n)
+	if next.logs.joint.Inherits("j4") || !next.logs.joint.Inherits("j5") {
+		t.Error("other logs were settled, or not this one")
 	}
 	next.close()
 	if names := fs.Names(); strings.Contains(strings.Join(names, " "), "joint") {
@@ -405,6 +405,69 @@ func TestUnopenedLogsAreSettled(t *testing.T) {
 		}
 	}
 	last.close()
+}
+
+// A journal that could not be closed is settled before its folder is moved.
+func TestSettleAfterAFailedClose(t *testing.T) {
+	t.Parallel()
+	fs := disk(t)
+	c := assemble(t, fs, 20, WriterConfig{})
+	joinAll(c, 3)
+	fs.FailIn("s/j4/", faultfs.Write, syscall.EACCES)
+	if err := c.j[4].Close(context.Background()); err == nil {
+		t.Error("the journal was closed")
+	}
+	if err := c.logs.Settle("s/j4"); err == nil {
+		t.Error("the journal was settled")
+	}
+	fs.FailIn("", faultfs.Write, nil)
+	if err := c.logs.Settle("s/j4"); err != nil {
+		t.Error(err)
+	}
+	next := c.kill(true)
+	if err := next.RemoveAll("joint"); err != nil {
+		t.Fatal(err)
+	}
+	last := assemble(t, next, 20, WriterConfig{})
+	if got, _ := last.durables(4); len(got) != 4 {
+		t.Errorf("the journal has %d events", len(got))
+	}
+	last.close()
+}
+
+// A session whose folder takes nothing keeps its events in the joint log, which has a limit: beyond it the other
+// journals write to their own logs.
+func TestOneFolderTakesNothing(t *testing.T) {
+	t.Parallel()
+	fs := disk(t)
+	cfg := small
+	cfg.joinFrom = 1
+	c := assemble(t, fs, 12, cfg)
+	joinAll(c, 1)
+	fs.FailIn("s/j0/", faultfs.Write, syscall.EACCES)
+	for n := range 100 {
+		for _, j := range c.j {
+			j.Append(durable(10 + n))
+		}
+		c.settle()
+	}
+	if bytes := c.logs.joint.Bytes(); bytes > 3*small.limits.Bytes {
+		t.Errorf("the joint log has %d bytes", bytes)
+	}
+	for i := range c.j[1:] {
+		if err := c.j[1+i].Degraded(); err != nil {
+			t.Errorf("journal %d: %v", 1+i, err)
+		}
+	}
+	fs.FailIn("", faultfs.Write, nil)
+	eventually(t, func() bool { return len(c.w.Degraded()) == 0 })
+	next := assemble(t, c.kill(false), 12, cfg)
+	for i := range next.j {
+		if got, _ := next.durables(i); len(got) != 102 {
+			t.Errorf("journal %d has %d events", i, len(got))
+		}
+	}
+	next.close()
 }
 
 // A journal that is deleted leaves nothing that a later one with its name could find.

@@ -17,6 +17,7 @@ type lane struct {
 	writing activity
 	kick    chan struct{} // capacity 1
 	queue   []*Disk       // guarded by the writer's mu
+	untidy  bool          // moving events from the joint log fails
 }
 
 // startLane returns a running lane. It ends with the writer.

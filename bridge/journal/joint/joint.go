@@ -30,7 +30,8 @@ import (
 type Limits struct {
 	// FileBytes is the size of a file of the joint log; by default 8 MiB.
 	FileBytes int64
-	// Bytes is the size above which the oldest entries leave the joint log; by default 64 MiB.
+	// Bytes is the size above which the oldest entries leave the joint log; by default 64 MiB. A log of twice that size
+	// takes no more.
 	Bytes int64
 	// Tails bounds the entries, in bytes, that are in the joint log only, and therefore also in memory; by default
 	// 32 MiB.
@@ -49,8 +50,12 @@ func (l *Limits) complete() {
 	l.Stay = cmp.Or(l.Stay, time.Minute)
 }
 
-// errForm reports an entry that is not one of this version.
-var errForm = errors.New("not an entry of a joint log")
+var (
+	// errForm reports an entry that is not one of this version.
+	errForm = errors.New("not an entry of a joint log")
+	// errFull reports that entries which are to leave the log cannot, because a member's own log takes nothing.
+	errFull = errors.New("the joint log is full")
+)
 
 // Log is a joint log.
 type Log struct {
@@ -159,11 +164,14 @@ type Part struct {
 }
 
 // Append appends entries of several members, whose guards the caller holds. After an error none of them counts as
-// appended, and all further calls fail until every entry has been settled.
+// appended; after one of the disk all further calls fail until every entry has been settled.
 func (l *Log) Append(parts []Part) error {
 	entries, last, failed := l.state()
-	if failed != nil {
+	switch {
+	case failed != nil:
 		return failed
+	case entries.Size() > 2*l.limits.Bytes:
+		return errFull
 	}
 	var joined []segment.Entry
 	tails := make([][]held, len(parts))
@@ -370,14 +378,21 @@ func (l *Log) need() uint64 {
 	return needed
 }
 
-// Inherited returns the keys for which an earlier process left entries, of logs that have not been attached.
-func (l *Log) Inherited() []string {
+// Keys returns the keys of members that need the log, and those for which an earlier process left entries.
+func (l *Log) Keys() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Collect(maps.Keys(l.inherited))
+	return slices.AppendSeq(slices.Collect(maps.Keys(l.inherited)), maps.Keys(l.members))
 }
 
-// Inherits reports whether Inherited has a key.
+// Member returns the member with a key that needs the log, nil if there is none.
+func (l *Log) Member(key string) *Member {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.members[key]
+}
+
+// Inherits reports whether an earlier process left entries for a key whose log has not been attached.
 func (l *Log) Inherits(key string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
