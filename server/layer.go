@@ -269,7 +269,7 @@ func (o *observed) receive(m any) error {
 	}
 	if err == nil && o.call.request == nil {
 		o.call.request = m
-		if o.apart && !o.logged {
+		if o.apart && !o.logged && o.call.visit == nil { // the check of a guest is repeated when rights change
 			o.call.request = subject(o.call.sessionID()) // the stream may wait for long
 		}
 	}
