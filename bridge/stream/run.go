@@ -2,7 +2,6 @@ package stream
 
 import (
 	"context"
-	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -33,7 +32,7 @@ func (st *Stream) begin() error {
 		st.ready.add(f)
 	}
 	st.open = len(st.sessions)
-	st.timer = time.AfterFunc(st.options.heartbeat, st.ready.beat)
+	st.service.heartbeats.add(st)
 	return nil
 }
 
@@ -150,6 +149,6 @@ func (st *Stream) serve(ctx context.Context, ready []*sessionStream) ([]*session
 	if err := st.drain(ready); err != nil || !due {
 		return ready, err
 	}
-	st.timer.Reset(st.options.heartbeat)
+	st.service.heartbeats.add(st)
 	return ready, st.beat()
 }

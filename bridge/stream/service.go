@@ -2,8 +2,8 @@
 // pages of their journals. Participants' streams and runs use its Stream.
 //
 // A Stream runs on its caller's goroutine and ends with the call. An idle subscription makes its
-// deep calls on other goroutines, by package deepcall, and waits for them. The only lock is the readyQueue's, which guards the queue and the ready members of
-// its elements.
+// deep calls on other goroutines, by package deepcall, and waits for them. The locks are the readyQueue's, which guards
+// the queue and the ready members of its elements, and that of all streams' heartbeats. They are not held together.
 package stream
 
 import (
@@ -38,14 +38,15 @@ type Sessions interface {
 
 // Service streams and lists events. It is safe for concurrent use.
 type Service struct {
-	sessions Sessions
-	codec    *wire.Codec
-	shutdown *shutdown.Coordinator
+	sessions   Sessions
+	codec      *wire.Codec
+	shutdown   *shutdown.Coordinator
+	heartbeats *heartbeats
 }
 
 // New returns a service. Its streams end when s stops.
 func New(sessions Sessions, codec *wire.Codec, s *shutdown.Coordinator) *Service {
-	return &Service{sessions: sessions, codec: codec, shutdown: s}
+	return &Service{sessions: sessions, codec: codec, shutdown: s, heartbeats: newHeartbeats()}
 }
 
 // Subscribe streams the events of sessions.
@@ -87,7 +88,8 @@ func (svc *Service) subscription(ctx context.Context, r *bridgev1.SubscribeReque
 		return nil, err
 	}
 	if n := len(r.GetSessions()); n == 0 || n > maxSubscriptions {
-		return nil, fault.New(fault.InvalidField, "%d sessions, not between 1 and %d", n, maxSubscriptions).WithField("sessions")
+		return nil, fault.New(fault.InvalidField, "%d sessions, not between 1 and %d", n, maxSubscriptions).
+			WithField("sessions")
 	}
 	st := svc.Open(ctx, o)
 	seen := make(map[string]bool, len(r.GetSessions()))
@@ -101,7 +103,9 @@ func (svc *Service) subscription(ctx context.Context, r *bridgev1.SubscribeReque
 }
 
 // subscribe adds a session to a subscription. seen has the sessions that the subscription has already.
-func (st *Stream) subscribe(ctx context.Context, c *bridgev1.SessionCursor, at string, callbacks bool, seen map[string]bool) error {
+func (st *Stream) subscribe(
+	ctx context.Context, c *bridgev1.SessionCursor, at string, callbacks bool, seen map[string]bool,
+) error {
 	id := c.GetSessionId()
 	if seen[id] {
 		return fault.New(fault.InvalidField, "session %q is named twice", id).WithField(at + "session_id")
@@ -115,7 +119,8 @@ func (st *Stream) subscribe(ctx context.Context, c *bridgev1.SessionCursor, at s
 		return fields.Within(err, at)
 	}
 	f, err := st.follow(s, Following{
-		Start: Start{c.GetAfter(), c.GetStart() == bridgev1.StreamStart_STREAM_START_END}, Filter: c.GetFilter(), At: at, Callbacks: callbacks,
+		Start:  Start{c.GetAfter(), c.GetStart() == bridgev1.StreamStart_STREAM_START_END},
+		Filter: c.GetFilter(), At: at, Callbacks: callbacks,
 	})
 	if err != nil {
 		return err

@@ -36,7 +36,9 @@ type Stream struct {
 	sent bool // since the last heartbeat
 	// streaming: a session has sent events since its replay ended.
 	streaming bool
-	timer     *time.Timer // for the heartbeat
+	// The following are the heartbeats'.
+	place  int32
+	beatAt time.Duration
 }
 
 // Start is where the frames of a session begin.
@@ -95,9 +97,7 @@ func (st *Stream) follow(s *session.Session, f Following) (*sessionStream, error
 
 // Close releases the sessions and stops the heartbeat.
 func (st *Stream) Close() {
-	if st.timer != nil {
-		st.timer.Stop()
-	}
+	st.service.heartbeats.remove(st)
 	for _, f := range st.sessions {
 		if f.release != nil {
 			f.release()
