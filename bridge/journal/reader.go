@@ -37,14 +37,14 @@ type Reader struct {
 	j         *Journal
 	off       uint64   // of the last record read
 	pos       Position // of the last event passed
-	ephemeral bool
-	announced uint64 // the horizon that has been told
-	lossTold  uint64 // the loss that has been told last ends here
-	pending   *Gap   // to be returned before any record
-	notes     uint64 // notes before this off are not for this reader
+	announced uint64   // the horizon that has been told
+	lossTold  uint64   // the loss that has been told last ends here
+	pending   *Gap     // to be returned before any record
+	notes     uint64   // notes before this off are not for this reader
 
-	wake   func()
-	asleep atomic.Bool
+	wake      func()
+	asleep    atomic.Bool
+	ephemeral bool
 }
 
 // NewReader returns a reader that starts after the given position. The zero position starts at the first event. wake
