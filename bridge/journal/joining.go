@@ -5,8 +5,8 @@ import (
 )
 
 const (
-	// joinFrom is the number of journals written between two syncs from which on further ones join: their events go to
-	// the joint log, which needs one write and one sync for all. Up to it each journal writes to its own log, which
+	// joinFrom is the number of journals that are written between two syncs before further ones join: their events go to
+	// the joint log, which needs one write and one sync for all. Before that each journal writes to its own log, which
 	// then has each event once.
 	joinFrom = 8
 	// maxJoining is the size of a batch that does not join: it is worth a write.

@@ -108,6 +108,11 @@ func TestStartedMessage(t *testing.T) {
 			r.over(r.send(message("the next one does not wait")))
 		})
 	})
+}
+
+// So it does if its runtime or its caller goes.
+func TestStartedMessageIsLeft(t *testing.T) {
+	t.Parallel()
 	t.Run("the runtime ends meanwhile", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, hangingSend())

@@ -236,7 +236,7 @@ func (l *Log) Sync() error {
 	return nil
 }
 
-// Full reports whether Tidy has something to do now.
+// Full reports whether the tails have more bytes than Limits.Tails, so that Tidy has something to do.
 func (l *Log) Full() bool { return l.tails.Load() > l.limits.Tails }
 
 // Tidy settles entries that are to leave the log, and drops those that no member needs any more. settle does it for the
