@@ -27,6 +27,7 @@ type attached struct {
 
 	sending sync.Mutex
 	command int
+	ids     bool        // commands have request ids, as those of the libraries
 	taken   chan error  // the replies to send; capacity 1
 	over    chan string // as direct.over
 	info    string
@@ -125,10 +126,14 @@ func (a *attached) write(r *bridgev1.AttachRequest) error {
 
 func (a *attached) send(ctx context.Context, prompt string) error {
 	a.command++
-	err := a.write(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Command{Command: &bridgev1.AttachCommand{
+	command := &bridgev1.AttachCommand{
 		CommandId: strconv.Itoa(a.command),
 		Command:   &bridgev1.AttachCommand_Send{Send: &bridgev1.Prompt{Text: prompt}},
-	}}})
+	}
+	if a.ids {
+		command.RequestId = fmt.Sprintf("0b9c7d3e-1111-4222-8333-%012d", a.command)
+	}
+	err := a.write(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Command{Command: command}})
 	if err != nil {
 		return err
 	}

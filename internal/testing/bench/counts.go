@@ -10,6 +10,7 @@ import (
 
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/bench/loadcli"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/bench/rawgrpc"
 )
 
 // traceTime is how long a server is traced to count hand-overs between goroutines.
@@ -72,7 +73,7 @@ func (r *run) countees(ctx context.Context) (all []*countee, err error) {
 		return nil, err
 	}
 	config := map[string]any{"tools": []any{map[string]any{"name": loadcli.Tool, "description": "a tool"}}}
-	relayed, err := r.newRelayed(ctx, raw, config)
+	relayed, err := r.newRelayed(ctx, raw, rawgrpc.RelayMethod, config)
 	if err != nil {
 		return nil, errors.Join(err, raw.stop())
 	}

@@ -50,14 +50,14 @@ func newDirect(ctx context.Context, cli, cache string, config map[string]any) (*
 }
 
 // newRelayed is newDirect with the bytes carried over a gRPC stream by a server that does
-// nothing else: what no bridge can be faster than.
-func (r *run) newRelayed(ctx context.Context, raw *bridge, config map[string]any) (*direct, error) {
+// nothing else, or with rawgrpc.KeepMethod also stores them: what no bridge can be faster than.
+func (r *run) newRelayed(ctx context.Context, raw *bridge, method string, config map[string]any) (*direct, error) {
 	client, err := raw.dial(ctx, false)
 	if err != nil {
 		return nil, err
 	}
 	d, err := newDirectOn(ctx, runtime.InProcess(func(ctx context.Context, _ runtime.Spec) (io.ReadWriteCloser, error) {
-		return rawgrpc.Dial(ctx, client, r.cfg.LoadCLI)
+		return rawgrpc.Dial(ctx, client, method, r.cfg.LoadCLI)
 	}), config)
 	if err != nil {
 		return nil, errors.Join(err, client.Close())

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"slices"
 )
 
 func (r *run) turnTable(ctx context.Context) (Table, error) {
@@ -23,7 +24,7 @@ func (r *run) turnTable(ctx context.Context) (Table, error) {
 		return t, err
 	}
 	for _, way := range ways {
-		if way == relayWay || unary(way) {
+		if relayed(way) || sendsOnly(way) {
 			continue // of round trips alone
 		}
 		l := trips.way(way)
@@ -35,16 +36,16 @@ func (r *run) turnTable(ctx context.Context) (Table, error) {
 
 var wayNames = map[string]string{
 	"direct": "direct, stdio", relayWay: "direct, its bytes carried by grpc-go alone, unix socket",
-	relayUnaryWay: "the same, unary call",
-	"node":        "official SDK for Node, stdio", "python": "official SDK for Python, stdio",
+	relayKeptWay: "the same, written to a file before it is sent on", relayUnaryWay: "as grpc-go alone, unary call",
+	"node": "official SDK for Node, stdio", "python": "official SDK for Python, stdio",
 	"go":   "official SDK for Go, stdio",
-	"unix": "bridge, unix socket", unaryWay: "bridge, unix socket, unary call", "tcp": "bridge, TCP",
+	"unix": "bridge, unix socket", idWay: "bridge, unix socket, with a request id",
+	unaryWay: "bridge, unix socket, unary call", "tcp": "bridge, TCP",
 	"shim": "official SDK for Node, shim, bridge over unix",
 }
 
 func busy(way string, l *latency) string {
-	switch way {
-	case "unix", unaryWay, "tcp", "shim", relayWay, relayUnaryWay:
+	if relayed(way) || slices.Contains([]string{"unix", idWay, unaryWay, "tcp", "shim"}, way) {
 		return l.cpu.String()
 	}
 	return "–"
@@ -65,7 +66,9 @@ func (r *run) roundTripTable(ctx context.Context) (Table, error) {
 			"timed by the caller, from the call to its reply, and made by a command of Attach unless it is unary; "+
 			"a tool call by the CLI, from external_tool.requested to the answer. "+
 			"The way by grpc-go alone carries the JSON-RPC of direct through a server that only copies: the floor "+
-			"for any server between, by a stream or, for unary sends, by a unary call. "+
+			"for any server between, by a stream or, for unary sends, by a unary call. Written to a file: such a "+
+			"server that keeps the bridge's contract, in which what the CLI sends is in a file before it is sent on, "+
+			"and the goroutine that reads the CLI does not wait for that. "+
 			"It has the bridge's timer slack.",
 			r.cfg.Operations, r.cfg.Repeats),
 		Header: []string{"operation", "way", "p50", "p99", "p50 against direct", "against grpc-go alone",
@@ -80,7 +83,7 @@ func (r *run) roundTripTable(ctx context.Context) (Table, error) {
 		trips roundTrips
 	}{{"send", sends}, {"tool call", tools}} {
 		for _, way := range ways {
-			if unary(way) && op.name != "send" {
+			if sendsOnly(way) && op.name != "send" {
 				continue
 			}
 			l := op.trips.way(way)

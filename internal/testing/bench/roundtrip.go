@@ -17,25 +17,33 @@ import (
 
 // ways are the ways to a session that are compared: the bare connection, the same through a
 // server that only carries bytes, official SDKs, the bridge. SDKs that cannot be had are left out.
-var ways = []string{"direct", relayWay, relayUnaryWay, "node", "python", "go", "unix", unaryWay, "tcp", "shim"}
+var ways = []string{
+	"direct", relayWay, relayKeptWay, relayUnaryWay, "node", "python", "go", "unix", idWay, unaryWay, "tcp", "shim",
+}
 
 const (
 	// relayWay and relayUnaryWay are the ways through grpc-go alone: a stream, and a unary call for a send.
-	relayWay, relayUnaryWay = "relay", "relay unary"
+	// relayKeptWay is the stream with what a bridge has to do at least: rawgrpc.KeepMethod.
+	relayWay, relayUnaryWay, relayKeptWay = "relay", "relay unary", "relay kept"
 	// unaryWay is a send by SessionService.Send. The other ways of the bridge send by a command of Attach.
 	unaryWay = "unary"
+	// idWay is a send by a command with a request id, as the libraries send.
+	idWay = "unix with ids"
 )
 
-// unary reports whether a way has sends only.
-func unary(way string) bool { return way == unaryWay || way == relayUnaryWay }
+// sendsOnly reports whether a way has sends only.
+func sendsOnly(way string) bool { return way == unaryWay || way == relayUnaryWay || way == idWay }
 
 // relayOf is the way through grpc-go alone with which a way is compared.
 func relayOf(way string) string {
-	if unary(way) {
+	if way == unaryWay || way == relayUnaryWay {
 		return relayUnaryWay
 	}
 	return relayWay
 }
+
+// relayed reports whether a way is by grpc-go alone.
+func relayed(way string) bool { return way == relayWay || way == relayKeptWay || way == relayUnaryWay }
 
 // traveller goes one way, again and again.
 type traveller interface {
@@ -65,11 +73,13 @@ func (r *run) travellers(ctx context.Context, b, raw *bridge) (map[string]travel
 		return nil, fmt.Errorf("direct: %w", err)
 	}
 	out["direct"] = talking{d}
-	if d, err = r.newRelayed(ctx, raw, config); err != nil {
-		return out, fmt.Errorf("relay: %w", err)
+	for way, method := range map[string]string{relayWay: rawgrpc.RelayMethod, relayKeptWay: rawgrpc.KeepMethod} {
+		if d, err = r.newRelayed(ctx, raw, method, config); err != nil {
+			return out, fmt.Errorf("%s: %w", way, err)
+		}
+		out[way] = talking{d}
 	}
-	out[relayWay] = talking{d}
-	if d, err = r.newRelayed(ctx, raw, config); err != nil {
+	if d, err = r.newRelayed(ctx, raw, rawgrpc.RelayMethod, config); err != nil {
 		return out, fmt.Errorf("relay for unary calls: %w", err)
 	}
 	out[relayUnaryWay] = relayCalling{talking{d}, d}
@@ -88,6 +98,11 @@ func (r *run) travellers(ctx context.Context, b, raw *bridge) (map[string]travel
 		return out, fmt.Errorf("unary calls: %w", err)
 	}
 	out[unaryWay] = calling{talking{a}, a}
+	if a, err = newAttached(ctx, b, false, &cliv1.SessionConfig{}, ""); err != nil {
+		return out, fmt.Errorf("sends with request ids: %w", err)
+	}
+	a.ids = true
+	out[idWay] = talking{a}
 	if out["node"] != nil {
 		d, err := r.throughShim(ctx, b, nil)
 		if err != nil {
@@ -123,7 +138,7 @@ func (r *run) latencies(ctx context.Context) (sends, tools roundTrips, err error
 	for i := range r.cfg.Repeats + 1 {
 		for _, way := range shuffled(slices.Collect(maps.Keys(all))) {
 			server := b
-			if way == relayOf(way) {
+			if relayed(way) {
 				server = raw
 			}
 			sent, err := r.measured(server, r.cfg.Operations,
@@ -134,7 +149,7 @@ func (r *run) latencies(ctx context.Context) (sends, tools roundTrips, err error
 			if i > 0 { // the first round warms up
 				sent.into(sends.way(way))
 			}
-			if unary(way) { // a tool call is the same for it
+			if sendsOnly(way) { // a tool call is the same for it
 				continue
 			}
 			called, err := r.measured(server, r.cfg.Operations,

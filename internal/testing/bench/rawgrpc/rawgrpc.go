@@ -80,8 +80,8 @@ func (s *server) handle(_ any, stream grpc.ServerStream) error {
 		return err
 	}
 	switch {
-	case method == RelayMethod:
-		return s.relay(stream, string(request))
+	case method == RelayMethod, method == KeepMethod:
+		return s.relay(stream, string(request), method == KeepMethod)
 	case method == CallMethod:
 		return s.call(stream, request)
 	case strings.HasSuffix(method, "/Subscribe"):

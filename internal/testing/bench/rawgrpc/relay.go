@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"sync"
 
@@ -18,6 +19,9 @@ import (
 const (
 	// RelayMethod carries bytes to a CLI and back: the first message is its path.
 	RelayMethod = "/raw.Relay/Relay"
+	// KeepMethod is RelayMethod by a server that keeps the bridge's contract: what the CLI sends is in a file before it
+	// is sent on, and the goroutine that reads the CLI does not wait for that.
+	KeepMethod = "/raw.Relay/Keep"
 	// CallMethod carries one JSON-RPC request to the CLI of the newest relay, and its response back.
 	CallMethod = "/raw.Relay/Call"
 )
@@ -81,8 +85,56 @@ func (s *server) call(stream grpc.ServerStream, request []byte) error {
 	}
 }
 
+// keeper writes bytes to a file and then to a stream.
+type keeper struct {
+	file   *os.File
+	parts  chan []byte
+	failed chan error // capacity 1
+}
+
+// keep returns a keeper for a stream, whose goroutine ends with close.
+func keep(stream grpc.ServerStream) (*keeper, error) {
+	file, err := os.CreateTemp("", "copilot-grpc-raw-")
+	if err != nil {
+		return nil, err
+	}
+	k := &keeper{file: file, parts: make(chan []byte, 64), failed: make(chan error, 1)}
+	go func() {
+		var err error
+		for b := range k.parts {
+			if err == nil {
+				_, err = file.Write(b)
+			}
+			if err == nil {
+				err = stream.SendMsg(b)
+			}
+		}
+		k.failed <- err
+	}()
+	return k, nil
+}
+
+func (k *keeper) send(b []byte) error {
+	k.parts <- b
+	return nil
+}
+
+func (k *keeper) close() error {
+	close(k.parts)
+	return errors.Join(<-k.failed, k.file.Close(), os.Remove(k.file.Name()))
+}
+
 // relay starts a CLI and carries bytes between it and the stream until either ends.
-func (s *server) relay(stream grpc.ServerStream, cli string) error {
+func (s *server) relay(stream grpc.ServerStream, cli string, kept bool) (err error) {
+	send := func(b []byte) error { return stream.SendMsg(b) }
+	if kept {
+		k, err := keep(stream)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, k.close()) }()
+		send = k.send
+	}
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, cli)
@@ -119,7 +171,7 @@ func (s *server) relay(stream grpc.ServerStream, cli string) error {
 		var n int
 		if n, err = out.Read(buf); n > 0 {
 			if b := end.divert(append([]byte(nil), buf[:n]...)); len(b) > 0 {
-				err = errors.Join(err, stream.SendMsg(b))
+				err = errors.Join(err, send(b))
 			}
 		}
 	}
@@ -137,10 +189,10 @@ type Pipe struct {
 	rest   []byte
 }
 
-// Dial has the server that c is connected with start a CLI.
-func Dial(ctx context.Context, c *copilot.Client, cli string) (*Pipe, error) {
+// Dial has the server that c is connected with start a CLI. method is RelayMethod or KeepMethod.
+func Dial(ctx context.Context, c *copilot.Client, method, cli string) (*Pipe, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	stream, err := c.Conn().NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, RelayMethod,
+	stream, err := c.Conn().NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method,
 		grpc.ForceCodecV2(codec{}))
 	if err == nil {
 		err = stream.SendMsg([]byte(cli))
