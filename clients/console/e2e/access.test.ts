@@ -27,9 +27,20 @@ interface Finding {
 /** Findings of axe that are serious or critical. */
 async function seriousOf(page: Page, list = ""): Promise<string[]> {
   await page.locator("h1, h2").first().waitFor();
-  // Items of a list are hidden until they are measured.
+  // Items of a list are hidden until they are measured. More of them may come, so nothing is hidden for some frames.
   if (list) await page.locator(list).last().waitFor();
-  await page.waitForFunction(() => !document.querySelector('[style*="visibility: hidden"]'));
+  await page.evaluate(
+    () =>
+      new Promise<void>((resolve) => {
+        let frames = 0;
+        const look = () => {
+          frames = document.querySelector('[style*="visibility: hidden"]') ? 0 : frames + 1;
+          if (frames === 20) resolve();
+          else requestAnimationFrame(look);
+        };
+        look();
+      }),
+  );
   const violations = await page.evaluate(async () => {
     const { axe: run } = window as unknown as { axe: { run(options: object): Promise<{ violations: unknown[] }> } };
     const { violations: found } = await run.run({ resultTypes: ["violations"] });
