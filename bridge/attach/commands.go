@@ -16,20 +16,25 @@ import (
 // startSend sends a prompt as the receiver of the stream, which must not wait. It returns false if the goroutine of
 // runCommands must carry out the command. No other command is unfinished.
 func (a *Attachment) startSend(ctx context.Context, c *bridgev1.AttachCommand) bool {
-	prompt := c.GetSend()
-	if prompt == nil || c.GetRequestId() != "" || a.name != a.s.ID() { // a guest may have lost its right
+	if c.GetSend() == nil || a.name != a.s.ID() { // a guest may have lost its right
 		return false
 	}
 	a.busy <- struct{}{} // nothing holds it
-	started := a.svc.sender.Start(observe.Apart(ctx), a.s, prompt, func(sent *bridgev1.SendResponse, err error) {
+	done := func(sent *bridgev1.SendResponse, err error) {
 		a.finish(ctx, c, sentDone(sent), err)
 		<-a.busy
 		a.unfinished.Add(-1)
-	})
+	}
+	started := a.svc.sender.Start(observe.Apart(ctx), a.s, a.sendRequest(c), done)
 	if !started {
 		<-a.busy
 	}
 	return started
+}
+
+// sendRequest is the call that a command stands for.
+func (a *Attachment) sendRequest(c *bridgev1.AttachCommand) *bridgev1.SendRequest {
+	return &bridgev1.SendRequest{SessionId: a.name, RequestId: c.GetRequestId(), Prompt: c.GetSend()}
 }
 
 // runCommands carries out commands in the order they came.
@@ -75,7 +80,7 @@ func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*b
 	}
 	switch do := c.GetCommand().(type) {
 	case *bridgev1.AttachCommand_Send:
-		sent, err := a.svc.sender.Send(ctx, &bridgev1.SendRequest{SessionId: a.name, RequestId: c.GetRequestId(), Prompt: do.Send})
+		sent, err := a.svc.sender.Send(ctx, a.sendRequest(c))
 		if err != nil {
 			return nil, err
 		}

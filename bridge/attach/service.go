@@ -44,11 +44,11 @@ type Opener interface {
 // Sender sends prompts.
 type Sender interface {
 	Send(ctx context.Context, r *bridgev1.SendRequest) (*bridgev1.SendResponse, error)
-	// Start sends a prompt without a request id to a session of the caller's tenant. It waits for nothing. done, which
-	// may block, receives what Send returns on another goroutine, also after the end of ctx. Start returns false, and
-	// does nothing, if Send must do it.
+	// Start sends a prompt to a session of the caller's tenant. It waits for nothing. done, which may block, receives
+	// what Send returns on another goroutine, also after the end of ctx. Start returns false, and does nothing, if Send
+	// must do it.
 	Start(
-		ctx context.Context, s *session.Session, p *bridgev1.Prompt, done func(*bridgev1.SendResponse, error),
+		ctx context.Context, s *session.Session, r *bridgev1.SendRequest, done func(*bridgev1.SendResponse, error),
 	) bool
 }
 

@@ -3,7 +3,15 @@ package idempotency
 import (
 	"container/list"
 	"context"
+	"crypto/sha256"
 )
+
+// add adds the entry of a new request. The caller holds mu.
+func (s *Store) add(k Key, request [sha256.Size]byte) *entry {
+	e := &entry{key: k, request: request, expires: s.now().Add(Keep), done: make(chan struct{})}
+	s.put(e)
+	return e
+}
 
 // put adds an entry and replaces one with the same key. The caller holds mu.
 func (s *Store) put(e *entry) {

@@ -252,11 +252,11 @@ func (s *Store) enter(k Key, request [sha256.Size]byte) (e *entry, mine bool, er
 	} else if err := s.admit(k); err != nil {
 		return nil, false, err
 	}
-	e = &entry{key: k, request: request, expires: s.now().Add(Keep), done: make(chan struct{})}
+	e = s.add(k, request)
 	if found != nil {
 		e.doubt, e.settling, e.since = true, true, found.since
+		s.resize(e, 0)
 	}
-	s.put(e)
 	return e, true, nil
 }
 
@@ -276,50 +276,12 @@ func (s *Store) answer(e *entry) (proto.Message, error) {
 }
 
 // run completes an entry. A panic in f completes it too, as a failure.
-func (s *Store) run(e *entry, d Doubt, f func() (proto.Message, error)) (proto.Message, error) {
-	if d.Since != nil {
-		since := d.Since()
-		s.mu.Lock()
-		e.since = since
-		s.resize(e, 0)
-		s.mu.Unlock()
-		if s.log != nil {
-			// Only a recorded request can be settled later; the request is carried out even if recording fails.
-			_ = s.log.Begun(e.key, e.request[:], e.expires, e.since)
-		}
-	}
-	e.err = fault.New(fault.Internal, "the request panicked")
-	unsettled, logged := false, false
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		switch {
-		case e.err == nil:
-			e.doubt, e.settling, e.since = false, false, nil
-			s.resize(e, int64(proto.Size(e.answer)))
-			if logged && proto.Size(e.answer) > MaxInline {
-				e.answer, e.logged = nil, true
-			}
-		case s.entries[e.key] != e:
-		case unsettled:
-			s.put(&entry{
-				key: e.key, request: e.request, expires: e.expires, done: e.done, doubt: true, since: e.since, err: e.err,
-			})
-		default:
-			s.remove(e)
-		}
-		close(e.done)
-	}()
-	answer, err := f()
-	e.answer, e.err = answer, err
-	unsettled = e.unsettled() || err != nil && d.Open != nil && d.Open(err)
-	switch {
-	case s.log == nil || unsettled:
-	case err == nil:
-		logged = s.log.Ended(e.key, e.request[:], e.expires, answer) == nil
-	case d.Since != nil || e.doubt:
-		_ = s.log.Ended(e.key, e.request[:], e.expires, nil) // as above
-	}
+func (s *Store) run(e *entry, d Doubt, f func() (proto.Message, error)) (answer proto.Message, err error) {
+	b := &Begun{store: s, entry: e, doubt: d}
+	b.Record()
+	err = fault.New(fault.Internal, "the request panicked")
+	defer func() { b.End(answer, err) }()
+	answer, err = f()
 	return answer, err
 }
 

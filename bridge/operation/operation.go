@@ -41,6 +41,17 @@ func New(s *shutdown.Coordinator, quota func(tenant string) (own, all idempotenc
 // Go runs f in the background until the bridge closes.
 func (r *Runner) Go(f func(ctx context.Context)) { r.shutdown.Go(f) }
 
+// GoFor runs f in the background for the caller in ctx. Its context does not end with ctx, but after five minutes or
+// with the bridge.
+func (r *Runner) GoFor(ctx context.Context, f func(ctx context.Context)) {
+	r.shutdown.Go(func(stop context.Context) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), detachedTimeout)
+		defer cancel()
+		defer context.AfterFunc(stop, cancel)()
+		f(ctx)
+	})
+}
+
 // Operation is a request and how to carry it out.
 type Operation[T proto.Message] struct {
 	// Scope is the call, or the call on a session (see On). Request ids of two scopes, or of
@@ -88,11 +99,20 @@ func Run[T proto.Message](ctx context.Context, r *Runner, op Operation[T]) (T, e
 	return once(ctx, r, &op)
 }
 
+// Begin is Run for a caller that carries out the operation itself, in place of op.Do, and does not wait for it. It
+// returns nil, and does nothing, if Run must be called: without an id, if the operation may have been carried out
+// before, or if it is refused. Begin waits for nothing.
+func Begin[T proto.Message](ctx context.Context, r *Runner, op *Operation[T]) *idempotency.Begun {
+	return r.answers.Begin(op.key(ctx), withoutTrace(op.Request), op.doubt(ctx))
+}
+
+func (op *Operation[T]) key(ctx context.Context) idempotency.Key {
+	return idempotency.Key{Tenant: caller.From(ctx).Tenant, Operation: op.Scope, ID: op.ID}
+}
+
 func once[T proto.Message](ctx context.Context, r *Runner, op *Operation[T]) (T, error) {
-	key := idempotency.Key{Tenant: caller.From(ctx).Tenant, Operation: op.Scope, ID: op.ID}
-	answer, err := r.answers.DoOrSettle(ctx, key, withoutTrace(op.Request), op.doubt(ctx), func() (proto.Message, error) {
-		return op.Do(ctx)
-	})
+	do := func() (proto.Message, error) { return op.Do(ctx) }
+	answer, err := r.answers.DoOrSettle(ctx, op.key(ctx), withoutTrace(op.Request), op.doubt(ctx), do)
 	if err != nil {
 		var none T
 		return none, err
@@ -121,10 +141,7 @@ func Detach[T any](ctx context.Context, r *Runner, f func(context.Context) (T, e
 		err   error
 	}
 	done := make(chan result, 1)
-	r.shutdown.Go(func(stop context.Context) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), detachedTimeout)
-		defer cancel()
-		defer context.AfterFunc(stop, cancel)()
+	r.GoFor(ctx, func(ctx context.Context) {
 		value, err := f(ctx)
 		done <- result{value, err}
 	})

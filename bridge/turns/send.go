@@ -42,13 +42,23 @@ func sendOnce[T proto.Message](
 	ctx context.Context, svc *Service, call string, r sendRequest,
 	found func(messageID string, at journal.Position) T, f func(context.Context) (T, error),
 ) (T, error) {
+	op := operationOf(ctx, svc, call, r, found)
+	op.Do = f
+	return operation.Run(ctx, svc.operations, op)
+}
+
+// operationOf returns the operation of sendOnce, without its Do.
+func operationOf[T proto.Message](
+	ctx context.Context, svc *Service, call string, r sendRequest,
+	found func(messageID string, at journal.Position) T,
+) operation.Operation[T] {
 	p := settle.Prompt{
 		SessionID: r.GetSessionId(), Key: settle.Key(ctx, call, r.GetRequestId()), Texts: textsOf(r.GetPrompt()),
 	}
-	return operation.Run(ctx, svc.operations, operation.Operation[T]{
-		Scope: operation.On(call, r.GetSessionId()), ID: r.GetRequestId(), Request: r, Detach: true, Do: f,
+	return operation.Operation[T]{
+		Scope: operation.On(call, r.GetSessionId()), ID: r.GetRequestId(), Request: r, Detach: true,
 		Settle: settle.Sent(svc.sessions.Open, p, found),
-	})
+	}
 }
 
 // Send sends a prompt.
@@ -72,47 +82,84 @@ func (svc *Service) Send(ctx context.Context, r *bridgev1.SendRequest) (*bridgev
 }
 
 func (svc *Service) sendOnce(ctx context.Context, r *bridgev1.SendRequest) (*bridgev1.SendResponse, error) {
-	found := func(id string, at journal.Position) *bridgev1.SendResponse {
-		return &bridgev1.SendResponse{MessageId: id, Position: session.Proto(at)}
-	}
-	return sendOnce(ctx, svc, idempotency.Send, r, found, func(ctx context.Context) (*bridgev1.SendResponse, error) {
+	send := func(ctx context.Context) (*bridgev1.SendResponse, error) {
 		_, sent, err := svc.send(ctx, idempotency.Send, r)
 		if err != nil {
 			return nil, err
 		}
 		position.Record(ctx, position.Position(sent.At))
 		return responseOf(sent), nil
-	})
+	}
+	return sendOnce(ctx, svc, idempotency.Send, r, foundSent, send)
 }
 
-// Start sends a prompt without a request id to a session that the caller may use, as sending.Sender.Start does: Send does
-// it if Start returns false.
+// foundSent is the answer to a Send whose message the history has.
+func foundSent(id string, at journal.Position) *bridgev1.SendResponse {
+	return &bridgev1.SendResponse{MessageId: id, Position: session.Proto(at)}
+}
+
+// Start sends a prompt to a session that the caller may use, as sending.Sender.Start does: Send does it if Start
+// returns false. With a request id the prompt is sent after the request was recorded, also if the session must be
+// loaded for that.
 func (svc *Service) Start(
-	ctx context.Context, s *session.Session, p *bridgev1.Prompt, done func(*bridgev1.SendResponse, error),
+	ctx context.Context, s *session.Session, r *bridgev1.SendRequest, done func(*bridgev1.SendResponse, error),
 ) bool {
-	if svc.shutdown.Accepting() != nil || len(p.GetAttachments()) > 0 {
+	if svc.shutdown.Accepting() != nil || len(r.GetPrompt().GetAttachments()) > 0 {
 		return false
 	}
-	m, err := svc.parser.Prompt(caller.From(ctx), p, "prompt")
-	if err != nil {
+	m, err := svc.parser.Prompt(caller.From(ctx), r.GetPrompt(), "prompt")
+	if err != nil || !s.Sender().Startable(m) {
 		return false
 	}
 	release, err := svc.admission.Turn(s)
 	if err != nil {
 		return false
 	}
-	started := s.Sender().Start(ctx, m, func(sent sending.Sent, err error) {
+	end := func(sent sending.Sent, err error) {
 		release()
 		if err != nil {
 			done(nil, err)
 			return
 		}
 		done(responseOf(sent), nil)
-	})
+	}
+	started := false
+	if r.GetRequestId() == "" {
+		started = s.Sender().Start(ctx, m, end)
+	} else {
+		started = svc.startOnce(ctx, s, r, m, end)
+	}
 	if !started {
 		release()
 	}
 	return started
+}
+
+// startOnce is Start for a request with an id.
+func (svc *Service) startOnce(
+	ctx context.Context, s *session.Session, r *bridgev1.SendRequest, m sending.Message, end func(sending.Sent, error),
+) bool {
+	op := operationOf(ctx, svc, idempotency.Send, r, foundSent)
+	begun := operation.Begin(ctx, svc.operations, &op)
+	if begun == nil {
+		return false
+	}
+	m.Request = settle.Key(ctx, idempotency.Send, r.GetRequestId())
+	done := func(sent sending.Sent, err error) {
+		if err != nil {
+			begun.End(nil, err)
+		} else {
+			begun.End(responseOf(sent), nil)
+		}
+		end(sent, err)
+	}
+	svc.shutdown.Spawn(func() {
+		begun.Record()
+		if !s.Sender().Start(ctx, m, done) {
+			svc.operations.GoFor(ctx, func(ctx context.Context) { done(s.Sender().Send(ctx, m)) })
+		}
+	})
+	return true
 }
 
 func responseOf(sent sending.Sent) *bridgev1.SendResponse {

@@ -18,10 +18,7 @@ const maxStarted = outbox.MaxInLog / 2
 // with what Send returns, on another goroutine, which done may block. The message is sent also if ctx ends meanwhile.
 // Start returns false, and does nothing, if something has to be waited for first: a load, another message, a disk.
 func (s *Sender) Start(ctx context.Context, m Message, done func(Sent, error)) (ok bool) {
-	if m.Override || m.Immediate || m.size() > maxStarted || journal.Remote(s.cfg.Journal) {
-		return false
-	}
-	if !prompts.TryAcquire(s.cfg.Prompts) {
+	if !s.Startable(m) || !prompts.TryAcquire(s.cfg.Prompts) {
 		return false
 	}
 	c := &started{s: s, ctx: ctx, done: done}
@@ -39,6 +36,11 @@ func (s *Sender) Start(ctx context.Context, m Message, done func(Sent, error)) (
 	}
 	c.start()
 	return true
+}
+
+// Startable reports whether Start sends messages like m, if nothing has to be waited for.
+func (s *Sender) Startable(m Message) bool {
+	return !m.Override && !m.Immediate && m.size() <= maxStarted && !journal.Remote(s.cfg.Journal)
 }
 
 // size is about the size of the message's parameters.
