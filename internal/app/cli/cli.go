@@ -14,7 +14,6 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
 )
@@ -76,6 +75,9 @@ func commands() []command {
 
 // errReported is the error of a command that has said itself what was wrong.
 var errReported = errors.New("reported")
+
+// errHelped ends a command that has printed its help. At pflag.ErrHelp cobra would print a second one.
+var errHelped = errors.New("helped")
 
 // usageError is a mistake in the command line.
 type usageError struct{ error }
@@ -154,7 +156,7 @@ func (p *program) exit(of *cobra.Command, err error) int {
 	var usage usageError
 	var code exitError
 	switch {
-	case err == nil || errors.Is(err, pflag.ErrHelp):
+	case err == nil || errors.Is(err, errHelped):
 		return exitOK
 	case errors.As(err, &code):
 		return int(code)

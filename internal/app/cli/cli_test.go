@@ -134,7 +134,8 @@ func TestHelp(t *testing.T) {
 		}
 		for _, args := range [][]string{{"help", c.name}, {c.name, "-h"}, {c.name, "--help"}} {
 			r := run(t, nil, "", args...)
-			if r.code != exitOK || !strings.HasPrefix(r.stdout, "Usage: copilot-grpc "+c.name) || r.stderr != "" {
+			if r.code != exitOK || !strings.HasPrefix(r.stdout, "Usage: copilot-grpc "+c.name) || r.stderr != "" ||
+				strings.Count(r.stdout, "Usage:") != 1 {
 				t.Errorf("%q: code %d, %q, %q", args, r.code, r.stdout, r.stderr)
 			}
 		}

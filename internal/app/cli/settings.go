@@ -49,7 +49,7 @@ func (f *flags) parse(p *program, args []string) error {
 	err := f.Parse(f.long(args))
 	if errors.Is(err, pflag.ErrHelp) {
 		f.print(p.stdout)
-		return err
+		return errHelped
 	}
 	if err != nil {
 		return usageError{f.suggest(err)}
