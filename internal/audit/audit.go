@@ -146,7 +146,8 @@ func (l *Log) line(at time.Time, action string, attrs []slog.Attr) {
 func attrs(r record) []slog.Attr {
 	who := r.who
 	tenant := who.Tenant
-	if tenant == caller.HostTenant {
+	// The host's tenant has the empty name. One without a role, such as a stranger who was refused, is not in it.
+	if tenant == caller.HostTenant && (who.Role != caller.Nobody || who.Name == audit.Bridge) {
 		tenant = caller.HostName
 	}
 	list := make([]slog.Attr, 0, 16)
@@ -162,9 +163,7 @@ func attrs(r record) []slog.Attr {
 	add("outcome", r.e.Outcome)
 	add("reason", r.e.Reason)
 	add("caller", who.Name)
-	if who.Name != "" { // one of whom nothing is known is no tenant's
-		add("tenant", tenant)
-	}
+	add("tenant", tenant)
 	if who.Role != caller.Nobody {
 		add("role", who.Role.String())
 	}

@@ -93,6 +93,29 @@ func TestEntries(t *testing.T) {
 	}
 }
 
+// One who was refused before it had a role is in no tenant, not in the host's.
+func TestTenantOfEntries(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		who  caller.Caller
+		want any
+	}{
+		"a stranger":        {caller.Caller{Name: "eve"}, nil},
+		"nobody known":      {caller.Caller{}, nil},
+		"the host":          {caller.Caller{Name: "socket", Role: caller.Admin}, "host"},
+		"the host's bridge": {caller.Caller{Name: audit.Bridge}, "host"},
+		"a tenant's bridge": {caller.Caller{Name: audit.Bridge, Tenant: "acme"}, "acme"},
+	} {
+		var out bytes.Buffer
+		l := New(&out, none(t))
+		l.Record(caller.With(t.Context(), tc.who), audit.Entry{Action: "call.refused", Outcome: audit.Refused})
+		l.Close()
+		if got := lines(t, out.String()); len(got) != 1 || got[0]["tenant"] != tc.want {
+			t.Errorf("%s: %v, want the tenant %v", name, got, tc.want)
+		}
+	}
+}
+
 // Callers never wait; dropped entries are counted, and the log says how many.
 func TestOverflowIsToldAndNobodyWaits(t *testing.T) {
 	t.Parallel()
