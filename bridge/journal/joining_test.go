@@ -492,3 +492,29 @@ func TestDeletedJournalLeavesTheJointLog(t *testing.T) {
 	}
 	next.close()
 }
+
+// A journal whose sync fails while its events are to leave the joint log stores them again: the system reports only once
+// what it could not write.
+func TestSyncFailsWhileEventsLeaveTheJointLog(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		fs := &faultfs.FS{}
+		c := assemble(t, fs, 20, WriterConfig{})
+		joinAll(c, 3)
+		time.Sleep(2 * DefaultFsyncInterval)
+		fs.FailIn("s/j4/", faultfs.Sync, syscall.EIO)
+		time.Sleep(2*time.Minute + minRetry - DefaultFsyncInterval/2) // the next sync comes before the next settling
+		fs.FailIn("", faultfs.Sync, nil)
+		time.Sleep(3 * time.Minute)
+		if bytes := c.logs.joint.Bytes(); bytes != 0 {
+			t.Errorf("%d bytes are still in the joint log", bytes)
+		}
+		next := assemble(t, c.kill(true), 20, WriterConfig{boot: "next"})
+		for i := range next.j {
+			if got, _ := next.durables(i); len(got) != 4 {
+				t.Errorf("journal %d has %d events", i, len(got))
+			}
+		}
+		next.close()
+	})
+}

@@ -260,3 +260,36 @@ func TestRequestsOutliveACrash(t *testing.T) {
 		}
 	}
 }
+
+// After a failed sync the log of requests is written anew, so that the next one makes all of it safe.
+func TestSyncOfRequestsFails(t *testing.T) {
+	t.Parallel()
+	fs, dir := &faultfs.FS{}, t.TempDir()
+	always := func(fs *faultfs.FS) *store.Store {
+		s, err := store.Open(store.Config{Dir: dir, Journals: journal.WriterConfig{FS: fs, Fsync: journal.FsyncAlways}})
+		must(t, err)
+		return s
+	}
+	s := always(fs)
+	log, _ := requests(t, s)
+	add := func(id string) error {
+		return log.Add(backend.Request{Key: sendKey("", id), Expires: time.Now().Add(time.Hour), Sum: []byte("x")})
+	}
+	must(t, add("first"))
+	fs.Fail(faultfs.Sync, fmt.Errorf("no sync"))
+	if add("second") == nil {
+		t.Error("a sync that failed was not reported")
+	}
+	fs.Fail(faultfs.Sync, nil)
+	must(t, add("third"))
+	next := fs.Restart(true)
+	must(t, log.Close())
+	must(t, s.Close())
+	s = always(next)
+	log, found := requests(t, s)
+	if len(found) != 3 {
+		t.Errorf("after a crash of the machine the requests are %v", found)
+	}
+	must(t, log.Close())
+	must(t, s.Close())
+}

@@ -290,7 +290,7 @@ func (l *Log) due() (due []*Member, orphans []string) {
 	})
 	for _, m := range members {
 		first, bytes := m.oldest()
-		if first != 0 && (first <= cutoff || over > 0) {
+		if m.unsafe() || first != 0 && (first <= cutoff || over > 0) {
 			due = append(due, m)
 			over -= bytes
 		}

@@ -141,6 +141,13 @@ func (m *Member) oldest() (at uint64, bytes int64) {
 	return m.tail[0].at, int64(m.bytes)
 }
 
+// unsafe reports whether settled entries cannot leave the joint log because a sync of the own log has failed.
+func (m *Member) unsafe() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.renew && m.settled != 0
+}
+
 func (m *Member) settledFrom() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -200,7 +207,7 @@ func (m *Member) Append(entries []segment.Entry) error {
 	return m.write(entries)
 }
 
-// Settle appends the tail to the member's own log.
+// Settle appends the tail to the member's own log, and stores again what a failed sync did not make safe.
 func (m *Member) Settle() error {
 	return m.guard(func() error { return m.write(nil) })
 }
@@ -216,17 +223,21 @@ func (m *Member) write(entries []segment.Entry) error {
 		}
 		all = append(all, entries...)
 	}
-	if len(all) == 0 {
+	var err error
+	switch {
+	case len(all) > 0:
+		err = m.own.Append(all) // which renews the log
+	case renew:
+		err = m.own.Renew()
+	default:
 		return nil
 	}
-	if renew {
-		if err := m.own.Renew(); err != nil {
-			return err
-		}
-		m.renewed()
-	}
-	if err := m.own.Append(all); err != nil {
+	if err != nil {
 		return err
+	}
+	m.renewed()
+	if len(all) == 0 {
+		return nil
 	}
 	if m.wrote(len(tail) > 0, len(entries) > 0) {
 		return m.own.Rest()

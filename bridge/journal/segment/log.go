@@ -78,6 +78,9 @@ type Log struct {
 	piece    int    // how much is written at a time
 	appends  uint64 // counts the changes of files
 	synced   uint64 // what appends was when everything was synced
+	// unsure is the error of a sync that failed. Until Renew all further syncs fail: the system reports what it could
+	// not write only once.
+	unsure error
 }
 
 // segment is one file.
@@ -138,10 +141,15 @@ func (l *Log) Size() (n int64) {
 }
 
 // Append writes the entries. If it fails, none of them counts as written, and the next Append overwrites what was
-// written.
+// written. After a failed Sync it calls Renew first.
 func (l *Log) Append(entries []Entry) error {
 	if len(entries) == 0 {
 		return nil
+	}
+	if l.isUnsure() {
+		if err := l.Renew(); err != nil {
+			return err
+		}
 	}
 	current, err := l.current()
 	if err != nil {
@@ -303,12 +311,12 @@ func (l *Log) openLast() error {
 }
 
 // Sync makes appended entries survive a crash of the machine, and returns the number of the last entry for which this
-// holds.
+// holds. After an error it fails until Renew or the next Append.
 func (l *Log) Sync() (through uint64, err error) {
 	l.fileMu.Lock()
 	defer l.fileMu.Unlock()
 	l.mu.RLock()
-	file, appends, synced := l.file, l.appends, l.synced
+	file, appends, synced, unsure := l.file, l.appends, l.synced, l.unsure
 	through = l.last
 	var name string
 	if n := len(l.segments); n > 0 {
@@ -318,17 +326,22 @@ func (l *Log) Sync() (through uint64, err error) {
 	if appends == synced {
 		return through, nil
 	}
+	if unsure != nil {
+		return 0, unsure
+	}
 	if file == nil { // it rests, or is gone: then it must not come again
 		if file, err = l.o.FS.Open(name, false); err != nil {
 			return 0, err
 		}
 		defer func() { err = errors.Join(err, file.Close()) }()
 	}
-	if err := file.Sync(); err != nil {
-		return 0, err
-	}
+	err = file.Sync()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if err != nil {
+		l.unsure = err
+		return 0, err
+	}
 	l.synced = max(l.synced, appends)
 	return through, nil
 }

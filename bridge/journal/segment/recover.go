@@ -312,6 +312,7 @@ func (l *Log) Replace(epoch uint64, entries []Entry) error {
 	old := l.segments
 	l.epoch, l.segments, l.last, l.mark, l.synced = epoch, fresh.segments, fresh.last, fresh.mark, l.appends
 	l.mu.Unlock()
+	l.trust()
 	if l.o.SyncFiles {
 		if err := l.o.FS.SyncDir(l.dir); err != nil {
 			return err
@@ -347,5 +348,22 @@ func (l *Log) Renew() error {
 	if err := l.Rest(); err != nil {
 		return err
 	}
-	return WriteFile(l.o.FS, s.name, data[:s.size], true)
+	err = WriteFile(l.o.FS, s.name, data[:s.size], true)
+	if err == nil {
+		l.trust()
+	}
+	return err
+}
+
+// trust lets syncs succeed again.
+func (l *Log) trust() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unsure = nil
+}
+
+func (l *Log) isUnsure() bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.unsure != nil
 }
