@@ -518,3 +518,29 @@ func TestSyncFailsWhileEventsLeaveTheJointLog(t *testing.T) {
 		next.close()
 	})
 }
+
+// A process that was killed has not synced what it settled. The next one does, before it drops the joint log.
+func TestSettledByAKilledProcess(t *testing.T) {
+	t.Parallel()
+	cfg := WriterConfig{Fsync: FsyncAlways}
+	c := assemble(t, disk(t), 20, cfg)
+	joinAll(c, 3)
+	for _, key := range c.logs.joint.Keys() {
+		if err := c.logs.joint.Member(key).Settle(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	killed := c.kill(false)
+	assemble(t, killed, 0, cfg).close()
+	if names := strings.Join(killed.Names(), " "); strings.Contains(names, "joint") {
+		t.Errorf("the joint log is still there: %s", names)
+	}
+	cfg.boot = "next"
+	last := assemble(t, killed.Restart(true), 20, cfg)
+	for i := range last.j {
+		if got, _ := last.durables(i); len(got) != 4 {
+			t.Errorf("journal %d has %d events", i, len(got))
+		}
+	}
+	last.close()
+}

@@ -118,7 +118,6 @@ func Open(dir string, o segment.Options, limits Limits) (*Log, error) {
 	// A torn end is what was never acknowledged.
 	l.damaged = found.Skipped > 0 || len(found.SetAside) > 0 || len(found.Holes) > 0
 	l.entries, l.last, l.before = entries, entries.Last(), entries.Last()
-	l.synced.Store(l.last)
 	return l, nil
 }
 

@@ -89,6 +89,9 @@ func Open(dir string, epoch uint64, o Options, visit func(number uint64, body []
 		}
 	}
 	l.mark = found.Mark
+	if len(l.segments) > 0 {
+		l.appends++ // an earlier process may have ended before it synced
+	}
 	return l, found, nil
 }
 
