@@ -1,6 +1,8 @@
 package journal
 
 import (
+	"slices"
+
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/joint"
 )
 
@@ -54,11 +56,12 @@ func (w *Writer) flushTogether(l *lane, batches []joining) {
 	}
 	log := w.joined.Load().joint
 	parts := make([]joint.Part, 0, len(batches))
-	held := batches[:0:0]
+	var held, stale []joining
 	for _, j := range batches {
 		last := j.own.Last()
-		if j.own.term.hold(j.own.number) != nil {
-			w.flushAlone(j.disk, j.batch) // which fails
+		mine := slices.ContainsFunc(held, func(h joining) bool { return h.own.term == j.own.term })
+		if mine || j.own.term.hold(j.own.number) != nil { // one of two owners is stale
+			stale = append(stale, j)
 			continue
 		}
 		held = append(held, j)
@@ -81,6 +84,9 @@ func (w *Writer) flushTogether(l *lane, batches []joining) {
 		} else {
 			w.wrote(j.disk, j.batch)
 		}
+	}
+	for _, j := range stale {
+		w.flushAlone(j.disk, j.batch)
 	}
 	if log.Full() {
 		w.tidyJoint(l)

@@ -544,3 +544,36 @@ func TestSettledByAKilledProcess(t *testing.T) {
 	}
 	last.close()
 }
+
+// Two owners of a session are written at the same time: the earlier one is refused, and holds nothing up.
+func TestTwoOwnersInOneWrite(t *testing.T) {
+	t.Parallel()
+	fs := disk(t)
+	c := assemble(t, fs, 20, WriterConfig{joinFrom: 1})
+	joinAll(c, 3)
+	d, _, err := OpenLog(c.logs, "j3", 2, epoch, "s/j3", c.w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := c.j[3]
+	c.j[3] = New(Config{Epoch: epoch, Log: d})
+	c.j[3].Append(durable(7))
+	c.settle()
+	release := fs.StallIn("s/j9/")
+	defer release()
+	large := durable(8)
+	large.JSON = append(large.JSON, strings.Repeat(" ", maxJoining)...)
+	c.j[9].Append(large) // the others wait until it is written
+	eventually(t, func() bool { return c.w.local.writing.still(time.Now()) > 0 })
+	c.j[3].Append(durable(9))
+	old.Append(durable(10))
+	release()
+	c.settle()
+	if got, _ := c.durables(3); len(got) != 6 {
+		t.Errorf("the journal has %d events", len(got))
+	}
+	if old.Degraded() == nil {
+		t.Error("the earlier owner could write")
+	}
+	c.close()
+}
