@@ -73,18 +73,30 @@ func (l *Folders) Settle(folder string) error {
 
 // settle moves what the joint log has for a session that is not open to its log.
 func (l *Folders) settle(session string) error {
+	log, err := l.openInherited(session)
+	if log == nil || err != nil {
+		return err
+	}
+	err = errors.Join(log.Settle(), log.SyncOwn(), log.Rest())
+	if errors.Is(err, backend.ErrStale) {
+		return nil // it was opened meanwhile
+	}
+	return err
+}
+
+// openInherited opens the log of a session that is not open and for which an earlier process left entries; nil if there
+// is none. A later owner ends its changes.
+func (l *Folders) openInherited(session string) (*ownedLog, error) {
 	t := l.termOf(session)
 	t.busy <- struct{}{}
 	defer t.release()
 	if t.over || !l.joint.Inherits(session) {
-		return nil
+		return nil, nil
 	}
-	held := func(f func() error) error { return f() }
-	log, _, err := l.open(t, t.number, 0, held, func(uint64, []byte) error { return nil })
-	if err != nil {
-		return err
-	}
-	return errors.Join(log.Settle(), log.SyncOwn(), log.Rest())
+	number := t.number
+	change := func(f func() error) error { return t.change(number, f) }
+	log, _, err := l.open(t, number, 0, change, func(uint64, []byte) error { return nil })
+	return log, err
 }
 
 // Open implements backend.Logs. It fails if the earlier owner is writing and the disk hangs.

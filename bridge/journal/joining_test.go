@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/race"
@@ -576,4 +577,49 @@ func TestTwoOwnersInOneWrite(t *testing.T) {
 		t.Error("the earlier owner could write")
 	}
 	c.close()
+}
+
+// A session that nobody opened is deleted while its events move to its folder.
+func TestForgottenWhileItIsSettled(t *testing.T) {
+	t.Parallel()
+	c := assemble(t, disk(t), 20, WriterConfig{})
+	joinAll(c, 3)
+	fs := c.kill(false)
+	next := assemble(t, fs, 0, WriterConfig{})
+	release := fs.StallIn("s/j4/")
+	defer release()
+	settled := make(chan error, 1)
+	go func() { settled <- next.logs.Settle("s/j4") }()
+	eventually(t, func() bool { return next.logs.joint.Member("j4") != nil })
+	next.logs.Forget("j4")
+	release()
+	if err := <-settled; err != nil {
+		t.Error(err)
+	}
+	next.close()
+}
+
+// Events of a session that nobody opened stay in the joint log if its folder takes nothing. Whoever opens the session
+// then has them, and nothing else writes to its folder any more.
+func TestOpenedAfterItWasNotSettled(t *testing.T) {
+	t.Parallel()
+	c := assemble(t, disk(t), 20, WriterConfig{})
+	joinAll(c, 3)
+	fs := c.kill(false)
+	next := assemble(t, fs, 0, WriterConfig{})
+	fs.FailIn("s/j4/", faultfs.Write, syscall.EACCES)
+	if err := next.logs.Settle("s/j4"); err == nil {
+		t.Error("the journal was settled")
+	}
+	fs.FailIn("", faultfs.Write, nil)
+	earlier := next.logs.joint.Member("j4")
+	d, rec, err := OpenLog(next.logs, "j4", 2, epoch, "s/j4", next.w)
+	if err != nil || rec.Events != 4 {
+		t.Fatalf("%v; found %+v", err, rec)
+	}
+	if err := earlier.Settle(); !errors.Is(err, backend.ErrStale) {
+		t.Errorf("the earlier owner may write: %v", err)
+	}
+	next.j = append(next.j, New(Config{Epoch: epoch, Log: d}))
+	next.close()
 }

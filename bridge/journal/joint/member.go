@@ -265,7 +265,7 @@ func (m *Member) wrote(settled, further bool) (rest bool) {
 	m.changes++
 	m.owed = m.owed || further
 	m.resting = m.resting && !further
-	if settled {
+	if settled && len(m.tail) > 0 { // else it was forgotten meanwhile
 		m.settles++
 		if m.settled == 0 && m.joint.o.SyncFiles {
 			m.settled = m.tail[0].at
