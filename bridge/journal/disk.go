@@ -162,7 +162,8 @@ func (d *Disk) number(found *backend.Recovered, rec *Recovery) {
 	case found.Unsure || !known:
 		d.start += 2 * unbackedNumbers // reservations may be missing too
 		tail = true
-	case !m.clean && (found.Doubtful || m.boot != w.cfg.boot && w.cfg.Fsync != FsyncAlways):
+	case m.clean:
+	case found.Doubtful, found.Altered && m.boot == w.cfg.boot, m.boot != w.cfg.boot && w.cfg.Fsync != FsyncAlways:
 		tail = true
 	}
 	if overruns > 0 {

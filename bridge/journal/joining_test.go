@@ -361,6 +361,34 @@ func TestDamagedJointLog(t *testing.T) {
 	next.close()
 }
 
+// Damage at the end of the joint log is reported too. What a killed process was writing is not damage: it was not shown.
+func TestEndOfJointLog(t *testing.T) {
+	t.Parallel()
+	for _, damaged := range []bool{false, true} {
+		c := assemble(t, disk(t), 20, WriterConfig{})
+		joinAll(c, 1)
+		last := durable(50)
+		c.j[0].Append(last)
+		c.settle()
+		killed := c.kill(false)
+		name, at := frameOf(killed, last.ID)
+		if !strings.HasPrefix(name, "joint/") {
+			t.Fatalf("the event is in %q", name)
+		}
+		content := killed.Content(name)
+		if damaged {
+			content[at] ^= 1
+		} else {
+			killed.Put(name, content[:len(content)-1])
+		}
+		next := assemble(t, killed, 20, WriterConfig{})
+		if got, told := next.durables(0); len(got) != 2 || told != damaged {
+			t.Errorf("damaged %v: the journal has %d events, and reports a gap: %v", damaged, len(got), told)
+		}
+		next.close()
+	}
+}
+
 // A later owner in the same process has what the earlier one had in the joint log, who can change nothing any more.
 func TestJointLogPassesToTheNextOwner(t *testing.T) {
 	t.Parallel()

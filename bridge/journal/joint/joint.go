@@ -78,6 +78,7 @@ type Log struct {
 	// inherited are the entries of an earlier process, until their members are attached.
 	inherited map[string][]held
 	damaged   bool
+	altered   bool
 	tidied    time.Time
 	before    uint64 // what last was at tidied
 }
@@ -115,7 +116,8 @@ func Open(dir string, o segment.Options, limits Limits) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the joint log of journals: %w", err)
 	}
-	// A torn end is what was never acknowledged.
+	// A torn end is what was never acknowledged. One that was altered may be that, after a crash of the machine.
+	l.altered = found.Altered
 	l.damaged = found.Skipped > 0 || len(found.SetAside) > 0 || len(found.Holes) > 0
 	l.entries, l.last, l.before = entries, entries.Last(), entries.Last()
 	return l, nil
@@ -128,7 +130,7 @@ func (l *Log) Bytes() int64 {
 }
 
 // Damaged reports whether entries of an earlier process may be missing.
-func (l *Log) Damaged() bool { return l.damaged }
+func (l *Log) Damaged() bool { return l.damaged || l.altered }
 
 // appendHead appends the part of an entry's stored form before the member's entry.
 func appendHead(dst []byte, key string, h *held) []byte {

@@ -45,6 +45,7 @@ func (l *Log) Attach(
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	found.Doubtful = l.damaged
+	found.Altered = l.altered
 	entries := l.inherited[key]
 	delete(l.inherited, key)
 	if old := l.members[key]; old != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"path/filepath"
@@ -29,6 +30,9 @@ type Recovered struct {
 	// SetAside are files that are unreadable or belong to another log. They were renamed for inspection and are not
 	// read again.
 	SetAside []string
+	// Altered reports that the removed bytes are more than the beginning of a frame, which a crash of the process does
+	// not leave.
+	Altered bool
 	// Doubtful reports that entries after the last one may be missing.
 	Doubtful bool
 
@@ -214,7 +218,18 @@ func (l *Log) readSegment(
 	}
 	found.Skipped -= size - s.size
 	found.Cut += size - s.size
-	return file.Truncate(s.size)
+	found.Altered, err = altered(file, s.size, size)
+	return errors.Join(err, file.Truncate(s.size))
+}
+
+// altered reports whether the invalid bytes at the end of a file are more than the beginning of a frame.
+func altered(file File, from, end int64) (bool, error) {
+	head := make([]byte, min(end-from, frameHead))
+	if _, err := file.ReadAt(head, from); err != nil && err != io.EOF {
+		return false, err
+	}
+	_, need, _ := parseFrame(head)
+	return from+int64(need) <= end, nil
 }
 
 // readEntries reads a segment's frames, including those after damage. The segment's size is set to the end of the
