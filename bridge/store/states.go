@@ -90,6 +90,7 @@ func (l *stateLog) openStates(base uint64, number func(key string) (uint64, erro
 		return err == nil && saved >= s.number
 	})
 	l.runs.Go(l.run)
+	l.runs.Go(l.runSyncs)
 	return nil
 }
 
@@ -135,12 +136,17 @@ func (l *stateLog) save(states []backend.State) error {
 		l.states[s.Key] = numbered{entries[i].Number, s.Data}
 	}
 	if l.entries.Size() > maxStates {
-		select {
-		case l.kick <- struct{}{}:
-		default:
-		}
+		l.settleSoon()
 	}
 	return nil
+}
+
+// settleSoon has run settle the states now.
+func (l *stateLog) settleSoon() {
+	select {
+	case l.kick <- struct{}{}:
+	default:
+	}
 }
 
 // syncOrWait syncs the log, unless all states that were appended may be synced later. The caller holds mu.
@@ -169,7 +175,7 @@ func (l *stateLog) sync() error {
 	return nil
 }
 
-// syncLate syncs states that were to be synced later. If that fails, it writes them to the files of their sessions.
+// syncLate syncs states that were to be synced later. If that fails, run writes them to the files of their sessions.
 func (l *stateLog) syncLate() {
 	l.mu.Lock()
 	var err error
@@ -182,7 +188,7 @@ func (l *stateLog) syncLate() {
 	l.mu.Unlock()
 	if err != nil {
 		l.log.Warn("syncing the states of sessions failed", "error", err)
-		l.tidy(time.Time{})
+		l.settleSoon()
 	}
 }
 
@@ -296,26 +302,35 @@ func (l *stateLog) drop(through uint64) error {
 	}
 }
 
-// run settles the states from time to time, and syncs those that are to be synced later.
+// run settles the states from time to time.
 func (l *stateLog) run() {
 	tick := time.NewTicker(settleEvery)
 	defer tick.Stop()
-	var due <-chan time.Time
 	for {
 		select {
 		case <-tick.C:
 		case <-l.kick:
-		case <-l.wait:
-			due = time.After(l.interval)
-			continue
-		case <-due:
-			due = nil
-			l.syncLate()
-			continue
 		case <-l.stop:
 			return
 		}
 		l.tidy(time.Time{})
+	}
+}
+
+// runSyncs syncs the states that are to be synced later, also while run settles others.
+func (l *stateLog) runSyncs() {
+	for {
+		select {
+		case <-l.wait:
+		case <-l.stop:
+			return
+		}
+		select {
+		case <-time.After(l.interval):
+			l.syncLate()
+		case <-l.stop:
+			return
+		}
 	}
 }
 

@@ -391,3 +391,35 @@ func TestLateSyncFails(t *testing.T) {
 		must(t, s.Close())
 	})
 }
+
+// While states move to the files of their sessions, which takes long, later ones are synced within the interval.
+func TestStatesAreSyncedWhileOthersAreSettled(t *testing.T) {
+	t.Parallel()
+	fs, dir := &faultfs.FS{}, t.TempDir()
+	s, err := openOn(fs, dir)
+	must(t, err)
+	must(t, s.Save(stateOf("late", 1)))
+	large := []byte(`"` + strings.Repeat("x", 1<<20) + `"`)
+	const count = 33 // the log is then so large that its states are settled
+	for n := range 2 {
+		for i := range count {
+			if n == 1 && i == count-1 {
+				fs.Throttle(4 << 20) // a file takes a quarter of a second
+			}
+			must(t, s.Save(backend.State{Key: "s" + strconv.Itoa(i), Data: large}))
+		}
+	}
+	second := stateOf("late", 2)
+	second.Later = true
+	must(t, s.Save(second))
+	time.Sleep(journal.DefaultFsyncInterval + time.Second)
+	next := fs.Restart(true)
+	fs.Throttle(0)
+	must(t, s.Close())
+	s, err = openOn(next, dir)
+	must(t, err)
+	if state, err := s.Session("late"); err != nil || string(state) != "2" {
+		t.Errorf("the state is %s, %v", state, err)
+	}
+	must(t, s.Close())
+}
