@@ -258,8 +258,8 @@ func (l *stateLog) settle(key string) error {
 	return nil
 }
 
-// settleAll settles all states and empties the log. It stops at a time, unless that is zero, and leaves the rest. Other
-// calls wait for one file at most.
+// settleAll settles all states and empties the log. It stops at a time, or if that is zero when the log is closed, and
+// leaves the rest. Other calls wait for one file at most.
 func (l *stateLog) settleAll(until time.Time) error {
 	l.mu.Lock()
 	if l.entries == nil || l.entries.Size() == 0 {
@@ -270,7 +270,7 @@ func (l *stateLog) settleAll(until time.Time) error {
 	l.mu.Unlock()
 	var errs []error
 	for _, key := range l.keys() {
-		if !until.IsZero() && time.Now().After(until) {
+		if until.IsZero() && l.stopped() || !until.IsZero() && time.Now().After(until) {
 			return errors.Join(errs...)
 		}
 		errs = append(errs, l.settle(key))
@@ -281,6 +281,15 @@ func (l *stateLog) settleAll(until time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.drop(through)
+}
+
+func (l *stateLog) stopped() bool {
+	select {
+	case <-l.stop:
+		return true
+	default:
+		return false
+	}
 }
 
 // drop removes the entries up to a number from the log, as far as they are in files without later ones. The caller
@@ -345,6 +354,7 @@ func (l *stateLog) tidy(until time.Time) {
 func (l *stateLog) close() error {
 	close(l.stop)
 	l.runs.Wait()
+	l.syncLate()
 	l.tidy(time.Now().Add(settleAtEnd))
 	l.mu.Lock()
 	defer l.mu.Unlock()

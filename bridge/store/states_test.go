@@ -395,7 +395,31 @@ func TestLateSyncFails(t *testing.T) {
 // While states move to the files of their sessions, which takes long, later ones are synced within the interval.
 func TestStatesAreSyncedWhileOthersAreSettled(t *testing.T) {
 	t.Parallel()
-	fs, dir := &faultfs.FS{}, t.TempDir()
+	fs, dir, s := settlesSlowly(t)
+	time.Sleep(journal.DefaultFsyncInterval + time.Second)
+	next := fs.Restart(true)
+	fs.Throttle(0)
+	must(t, s.Close())
+	wantLate(t, next, dir)
+}
+
+// A store that is closed while its states move to their files leaves the rest to the next process, and syncs it.
+func TestStoreIsClosedWhileStatesAreSettled(t *testing.T) {
+	t.Parallel()
+	fs, dir, s := settlesSlowly(t)
+	begin := time.Now()
+	must(t, s.Close())
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("closing took %v", took)
+	}
+	wantLate(t, fs.Restart(true), dir)
+}
+
+// settlesSlowly returns a store that settles states for eight seconds, and has just saved the second state of the
+// session "late", which may be synced later.
+func settlesSlowly(t *testing.T) (fs *faultfs.FS, dir string, s *store.Store) {
+	t.Helper()
+	fs, dir = &faultfs.FS{}, t.TempDir()
 	s, err := openOn(fs, dir)
 	must(t, err)
 	must(t, s.Save(stateOf("late", 1)))
@@ -412,11 +436,12 @@ func TestStatesAreSyncedWhileOthersAreSettled(t *testing.T) {
 	second := stateOf("late", 2)
 	second.Later = true
 	must(t, s.Save(second))
-	time.Sleep(journal.DefaultFsyncInterval + time.Second)
-	next := fs.Restart(true)
-	fs.Throttle(0)
-	must(t, s.Close())
-	s, err = openOn(next, dir)
+	return fs, dir, s
+}
+
+func wantLate(t *testing.T, fs *faultfs.FS, dir string) {
+	t.Helper()
+	s, err := openOn(fs, dir)
 	must(t, err)
 	if state, err := s.Session("late"); err != nil || string(state) != "2" {
 		t.Errorf("the state is %s, %v", state, err)
