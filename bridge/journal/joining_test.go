@@ -14,7 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/race"
@@ -361,34 +360,6 @@ func TestDamagedJointLog(t *testing.T) {
 	next.close()
 }
 
-// Damage at the end of the joint log is reported too. What a killed process was writing is not damage: it was not shown.
-func TestEndOfJointLog(t *testing.T) {
-	t.Parallel()
-	for _, damaged := range []bool{false, true} {
-		c := assemble(t, disk(t), 20, WriterConfig{})
-		joinAll(c, 1)
-		last := durable(50)
-		c.j[0].Append(last)
-		c.settle()
-		killed := c.kill(false)
-		name, at := frameOf(killed, last.ID)
-		if !strings.HasPrefix(name, "joint/") {
-			t.Fatalf("the event is in %q", name)
-		}
-		content := killed.Content(name)
-		if damaged {
-			content[at] ^= 1
-		} else {
-			killed.Put(name, content[:len(content)-1])
-		}
-		next := assemble(t, killed, 20, WriterConfig{})
-		if got, told := next.durables(0); len(got) != 2 || told != damaged {
-			t.Errorf("damaged %v: the journal has %d events, and reports a gap: %v", damaged, len(got), told)
-		}
-		next.close()
-	}
-}
-
 // A later owner in the same process has what the earlier one had in the joint log, who can change nothing any more.
 func TestJointLogPassesToTheNextOwner(t *testing.T) {
 	t.Parallel()
@@ -519,135 +490,5 @@ func TestDeletedJournalLeavesTheJointLog(t *testing.T) {
 	if got, _ := next.durables(5); len(got) != 1 {
 		t.Errorf("the journal has %v", got)
 	}
-	next.close()
-}
-
-// A journal whose sync fails while its events are to leave the joint log stores them again: the system reports only once
-// what it could not write.
-func TestSyncFailsWhileEventsLeaveTheJointLog(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		fs := &faultfs.FS{}
-		c := assemble(t, fs, 20, WriterConfig{})
-		joinAll(c, 3)
-		time.Sleep(2 * DefaultFsyncInterval)
-		fs.FailIn("s/j4/", faultfs.Sync, syscall.EIO)
-		time.Sleep(2*time.Minute + minRetry - DefaultFsyncInterval/2) // the next sync comes before the next settling
-		fs.FailIn("", faultfs.Sync, nil)
-		time.Sleep(3 * time.Minute)
-		if bytes := c.logs.joint.Bytes(); bytes != 0 {
-			t.Errorf("%d bytes are still in the joint log", bytes)
-		}
-		next := assemble(t, c.kill(true), 20, WriterConfig{boot: "next"})
-		for i := range next.j {
-			if got, _ := next.durables(i); len(got) != 4 {
-				t.Errorf("journal %d has %d events", i, len(got))
-			}
-		}
-		next.close()
-	})
-}
-
-// A process that was killed has not synced what it settled. The next one does, before it drops the joint log.
-func TestSettledByAKilledProcess(t *testing.T) {
-	t.Parallel()
-	cfg := WriterConfig{Fsync: FsyncAlways}
-	c := assemble(t, disk(t), 20, cfg)
-	joinAll(c, 3)
-	for _, key := range c.logs.joint.Keys() {
-		if err := c.logs.joint.Member(key).Settle(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	killed := c.kill(false)
-	assemble(t, killed, 0, cfg).close()
-	if names := strings.Join(killed.Names(), " "); strings.Contains(names, "joint") {
-		t.Errorf("the joint log is still there: %s", names)
-	}
-	cfg.boot = "next"
-	last := assemble(t, killed.Restart(true), 20, cfg)
-	for i := range last.j {
-		if got, _ := last.durables(i); len(got) != 4 {
-			t.Errorf("journal %d has %d events", i, len(got))
-		}
-	}
-	last.close()
-}
-
-// Two owners of a session are written at the same time: the earlier one is refused, and holds nothing up.
-func TestTwoOwnersInOneWrite(t *testing.T) {
-	t.Parallel()
-	fs := disk(t)
-	c := assemble(t, fs, 20, WriterConfig{joinFrom: 1})
-	joinAll(c, 3)
-	d, _, err := OpenLog(c.logs, "j3", 2, epoch, "s/j3", c.w)
-	if err != nil {
-		t.Fatal(err)
-	}
-	old := c.j[3]
-	c.j[3] = New(Config{Epoch: epoch, Log: d})
-	c.j[3].Append(durable(7))
-	c.settle()
-	release := fs.StallIn("s/j9/")
-	defer release()
-	large := durable(8)
-	large.JSON = append(large.JSON, strings.Repeat(" ", maxJoining)...)
-	c.j[9].Append(large) // the others wait until it is written
-	eventually(t, func() bool { return c.w.local.writing.still(time.Now()) > 0 })
-	c.j[3].Append(durable(9))
-	old.Append(durable(10))
-	release()
-	c.settle()
-	if got, _ := c.durables(3); len(got) != 6 {
-		t.Errorf("the journal has %d events", len(got))
-	}
-	if old.Degraded() == nil {
-		t.Error("the earlier owner could write")
-	}
-	c.close()
-}
-
-// A session that nobody opened is deleted while its events move to its folder.
-func TestForgottenWhileItIsSettled(t *testing.T) {
-	t.Parallel()
-	c := assemble(t, disk(t), 20, WriterConfig{})
-	joinAll(c, 3)
-	fs := c.kill(false)
-	next := assemble(t, fs, 0, WriterConfig{})
-	release := fs.StallIn("s/j4/")
-	defer release()
-	settled := make(chan error, 1)
-	go func() { settled <- next.logs.Settle("s/j4") }()
-	eventually(t, func() bool { return next.logs.joint.Member("j4") != nil })
-	next.logs.Forget("j4")
-	release()
-	if err := <-settled; err != nil {
-		t.Error(err)
-	}
-	next.close()
-}
-
-// Events of a session that nobody opened stay in the joint log if its folder takes nothing. Whoever opens the session
-// then has them, and nothing else writes to its folder any more.
-func TestOpenedAfterItWasNotSettled(t *testing.T) {
-	t.Parallel()
-	c := assemble(t, disk(t), 20, WriterConfig{})
-	joinAll(c, 3)
-	fs := c.kill(false)
-	next := assemble(t, fs, 0, WriterConfig{})
-	fs.FailIn("s/j4/", faultfs.Write, syscall.EACCES)
-	if err := next.logs.Settle("s/j4"); err == nil {
-		t.Error("the journal was settled")
-	}
-	fs.FailIn("", faultfs.Write, nil)
-	earlier := next.logs.joint.Member("j4")
-	d, rec, err := OpenLog(next.logs, "j4", 2, epoch, "s/j4", next.w)
-	if err != nil || rec.Events != 4 {
-		t.Fatalf("%v; found %+v", err, rec)
-	}
-	if err := earlier.Settle(); !errors.Is(err, backend.ErrStale) {
-		t.Errorf("the earlier owner may write: %v", err)
-	}
-	next.j = append(next.j, New(Config{Epoch: epoch, Log: d}))
 	next.close()
 }
