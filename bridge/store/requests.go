@@ -205,7 +205,7 @@ func (r *requestLog) compact() error {
 		where.number = moved[i].Number
 		r.at[key] = where
 	}
-	if len(moved) > 0 && r.syncMoves {
+	if r.syncMoves { // also what an earlier attempt has moved
 		if _, err := r.log.Sync(); err != nil {
 			return err
 		}

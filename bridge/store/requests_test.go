@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -214,6 +215,43 @@ func TestRequestsAreCompacted(t *testing.T) {
 	check()
 	must(t, log.Close())
 	must(t, s.Close())
+}
+
+// The oldest file of the log goes only when what was moved from it is on disk, whichever sync has failed before.
+func TestCompactingAfterAFailedSync(t *testing.T) {
+	t.Parallel()
+	filler := bytes.Repeat([]byte("x"), 1<<20)
+	for failed := 8; failed < 16; failed++ { // in one of these the log is compacted
+		fs := &faultfs.FS{}
+		config := store.Config{Dir: t.TempDir(), Journals: journal.WriterConfig{FS: fs}}
+		s, err := store.Open(config)
+		must(t, err)
+		log, _ := requests(t, s)
+		expires := time.Now().Add(time.Hour)
+		must(t, log.Add(backend.Request{Key: sendKey("", "first"), Expires: expires, Type: "T", Answer: []byte("a")}))
+		must(t, errors.Join(log.Close(), s.Close())) // which syncs it
+		s, err = store.Open(config)
+		must(t, err)
+		log, _ = requests(t, s)
+		for i := range failed + 1 {
+			if i == failed {
+				fs.Fail(faultfs.Sync, errors.New("no sync"))
+			}
+			key := sendKey("", fmt.Sprint(i))
+			_ = log.Add(backend.Request{Key: key, Expires: expires, Since: filler}) // the last one may fail
+			log.Forget(key, expires)
+		}
+		fs.Fail(faultfs.Sync, nil)
+		_ = log.Compact(t.Context()) // it may fail until the next record
+		config.Journals.FS = fs.Restart(true)
+		_ = errors.Join(log.Close(), s.Close()) // of the machine before the crash
+		s, err = store.Open(config)
+		must(t, err)
+		if _, old := requests(t, s); old[sendKey("", "first")].Type != "T" {
+			t.Errorf("after a crash of the machine a request is lost; the sync of record %d had failed", failed)
+		}
+		must(t, s.Close())
+	}
 }
 
 // Wherever a crash falls, of the process or of the machine, what was answered stays.
