@@ -124,13 +124,15 @@ func (svc *Service) Start(
 		done(responseOf(sent), nil)
 	}
 	started := false
+	defer func() {
+		if !started { // also after a panic, which the caller may handle
+			release()
+		}
+	}()
 	if r.GetRequestId() == "" {
 		started = s.Sender().Start(ctx, m, end)
 	} else {
 		started = svc.startOnce(ctx, s, r, m, end)
-	}
-	if !started {
-		release()
 	}
 	return started
 }
