@@ -4,12 +4,14 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/frame"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
@@ -20,11 +22,11 @@ type commander struct {
 	frames chan *bridgev1.AttachResponse
 }
 
-// command attaches a participant to a session until the test ends.
+// command attaches a participant that wants the CLI's own behaviour to a session until the test ends.
 func (r *rig) command(session string) *commander {
 	r.t.Helper()
 	a, err := r.Participants.Attach(r.t.Context(), &bridgev1.AttachStart{
-		Session: &bridgev1.AttachStart_JoinSessionId{JoinSessionId: session},
+		Session: &bridgev1.AttachStart_JoinSessionId{JoinSessionId: session}, Exact: true,
 	})
 	if err != nil {
 		r.t.Fatal(err)
@@ -71,6 +73,12 @@ func sendCommand(id, requestID, text string) *bridgev1.AttachCommand {
 	}
 }
 
+func exactSendCommand(id, requestID, text string) *bridgev1.AttachCommand {
+	return &bridgev1.AttachCommand{CommandId: id, RequestId: requestID, Command: &bridgev1.AttachCommand_ExactSend{
+		ExactSend: &cliv1.SessionServiceSendRequest{SessionId: "s1", Prompt: text},
+	}}
+}
+
 // called returns which of some methods the CLI was called with.
 func (r *rig) called(methods ...string) (out []string) {
 	for _, m := range r.cli.Log() {
@@ -90,8 +98,13 @@ func slowSends() fakecli.Script {
 // The commands of a participant are carried out in order, also behind a prompt that no goroutine waits for.
 func TestCommandsStayInOrder(t *testing.T) {
 	t.Parallel()
-	for name, id := range map[string]func(int) string{
-		"without request ids": func(int) string { return "" }, "with request ids": strconv.Itoa,
+	none := func(int) string { return "" }
+	for name, tc := range map[string]struct {
+		id   func(int) string
+		send func(id, requestID, text string) *bridgev1.AttachCommand
+	}{
+		"without request ids": {none, sendCommand}, "with request ids": {strconv.Itoa, sendCommand},
+		"exactly, without request ids": {none, exactSendCommand}, "exactly": {strconv.Itoa, exactSendCommand},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -100,8 +113,8 @@ func TestCommandsStayInOrder(t *testing.T) {
 			c := r.command("s1")
 			const rounds = 4
 			for i := range rounds {
-				c.give(sendCommand(strconv.Itoa(3*i), id(2*i), "one"))
-				c.give(sendCommand(strconv.Itoa(3*i+1), id(2*i+1), "two"))
+				c.give(tc.send(strconv.Itoa(3*i), tc.id(2*i), "one"))
+				c.give(tc.send(strconv.Itoa(3*i+1), tc.id(2*i+1), "two"))
 				abort := &bridgev1.AttachCommand_Abort{Abort: &bridgev1.AbortCommand{}}
 				c.give(&bridgev1.AttachCommand{CommandId: strconv.Itoa(3*i + 2), Command: abort})
 			}
@@ -119,30 +132,40 @@ func TestCommandsStayInOrder(t *testing.T) {
 }
 
 // A prompt with a request id is sent once, also if two participants send it at the same time, and in a session that has
-// to be loaded for it.
+// to be loaded for it. The CLI's own result comes back for exact_send.
 func TestPromptOfARequestIDIsSentOnce(t *testing.T) {
 	t.Parallel()
-	for _, unloaded := range []bool{false, true} {
-		t.Run("unloaded "+strconv.FormatBool(unloaded), func(t *testing.T) {
+	for name, tc := range map[string]struct {
+		send     func(id, requestID, text string) *bridgev1.AttachCommand
+		unloaded bool
+	}{
+		"send": {sendCommand, false}, "send, unloaded": {sendCommand, true},
+		"exact_send": {exactSendCommand, false}, "exact_send, unloaded": {exactSendCommand, true},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, slowSends())
 			r.create("s1")
 			first, second := r.command("s1"), r.command("s1")
-			if unloaded {
+			if tc.unloaded {
 				loader := r.store.Get("s1").Session.Loader()
 				if ok, err := loader.Unload(t.Context(), 0); !ok || err != nil {
 					t.Fatalf("unloaded: %v, %v", ok, err)
 				}
 			}
-			first.give(sendCommand("a", "r", "hello"))
-			second.give(sendCommand("b", "r", "hello"))
+			first.give(tc.send("a", "r", "hello"))
+			second.give(tc.send("b", "r", "hello"))
 			want := first.done()
-			first.give(sendCommand("c", "r", "hello"))
+			first.give(tc.send("c", "r", "hello"))
+			exact := want.GetSendResult().GetMessageId()
+			if want.GetMessageId() == "" || want.GetPosition() == nil || exact != "" && exact != want.GetMessageId() ||
+				(exact != "") != strings.HasPrefix(name, "exact") {
+				t.Errorf("the answer is %v", want)
+			}
 			for _, got := range []*bridgev1.AttachDone{second.done(), first.done()} {
-				same := got.GetMessageId() == want.GetMessageId() && proto.Equal(got.GetPosition(), want.GetPosition())
-				if got.GetMessageId() == "" || !same {
-					t.Errorf("command %s has message %q at %v, not %q at %v", got.GetCommandId(), got.GetMessageId(),
-						got.GetPosition(), want.GetMessageId(), want.GetPosition())
+				same := proto.Equal(got.GetSendResult(), want.GetSendResult())
+				if !same || got.GetMessageId() != want.GetMessageId() || exact == "" && !proto.Equal(got.GetPosition(), want.GetPosition()) {
+					t.Errorf("command %s is answered %v, not %v", got.GetCommandId(), got, want)
 				}
 			}
 			if sent := r.called("session.send"); len(sent) != 1 {

@@ -11,21 +11,36 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
 // startSend sends a prompt as the receiver of the stream, which must not wait. It returns false if the goroutine of
 // runCommands must carry out the command. No other command is unfinished.
 func (a *Attachment) startSend(ctx context.Context, c *bridgev1.AttachCommand) bool {
-	if c.GetSend() == nil || a.name != a.s.ID() { // a guest may have lost its right
+	if a.name != a.s.ID() { // a guest may have lost its right
 		return false
 	}
-	a.busy <- struct{}{} // nothing holds it
-	done := func(sent *bridgev1.SendResponse, err error) {
-		a.finish(ctx, c, sentDone(sent), err)
+	done := func(done *bridgev1.AttachDone, err error) {
+		a.finish(ctx, c, done, err)
 		<-a.busy
 		a.unfinished.Add(-1)
 	}
-	started := a.svc.sender.Start(observe.Apart(ctx), a.s, a.sendRequest(c), done)
+	started := false
+	apart := observe.Apart(ctx)
+	a.busy <- struct{}{} // nothing holds it
+	switch do := c.GetCommand().(type) {
+	case *bridgev1.AttachCommand_Send:
+		started = a.svc.sender.Start(apart, a.s, a.sendRequest(c), func(sent *bridgev1.SendResponse, err error) {
+			done(sentDone(sent), err)
+		})
+	case *bridgev1.AttachCommand_ExactSend:
+		started = a.checkExact(do.ExactSend) == nil && a.svc.exactly.StartExactly(apart, do.ExactSend, c.GetRequestId(),
+			func(result *cliv1.SessionServiceSendResponse, at journal.Position, err error) {
+				sent := exactlySent(result)
+				sent.Position = session.Proto(at)
+				done(sent, err)
+			})
+	}
 	if !started {
 		<-a.busy
 	}

@@ -49,26 +49,37 @@ func (a *Attachment) refusal(err error) error {
 func (a *Attachment) sendExactly(
 	ctx context.Context, r *cliv1.SessionServiceSendRequest, requestID string,
 ) (*bridgev1.AttachDone, error) {
-	const at = "command.exact_send"
-	switch {
-	case !a.start.GetExact():
-		return nil, fault.New(fault.InvalidField, "the participation was not started with exact").WithField(at)
-	case r.GetSessionId() != a.name:
-		return nil, fault.New(fault.InvalidField, "the session of this stream is %q", a.name).
-			WithField(at + ".session_id")
-	case r.GetWait():
-		return nil, fault.New(fault.InvalidField, "a command cannot wait for the end of a turn").WithField(at + ".wait")
+	if err := a.checkExact(r); err != nil {
+		return nil, err
 	}
 	ctx, recorder := position.WithRecorder(ctx)
 	result, err := a.svc.exactly.SendExactly(ctx, r, requestID)
 	if err != nil {
 		return nil, err
 	}
-	done := &bridgev1.AttachDone{MessageId: result.GetMessageId(), SendResult: result}
+	done := exactlySent(result)
 	if p, ok := recorder.Position(); ok {
 		done.Position = session.Proto(journal.Position(p))
 	}
 	return done, nil
+}
+
+func exactlySent(result *cliv1.SessionServiceSendResponse) *bridgev1.AttachDone {
+	return &bridgev1.AttachDone{MessageId: result.GetMessageId(), SendResult: result}
+}
+
+// checkExact checks the prompt of a command exact_send.
+func (a *Attachment) checkExact(r *cliv1.SessionServiceSendRequest) error {
+	const at = "command.exact_send"
+	switch {
+	case !a.start.GetExact():
+		return fault.New(fault.InvalidField, "the participation was not started with exact").WithField(at)
+	case r.GetSessionId() != a.name:
+		return fault.New(fault.InvalidField, "the session of this stream is %q", a.name).WithField(at + ".session_id")
+	case r.GetWait():
+		return fault.New(fault.InvalidField, "a command cannot wait for the end of a turn").WithField(at + ".wait")
+	}
+	return nil
 }
 
 // answered says in started what the CLI answered, to a caller that asks for that.

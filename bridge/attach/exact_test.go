@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
@@ -20,6 +21,14 @@ func (f exactSender) SendExactly(
 	ctx context.Context, _ *cliv1.SessionServiceSendRequest, requestID string,
 ) (*cliv1.SessionServiceSendResponse, error) {
 	return f(ctx, requestID)
+}
+
+// StartExactly leaves everything to SendExactly.
+func (f exactSender) StartExactly(
+	context.Context, *cliv1.SessionServiceSendRequest, string,
+	func(*cliv1.SessionServiceSendResponse, journal.Position, error),
+) bool {
+	return false
 }
 
 // exactly is a participation in the session s1.

@@ -6,7 +6,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Begun is a request that is being carried out. Record and then End must be called, once each.
+// Begun is a request that is being carried out. Record and then End must be called, once each. A nil Begun stands for a
+// request without an id.
 type Begun struct {
 	store *Store
 	entry *entry
@@ -50,6 +51,9 @@ func (b *Begun) Record() {
 
 // End completes the request, for those who wait for it too. It may hang in the disk's call.
 func (b *Begun) End(answer proto.Message, err error) {
+	if b == nil {
+		return
+	}
 	s, e, d := b.store, b.entry, b.doubt
 	e.answer, e.err = answer, err
 	unsettled := e.unsettled() || err != nil && d.Open != nil && d.Open(err)

@@ -75,13 +75,21 @@ func (svc *Service) CallCLI(
 func (svc *Service) callTranslated(
 	ctx context.Context, c *call, method protoreflect.MethodDescriptor, request []byte, requestID string,
 ) ([]byte, error) {
-	in, err := svc.codec.Table(method.Input())
-	if err != nil {
-		return nil, fault.Wrap(err, fault.Internal, "compiling a message")
+	if err := c.read(svc.codec, method, request); err != nil {
+		return nil, err
 	}
-	out, err := svc.codec.Table(method.Output())
+	result, err := svc.callOnce(ctx, c, requestID)
 	if err != nil {
-		return nil, fault.Wrap(err, fault.Internal, "compiling a message")
+		return nil, err
+	}
+	return c.reply(svc.codec, method, result)
+}
+
+// read sets the parameters of a call from its request.
+func (c *call) read(codec *wire.Codec, method protoreflect.MethodDescriptor, request []byte) error {
+	in, err := codec.Table(method.Input())
+	if err != nil {
+		return fault.Wrap(err, fault.Internal, "compiling a message")
 	}
 	limits := translate.JSONOptions{RejectDeclaredExtra: true, ForbidExtra: []string{"sessionId"}}
 	if c.exact { // the session is read from what comes out
@@ -90,16 +98,21 @@ func (svc *Service) callTranslated(
 	limits.MaxDepth = wire.MaxRequestDepth
 	text, err := in.AppendJSON(nil, request, limits)
 	if err != nil {
-		return nil, fields.Rename(wire.BadField(err, requestField), requestField+".", "")
+		return fields.Rename(wire.BadField(err, requestField), requestField+".", "")
 	}
 	if c.params, err = jsonobj.Parse(text); err != nil {
-		return nil, fault.Wrap(err, fault.Internal, "parameters of %s", c.method)
+		return fault.Wrap(err, fault.Internal, "parameters of %s", c.method)
 	}
 	c.id = c.params.String("sessionId")
 	c.params.Set("sessionId", nil)
-	result, err := svc.callOnce(ctx, c, requestID)
+	return nil
+}
+
+// reply returns the wire form of the CLI's result.
+func (c *call) reply(codec *wire.Codec, method protoreflect.MethodDescriptor, result json.RawMessage) ([]byte, error) {
+	out, err := codec.Table(method.Output())
 	if err != nil {
-		return nil, err
+		return nil, fault.Wrap(err, fault.Internal, "compiling a message")
 	}
 	fidelity := translate.Tidy
 	if c.exact {

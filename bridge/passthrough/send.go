@@ -8,9 +8,12 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 	"github.com/copilot-grpc/copilot-grpc/bridge/settle"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
@@ -23,15 +26,7 @@ var beginsTurn = map[string]bool{"session.send": true, "session.sendMessages": t
 // prompt was sent; the other methods then fail with SEND_UNCONFIRMED. A repeated request whose prompt
 // was lost after it was acknowledged fails with SEND_UNCONFIRMED too.
 func (svc *Service) promptOnce(ctx context.Context, c *call, requestID string) (json.RawMessage, error) {
-	c.request = settle.Key(ctx, c.method, requestID)
-	reply, err := operation.Run(ctx, svc.operations, operation.Operation[*wrapperspb.BytesValue]{
-		Scope: operation.On(c.method, c.id), ID: requestID, Request: wrapperspb.Bytes(c.params.JSON()),
-		Do: func(ctx context.Context) (*wrapperspb.BytesValue, error) {
-			result, err := svc.dispatch(ctx, c)
-			return wrapperspb.Bytes(result), err
-		},
-		Settle: svc.settlePrompt(c),
-	})
+	reply, err := operation.Run(ctx, svc.operations, svc.prompt(ctx, c, requestID))
 	if err != nil {
 		return nil, err
 	}
@@ -42,6 +37,19 @@ func (svc *Service) promptOnce(ctx context.Context, c *call, requestID string) (
 		}
 	}
 	return reply.GetValue(), nil
+}
+
+// prompt returns the operation of a call that gives a session a prompt.
+func (svc *Service) prompt(ctx context.Context, c *call, id string) operation.Operation[*wrapperspb.BytesValue] {
+	c.request = settle.Key(ctx, c.method, id)
+	return operation.Operation[*wrapperspb.BytesValue]{
+		Scope: operation.On(c.method, c.id), ID: id, Request: wrapperspb.Bytes(c.params.JSON()),
+		Do: func(ctx context.Context) (*wrapperspb.BytesValue, error) {
+			result, err := svc.dispatch(ctx, c)
+			return wrapperspb.Bytes(result), err
+		},
+		Settle: svc.settlePrompt(c),
+	}
 }
 
 // methodSend describes the rpc of session.send.
@@ -59,11 +67,54 @@ func (svc *Service) SendExactly(
 	if err != nil {
 		return nil, err
 	}
-	result := &cliv1.SessionServiceSendResponse{}
-	if err := proto.Unmarshal(reply, result); err != nil {
+	return sendResponse(reply)
+}
+
+func sendResponse(reply []byte) (*cliv1.SessionServiceSendResponse, error) {
+	out := &cliv1.SessionServiceSendResponse{}
+	if err := proto.Unmarshal(reply, out); err != nil {
 		return nil, fault.Wrap(err, fault.Internal, "decoding a result")
 	}
-	return result, nil
+	return out, nil
+}
+
+// StartExactly is SendExactly for a session of the caller's tenant, without waiting for anything. done, which may
+// block, receives the result and the journal position of the CLI's reply on another goroutine. StartExactly returns
+// false, and does nothing, if SendExactly must make the call.
+func (svc *Service) StartExactly(
+	ctx context.Context, r *cliv1.SessionServiceSendRequest, requestID string,
+	done func(*cliv1.SessionServiceSendResponse, journal.Position, error),
+) bool {
+	request, err := proto.Marshal(r)
+	c := &call{method: "session.send", exact: true, typed: true}
+	if err != nil || c.read(svc.codec, methodSend, request) != nil {
+		return false
+	}
+	var begin func() *idempotency.Begun
+	if requestID != "" {
+		op := svc.prompt(ctx, c, requestID)
+		begin = func() *idempotency.Begun { return operation.Begin(ctx, svc.operations, &op) }
+	}
+	s, m, err := svc.message(ctx, c)
+	if err != nil {
+		return false
+	}
+	return svc.sender.StartMessage(ctx, s, m, begin, func(sent sending.Sent, begun *idempotency.Begun, err error) {
+		begun.End(wrapperspb.Bytes(sent.Result), err)
+		var reply []byte
+		if err == nil {
+			reply, err = c.reply(svc.codec, methodSend, sent.Result)
+		}
+		var out *cliv1.SessionServiceSendResponse
+		if err == nil {
+			out, err = sendResponse(reply)
+		}
+		if err != nil {
+			done(nil, journal.Position{}, session.Exactly(err, c.method, c.id))
+			return
+		}
+		done(out, sent.At, nil)
+	})
 }
 
 // settlePrompt settles a prompt that a crash interrupted.

@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
@@ -61,6 +62,13 @@ type Opener interface {
 type Sender interface {
 	// Submit sends a prompt, if there is room for its turn.
 	Submit(ctx context.Context, s *session.Session, m sending.Message) (sending.Sent, error)
+	// StartMessage sends a prompt without waiting for anything. With a request id, begin begins the request, or returns
+	// nil if the prompt must be submitted. done, which may block, ends the request on another goroutine. StartMessage
+	// returns false, and does nothing, if the prompt must be submitted.
+	StartMessage(
+		ctx context.Context, s *session.Session, m sending.Message, begin func() *idempotency.Begun,
+		done func(sending.Sent, *idempotency.Begun, error),
+	) bool
 }
 
 // Admission limits prompts.

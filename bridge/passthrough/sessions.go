@@ -195,30 +195,15 @@ func (svc *Service) send(ctx context.Context, c *call) (json.RawMessage, error) 
 	if err := svc.shutdown.Accepting(); err != nil {
 		return nil, err
 	}
-	s, err := svc.sessions.Open(ctx, c.id)
+	s, m, err := svc.message(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	prompt := c.params.String("prompt")
-	empty := strings.TrimSpace(prompt) == "" && len(rawList(c.params.Get("attachments"))) == 0
-	if empty && c.method == "session.send" && !c.exact {
-		return nil, fault.New(fault.PromptEmpty, "the prompt has neither text nor attachments").WithField("prompt")
-	}
-	size := max(len(prompt), len(c.params.Get("messages")))
-	if err := svc.admission.CheckPrompt(caller.From(ctx).Tenant, size, "prompt"); err != nil {
-		return nil, err
-	}
-	m := sending.Message{
-		Method: c.method, Params: c.params.Clone(), Request: c.request,
-		Immediate: c.params.String("mode") == "immediate",
-	}
-	wait := m.Params.Bool("wait")
-	m.Params.Set("wait", nil) // it would park the call in the CLI for the whole turn
 	sent, err := svc.sender.Submit(ctx, s, m)
 	if err != nil {
 		return nil, err
 	}
-	if wait {
+	if c.params.Bool("wait") {
 		out := sent.Waiter.Wait(ctx, 0)
 		if err := ctx.Err(); err != nil {
 			return nil, session.Classify(err, c.method)
@@ -226,6 +211,28 @@ func (svc *Service) send(ctx context.Context, c *call) (json.RawMessage, error) 
 		sent.At = out.End
 	}
 	return recorded(ctx, sent.Result, sent.At, nil)
+}
+
+// message returns the message of a call that begins a turn, and its session.
+func (svc *Service) message(ctx context.Context, c *call) (s *session.Session, m sending.Message, err error) {
+	if s, err = svc.sessions.Open(ctx, c.id); err != nil {
+		return nil, m, err
+	}
+	prompt := c.params.String("prompt")
+	empty := strings.TrimSpace(prompt) == "" && len(rawList(c.params.Get("attachments"))) == 0
+	if empty && c.method == "session.send" && !c.exact {
+		return nil, m, fault.New(fault.PromptEmpty, "the prompt has neither text nor attachments").WithField("prompt")
+	}
+	size := max(len(prompt), len(c.params.Get("messages")))
+	if err := svc.admission.CheckPrompt(caller.From(ctx).Tenant, size, "prompt"); err != nil {
+		return nil, m, err
+	}
+	m = sending.Message{
+		Method: c.method, Params: c.params.Clone(), Request: c.request,
+		Immediate: c.params.String("mode") == "immediate",
+	}
+	m.Params.Set("wait", nil) // it would park the call in the CLI for the whole turn
+	return s, m, nil
 }
 
 // rawList reads a list; what is none is empty.

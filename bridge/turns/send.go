@@ -98,30 +98,51 @@ func foundSent(id string, at journal.Position) *bridgev1.SendResponse {
 	return &bridgev1.SendResponse{MessageId: id, Position: session.Proto(at)}
 }
 
-// Start sends a prompt to a session that the caller may use, as sending.Sender.Start does: Send does it if Start
-// returns false. With a request id the prompt is sent after the request was recorded, also if the session must be
-// loaded for that.
+// Start sends a prompt to a session that the caller may use, as StartMessage does: Send does it if Start returns false.
 func (svc *Service) Start(
 	ctx context.Context, s *session.Session, r *bridgev1.SendRequest, done func(*bridgev1.SendResponse, error),
 ) bool {
-	if svc.shutdown.Accepting() != nil || len(r.GetPrompt().GetAttachments()) > 0 {
+	if len(r.GetPrompt().GetAttachments()) > 0 {
 		return false
 	}
 	m, err := svc.parser.Prompt(caller.From(ctx), r.GetPrompt(), "prompt")
-	if err != nil || !s.Sender().Startable(m) {
+	if err != nil {
+		return false
+	}
+	m.Request = settle.Key(ctx, idempotency.Send, r.GetRequestId())
+	var begin func() *idempotency.Begun
+	if r.GetRequestId() != "" {
+		begin = func() *idempotency.Begun {
+			op := operationOf(ctx, svc, idempotency.Send, r, foundSent)
+			return operation.Begin(ctx, svc.operations, &op)
+		}
+	}
+	return svc.StartMessage(ctx, s, m, begin, func(sent sending.Sent, begun *idempotency.Begun, err error) {
+		if err != nil {
+			begun.End(nil, err)
+			done(nil, err)
+			return
+		}
+		out := responseOf(sent)
+		begun.End(out, nil)
+		done(out, nil)
+	})
+}
+
+// StartMessage sends a message as sending.Sender.Start does, if there is room for its turn. With a request id, begin
+// begins the request, or returns nil if it may have been made before: the message is then sent after the request was
+// recorded, also if the session must be loaded for that. done, which may block, ends the request on another goroutine.
+// StartMessage returns false, and does nothing, if the message cannot be sent so.
+func (svc *Service) StartMessage(
+	ctx context.Context, s *session.Session, m sending.Message, begin func() *idempotency.Begun,
+	done func(sending.Sent, *idempotency.Begun, error),
+) bool {
+	if svc.shutdown.Accepting() != nil || !s.Sender().Startable(m) {
 		return false
 	}
 	release, err := svc.admission.Turn(s)
 	if err != nil {
 		return false
-	}
-	end := func(sent sending.Sent, err error) {
-		release()
-		if err != nil {
-			done(nil, err)
-			return
-		}
-		done(responseOf(sent), nil)
 	}
 	started := false
 	defer func() {
@@ -129,36 +150,23 @@ func (svc *Service) Start(
 			release()
 		}
 	}()
-	if r.GetRequestId() == "" {
-		started = s.Sender().Start(ctx, m, end)
-	} else {
-		started = svc.startOnce(ctx, s, r, m, end)
+	var begun *idempotency.Begun
+	end := func(sent sending.Sent, err error) {
+		release()
+		done(sent, begun, err)
 	}
-	return started
-}
-
-// startOnce is Start for a request with an id.
-func (svc *Service) startOnce(
-	ctx context.Context, s *session.Session, r *bridgev1.SendRequest, m sending.Message, end func(sending.Sent, error),
-) bool {
-	op := operationOf(ctx, svc, idempotency.Send, r, foundSent)
-	begun := operation.Begin(ctx, svc.operations, &op)
-	if begun == nil {
+	if begin == nil {
+		started = s.Sender().Start(ctx, m, end)
+		return started
+	}
+	if begun = begin(); begun == nil {
 		return false
 	}
-	m.Request = settle.Key(ctx, idempotency.Send, r.GetRequestId())
-	done := func(sent sending.Sent, err error) {
-		if err != nil {
-			begun.End(nil, err)
-		} else {
-			begun.End(responseOf(sent), nil)
-		}
-		end(sent, err)
-	}
+	started = true
 	svc.shutdown.Spawn(func() {
 		begun.Record()
-		if !s.Sender().Start(ctx, m, done) {
-			svc.operations.GoFor(ctx, func(ctx context.Context) { done(s.Sender().Send(ctx, m)) })
+		if !s.Sender().Start(ctx, m, end) {
+			svc.operations.GoFor(ctx, func(ctx context.Context) { end(s.Sender().Send(ctx, m)) })
 		}
 	})
 	return true
