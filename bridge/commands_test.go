@@ -174,3 +174,47 @@ func TestPromptOfARequestIDIsSentOnce(t *testing.T) {
 		})
 	}
 }
+
+// A prompt with a request id on a participant's stream is recorded before the CLI has it: after a kill, a repeated
+// request does not send it again before its outcome is known.
+func TestStartedPromptStaysInDoubt(t *testing.T) {
+	t.Parallel()
+	for name, send := range map[string]func(id, requestID, text string) *bridgev1.AttachCommand{
+		"send": sendCommand, "exact_send": exactSendCommand,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newKept(t, func(life int) (s fakecli.Script) {
+				if life == 0 {
+					s.Faults = []fakecli.MethodFault{
+						{Method: "session.send", After: 1, Fault: fakecli.Fault{Kind: fakecli.FaultHang}},
+					}
+				}
+				return s
+			})
+			r.create("s1")
+			r.ask("s1", "hi")
+			r.command("s1").give(send("a", "q", "on"))
+			eventually(t, "the prompt", func() bool { return received(r.life(), "session.send") == 2 })
+			r = r.reborn()
+			again := r.command("s1")
+			again.give(send("b", "q", "on"))
+			for f := range again.frames {
+				if f.GetDone() != nil {
+					t.Fatal("it is said again before it is known whether it was said")
+				}
+				if failed := f.GetFailed(); failed != nil {
+					if failed.GetFailure().GetReason() != bridgev1.ErrorReason_ERROR_REASON_SEND_UNCONFIRMED {
+						t.Errorf("the history does not contain it, and the repetition ends with %v", failed)
+					}
+					break
+				}
+			}
+			again.give(send("c", "q", "on"))
+			again.done()
+			if n := received(r.life(), "session.send"); n != 1 {
+				t.Errorf("it was said %d times", n)
+			}
+		})
+	}
+}
