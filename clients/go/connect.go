@@ -56,9 +56,9 @@ func Connect(ctx context.Context, opts ...Option) (*Client, error) {
 
 // Launch starts a private server and connects to it. The server's program is copilot-grpc
 // on PATH, or that of the environment variable COPILOT_GRPC_BINARY or [WithServerBinary].
-// It listens on a unix socket in a temporary directory with its journals, and ends with
-// [Client.Close]; on Linux also when this program ends. Options for TLS and tokens have no
-// effect. ctx bounds the start.
+// It listens on a unix socket in a temporary directory, and ends with [Client.Close]; on Linux
+// also when this program ends. Its sessions end with it, unless [WithServerArgs] has a
+// --data-dir. Options for TLS and tokens have no effect. ctx bounds the start.
 func Launch(ctx context.Context, opts ...Option) (*Client, error) {
 	st := newSettings(opts)
 	st.tls, st.token = transport.TLS{}, nil // they are for other servers

@@ -273,9 +273,11 @@ async def test_restarted_server_loses_nothing() -> None:
 async def test_private_server_ends_with_its_client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))  # no server there
     monkeypatch.delenv("COPILOT_GRPC_TARGET", raising=False)
-    arguments = ["--offline-model", "default", "--no-login", "--data-dir", str(tmp_path / "data")]
-    async with Client.connect(server_args=[*arguments, "--home", str(tmp_path / "home")]) as client:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # the parent of the default data directory
+    arguments = ["--offline-model", "default", "--no-login", "--home", str(tmp_path / "home")]
+    async with Client.connect(server_args=arguments) as client, Client.connect(server_args=arguments) as other:
         assert client.info.capabilities.offline_model
+        assert other.info.capabilities.offline_model
         process = client._server
         assert process is not None and process._process is not None
         pid = process._process.pid

@@ -54,7 +54,7 @@ impl Client {
     }
 
     /// Starts a private server with `copilot-grpc` from `PATH`. The server ends with the last use of the client, and with
-    /// this program at the latest.
+    /// this program at the latest. So do its sessions, unless [`Connect::server_args`] have a `--data-dir`.
     pub fn launch() -> Connect {
         Connect::new(None, Some(true))
     }

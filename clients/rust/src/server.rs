@@ -122,7 +122,8 @@ impl ServerProcess {
         let mut shell = Command::new("/bin/sh")
             .args(["-c", SUPERVISE, "sh"])
             .args([&self.folder, &binary])
-            .args(["serve", "--listen", &self.target()])
+            .args(["serve", "--listen", &self.target(), "--data-dir"])
+            .arg(self.folder.join("data")) // the last of these options counts
             .args(&self.launch.args)
             .envs(self.launch.env.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())

@@ -179,7 +179,6 @@ fn arguments(script: &Path, folder: &Path) -> Vec<OsString> {
         ("--offline-model", script.to_owned()),
         ("--home", folder.join("copilot")),
         ("--user-home", folder.to_owned()),
-        ("--data-dir", folder.join("data")),
         ("--work-dir", folder.to_owned()),
     ];
     for (option, path) in options {

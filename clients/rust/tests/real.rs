@@ -292,13 +292,15 @@ fn processes_that_name(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
 #[tokio::test]
 async fn private_server_ends_with_its_client() {
     let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).into_os_string();
-    let client = Client::launch()
-        .server_args(["--offline-model", "default", "--no-login"])
-        .server_args(["--data-dir".into(), path("data"), "--home".into(), path("home")])
-        .await
-        .unwrap();
+    let launch = || {
+        Client::launch()
+            .server_args(["--offline-model", "default", "--no-login", "--home"])
+            .server_args([folder.path().join("home")])
+            .server_env("XDG_STATE_HOME", folder.path().join("state")) // the parent of the default data directory
+    };
+    let client = launch().await.unwrap();
     assert!(client.info().capabilities.as_ref().unwrap().offline_model);
+    launch().await.expect("a second server at the same time").close().await;
     let other = client.clone();
     client.close().await;
     assert!(other.server_info().await.unwrap_err().is_broken());

@@ -75,7 +75,7 @@ class ServerProcess:
         self._output.clear()
         self._ready.clear()
         self._process = await asyncio.create_subprocess_exec(
-            path, "serve", "--listen", self.target, *self._args,
+            path, "serve", "--listen", self.target, "--data-dir", str(self.folder / "data"), *self._args,
             env={**os.environ, **self._env}, stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
             preexec_fn=_end_with_parent if sys.platform == "linux" else None,

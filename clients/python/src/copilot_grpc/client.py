@@ -72,7 +72,8 @@ class Client:
             reconnect: How broken streams are opened again.
             timeout: Seconds for each unary call; None for no limit. `send_and_wait` has none by default.
             connect_timeout: Seconds for the check.
-            launch: True starts a private server, False never does; default: as described at `target`.
+            launch: True starts a private server, False never does; default: as described at `target`. A private
+                server's sessions end with it, unless `server_args` have a `--data-dir`.
             binary: The binary of a private server, looked up on PATH.
             server_args: Further arguments of `copilot-grpc serve` for a private server.
             server_env: Further environment variables of a private server.

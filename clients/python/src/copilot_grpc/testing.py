@@ -162,7 +162,7 @@ class Server:
             script = path
         return [
             "--offline-model", os.fspath(script), "--no-login", "--home", str(folder / "copilot"),
-            "--user-home", str(folder), "--data-dir", str(folder / "data"), "--work-dir", str(folder),
+            "--user-home", str(folder), "--work-dir", str(folder),
         ]  # fmt: skip
 
     def _running(self) -> ServerProcess:

@@ -32,7 +32,10 @@ export interface ConnectOptions extends ClientOptions {
   token?: Token | undefined;
   /** TLS settings; true for the defaults, false for plain text also to other machines. */
   tls?: TlsOptions | boolean | undefined;
-  /** Starts a private server, which ends with the client; true for the defaults. */
+  /**
+   * Starts a private server, which ends with the client; true for the defaults. Its sessions end with it, unless
+   * `dataDirectory` is given.
+   */
   start?: StartOptions | boolean | undefined;
   /** Interceptors of all calls, for example those of OpenTelemetry. */
   interceptors?: Interceptor[] | undefined;

@@ -173,7 +173,8 @@ public final class ClientBuilder {
 
 	/**
 	 * Starts a private server, or never does. Default: see {@link #target}. A private server ends when the client is closed or
-	 * this program exits. It continues if the program is killed by a signal that no program can handle.
+	 * this program exits. Its sessions end with it, unless {@link #serverArguments} has a {@code --data-dir}. It continues if
+	 * the program is killed by a signal that no program can handle.
 	 *
 	 * @param wanted whether to start one
 	 * @return this builder

@@ -362,10 +362,13 @@ class RealTest {
 	void privateServerEndsWithItsClient(@TempDir Path folder) throws Exception {
 		Optional<ProcessHandle> child;
 		String binary = System.getenv().getOrDefault("COPILOT_GRPC_BINARY", "copilot-grpc");
-		try (CopilotClient its = CopilotClient.builder().launch(true).serverBinary(binary).serverArguments(
-				"--offline-model", "default", "--no-login", "--data-dir", folder.resolve("data").toString(),
-				"--home", folder.resolve("home").toString()).connect()) {
+		ClientBuilder builder = CopilotClient.builder().launch(true).serverBinary(binary)
+				.serverArguments("--offline-model", "default", "--no-login", "--home", folder.resolve("home").toString())
+				// the parent of the default data directory
+				.serverEnvironment(Map.of("XDG_STATE_HOME", folder.resolve("state").toString()));
+		try (CopilotClient its = builder.connect()) {
 			assertTrue(its.info().getCapabilities().getOfflineModel());
+			builder.connect().close(); // a second server at the same time
 			child = ProcessHandle.current().children()
 					.filter(process -> process.info().commandLine().orElse("").contains(folder.toString())).findAny();
 			assertTrue(child.isPresent());

@@ -87,7 +87,8 @@ public final class ServerProcess {
 		Path folder = Files.createTempDirectory("cgrpc-"); // readable by its owner only
 		ServerProcess server = null;
 		try {
-			List<String> command = new ArrayList<>(List.of(path, "serve", "--listen", "unix:" + folder.resolve("s.sock")));
+			List<String> command = new ArrayList<>(List.of(path, "serve", "--listen", "unix:" + folder.resolve("s.sock"),
+					"--data-dir", folder.resolve("data").toString())); // the last of these options counts
 			command.addAll(configure.arguments(folder));
 			server = new ServerProcess(command, Map.copyOf(environment), timeout, folder);
 			Runtime.getRuntime().addShutdownHook(server.hook);

@@ -72,8 +72,7 @@ public final class TestServer implements AutoCloseable {
 		// Directories that separate the server from the user's own.
 		List<String> arguments = new ArrayList<>(List.of(
 				"--offline-model", file.toString(), "--no-login", "--home", folder.resolve("copilot").toString(),
-				"--user-home", folder.toString(), "--data-dir", folder.resolve("data").toString(),
-				"--work-dir", folder.toString()));
+				"--user-home", folder.toString(), "--work-dir", folder.toString()));
 		arguments.addAll(more);
 		return arguments;
 	}
