@@ -21,7 +21,8 @@ const (
 	Secret
 	// Private is a directory of the server's own data.
 	Private
-	// Socket is a unix socket that will be created: a user that can write its directory can replace it.
+	// Socket is a unix socket that will be created: a user that can make it, or replace a directory on the way to it,
+	// can take its place.
 	Socket
 )
 
@@ -66,33 +67,32 @@ func Check(path string, kind Kind) ([]Finding, error) {
 		}
 	}
 	// Links are followed: the directories on both ways count.
-	dirs := above(path)
+	entries := way(path)
 	if real, err := filepath.EvalSymlinks(path); err == nil && real != path {
-		dirs = append(dirs, above(real)...)
+		entries = append(entries, way(real)...)
 	}
-	seen := map[string]bool{}
-	for _, dir := range dirs {
-		if seen[dir] {
+	reported := map[string]bool{}
+	for _, entry := range entries {
+		dir := filepath.Dir(entry)
+		if reported[dir] {
 			continue
 		}
-		seen[dir] = true
-		f, err := checkDirectory(dir, kind)
+		f, err := checkDirectory(dir, entry, kind)
 		if err != nil {
 			return nil, err
 		}
 		found = append(found, f...)
+		reported[dir] = len(f) > 0
 	}
 	return found, nil
 }
 
-// above returns the directories that lead to a path, the nearest first.
-func above(path string) (dirs []string) {
-	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
-		dirs = append(dirs, dir)
-		if dir == filepath.Dir(dir) {
-			return dirs
-		}
+// way returns a path and the directories that lead to it, the nearest first, without the root.
+func way(path string) (entries []string) {
+	for ; path != filepath.Dir(path); path = filepath.Dir(path) {
+		entries = append(entries, path)
 	}
+	return entries
 }
 
 // checkSelf looks at the path itself.
@@ -132,9 +132,9 @@ func checkSelf(path string, kind Kind) (found []Finding, err error) {
 	return found, nil
 }
 
-// checkDirectory looks at a directory on the way to a path. Others can replace what is in a
-// directory that they can write, unless it is sticky.
-func checkDirectory(dir string, kind Kind) ([]Finding, error) {
+// checkDirectory looks at a directory on the way to a path, and at the next entry on that way. Others can replace
+// what is in a directory that they can write, unless it is sticky.
+func checkDirectory(dir, entry string, kind Kind) ([]Finding, error) {
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -147,7 +147,7 @@ func checkDirectory(dir string, kind Kind) ([]Finding, error) {
 	switch {
 	case mode&othersWrite == 0 || readOnly(dir):
 		return nil, nil
-	case kind == Socket:
+	case kind == Socket && (!sticky || foreign(info) || !taken(entry)):
 		return []Finding{{
 			Path: dir, Text: "can be written by every user of this machine, who can make a socket of that name first",
 			Remedy: "choose a directory of your own, such as $XDG_RUNTIME_DIR",
@@ -159,4 +159,12 @@ func checkDirectory(dir string, kind Kind) ([]Finding, error) {
 		Path: dir, Text: "can be written by every user of this machine, who can replace what is in it",
 		Remedy: fmt.Sprintf("chmod o-w %q", dir), Grave: true,
 	}}, nil
+}
+
+// taken reports whether a directory on the way to a socket, or a link to one, exists and belongs to this process's user
+// or root: in a sticky directory no other user can replace it. The socket itself never counts, since the server removes
+// it.
+func taken(entry string) bool {
+	info, err := os.Lstat(entry)
+	return err == nil && info.Mode()&(fs.ModeDir|fs.ModeSymlink) != 0 && !foreign(info)
 }
