@@ -45,7 +45,7 @@ import (
 )
 
 // ErrInUse reports a directory that another process uses.
-var ErrInUse = errors.New("another bridge uses the data directory: stop it or choose another directory")
+var ErrInUse = errors.New("another server uses the data directory")
 
 // Config configures a store.
 type Config struct {
@@ -93,7 +93,7 @@ func lockDir(dir string) (*flock.Flock, error) {
 	defer cancel()
 	if _, err := lock.TryLockContext(ctx, lockPoll); err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
-			err = ErrInUse
+			return nil, fmt.Errorf("%w %q", ErrInUse, dir)
 		}
 		return nil, fmt.Errorf("data directory %q: %w", dir, err)
 	}

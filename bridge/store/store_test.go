@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
@@ -34,8 +35,10 @@ func TestOneProcessAtATime(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, dir)
-	if _, err := store.Open(store.Config{Dir: dir}); !errors.Is(err, store.ErrInUse) {
-		t.Errorf("a second one: %v", err)
+	_, err := store.Open(store.Config{Dir: dir})
+	if want := fmt.Sprintf("another server uses the data directory %q", dir); !errors.Is(err, store.ErrInUse) ||
+		err.Error() != want {
+		t.Errorf("a second one: %v, want %s", err, want)
 	}
 	time.AfterFunc(200*time.Millisecond, func() { _ = s.Close() }) // as the lock of a killed process, a little late
 	must(t, open(t, dir).Close())

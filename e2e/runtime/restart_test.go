@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -168,14 +169,17 @@ func samePositions(a, b []*bridgev1.Position) bool {
 	return slices.EqualFunc(a, b, func(a, b *bridgev1.Position) bool { return proto.Equal(a, b) })
 }
 
-// TestDataDirectoryIsTaken: a second bridge is refused while the first one lives.
+// TestDataDirectoryIsTaken: a second server is refused while the first one lives, in one sentence.
 func TestDataDirectoryIsTaken(t *testing.T) {
 	t.Parallel()
 	d := harness.NewDaemon(harness.NewScripted(t))
 	path, _ := harness.Program()
+	dir := filepath.Join(d.Root, "data")
 	out, err := exec.Command(path, "serve", "--listen", "unix:"+filepath.Join(d.Root, "other"), "--data-dir",
-		filepath.Join(d.Root, "data")).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "another bridge uses the data directory") {
-		t.Errorf("a second bridge: %v, %s", err, out)
+		dir).CombinedOutput()
+	want := fmt.Sprintf("copilot-grpc serve: another server uses the data directory %q: stop it, or give this one "+
+		"another --data-dir\n", dir)
+	if err == nil || !strings.HasSuffix(string(out), want) {
+		t.Errorf("a second server: %v, %s, want %s", err, out, want)
 	}
 }
