@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -94,7 +95,7 @@ func TestEmbed(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Errorf("close: %v", err)
 	}
-	if err := program.Process.Signal(os.Interrupt); err != nil {
+	if err := program.Process.Signal(syscall.SIGTERM); err != nil { // the signal of process managers
 		t.Fatal(err)
 	}
 	if <-ended; exit != nil {

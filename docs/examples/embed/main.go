@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge"
@@ -55,7 +56,7 @@ func logged(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler gr
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	l, err := net.Listen("unix", os.Args[1])
 	if err != nil {
