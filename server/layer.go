@@ -106,6 +106,13 @@ func (ch *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	return p.call.reply, err
 }
 
+// unreadable returns the error of a call whose request cannot be read: that of the layer that refuses the call, else
+// the reason.
+func (ch *chain) unreadable(ctx context.Context, method string, reason error) error {
+	p := passage{call: &call{method: method}, chain: ch}
+	return p.leave(p.unread(ctx, reason))
+}
+
 // stream is a grpc.StreamServerInterceptor.
 func (ch *chain) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
 	handler grpc.StreamHandler,
@@ -144,6 +151,15 @@ func (p *passage) unary(ctx context.Context, handler grpc.UnaryHandler) (err err
 		c.reply, err = handler(p.ctx, c.request)
 	}
 	return err
+}
+
+// unread goes through the layers, and returns the reason if none refuses the call.
+func (p *passage) unread(ctx context.Context, reason error) (err error) {
+	defer func() { err = p.rescued(recover(), err) }()
+	if err := p.enter(ctx); err != nil {
+		return err
+	}
+	return reason
 }
 
 // stream goes through the layers, to the handler if none refuses the stream.

@@ -101,6 +101,25 @@ func TestWebNeedsTheToken(t *testing.T) {
 	}
 }
 
+// A request that cannot be read is refused for the missing proof first, and is in the log.
+func TestWebAuthenticatesUnreadableRequests(t *testing.T) {
+	t.Parallel()
+	r, log := logged(t, server.Config{Web: &server.Web{Listen: "127.0.0.1:0"}, Token: webToken}, info{})
+	for token, want := range map[string]int{"": 401, "another-token-of-16": 401, webToken: 400} {
+		resp := fetchBody(t, r, browser(t, nil), webInfo, token, "{no JSON")
+		text := textOf(t, resp)
+		if resp.StatusCode != want || strings.Contains(text, "INVALID_FIELD") != (want == 400) {
+			t.Errorf("token %q: status %d, want %d: %s", token, resp.StatusCode, want, text)
+		}
+	}
+	if err := r.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if text := log.String(); strings.Count(text, webInfo) != 3 {
+		t.Errorf("the log: %s", text)
+	}
+}
+
 // With a policy the role decides, over HTTP/1.1 and HTTP/2, and limits count.
 func TestWebFollowsThePolicy(t *testing.T) {
 	t.Parallel()

@@ -26,6 +26,8 @@ type call struct {
 	info   *connect.CallInfo
 	meter  *meter
 	stats  stats.Handler // nil: not measured
+	// unread is why the request of a unary call cannot be read.
+	unread error
 
 	// mu guards the response metadata until it is sent.
 	mu              sync.Mutex
@@ -65,7 +67,10 @@ func (c *call) run(config *Config) error {
 		}
 		return config.Stream(c.method.impl, (*serverStream)(c), &info, c.method.stream)
 	}
-	reply, err := c.method.unary(c.method.impl, c.ctx, c.receive, config.Unary)
+	reply, err := c.method.unary(c.method.impl, c.ctx, c.request, config.Unary)
+	if c.unread != nil {
+		return config.Unreadable(c.ctx, c.method.spec.Procedure, c.unread)
+	}
 	if err != nil {
 		return err
 	}
@@ -89,6 +94,12 @@ func (c *call) measure() (end func(error)) {
 	return func(err error) {
 		c.stats.HandleRPC(ctx, &stats.End{BeginTime: begin, EndTime: time.Now(), Error: err})
 	}
+}
+
+// request receives the request of a unary call.
+func (c *call) request(m any) error {
+	c.unread = c.receive(m)
+	return c.unread
 }
 
 // receive receives a message. It returns io.EOF after the last one.

@@ -34,6 +34,9 @@ type Config struct {
 	// Unary and Stream are called for each call, like the interceptors of a gRPC server. By default there are none.
 	Unary  grpc.UnaryServerInterceptor
 	Stream grpc.StreamServerInterceptor
+	// Unreadable is called instead of Unary for a request that cannot be read, with the reason. It returns the error of
+	// the call, which is that of the caller's rights before the reason. By default it is the reason.
+	Unreadable func(ctx context.Context, method string, reason error) error
 	// Unknown returns the error for an unknown method.
 	Unknown func(method string) error
 	// Status returns the status that callers receive for an error of a call. The default is status.Of of package
@@ -107,6 +110,9 @@ func New(c Config) (*Handler, error) {
 			st, _ := status.Of(err)
 			return st
 		}
+	}
+	if c.Unreadable == nil {
+		c.Unreadable = func(_ context.Context, _ string, reason error) error { return reason }
 	}
 	if c.Unknown == nil {
 		c.Unknown = func(method string) error {
