@@ -111,6 +111,17 @@ def test_readme(server: Server, tmp_path: Path, kind: str, code: str) -> None:
         assert " permission\n" in output and "It says: rain in Paris\n" in output
 
 
+@pytest.mark.parametrize(("kind", "code"), readme()[:2])
+def test_first_programs_fail_with_their_turn(tmp_path: Path, kind: str, code: str) -> None:
+    assert not kind
+    program = tmp_path / "program.py"
+    program.write_text(code, encoding="utf-8")
+    with Server({"rules": []}) as server:
+        env = {**os.environ, "COPILOT_GRPC_TARGET": server.target}
+        done = subprocess.run([sys.executable, str(program)], env=env, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 1 and "TurnFailed" in done.stderr, (done.stdout, done.stderr)
+
+
 def test_archive_in_the_guide(server: Server, tmp_path: Path) -> None:
     guide = (HERE / "../../docs/clients.md").read_text(encoding="utf-8")
     [(kind, code)] = BLOCK.findall(guide)

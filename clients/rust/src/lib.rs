@@ -15,7 +15,8 @@
 //! });
 //! let client = Client::connect_default().await?;
 //! let session = client.create_session().tool(weather).on_permission(permission::approve_all).await?;
-//! println!("{}", session.send_and_wait("What is the weather in Paris?").await?.text);
+//! let outcome = session.send_and_wait("What is the weather in Paris?").await?;
+//! println!("{}", outcome.error_for_status()?.text);
 //! # Ok(())
 //! # }
 //! ```

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use copilot_grpc::bridge::v1::{GetUsageRequest, Handlers, SessionFilter, UsageGroup};
 use copilot_grpc::permission::Rules;
-use copilot_grpc::testing::{Server, call, say};
+use copilot_grpc::testing::{Script, Server, call, say};
 use copilot_grpc::{
     Attachment, Client, Data, Entry, Json, NoArguments, PendingChange, Prompt, Reason, Session, Start, Token, Tool,
     ToolCall, ToolError, ToolResult, answers,
@@ -35,7 +35,7 @@ mod program {
         let client = Client::connect_default().await?;
         let session = client.create_session().tool(weather).on_permission(permission::approve_all).await?;
         let outcome = session.send_and_wait("What is the weather in Paris?").await?;
-        println!("{}", outcome.text);
+        println!("{}", outcome.error_for_status()?.text);
         Ok(())
     }
     // [end]
@@ -313,6 +313,18 @@ async fn program_in_a_process() -> Result<()> {
         .await?;
     let output = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.contains("The tool says: rain in Paris"), "{output}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn program_fails_with_its_turn() -> Result<()> {
+    let server = Server::start(Script::Whole(serde_json::json!({"rules": []}))).await?;
+    let output = tokio::process::Command::new(std::env::current_exe()?)
+        .args(["program::run", "--exact", "--ignored", "--nocapture"])
+        .env("COPILOT_GRPC_TARGET", server.target())
+        .output()
+        .await?;
+    assert!(!output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     Ok(())
 }
 

@@ -133,6 +133,12 @@ test("the README's snippets compile, and the programs of README and guide print 
     printed.map(({ stdout }) => stdout),
     programs.map(({ output }) => output),
   );
+  await using failing = await startServer({ model: { rules: [] } });
+  const first = run(process.execPath, ["out/readme0.js"], {
+    cwd: project,
+    env: { ...env, COPILOT_GRPC_TARGET: failing.target },
+  });
+  await assert.rejects(first, /OutcomeError: the turn is failed/);
 });
 
 test("every sub-path of the package can be imported", async () => {

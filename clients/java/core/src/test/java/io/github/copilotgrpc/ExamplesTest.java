@@ -147,7 +147,12 @@ class ExamplesTest {
 	}
 
 	private static String run(String input, String main, String... arguments) throws Exception {
-		Process process = launch(server, main, arguments);
+		return run(server, 0, input, main, arguments);
+	}
+
+	private static String run(TestServer target, int code, String input, String main, String... arguments)
+			throws Exception {
+		Process process = launch(target, main, arguments);
 		try {
 			process.getOutputStream().write(input.getBytes(StandardCharsets.UTF_8));
 			process.getOutputStream().close();
@@ -159,7 +164,7 @@ class ExamplesTest {
 				}
 			});
 			String text = output.get(4, TimeUnit.MINUTES);
-			assertEquals(0, process.waitFor(), text);
+			assertEquals(code, process.waitFor(), text);
 			return text;
 		} finally {
 			process.destroyForcibly();
@@ -195,6 +200,12 @@ class ExamplesTest {
 			}));
 		}
 		assertTrue(tests.size() > 10);
+		tests.add(DynamicTest.dynamicTest("the first program fails with its turn", () -> {
+			try (TestServer failing = TestServer.start("rules: []", Map.of())) {
+				String output = run(failing, 1, "", "Readme0");
+				assertTrue(output.contains("TurnFailedException"), output);
+			}
+		}));
 		compile(sources.toArray(Path[]::new));
 		return tests;
 	}
