@@ -5,8 +5,30 @@ import (
 	"testing"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/race"
 )
+
+// ending is how a process ends.
+type ending string
+
+const (
+	killed ending = "killed"
+	// power ends the machine, with everything that was not synced.
+	power ending = "power"
+	// torn is the same, but some blocks of what was not synced are there.
+	torn ending = "torn"
+)
+
+var endings = []ending{killed, power, torn}
+
+// restart returns a file system as the next process finds it.
+func (e ending) restart(fs *faultfs.FS, random *rand.Rand) *faultfs.FS {
+	if e != torn {
+		return fs.Restart(e == power)
+	}
+	return fs.Tear(64, func() bool { return random.IntN(3) > 0 })
+}
 
 // After a crash of the process or of the machine at any change, each event that a reader has seen is in its
 // place, or a gap covers it, and no number is used twice.
@@ -16,15 +38,15 @@ func TestCrashAnywhere(t *testing.T) { bothWays(t, testCrashAnywhere) }
 
 func testCrashAnywhere(t *testing.T, cfg WriterConfig) {
 	for _, policy := range []Fsync{FsyncAlways, FsyncInterval} {
-		for _, power := range []bool{false, true} {
+		for _, end := range endings {
 			for crash := 0; crash < 120; crash += race.Sample(3) * (1 + crash/20) {
-				crashAt(t, cfg, policy, power, crash)
+				crashAt(t, cfg, policy, end, crash)
 			}
 		}
 	}
 }
 
-func crashAt(t *testing.T, cfg WriterConfig, policy Fsync, power bool, crash int) {
+func crashAt(t *testing.T, cfg WriterConfig, policy Fsync, end ending, crash int) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(uint64(crash), 7))
 	fs := disk(t)
@@ -59,13 +81,15 @@ func crashAt(t *testing.T, cfg WriterConfig, policy Fsync, power bool, crash int
 			}
 		}
 	}
-	if power {
+	if end != killed {
 		cfg.boot = "the next one"
 	}
-	l = begin(t, l.kill(power), cfg)
+	after := end.restart(fs, random)
+	l.w.Close()
+	l = begin(t, after, cfg)
 	defer l.close()
 	if l.j.Last().Epoch == epoch && l.j.Last().Seq < last {
-		t.Fatalf("crash at %d (%s, power %v): event %d was shown, and the journal is at %d", crash, policy, power, last,
+		t.Fatalf("crash at %d (%s, %s): event %d was shown, and the journal is at %d", crash, policy, end, last,
 			l.j.Last().Seq)
 	}
 	got := map[uint64]ID{}
@@ -86,13 +110,13 @@ func crashAt(t *testing.T, cfg WriterConfig, policy Fsync, power bool, crash int
 	}
 	for seq, id := range shown {
 		if got[seq] != id && !told {
-			t.Fatalf("crash at %d (%s, power %v): event %d was shown and is lost without a word; %d of %d are there",
-				crash, policy, power, seq, len(got), len(shown))
+			t.Fatalf("crash at %d (%s, %s): event %d was shown and is lost without a word; %d of %d are there",
+				crash, policy, end, seq, len(got), len(shown))
 		}
 		if got[seq] != (ID{}) && got[seq] != id {
 			t.Fatalf("crash at %d: another event is at %d", crash, seq)
 		}
-		if !power && got[seq] != id {
+		if end == killed && got[seq] != id {
 			t.Fatalf("crash at %d (%s): event %d was shown and has not outlived the process", crash, policy, seq)
 		}
 	}

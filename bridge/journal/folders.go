@@ -126,7 +126,9 @@ func (l *Folders) open(
 	t *term, number, epoch uint64, change func(func() error) error, visit func(number uint64, body []byte) error,
 ) (*ownedLog, backend.Recovered, error) {
 	dir := l.folder(t.session)
-	log, found, err := segment.Open(dir, epoch, l.o, visit)
+	o := l.o
+	o.Copies = l.joint.Copies(t.session)
+	log, found, err := segment.Open(dir, epoch, o, visit)
 	if err != nil {
 		return nil, found, err
 	}

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"errors"
 	"strings"
 	"syscall"
@@ -168,4 +169,58 @@ func TestEndOfJointLog(t *testing.T) {
 		}
 		next.close()
 	}
+}
+
+// A crash of the machine can leave a hole in a journal's own file: bytes before others that were written, of events
+// that were not synced there. The joint log has these events.
+func TestHoleInAJournal(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []Fsync{FsyncAlways, FsyncInterval} {
+		synctest.Test(t, func(t *testing.T) {
+			c := assemble(t, &faultfs.FS{}, 20, WriterConfig{Fsync: policy})
+			joinAll(c, 3)
+			time.Sleep(2 * DefaultFsyncInterval)
+			large := durable(20)
+			large.JSON = append(large.JSON, strings.Repeat(" ", maxJoining)...)
+			c.j[4].Append(large) // goes to its own log, behind the others
+			c.settle()
+			all := func() bool { return true }
+			fs := c.fs.(*faultfs.FS).Tear(1<<20, all) // the disk has everything
+			c.w.Close()
+			zero(t, fs, "s/j4/", durable(2).ID)
+			fs = fs.Tear(1<<20, all)
+			cfg := WriterConfig{Fsync: policy, boot: "next"}
+			for range 2 { // also if the next process is killed before it has synced
+				next := assemble(t, fs, 20, cfg)
+				got, told := next.durables(4)
+				if len(got) != 5 || policy == FsyncAlways && told || next.rec[4].Skipped > 0 {
+					t.Errorf("%s: the journal has %d events, and reports a gap: %v; found %+v", policy, len(got), told,
+						next.rec[4])
+				}
+				fs = next.kill(true)
+			}
+			next := assemble(t, fs, 20, cfg)
+			next.close()
+			if err := fs.RemoveAll("joint"); err != nil {
+				t.Fatal(err)
+			}
+			last := assemble(t, fs, 20, cfg)
+			if got, _ := last.durables(4); len(got) != 5 {
+				t.Errorf("%s: without the joint log the journal has %d events", policy, len(got))
+			}
+			last.close()
+		})
+	}
+}
+
+// zero overwrites the beginning of an event in a file whose name begins with a text.
+func zero(t *testing.T, fs *faultfs.FS, prefix string, id ID) {
+	t.Helper()
+	for _, name := range fs.Names() {
+		if at := bytes.Index(fs.Content(name), id[:]); at >= 0 && strings.HasPrefix(name, prefix) {
+			clear(fs.Content(name)[at:][:len(id)])
+			return
+		}
+	}
+	t.Fatalf("event %v is in no file of %q", id, prefix)
 }

@@ -112,15 +112,15 @@ var small = WriterConfig{again: time.Millisecond, SegmentBytes: 2000, limits: jo
 func TestCrashOfManyAnywhere(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []Fsync{FsyncAlways, FsyncInterval} {
-		for _, power := range []bool{false, true} {
+		for _, end := range endings {
 			for crash := 0; crash < 400; crash += race.Sample(7) * (1 + crash/50) {
-				crowdCrashes(t, policy, power, crash)
+				crowdCrashes(t, policy, end, crash)
 			}
 		}
 	}
 }
 
-func crowdCrashes(t *testing.T, policy Fsync, power bool, crash int) {
+func crowdCrashes(t *testing.T, policy Fsync, end ending, crash int) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(uint64(crash), 9))
 	fs := disk(t)
@@ -151,20 +151,22 @@ func crowdCrashes(t *testing.T, policy Fsync, power bool, crash int) {
 			}
 		}
 	}
-	if power {
+	if end != killed {
 		cfg.boot = "the next one"
 	}
-	c = assemble(t, c.kill(power), count, cfg)
+	next := end.restart(fs, random)
+	c.w.Close()
+	c = assemble(t, next, count, cfg)
 	defer c.close()
 	for i := range count {
 		got, told := c.durables(i)
 		for seq, id := range shown[i] {
-			if got[seq] != id && (!power || !told || got[seq] != ID{}) {
-				t.Fatalf("crash at %d (%s, power %v): event %d of journal %d was shown, and now is %v; told: %v",
-					crash, policy, power, seq, i, got[seq], told)
+			if got[seq] != id && (end == killed || !told || got[seq] != ID{}) {
+				t.Fatalf("crash at %d (%s, %s): event %d of journal %d was shown, and now is %v; told: %v",
+					crash, policy, end, seq, i, got[seq], told)
 			}
 			if policy == FsyncAlways && got[seq] != id {
-				t.Fatalf("crash at %d (%s, power %v): event %d of journal %d is lost", crash, policy, power, seq, i)
+				t.Fatalf("crash at %d (%s, %s): event %d of journal %d is lost", crash, policy, end, seq, i)
 			}
 		}
 	}

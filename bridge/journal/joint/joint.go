@@ -400,6 +400,24 @@ func (l *Log) Inherits(key string) bool {
 	return len(l.inherited[key]) > 0
 }
 
+// Copies returns the Copies of a log's options: what an earlier process left for it. A crash of the machine can spoil
+// entries that were settled and not synced, before others that are intact. A nil Log has none.
+func (l *Log) Copies(key string) func(epoch, after, before uint64) []segment.Copy {
+	if l == nil {
+		return nil
+	}
+	return func(epoch, after, before uint64) (copies []segment.Copy) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, h := range l.inherited[key] {
+			if h.epoch == epoch && after < h.entry.Number && h.entry.Number < before {
+				copies = append(copies, segment.Copy{Entry: h.entry, Prev: h.prev})
+			}
+		}
+		return copies
+	}
+}
+
 // Forget drops the entries of a log that is deleted. A nil Log has none.
 func (l *Log) Forget(key string) {
 	if l == nil {

@@ -58,6 +58,9 @@ type Options struct {
 	Now func() time.Time
 	// Progress, if set, is called after each piece of an append.
 	Progress func()
+	// Copies, if set, returns the entries between two numbers of an epoch that are also stored elsewhere, oldest first.
+	// Open writes them into the last file, where they are missing before others. They are needed until a Sync.
+	Copies func(epoch, after, before uint64) []Copy
 }
 
 // Log is a log on disk. Append, Trim, Replace and Rest must not run concurrently. Sync and Read are safe for

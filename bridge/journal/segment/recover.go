@@ -46,7 +46,7 @@ type Hole struct{ After, Through uint64 }
 // Open opens the log of a directory, or starts one with the given epoch if the directory is empty. It calls visit for
 // every entry in order; body is valid only during the call. An entry for which visit returns an error is skipped like
 // a damaged one. After damage Open continues with the next valid frame: entries keep their numbers, and all readable
-// entries are kept. Open fails only if the file system fails.
+// entries are kept. Copies of entries (Options.Copies) replace damaged ones. Open fails only if the file system fails.
 func Open(dir string, epoch uint64, o Options, visit func(number uint64, body []byte) error) (*Log, Recovered, error) {
 	if o.SegmentBytes <= 0 {
 		o.SegmentBytes = DefaultSegmentBytes
@@ -195,7 +195,11 @@ func (l *Log) readSegment(
 	}
 	s := &segment{name: name.name, base: name.base, last: name.base, newest: l.o.Now()}
 	skipped := found.Skipped
-	l.readEntries(s, scan, limit, found, visit)
+	var spoiled File
+	if last && l.o.Copies != nil { // the files before it were synced before it was begun
+		spoiled = file
+	}
+	l.readEntries(s, scan, spoiled, limit, found, visit)
 	s.damaged = found.Skipped > skipped
 	if scan.err != nil {
 		return scan.err
@@ -233,8 +237,10 @@ func altered(file File, from, end int64) (bool, error) {
 }
 
 // readEntries reads a segment's frames, including those after damage. The segment's size is set to the end of the
-// last valid frame.
-func (l *Log) readEntries(s *segment, scan *scanner, limit uint64, found *Recovered, visit func(uint64, []byte) error) {
+// last valid frame. In a file that may be spoiled, copies take the place of missing entries.
+func (l *Log) readEntries(
+	s *segment, scan *scanner, spoiled File, limit uint64, found *Recovered, visit func(uint64, []byte) error,
+) {
 	fits := func(f frame) bool {
 		return f.kind == kindEntry && f.number > s.last && f.number <= limit || f.kind == kindMark &&
 			f.number >= s.last && f.number <= limit
@@ -257,7 +263,14 @@ func (l *Log) readEntries(s *segment, scan *scanner, limit uint64, found *Recove
 				found.skip(scan.end-at, s.last)
 				return
 			}
-			found.skip(scan.position()-at, s.last)
+			if spoiled != nil {
+				if at, scan.err = l.mend(spoiled, s, at, scan, found, visit); scan.err != nil {
+					return
+				}
+			}
+			if at < scan.position() {
+				found.skip(scan.position()-at, s.last)
+			}
 			continue
 		}
 		s.size = scan.position()

@@ -162,6 +162,31 @@ func (f *FS) Restart(power bool) *FS {
 	return next
 }
 
+// Tear is Restart after a crash of the machine that had written a part of what was not synced. written decides for each
+// block whether it has the newest bytes, or the synced ones, or zeros where there were none.
+func (f *FS) Tear(block int, written func() bool) *FS {
+	next := f.Restart(true)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(next.files)) {
+		torn := next.files[name]
+		newest := torn.data // of a file that is gone since
+		if c := f.files[name]; c != nil {
+			newest = c.data
+		}
+		if written() { // its size
+			torn.data = append(torn.data, make([]byte, max(len(newest)-len(torn.data), 0))...)[:len(newest)]
+		}
+		for at := 0; at < min(len(torn.data), len(newest)); at += block {
+			if written() {
+				copy(torn.data[at:min(at+block, len(torn.data))], newest[at:])
+			}
+		}
+		torn.synced = slices.Clone(torn.data)
+	}
+	return next
+}
+
 // Names lists the files.
 func (f *FS) Names() (names []string) {
 	f.mu.Lock()
