@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
@@ -15,9 +16,13 @@ import (
 // backend.Logs for one process: it does not know the terms of an earlier process, which ended with
 // the lock of the data directory. It is safe for concurrent use; its mutex guards terms.
 type Folders struct {
+	w      *Writer
 	o      segment.Options
 	folder func(session string) string
 	joint  *joint.Log // nil without one
+
+	settling  atomic.Bool // settleSoon runs
+	unsettled bool        // its last run failed; only it uses this
 
 	mu    sync.Mutex
 	terms map[string]*term
@@ -26,7 +31,7 @@ type Folders struct {
 // NewFolders returns logs with the writer's configuration. folder returns the folder of a session.
 func NewFolders(w *Writer, folder func(session string) string) *Folders {
 	return &Folders{
-		folder: folder, terms: map[string]*term{},
+		w: w, folder: folder, terms: map[string]*term{},
 		o: segment.Options{
 			FS: w.cfg.FS, SegmentBytes: w.cfg.SegmentBytes, SyncFiles: w.cfg.Fsync != FsyncNever,
 			Now: w.cfg.Now, Progress: w.moved,
@@ -54,7 +59,44 @@ func OpenFolders(w *Writer, dir string, folder func(session string) string) (*Fo
 const settleAtEnd = 2 * time.Second
 
 // Close moves the entries of the joint log to the logs of their sessions, as far as time permits.
-func (l *Folders) Close() error { return l.joint.Close(l.settle, settleAtEnd) }
+func (l *Folders) Close() error {
+	begin := l.w.cfg.Now()
+	late := func() bool { return l.w.cfg.Now().Sub(begin) > settleAtEnd }
+	err := l.joint.Close(func(sessions []string) error { return l.settleAll(sessions, late) }, settleAtEnd)
+	if rest := l.joint.Keys(); len(rest) > 0 {
+		l.w.cfg.Logger.Info("the joint log keeps events until the next start", "journals", len(rest))
+	}
+	return err
+}
+
+// settleSoon is settleAll in a goroutine of its own, unless that runs: reading and syncing whole journals takes time, in
+// which others are to be written. The goroutine of the local lane calls it.
+func (l *Folders) settleSoon(sessions []string) {
+	if !l.settling.CompareAndSwap(false, true) {
+		return
+	}
+	l.w.wg.Go(func() {
+		defer l.settling.Store(false)
+		err := l.settleAll(sessions, l.w.stopped)
+		if err != nil && !l.unsettled {
+			l.w.cfg.Logger.Warn("moving events of closed journals from the joint log failed", "error", err)
+		}
+		l.unsettled = err != nil
+	})
+}
+
+// settleAll moves what the joint log has for sessions that are not open to their logs, one after another until stop
+// returns true.
+func (l *Folders) settleAll(sessions []string, stop func() bool) error {
+	var errs []error
+	for _, session := range sessions {
+		if stop() {
+			break
+		}
+		errs = append(errs, l.settle(session))
+	}
+	return errors.Join(errs...)
+}
 
 // Settle moves what the joint log has for the session with a folder, whose journal is closed, to that folder.
 func (l *Folders) Settle(folder string) error {
@@ -65,7 +107,7 @@ func (l *Folders) Settle(folder string) error {
 		}
 		errs = append(errs, l.settle(session))
 		if m := l.joint.Member(session); m != nil {
-			errs = append(errs, m.Settle(), m.SyncOwn(), m.Rest())
+			errs = append(errs, m.Finish())
 		}
 	}
 	return errors.Join(errs...)
@@ -77,7 +119,7 @@ func (l *Folders) settle(session string) error {
 	if log == nil || err != nil {
 		return err
 	}
-	err = errors.Join(log.Settle(), log.SyncOwn(), log.Rest())
+	err = log.Finish()
 	if errors.Is(err, backend.ErrStale) {
 		return nil // it was opened meanwhile
 	}
@@ -95,7 +137,7 @@ func (l *Folders) openInherited(session string) (*ownedLog, error) {
 	}
 	number := t.number
 	change := func(f func() error) error { return t.change(number, f) }
-	log, _, err := l.open(t, number, 0, change, func(uint64, []byte) error { return nil })
+	log, _, err := l.open(t, number, 0, change, nil)
 	return log, err
 }
 
@@ -121,14 +163,20 @@ func (l *Folders) Open(
 	return log, found, nil
 }
 
-// open opens the log of a session whose term the caller holds. change guards its changes.
+// open opens the log of a session whose term the caller holds. change guards its changes. Without visit it is only to be
+// finished.
 func (l *Folders) open(
 	t *term, number, epoch uint64, change func(func() error) error, visit func(number uint64, body []byte) error,
 ) (*ownedLog, backend.Recovered, error) {
 	dir := l.folder(t.session)
 	o := l.o
 	o.Copies = l.joint.Copies(t.session)
-	log, found, err := segment.Open(dir, epoch, o, visit)
+	each := visit
+	if visit == nil {
+		each = func(uint64, []byte) error { return nil }
+		o.Progress = nil // that is of the local lane
+	}
+	log, found, err := segment.Open(dir, epoch, o, each)
 	if err != nil {
 		return nil, found, err
 	}

@@ -102,7 +102,10 @@ func (w *Writer) tidyJoint(l *lane) {
 	}
 	l.writing.begin(w.cfg.Now())
 	defer l.writing.end()
-	err := folders.joint.Tidy(folders.settle)
+	err := folders.joint.Tidy(func(sessions []string) error {
+		folders.settleSoon(sessions)
+		return nil
+	})
 	if err != nil && !l.untidy {
 		w.cfg.Logger.Warn("moving events from the joint log to their journals failed", "error", err)
 	}

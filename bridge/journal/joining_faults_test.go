@@ -224,3 +224,62 @@ func zero(t *testing.T, fs *faultfs.FS, prefix string, id ID) {
 	}
 	t.Fatalf("event %v is in no file of %q", id, prefix)
 }
+
+// The journals of sessions that nobody opened may be long and their disk slow: others are written meanwhile.
+func TestUnopenedLogsDelayNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := assemble(t, &faultfs.FS{}, 20, WriterConfig{})
+		joinAll(c, 3)
+		fs := c.kill(false)
+		next := assemble(t, fs, 1, WriterConfig{})
+		release := fs.StallIn("s/j4/")
+		defer release()
+		time.Sleep(3 * time.Minute) // the others are to leave the joint log
+		if next.logs.joint.Member("j4") == nil {
+			t.Fatal("the journal is not being settled")
+		}
+		next.j[0].Append(durable(50))
+		time.Sleep(time.Second)
+		next.j[0].mu.RLock()
+		if d := next.j[0].disk; len(d.unwritten)+len(d.flight) > 0 {
+			t.Error("a journal waits for another that nobody opened")
+		}
+		next.j[0].mu.RUnlock()
+		time.Sleep(2 * stallTimeout)
+		if err := next.j[0].Degraded(); err != nil {
+			t.Error(err)
+		}
+		release()
+		time.Sleep(time.Minute)
+		if bytes := next.logs.joint.Bytes(); bytes != 0 {
+			t.Errorf("%d bytes are still in the joint log", bytes)
+		}
+		next.close()
+	})
+}
+
+// The end of a process does not wait until a slow disk has the events of all sessions that nobody opened.
+func TestUnopenedLogsDelayNoEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := assemble(t, &faultfs.FS{}, 20, WriterConfig{})
+		joinAll(c, 3)
+		fs := c.kill(false)
+		next := assemble(t, fs, 0, WriterConfig{})
+		fs.Throttle(200)
+		begin := time.Now()
+		next.close()
+		if took := time.Since(begin); took > 3*settleAtEnd {
+			t.Errorf("it took %v", took)
+		}
+		fs.Throttle(0)
+		last := assemble(t, fs, 20, WriterConfig{})
+		for i := range last.j {
+			if got, _ := last.durables(i); len(got) != 4 || last.rec[i].Lost {
+				t.Errorf("journal %d has %d events: %+v", i, len(got), last.rec[i])
+			}
+		}
+		last.close()
+	})
+}

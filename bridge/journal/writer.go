@@ -151,6 +151,16 @@ func (w *Writer) Close() {
 	w.wg.Wait()
 }
 
+// stopped reports whether Close was called.
+func (w *Writer) stopped() bool {
+	select {
+	case <-w.stop:
+		return true
+	default:
+		return false
+	}
+}
+
 // wake schedules a write of a journal. A journal's mu may be held.
 func (w *Writer) wake(d *Disk) {
 	w.mu.Lock()

@@ -240,9 +240,9 @@ func (l *Log) Sync() error {
 // Full reports whether the tails have more bytes than Limits.Tails, so that Tidy has something to do.
 func (l *Log) Full() bool { return l.tails.Load() > l.limits.Tails }
 
-// Tidy settles entries that are to leave the log, and drops those that no member needs any more. settle does it for the
-// entries of an earlier process that have no member.
-func (l *Log) Tidy(settle func(key string) error) error {
+// Tidy settles entries that are to leave the log, and drops those that no member needs any more. It passes settle the
+// keys of entries of an earlier process that are to leave the log and have no member.
+func (l *Log) Tidy(settle func(keys []string) error) error {
 	if !l.advance() {
 		return nil
 	}
@@ -253,8 +253,8 @@ func (l *Log) Tidy(settle func(key string) error) error {
 			errs = append(errs, err)
 		}
 	}
-	for _, key := range orphans {
-		errs = append(errs, settle(key))
+	if len(orphans) > 0 {
+		errs = append(errs, settle(orphans))
 	}
 	return errors.Join(append(errs, l.drop())...)
 }
@@ -291,6 +291,9 @@ func (l *Log) due() (due []*Member, orphans []string) {
 	})
 	for _, m := range members {
 		first, bytes := m.oldest()
+		if m.isApart() {
+			continue
+		}
 		if m.unsafe() || first != 0 && (first <= cutoff || over > 0) {
 			due = append(due, m)
 			over -= bytes
@@ -433,7 +436,7 @@ func (l *Log) Forget(key string) {
 }
 
 // Close settles and syncs what it can within a time, and closes the log. The next process settles the rest.
-func (l *Log) Close(settle func(key string) error, limit time.Duration) error {
+func (l *Log) Close(settle func(keys []string) error, limit time.Duration) error {
 	l.mu.Lock()
 	l.before, l.tidied = l.last, time.Time{}
 	l.mu.Unlock()

@@ -1,6 +1,7 @@
 package joint
 
 import (
+	"errors"
 	"sort"
 	"sync"
 	"time"
@@ -30,15 +31,17 @@ type Member struct {
 	owed    bool   // the own log has what a sync of the joint log does not cover
 	renew   bool   // a sync of the own log failed: what it was to make safe has to be written anew
 	resting bool   // the own log is not kept open
+	apart   bool   // it is left to Finish
 }
 
 // Attach makes a log a member, with what the joint log has for it. It calls visit for these entries as segment.Open
-// does for the others, and completes found. A nil l gives a member that never joins.
+// does for the others, and completes found. Without visit the log is not to be used: the caller calls Finish. A nil l
+// gives a member that never joins.
 func (l *Log) Attach(
 	key string, own *segment.Log, found *segment.Recovered, guard func(func() error) error,
 	visit func(number uint64, body []byte) error,
 ) *Member {
-	m := &Member{key: key, joint: l, own: own, guard: guard}
+	m := &Member{key: key, joint: l, own: own, guard: guard, apart: visit == nil}
 	if l == nil {
 		return m
 	}
@@ -66,7 +69,7 @@ func (l *Log) Attach(
 		case h.prev > last:
 			found.Holes = append(found.Holes, segment.Hole{After: last, Through: h.prev})
 		}
-		if visit(h.entry.Number, h.body(nil)) != nil {
+		if visit != nil && visit(h.entry.Number, h.body(nil)) != nil {
 			found.Holes = append(found.Holes, segment.Hole{After: last, Through: h.entry.Number})
 		} else {
 			tail = append(tail, h)
@@ -211,6 +214,30 @@ func (m *Member) Append(entries []segment.Entry) error {
 // Settle appends the tail to the member's own log, and stores again what a failed sync did not make safe.
 func (m *Member) Settle() error {
 	return m.guard(func() error { return m.write(nil) })
+}
+
+// Finish settles the tail, syncs the own log and closes its file. It may take long: Tidy does not wait for it.
+func (m *Member) Finish() error {
+	err := errors.Join(m.Settle(), m.SyncOwn())
+	rested := false
+	resting := m.guard(func() error {
+		rested = true
+		return m.Rest()
+	})
+	if !rested { // nothing changes the log any more
+		resting = m.Rest()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.apart = false
+	return errors.Join(err, resting)
+}
+
+// isApart reports whether Finish settles the tail.
+func (m *Member) isApart() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.apart
 }
 
 // write appends the tail and entries to the own log.
