@@ -347,6 +347,7 @@ func (d *Disk) batch() *batch {
 	m := &mark{
 		reserved: max(given+reserveBlock, d.reserved), boot: d.writer.cfg.boot,
 		losses: slices.Clone(d.losses), overruns: max(d.marked, d.writer.overrunsNow()),
+		doubts: d.writer.doubtsNow(),
 	}
 	closing := d.closing && len(d.unwritten) == 0
 	b.last = closing

@@ -47,9 +47,7 @@ func OpenFolders(w *Writer, dir string, folder func(session string) string) (*Fo
 	if err != nil {
 		return nil, err
 	}
-	if entries.Damaged() {
-		w.cfg.Logger.Warn("events of journals that had not been closed may be lost", "directory", dir)
-	}
+	w.openDoubts(dir, entries.Damaged())
 	l.joint = entries
 	w.joined.Store(l)
 	return l, nil
@@ -115,11 +113,11 @@ func (l *Folders) Settle(folder string) error {
 
 // settle moves what the joint log has for a session that is not open to its log.
 func (l *Folders) settle(session string) error {
-	log, err := l.openInherited(session)
+	log, found, err := l.openInherited(session)
 	if log == nil || err != nil {
 		return err
 	}
-	err = log.Finish()
+	err = errors.Join(l.note(log, &found), log.Finish())
 	if errors.Is(err, backend.ErrStale) {
 		return nil // it was opened meanwhile
 	}
@@ -128,17 +126,28 @@ func (l *Folders) settle(session string) error {
 
 // openInherited opens the log of a session that is not open and for which an earlier process left entries; nil if there
 // is none. A later owner ends its changes.
-func (l *Folders) openInherited(session string) (*ownedLog, error) {
+func (l *Folders) openInherited(session string) (*ownedLog, backend.Recovered, error) {
 	t := l.termOf(session)
 	t.busy <- struct{}{}
 	defer t.release()
 	if t.over || !l.joint.Inherits(session) {
-		return nil, nil
+		return nil, backend.Recovered{}, nil
 	}
 	number := t.number
 	change := func(f func() error) error { return t.change(number, f) }
-	log, _, err := l.open(t, number, 0, change, nil)
-	return log, err
+	return l.open(t, number, 0, change, nil)
+}
+
+// note records in a log what is missing in it, for those who open it when the joint log no longer shows that.
+func (l *Folders) note(log *ownedLog, found *backend.Recovered) error {
+	d, rec := &Disk{log: log, writer: l.w}, Recovery{}
+	if d.number(found, &rec); !rec.Lost || d.unbacked {
+		return nil
+	}
+	m := mark{
+		reserved: d.start, boot: l.w.cfg.boot, losses: d.losses, overruns: d.marked, doubts: l.w.doubtsNow(),
+	}
+	return log.Append(log.Last(), []backend.Entry{{Mark: true, Body: m.append(nil)}})
 }
 
 // Open implements backend.Logs. It fails if the earlier owner is writing and the disk hangs.
@@ -181,6 +190,9 @@ func (l *Folders) open(
 		return nil, found, err
 	}
 	member := l.joint.Attach(t.session, log, &found, change, visit)
+	if m, ok := parseMark(found.Mark); ok && l.joint != nil && m.doubts < l.w.doubtsNow() {
+		found.Doubtful = true
+	}
 	return &ownedLog{Member: member, logs: l, dir: dir, term: t, number: number}, found, nil
 }
 

@@ -283,3 +283,51 @@ func TestUnopenedLogsDelayNoEnd(t *testing.T) {
 		last.close()
 	})
 }
+
+// A process that finds the joint log damaged may not open all sessions. Whoever opens one later learns of the damage too:
+// also of a session of which nothing was left in the joint log, and once.
+func TestDamageIsReportedLater(t *testing.T) {
+	t.Parallel()
+	c := assemble(t, disk(t), 20, WriterConfig{})
+	joinAll(c, 1)
+	end, middle := durable(50), durable(51)
+	c.j[0].Append(end)
+	c.settle()
+	c.j[1].Append(middle)
+	c.settle()
+	c.j[1].Append(durable(52))
+	c.settle()
+	fs := c.kill(false)
+	for _, id := range []ID{end.ID, middle.ID} {
+		zero(t, fs, "joint/", id)
+	}
+	for _, name := range fs.Names() {
+		if content, key := fs.Content(name), []byte("\x02j2"); strings.HasPrefix(name, "joint/") {
+			for at := bytes.Index(content, key); at >= 0; at = bytes.Index(content, key) {
+				clear(content[at : at+len(key)]) // all of the third session
+			}
+		}
+	}
+	assemble(t, fs, 0, WriterConfig{}).close()
+	if names := strings.Join(fs.Names(), " "); strings.Contains(names, "joint/") {
+		t.Fatalf("the joint log is still there: %s", names)
+	}
+	for life := range 2 {
+		next := assemble(t, fs, 20, WriterConfig{})
+		for i, most := range []int{2, 3, 1} {
+			got, told := next.durables(i)
+			if len(got) > most || i < 2 && len(got) < most || !told {
+				t.Errorf("life %d: journal %d has %d events, and reports a gap: %v", life, i, len(got), told)
+			}
+			if next.rec[i].Lost != (life == 0 && i == 2) {
+				t.Errorf("life %d: journal %d: %+v", life, i, next.rec[i])
+			}
+			eventually(t, func() bool { // it has written that
+				next.j[i].mu.RLock()
+				defer next.j[i].mu.RUnlock()
+				return next.j[i].disk.reserved > next.j[i].disk.start
+			})
+		}
+		fs = next.kill(false)
+	}
+}

@@ -84,6 +84,7 @@ type mark struct {
 	boot     string // the machine's life in which it was written
 	losses   []loss
 	overruns uint64 // how many there had been
+	doubts   uint64 // same
 }
 
 const markVersion = 1
@@ -100,7 +101,7 @@ func (m *mark) append(dst []byte) []byte {
 	for _, l := range m.losses {
 		dst = binary.AppendUvarint(binary.AppendUvarint(dst, l.from), l.to)
 	}
-	return binary.AppendUvarint(dst, m.overruns)
+	return binary.AppendUvarint(binary.AppendUvarint(dst, m.overruns), m.doubts)
 }
 
 func parseMark(data []byte) (m mark, ok bool) {
@@ -130,6 +131,9 @@ func parseMark(data []byte) (m mark, ok bool) {
 	}
 	if len(data) > 0 { // earlier marks do not tell
 		m.overruns = number()
+	}
+	if len(data) > 0 {
+		m.doubts = number()
 	}
 	return m, ok
 }

@@ -90,7 +90,8 @@ type Writer struct {
 	syncing activity
 	held    atomic.Int64 // bytes of all journals that wait for the disk
 
-	overruns *segment.Cell // may be nil
+	overruns *segment.Cell                // may be nil
+	doubts   atomic.Pointer[segment.Cell] // may be nil
 	// joined are the logs with a joint log, nil without them.
 	joined atomic.Pointer[Folders]
 

@@ -10,6 +10,7 @@
 //	requests/            answers, as a log
 //	states/              the latest states of sessions, as a log
 //	journals/            the newest events of many sessions, as a log
+//	journals.doubts      how often that log was found damaged
 //	sessions/ID/session  the state of a session, JSON, unless the log has a later one
 //	sessions/ID/id       its key as text
 //	sessions/ID/opening  exists until the session was opened for the first time
