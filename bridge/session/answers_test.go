@@ -74,8 +74,8 @@ func TestResolveAsync(t *testing.T) {
 		if _, _, err := r.s.sender.Abort(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		r.awaitOver(withdrawn) // the CLI's reply may come before its event
 		wantReason(t, (<-r.resolveAsync(call.ID, `{"result":"42"}`)).err, fault.CallbackResolved)
-		r.awaitOver(withdrawn)
 	})
 	t.Run("the runtime has ended", func(t *testing.T) {
 		t.Parallel()
