@@ -96,3 +96,26 @@ func TestBeginLeavesToOthers(t *testing.T) {
 		t.Error("the request of another tenant is not begun")
 	}
 }
+
+// A request that panics can be made again in this process. The log has its start only, because it may have had effects.
+func TestRequestThatPanics(t *testing.T) {
+	t.Parallel()
+	log, answer := &kept{}, wrapperspb.String("a")
+	s := idempotency.New(time.Now, nil)
+	s.Keep(log)
+	d := idempotency.Doubt{Since: func() []byte { return []byte("then") }}
+	do := func(f func() (proto.Message, error)) (m proto.Message, panicked bool) {
+		defer func() { panicked = recover() != nil }()
+		m, _ = s.DoOrSettle(t.Context(), key("", "1"), answer, d, f)
+		return m, false
+	}
+	if _, panicked := do(func() (proto.Message, error) { panic("no") }); !panicked {
+		t.Error("the panic is hidden")
+	}
+	if got := strings.Join(log.lines, ","); got != `begun "1" then` {
+		t.Errorf("the log has %q", got)
+	}
+	if m, _ := do(func() (proto.Message, error) { return answer, nil }); m != answer {
+		t.Errorf("made again it is answered %v", m)
+	}
+}

@@ -276,12 +276,19 @@ func (s *Store) answer(e *entry) (proto.Message, error) {
 }
 
 // run completes an entry. A panic in f completes it too, as a failure.
-func (s *Store) run(e *entry, d Doubt, f func() (proto.Message, error)) (answer proto.Message, err error) {
+func (s *Store) run(e *entry, d Doubt, f func() (proto.Message, error)) (proto.Message, error) {
 	b := &Begun{store: s, entry: e, doubt: d}
 	b.Record()
-	err = fault.New(fault.Internal, "the request panicked")
-	defer func() { b.End(answer, err) }()
-	answer, err = f()
+	returned := false
+	defer func() {
+		if !returned { // nothing is recorded: the next process finds out what became of it
+			e.err = fault.New(fault.Internal, "the request panicked")
+			s.complete(e, false, false)
+		}
+	}()
+	answer, err := f()
+	returned = true
+	b.End(answer, err)
 	return answer, err
 }
 
