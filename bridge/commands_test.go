@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -215,6 +216,28 @@ func TestStartedPromptStaysInDoubt(t *testing.T) {
 			if n := received(r.life(), "session.send"); n != 1 {
 				t.Errorf("it was said %d times", n)
 			}
+		})
+	}
+}
+
+// No goroutine waits for the CLI's reply to a prompt of a participant's stream. The test is not parallel, so that no
+// other test has goroutines that send.
+func TestStartedPromptsHaveNoGoroutine(t *testing.T) {
+	for name, c := range map[string]*bridgev1.AttachCommand{
+		"send": sendCommand("a", "", "hello"), "send with an id": sendCommand("a", "q", "hello"),
+		"exact_send": exactSendCommand("a", "", "hello"), "exact_send with an id": exactSendCommand("a", "q", "hello"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, fakecli.Script{Faults: []fakecli.MethodFault{
+				{Method: "session.send", Fault: fakecli.Fault{Kind: fakecli.FaultHang}},
+			}})
+			r.create("s1")
+			r.command("s1").give(c)
+			eventually(t, "the prompt", func() bool { return received(r.cli, "session.send") == 1 })
+			eventually(t, "the end of its goroutines", func() bool {
+				stacks := make([]byte, 8<<20)
+				return !strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "/bridge/session/sending.(*Sender)")
+			})
 		})
 	}
 }

@@ -20,8 +20,8 @@ func (a *Attachment) startSend(ctx context.Context, c *bridgev1.AttachCommand) b
 	if a.name != a.s.ID() { // a guest may have lost its right
 		return false
 	}
-	done := func(done *bridgev1.AttachDone, err error) {
-		a.finish(ctx, c, done, err)
+	done := func(reply *bridgev1.AttachDone, err error) {
+		a.finish(ctx, c, reply, err)
 		<-a.busy
 		a.unfinished.Add(-1)
 	}
@@ -34,7 +34,8 @@ func (a *Attachment) startSend(ctx context.Context, c *bridgev1.AttachCommand) b
 			done(sentDone(sent), err)
 		})
 	case *bridgev1.AttachCommand_ExactSend:
-		started = a.checkExact(do.ExactSend) == nil && a.svc.exactly.StartExactly(apart, do.ExactSend, c.GetRequestId(),
+		id := c.GetRequestId()
+		started = a.checkExact(do.ExactSend) == nil && a.svc.exactly.StartExactly(apart, a.s, do.ExactSend, id,
 			func(result *cliv1.SessionServiceSendResponse, at journal.Position, err error) {
 				sent := exactlySent(result)
 				sent.Position = session.Proto(at)

@@ -10,6 +10,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/position"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
@@ -25,7 +26,7 @@ func (f exactSender) SendExactly(
 
 // StartExactly leaves everything to SendExactly.
 func (f exactSender) StartExactly(
-	context.Context, *cliv1.SessionServiceSendRequest, string,
+	context.Context, *session.Session, *cliv1.SessionServiceSendRequest, string,
 	func(*cliv1.SessionServiceSendResponse, journal.Position, error),
 ) bool {
 	return false

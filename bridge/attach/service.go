@@ -58,11 +58,11 @@ type ExactSender interface {
 	SendExactly(
 		ctx context.Context, r *cliv1.SessionServiceSendRequest, requestID string,
 	) (*cliv1.SessionServiceSendResponse, error)
-	// StartExactly is SendExactly for a session of the caller's tenant. It waits for nothing. done, which may block,
-	// receives the result and the position on another goroutine, also after the end of ctx. StartExactly returns false,
-	// and does nothing, if SendExactly must make the call.
+	// StartExactly is SendExactly for a session of the caller's tenant, that of the request. It waits for nothing.
+	// done, which may block, receives the result and the position on another goroutine, also after the end of ctx.
+	// StartExactly returns false, and does nothing, if SendExactly must make the call.
 	StartExactly(
-		ctx context.Context, r *cliv1.SessionServiceSendRequest, requestID string,
+		ctx context.Context, s *session.Session, r *cliv1.SessionServiceSendRequest, requestID string,
 		done func(*cliv1.SessionServiceSendResponse, journal.Position, error),
 	) bool
 }

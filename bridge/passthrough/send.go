@@ -78,11 +78,11 @@ func sendResponse(reply []byte) (*cliv1.SessionServiceSendResponse, error) {
 	return out, nil
 }
 
-// StartExactly is SendExactly for a session of the caller's tenant, without waiting for anything. done, which may
+// StartExactly is SendExactly for a session of the caller's tenant, that of the request, without waiting for anything. done, which may
 // block, receives the result and the journal position of the CLI's reply on another goroutine. StartExactly returns
 // false, and does nothing, if SendExactly must make the call.
 func (svc *Service) StartExactly(
-	ctx context.Context, r *cliv1.SessionServiceSendRequest, requestID string,
+	ctx context.Context, s *session.Session, r *cliv1.SessionServiceSendRequest, requestID string,
 	done func(*cliv1.SessionServiceSendResponse, journal.Position, error),
 ) bool {
 	request, err := proto.Marshal(r)
@@ -95,7 +95,7 @@ func (svc *Service) StartExactly(
 		op := svc.prompt(ctx, c, requestID)
 		begin = func() *idempotency.Begun { return operation.Begin(ctx, svc.operations, &op) }
 	}
-	s, m, err := svc.message(ctx, c)
+	m, err := svc.message(ctx, c)
 	if err != nil {
 		return false
 	}

@@ -195,7 +195,11 @@ func (svc *Service) send(ctx context.Context, c *call) (json.RawMessage, error) 
 	if err := svc.shutdown.Accepting(); err != nil {
 		return nil, err
 	}
-	s, m, err := svc.message(ctx, c)
+	s, err := svc.sessions.Open(ctx, c.id)
+	if err != nil {
+		return nil, err
+	}
+	m, err := svc.message(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -213,26 +217,23 @@ func (svc *Service) send(ctx context.Context, c *call) (json.RawMessage, error) 
 	return recorded(ctx, sent.Result, sent.At, nil)
 }
 
-// message returns the message of a call that begins a turn, and its session.
-func (svc *Service) message(ctx context.Context, c *call) (s *session.Session, m sending.Message, err error) {
-	if s, err = svc.sessions.Open(ctx, c.id); err != nil {
-		return nil, m, err
-	}
+// message returns the message of a call that begins a turn.
+func (svc *Service) message(ctx context.Context, c *call) (m sending.Message, err error) {
 	prompt := c.params.String("prompt")
 	empty := strings.TrimSpace(prompt) == "" && len(rawList(c.params.Get("attachments"))) == 0
 	if empty && c.method == "session.send" && !c.exact {
-		return nil, m, fault.New(fault.PromptEmpty, "the prompt has neither text nor attachments").WithField("prompt")
+		return m, fault.New(fault.PromptEmpty, "the prompt has neither text nor attachments").WithField("prompt")
 	}
 	size := max(len(prompt), len(c.params.Get("messages")))
 	if err := svc.admission.CheckPrompt(caller.From(ctx).Tenant, size, "prompt"); err != nil {
-		return nil, m, err
+		return m, err
 	}
 	m = sending.Message{
 		Method: c.method, Params: c.params.Clone(), Request: c.request,
 		Immediate: c.params.String("mode") == "immediate",
 	}
 	m.Params.Set("wait", nil) // it would park the call in the CLI for the whole turn
-	return s, m, nil
+	return m, nil
 }
 
 // rawList reads a list; what is none is empty.
