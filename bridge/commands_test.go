@@ -164,8 +164,9 @@ func TestPromptOfARequestIDIsSentOnce(t *testing.T) {
 				t.Errorf("the answer is %v", want)
 			}
 			for _, got := range []*bridgev1.AttachDone{second.done(), first.done()} {
-				same := proto.Equal(got.GetSendResult(), want.GetSendResult())
-				if !same || got.GetMessageId() != want.GetMessageId() || exact == "" && !proto.Equal(got.GetPosition(), want.GetPosition()) {
+				same := got.GetMessageId() == want.GetMessageId() &&
+					proto.Equal(got.GetSendResult(), want.GetSendResult())
+				if !same || exact == "" && !proto.Equal(got.GetPosition(), want.GetPosition()) {
 					t.Errorf("command %s is answered %v, not %v", got.GetCommandId(), got, want)
 				}
 			}
@@ -236,7 +237,8 @@ func TestStartedPromptsHaveNoGoroutine(t *testing.T) {
 			eventually(t, "the prompt", func() bool { return received(r.cli, "session.send") == 1 })
 			eventually(t, "the end of its goroutines", func() bool {
 				stacks := make([]byte, 8<<20)
-				return !strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "/bridge/session/sending.(*Sender)")
+				stacks = stacks[:runtime.Stack(stacks, true)]
+				return !strings.Contains(string(stacks), "/bridge/session/sending.(*Sender)")
 			})
 		})
 	}

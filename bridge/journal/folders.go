@@ -67,8 +67,8 @@ func (l *Folders) Close() error {
 	return err
 }
 
-// settleSoon is settleAll in a goroutine of its own, unless that runs: reading and syncing whole journals takes time, in
-// which others are to be written. The goroutine of the local lane calls it.
+// settleSoon runs settleAll in the background, unless it runs already: reading and syncing whole journals takes time,
+// in which others are to be written. The goroutine of the local lane calls it.
 func (l *Folders) settleSoon(sessions []string) {
 	if !l.settling.CompareAndSwap(false, true) {
 		return

@@ -78,9 +78,9 @@ func sendResponse(reply []byte) (*cliv1.SessionServiceSendResponse, error) {
 	return out, nil
 }
 
-// StartExactly is SendExactly for a session of the caller's tenant, that of the request, without waiting for anything. done, which may
-// block, receives the result and the journal position of the CLI's reply on another goroutine. StartExactly returns
-// false, and does nothing, if SendExactly must make the call.
+// StartExactly is SendExactly for a session of the caller's tenant, that of the request, without waiting for anything.
+// done, which may block, receives the result and the journal position of the CLI's reply on another goroutine.
+// StartExactly returns false, and does nothing, if SendExactly must make the call.
 func (svc *Service) StartExactly(
 	ctx context.Context, s *session.Session, r *cliv1.SessionServiceSendRequest, requestID string,
 	done func(*cliv1.SessionServiceSendResponse, journal.Position, error),
