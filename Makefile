@@ -64,7 +64,7 @@ schema: ## take in a CLI version (CLI=1.0.103): its schemas, proto, gen, checks,
 man: ## write the manual pages into bin/man
 	@.ci/step "manual pages" go go run ./cmd/manpages -out bin/man
 
-lint: ## formatting, vet, staticcheck, revive, import directions, sizes, texts, words
+lint: ## formatting, vet, staticcheck, revive, import directions, texts
 	@.ci/step lint go,git .ci/lint
 
 test: forget-flaky lint deploy-lint build size race chaos-smoke chaos-cluster-smoke check-generated proto-lint proto-breaking e2e e2e-81 clients-and-smokes conformance-smoke demo-smoke ## everything a change must pass, under 15 minutes on 2 idle cores

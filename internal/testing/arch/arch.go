@@ -1,7 +1,5 @@
-// Package arch holds the tree to its own rules: which package may import which,
-// how large a file or a function may grow, and which texts must never be committed.
-// The import rules are rows of data in imports.txt; this package's test applies
-// everything to the repository.
+// Package arch checks the repository against its own rules: which package may import which, which texts must never be
+// committed, and that the tests and files that the documentation names exist. The import rules are rows in imports.txt.
 package arch
 
 import (

@@ -10,12 +10,6 @@ import (
 //go:embed imports.txt
 var importRules string
 
-//go:embed sizes.txt
-var sizeRulesText string
-
-//go:embed words.txt
-var wordRulesText string
-
 // root is the repository this test is part of.
 func root(t *testing.T) fs.FS {
 	t.Helper()
@@ -47,33 +41,6 @@ func TestRepositoryImports(t *testing.T) {
 func TestRepositoryText(t *testing.T) {
 	t.Parallel()
 	findings, err := CheckText(root(t))
-	fail(t, findings, err)
-}
-
-func TestRepositorySizes(t *testing.T) {
-	t.Parallel()
-	look, refuse, err := CheckSizes(root(t))
-	for _, f := range look {
-		t.Log(f)
-	}
-	fail(t, refuse, err)
-}
-
-func TestRepositoryMeasures(t *testing.T) {
-	t.Parallel()
-	largest, findings, err := CheckMeasures(root(t), sizeRulesText)
-	for _, f := range largest {
-		t.Log(f)
-	}
-	fail(t, findings, err)
-}
-
-func TestRepositoryWords(t *testing.T) {
-	t.Parallel()
-	counts, findings, err := CheckWords(root(t), wordRulesText)
-	for _, c := range counts {
-		t.Log(c)
-	}
 	fail(t, findings, err)
 }
 
