@@ -6,16 +6,19 @@
 //
 // # Format
 //
-// An archive is a gzip stream (one member) with a tar archive. Its entries are regular files in
-// this order:
+// An archive is a gzip stream (one member) with a tar archive, of any of the common tar formats. Its
+// entries are regular files:
 //
-//  1. manifest.json: the JSON of Manifest. It names every part with its size and SHA-256 digest.
-//  2. The parts, in the order of the manifest, under the names of the manifest.
-//  3. manifest.sha256: the SHA-256 digest of the bytes of manifest.json, as 64 hexadecimal digits.
+//   - manifest.json: the JSON of Manifest. It names every part with its size and SHA-256 digest.
+//   - The parts, under the names of the manifest.
+//   - manifest.sha256: the SHA-256 digest of the bytes of manifest.json, as 64 hexadecimal digits.
 //     As the manifest has the digest of every part, this is the digest of the whole archive. An
 //     archive without it was cut off.
 //
-// Nothing follows the end of the tar archive.
+// Writer writes them in this order, so that a reader can refuse an archive before it has stored a
+// part. A reader accepts every order, "./" before the names, entries of folders, and zeros behind
+// the end of the tar archive, because standard tools add them: an archive that was unpacked and
+// packed again with "tar -czf FILE -C FOLDER ." is the same archive. Nothing else may follow.
 //
 // Digests detect damage and not forgery: an attacker can compute them too. Standard tools read an
 // archive: tar -xzf FILE, then sha256sum.
@@ -29,7 +32,7 @@
 // # Names
 //
 // A name is a path as package fs defines it (relative, separated by slashes, without "." and
-// ".."), at most MaxNameBytes long. It consists of printable characters and spaces. It has no
+// ".."), at most MaxNameBytes long, with elements of at most MaxElementBytes. It consists of printable characters and spaces. It has no
 // backslash and no colon. No element of it ends in a dot or a space, or is the name of a device
 // on Windows, such as NUL or com1.txt. Two names must not be equal when case is ignored, also not
 // in their folders, and no name may be the folder of another one. So every archive can be

@@ -20,7 +20,7 @@ func TestHostileNames(t *testing.T) {
 		{"manifest.json"}, {"Manifest.JSON"}, {"manifest.sha256"}, {"manifest.json/a"},
 		{"a", "a"}, {"a", "A"}, {"ä", "Ä"}, {"ſ", "s"}, {"\u212a", "k"},
 		{"a/b", "A/c"}, {"a", "a/b"}, {"a/b", "a"}, {"A/b", "a"},
-		{strings.Repeat("n", archive.MaxNameBytes+1)},
+		{strings.Repeat("n", archive.MaxNameBytes+1)}, {strings.Repeat("n", 256)}, {"a/" + strings.Repeat("n", 300)},
 	} {
 		f := forge()
 		m := manifest()
@@ -111,12 +111,16 @@ func TestHostileEntries(t *testing.T) {
 		"none":          {manifest: manifest(one)},
 		"long comment": entry(tar.Header{Typeflag: tar.TypeReg, Name: "a", Format: tar.FormatPAX,
 			PAXRecords: map[string]string{"V.note": strings.Repeat("n", 64<<10)}}, "text"),
-		"one more":     forge(one).entry(tar.Header{Typeflag: tar.TypeReg, Name: "b"}, "text"),
-		"wrong order":  {manifest: manifest(file{"b", ""}, one), entries: forge(one).entries, bodies: []string{"text"}},
-		"no digest":    {manifest: manifest(), digest: "-"},
-		"wrong digest": {manifest: manifest(), digest: digest("x")},
-		"after":        {manifest: manifest(), after: "x"},
-		"zeros after":  {manifest: manifest(), after: strings.Repeat("\x00", 8<<20)},
+		"one more":      forge(one).entry(tar.Header{Typeflag: tar.TypeReg, Name: "b"}, "text"),
+		"wrong order":   {manifest: manifest(file{"b", ""}, one), entries: forge(one).entries, bodies: []string{"text"}},
+		"no digest":     {manifest: manifest(), digest: "-"},
+		"wrong digest":  {manifest: manifest(), digest: digest("x")},
+		"after":         {manifest: manifest(), after: "x"},
+		"zeros after":   {manifest: manifest(), after: strings.Repeat("\x00", 8<<20)},
+		"data, zeros":   {manifest: manifest(), after: strings.Repeat("\x00", 8<<10) + "x"},
+		"part twice":    forge(one).entry(tar.Header{Typeflag: tar.TypeReg, Name: "./a"}, "text"),
+		"two manifests": forge(one).entry(tar.Header{Typeflag: tar.TypeReg, Name: "manifest.json"}, "{}"),
+		"many folders":  folders(forge(one), 20),
 	} {
 		text := pack(t, f.tar(t))
 		root := folder(t)
@@ -139,4 +143,12 @@ func TestHostileEntries(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// folders adds entries of folders.
+func folders(f *forgery, n int) *forgery {
+	for range n {
+		f.entry(tar.Header{Typeflag: tar.TypeDir, Name: "a/"}, "")
+	}
+	return f
 }

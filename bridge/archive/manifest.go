@@ -27,6 +27,8 @@ const (
 	Version = 1
 	// MaxNameBytes is the length limit of a part's name.
 	MaxNameBytes = 512
+	// MaxElementBytes is the length limit of each element of a name, as file systems have it.
+	MaxElementBytes = 255
 	// MaxManifestBytes is the size limit of the manifest.
 	MaxManifestBytes = 4 << 20
 )

@@ -63,6 +63,10 @@ func checkName(name string) error {
 		}
 	}
 	for element := range strings.SplitSeq(name, "/") {
+		if len(element) > MaxElementBytes {
+			return fmt.Errorf("%w: an element of the name %.140q has %d bytes, of at most %d", ErrInvalid, name,
+				len(element), MaxElementBytes)
+		}
 		if strings.HasSuffix(element, ".") || strings.HasSuffix(element, " ") || isDevice(element) {
 			return fmt.Errorf("%w: the name %q has the element %q, which is not portable", ErrInvalid, name, element)
 		}

@@ -12,18 +12,23 @@ import (
 	"strings"
 )
 
-// entryBytes bounds what an entry takes in the tar archive besides its content: the headers, a long
-// name, and the padding.
-const entryBytes = 8 << 10
+const (
+	// headerBytes bounds what precedes the content of an entry: the padding of the entry before, its header, a long
+	// name and the extended attributes of PAX.
+	headerBytes = 16 << 10
+	// maxPadding bounds the zeros behind the end of the tar archive. GNU tar and bsdtar fill a record of 10 KiB with
+	// them by default, and of 1 MiB at most.
+	maxPadding = 1 << 20
+)
 
-// Read reads an archive in constant memory and calls part for each part, in order. It checks the
-// whole manifest before the first call. The content ends with an error if it is not the content
-// that the manifest describes; Read then returns that error also if part ignores it. Everything
-// that part did counts only if Read returns nil: the end of the archive may be missing or wrong.
-// start, if not nil, is called with the manifest before the first part and can refuse it.
+// Read reads an archive in constant memory and calls part for each part, in the order of the file. Everything that part
+// did counts only if Read returns nil: the manifest may follow the parts, the content of a part may be wrong, and the
+// end of the archive may be missing. SHA256 is empty in the parts of these calls. start, if not nil, is called with the
+// manifest as soon as it was read and checked, which is before the first part in the archives of Writer, and can refuse
+// the archive.
 //
-// Errors match ErrInvalid, ErrVersion or ErrLimit if the archive is at fault; errors of r, of ctx
-// and of the functions are returned as they are.
+// Errors match ErrInvalid, ErrVersion or ErrLimit if the archive is at fault; errors of r, of ctx and of the functions
+// are returned as they are.
 func Read(
 	ctx context.Context, r io.Reader, limits Limits, start func(Manifest) error, part func(Part, io.Reader) error,
 ) (Manifest, error) {
@@ -43,104 +48,217 @@ func read(
 		return m, invalid("the gzip stream", err)
 	}
 	inflated.Multistream(false)
-	bounded := &bound{from: inflated, left: MaxManifestBytes + 2*entryBytes}
-	entries := tar.NewReader(bounded)
-	text, err := small(entries, manifestName, MaxManifestBytes)
-	if err != nil {
-		return m, err
-	}
-	if m, err = parse(text, limits); err != nil {
-		return m, err
-	}
-	if start != nil {
-		if err := start(m); err != nil {
-			return m, err
+	bounded := &bound{from: inflated}
+	a := &reading{limits: limits, start: start, part: part, names: newNames(), found: map[string]Part{}}
+	a.bounded, a.entries = bounded, tar.NewReader(bounded)
+	for {
+		bounded.left = headerBytes
+		h, err := a.entries.Next()
+		if err == io.EOF {
+			break
+		}
+		if err == nil {
+			err = a.entry(h)
+		} else {
+			err = invalid("the header of an entry", err)
+		}
+		if err != nil {
+			return a.manifest, err
 		}
 	}
-	for _, p := range m.Parts {
-		bounded.left = p.Size + 2*entryBytes
-		if err := readPart(entries, p, part); err != nil {
-			return m, err
+	if err := a.complete(); err != nil {
+		return a.manifest, err
+	}
+	return a.manifest, finish(bounded, in)
+}
+
+// reading is an archive of which a part was read.
+type reading struct {
+	limits  Limits
+	start   func(Manifest) error
+	part    func(Part, io.Reader) error
+	entries *tar.Reader
+	bounded *bound
+
+	// text is the content of the manifest, and manifest its meaning; text is nil before its entry.
+	text     []byte
+	manifest Manifest
+	// declared has the parts of the manifest by name, found the parts whose entries were read.
+	declared, found map[string]Part
+	names           *names // of found
+	bytes           int64  // the sum of their sizes
+	sum             string // the content of manifest.sha256; "" before its entry
+	ignored         int    // entries
+}
+
+// entry reads an entry. Standard tools add entries of folders and global headers, which have no meaning here.
+func (a *reading) entry(h *tar.Header) error {
+	if h.Typeflag == tar.TypeDir || h.Typeflag == tar.TypeXGlobalHeader {
+		if a.ignored++; a.ignored > a.limits.Parts+a.limits.Depth {
+			return fmt.Errorf("%w: it has more than %d folders", ErrLimit, a.limits.Parts+a.limits.Depth)
 		}
+		return nil
 	}
-	bounded.left = 4 * entryBytes
-	sum := sha256.Sum256(text)
-	if got, err := small(entries, digestName, 2*sha256.Size); err != nil {
-		return m, err
-	} else if string(got) != hex.EncodeToString(sum[:]) {
-		return m, fmt.Errorf("%w: the digest of the manifest is wrong", ErrInvalid)
-	}
-	return m, finish(entries, bounded, in)
-}
-
-// readPart reads the next entry, which has to be a part.
-func readPart(entries *tar.Reader, p Part, part func(Part, io.Reader) error) error {
-	size, err := next(entries, p.Name)
-	if err != nil {
+	name := strings.TrimPrefix(h.Name, "./") // "tar -c ." adds it
+	if err := checkRegular(h, name); err != nil {
 		return err
 	}
-	if size != p.Size {
-		return fmt.Errorf("%w: %q has %d bytes, and %d in the manifest", ErrInvalid, p.Name, size, p.Size)
-	}
-	content := &checked{from: entries, digest: sha256.New(), part: p}
-	if err := part(p, content); err != nil {
+	a.bounded.left = h.Size
+	switch {
+	case name == manifestName && a.text == nil:
+		return a.readManifest(h.Size)
+	case name == digestName && a.sum == "":
+		text, err := a.small(name, h.Size, 2*sha256.Size)
+		if a.sum = string(text); err == nil && a.sum == "" {
+			err = fmt.Errorf("%w: the entry %q is empty", ErrInvalid, name)
+		}
 		return err
 	}
-	_, err = io.Copy(io.Discard, content)
-	return err
+	return a.readPart(Part{Name: name, Size: h.Size})
 }
 
-// next reads the header of the next entry, which has to be a regular file of that name.
-func next(entries *tar.Reader, name string) (size int64, err error) {
-	h, err := entries.Next()
-	if err != nil {
-		return 0, invalid(fmt.Sprintf("the entry %q", name), err)
-	}
-	if h.Name != name {
-		return 0, fmt.Errorf("%w: the entry %q is in the place of %q", ErrInvalid, h.Name, name)
-	}
+// checkRegular checks that an entry is a regular file.
+func checkRegular(h *tar.Header, name string) error {
 	if h.Typeflag != tar.TypeReg || h.Linkname != "" {
-		return 0, fmt.Errorf("%w: the entry %q is not a regular file", ErrInvalid, name)
+		return fmt.Errorf("%w: the entry %.140q is not a regular file", ErrInvalid, name)
 	}
 	for key := range h.PAXRecords {
 		if strings.HasPrefix(key, "GNU.sparse") {
-			return 0, fmt.Errorf("%w: the entry %q is a sparse file", ErrInvalid, name)
+			return fmt.Errorf("%w: the entry %.140q is a sparse file", ErrInvalid, name)
 		}
 	}
-	return h.Size, nil
+	return nil
 }
 
-// small reads the next entry, which has that name and at most that size.
-func small(entries *tar.Reader, name string, limit int64) ([]byte, error) {
-	size, err := next(entries, name)
-	if err != nil {
-		return nil, err
+// readManifest reads and checks the manifest.
+func (a *reading) readManifest(size int64) (err error) {
+	if a.text, err = a.small(manifestName, size, MaxManifestBytes); err != nil {
+		return err
 	}
+	if a.manifest, err = parse(a.text, a.limits); err != nil {
+		return err
+	}
+	a.declared = map[string]Part{}
+	for _, p := range a.manifest.Parts {
+		a.declared[p.Name] = p
+	}
+	for _, p := range a.found {
+		if err := a.checkPart(p); err != nil {
+			return err
+		}
+	}
+	if a.start == nil {
+		return nil
+	}
+	return a.start(a.manifest)
+}
+
+// readPart reads the content of a part. Before the manifest was read, the name and the size are within the limits.
+func (a *reading) readPart(p Part) error {
+	if err := a.names.add(p.Name, a.limits.Depth); err != nil {
+		return err
+	}
+	switch {
+	case len(a.found) == a.limits.Parts:
+		return fmt.Errorf("%w: it has more than %d parts", ErrLimit, a.limits.Parts)
+	case p.Size > a.limits.Bytes-a.bytes:
+		return fmt.Errorf("%w: the parts up to %q have more than %d bytes", ErrLimit, p.Name, a.limits.Bytes)
+	}
+	if a.text != nil {
+		if err := a.checkSize(p); err != nil {
+			return err
+		}
+	}
+	digest := sha256.New()
+	content := &content{from: io.TeeReader(a.entries, digest), name: p.Name}
+	if err := a.part(p, content); err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, content); err != nil {
+		return err
+	}
+	p.SHA256 = hex.EncodeToString(digest.Sum(nil))
+	a.found[p.Name], a.bytes = p, a.bytes+p.Size
+	if a.text == nil {
+		return nil
+	}
+	return a.checkPart(p)
+}
+
+// checkSize compares a part with the manifest before its content is read.
+func (a *reading) checkSize(p Part) error {
+	declared, ok := a.declared[p.Name]
+	switch {
+	case !ok:
+		return fmt.Errorf("%w: the manifest has no part %q", ErrInvalid, p.Name)
+	case declared.Size != p.Size:
+		return fmt.Errorf("%w: %q has %d bytes, and %d in the manifest", ErrInvalid, p.Name, p.Size, declared.Size)
+	}
+	return nil
+}
+
+// checkPart compares a part that was read with the manifest.
+func (a *reading) checkPart(p Part) error {
+	if err := a.checkSize(p); err != nil {
+		return err
+	}
+	if a.declared[p.Name].SHA256 != p.SHA256 {
+		return fmt.Errorf("%w: the digest of %q is wrong", ErrInvalid, p.Name)
+	}
+	return nil
+}
+
+// small reads the content of an entry with at most limit bytes.
+func (a *reading) small(name string, size, limit int64) ([]byte, error) {
 	if size > limit {
 		return nil, fmt.Errorf("%w: the entry %q has %d bytes, of at most %d", ErrLimit, name, size, limit)
 	}
-	text, err := io.ReadAll(entries)
+	text, err := io.ReadAll(a.entries)
 	if err != nil {
 		return nil, invalid(fmt.Sprintf("the entry %q", name), err)
 	}
 	return text, nil
 }
 
-// finish checks that nothing follows the last entry.
-func finish(entries *tar.Reader, inflated, compressed io.Reader) error {
-	if h, err := entries.Next(); err == nil {
-		return fmt.Errorf("%w: the entry %q follows the last one", ErrInvalid, h.Name)
-	} else if err != io.EOF {
-		return invalid("the end of the tar archive", err)
+// complete checks that the archive has everything that belongs to it.
+func (a *reading) complete() error {
+	if a.text == nil {
+		return fmt.Errorf("%w: the entry %q is missing: the archive must have it at its top", ErrInvalid, manifestName)
 	}
-	for _, r := range []io.Reader{inflated, compressed} {
-		n, err := io.Copy(io.Discard, io.LimitReader(r, entryBytes))
-		if err != nil {
-			return invalid("the end", err)
+	for _, p := range a.manifest.Parts {
+		if _, ok := a.found[p.Name]; !ok {
+			return fmt.Errorf("%w: the part %q is missing", ErrInvalid, p.Name)
 		}
-		if n > 0 {
+	}
+	switch sum := sha256.Sum256(a.text); a.sum {
+	case hex.EncodeToString(sum[:]):
+		return nil
+	case "":
+		return fmt.Errorf("%w: the entry %q is missing: the archive was cut off", ErrInvalid, digestName)
+	}
+	return fmt.Errorf("%w: the digest of the manifest is wrong", ErrInvalid)
+}
+
+// finish checks that only padding follows the last entry, and nothing the gzip stream.
+func finish(inflated *bound, compressed io.Reader) error {
+	inflated.left = maxPadding
+	buffer := make([]byte, 4<<10)
+	for {
+		n, err := inflated.Read(buffer)
+		if strings.Trim(string(buffer[:n]), "\x00") != "" {
 			return fmt.Errorf("%w: data follows the end of the tar archive", ErrInvalid)
 		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return invalid("the end of the tar archive", err)
+		}
+	}
+	if n, err := io.ReadFull(compressed, buffer[:1]); n > 0 {
+		return fmt.Errorf("%w: data follows the end of the gzip stream", ErrInvalid)
+	} else if err != io.EOF {
+		return invalid("the end of the gzip stream", err)
 	}
 	return nil
 }
