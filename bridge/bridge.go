@@ -251,7 +251,8 @@ func (b *Bridge) compose(defaults jsonobj.Object) {
 		SetProfile: func(e *registry.Entry, p runtime.Profile) (undo func()) { return b.fleet.SetProfile(e, p) },
 	})
 	b.admission = admission.New(admission.Config{
-		Sessions: b.store.Sessions, Tenant: b.tenants.Limits, Overall: cfg.Limits, Tenants: cfg.Tenant != nil,
+		Sessions: b.store.Sessions, EvictedBytes: b.store.EvictedBytes,
+		Tenant: b.tenants.Limits, Overall: cfg.Limits, Tenants: cfg.Tenant != nil,
 		MaxPromptBytes: func() int { return b.tuned.Load().MaxPromptBytes }, Elsewhere: cfg.Elsewhere,
 	})
 	parser := request.New(request.Config{
@@ -285,6 +286,7 @@ func (b *Bridge) compose(defaults jsonobj.Object) {
 	b.Transfers = transfer.New(transfer.Config{
 		Store: b.store, Sessions: b.Sessions, Runtimes: b.fleet, Tenants: b.tenants, Parser: parser, Codec: b.codec,
 		Shutdown: b.shutdown, Audit: cfg.Audit, Log: b.log, Defaults: defaults, Providers: b.providersOf,
+		CheckJournals: b.admission.CheckJournals,
 	})
 	b.Turns = turns.New(turns.Config{
 		Sessions: b.store, Create: b.Sessions.CreateAs, Delete: b.Sessions.Delete, Parser: parser, Streams: b.Events,

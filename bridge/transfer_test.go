@@ -1,11 +1,15 @@
 package bridge
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -20,6 +24,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
+	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
+	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
+	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
@@ -173,6 +180,9 @@ func TestImportRefused(t *testing.T) {
 			want:   fault.Forbidden, field: "archive.config.working_directory",
 		},
 		"exists": {session: "taken", want: fault.SessionExists, field: "header.session_id"},
+		"event too long": {
+			change: set("journal.jsonl", strings.Repeat("x", 33<<20)), want: fault.LimitExceeded, field: "chunk",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -208,6 +218,115 @@ func TestImportRefused(t *testing.T) {
 				t.Errorf("%d sessions", len(sessions))
 			}
 		})
+	}
+}
+
+// TestImportCutOff: an archive that is cut off anywhere, that is not one, or that has a name of 300 bytes is refused as
+// a fault of the caller's, and leaves nothing.
+func TestImportCutOff(t *testing.T) {
+	t.Parallel()
+	r, home := newHome(t)
+	whole := newArchived().pack(t, "s1")
+	texts := [][]byte{nil, []byte("PK\x03\x04"), append(bytes.Clone(whole), 'x'), longName(t)}
+	for n := 1; n < len(whole); n += 97 {
+		texts = append(texts, whole[:n])
+	}
+	for _, text := range texts {
+		_, err := r.importArchive(t.Context(), text, nil)
+		if f, ok := fields.AsFault(err); !ok || f.Reason != fault.InvalidField || f.Field != "chunk" {
+			t.Errorf("%d bytes: %v with the field %q", len(text), err, f.Field)
+		}
+	}
+	if got := filesIn(t, home); got != nil || len(r.Bridge.store.All()) != 0 {
+		t.Errorf("the home has %q", got)
+	}
+}
+
+// longName makes an archive with a name of 300 bytes, which Writer refuses.
+func longName(t *testing.T) []byte {
+	t.Helper()
+	sum := sha256.Sum256(nil)
+	m, err := json.Marshal(archive.Manifest{Format: archive.Format, Version: archive.Version, Session: "s1",
+		Parts: []archive.Part{{
+			Name: "history/files/" + strings.Repeat("n", 300), SHA256: hex.EncodeToString(sum[:]),
+		}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	zipped := gzip.NewWriter(&out)
+	w := tar.NewWriter(zipped)
+	err = w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "manifest.json", Size: int64(len(m))})
+	if err == nil {
+		_, err = w.Write(m)
+	}
+	if err = errors.Join(err, w.Close(), zipped.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// bigArchive is an archive with events of about that many bytes.
+func bigArchive(t *testing.T, size int) []byte {
+	t.Helper()
+	a := newArchived()
+	a["journal.jsonl"] += strings.Replace(importedLine, `"data":{}`, `"data":{"content":"`+strings.Repeat("x", size)+`"}`,
+		1)
+	a["journal.jsonl"] = strings.Replace(a["journal.jsonl"], "000000000002", "000000000003", 1)
+	return a.pack(t, "s1")
+}
+
+// TestImportsCountForTheQuota: an import above the tenant's journal_bytes is refused before it leaves a part, and what
+// was imported counts, in memory and evicted.
+func TestImportsCountForTheQuota(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	directory, err := store.Open(store.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = directory.Close() })
+	r := newRig(t, fakecli.Script{}, func(c *Config) {
+		c.Profile.Home, c.Directory = home, directory
+		c.Limits = func() quota.Limits { return quota.Limits{JournalBytes: 1_000_000} }
+	})
+	text := bigArchive(t, 300_000)
+	imports := func(id string, text []byte) error {
+		_, err := r.importArchive(t.Context(), text, &bridgev1.ImportSessionHeader{SessionId: id})
+		return err
+	}
+	refused := func(when string, err error, files int) {
+		t.Helper()
+		f, ok := fields.AsFault(err)
+		if !ok || f.Reason != fault.LimitExceeded || f.Metadata["limit"] != "journal_bytes" {
+			t.Errorf("%s: %v", when, err)
+		}
+		if got := filesIn(t, home); len(got) != files {
+			t.Errorf("%s: the home has %q", when, got)
+		}
+	}
+	for _, id := range []string{"one", "two", "three"} {
+		if err := imports(id, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused("a fourth", imports("four", text), 9)
+	small := newArchived().pack(t, "s1")
+	for i := range registry.MaxDisconnected - 2 {
+		if err := imports(fmt.Sprint("s", i), small); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the first import to be out of memory", func() bool { return r.store.Get("one") == nil })
+	refused("a fourth when the first is evicted", imports("four", text), 3*(registry.MaxDisconnected+1))
+	if n := r.Uses()[""].JournalBytes; n < 900_000 || n > 1_000_000 {
+		t.Errorf("the imports use %d bytes", n)
+	}
+	if err := r.store.RemoveSaved("one"); err != nil {
+		t.Fatal(err)
+	}
+	if err := imports("four", text); err != nil {
+		t.Errorf("after a deletion: %v", err)
 	}
 }
 

@@ -23,6 +23,8 @@ import (
 type Config struct {
 	// Sessions returns all sessions of the bridge, in no order.
 	Sessions func() []*session.Session
+	// EvictedBytes returns the bytes of the stored events of sessions that are not in memory, by tenant.
+	EvictedBytes func() map[string]int64
 	// Tenant returns the limits of a tenant. Overall returns the limits of all tenants together.
 	Tenant  func(name string) quota.Limits
 	Overall func() quota.Limits
@@ -86,11 +88,12 @@ func (c *Controller) Uses() quota.Uses {
 	for _, s := range c.cfg.Sessions() {
 		use := quota.Use{
 			Sessions: openSessions.count(s), Turns: runningTurns.count(s), Participants: attached.count(s),
-		}
-		if s.Loader().Usable() == nil {
-			use.JournalBytes = s.Journal().Stored()
+			JournalBytes: journalBytes(s),
 		}
 		out[s.Tenant()] = out[s.Tenant()].Plus(use)
+	}
+	for tenant, n := range c.cfg.EvictedBytes() {
+		out[tenant] = out[tenant].Plus(quota.Use{JournalBytes: n})
 	}
 	c.rooms.Range(func(tenant, used any) bool {
 		if n := used.(*atomic.Int64).Load(); n > 0 {
@@ -131,7 +134,7 @@ func (c *Controller) Session(tenant string) (release func(), err error) {
 func (c *Controller) Turn(s *session.Session) (release func(), err error) {
 	tenant := s.Tenant()
 	own, all := c.cfg.Tenant(tenant), c.cfg.Overall()
-	if err := c.checkJournals(tenant, own.JournalBytes, all.JournalBytes); err != nil {
+	if err := c.CheckJournals(tenant, 1); err != nil {
 		return nil, err
 	}
 	l := quota.Limit{Name: "turns", Tenant: own.Turns, Overall: all.Turns}
@@ -151,29 +154,41 @@ func (c *Controller) Participant(tenant string) (release func(), err error) {
 // limit has no more space before the next trim.
 const trimmedEvery = time.Minute
 
-// checkJournals refuses what would add to journals that have too much.
-func (c *Controller) checkJournals(tenant string, own, all int64) error {
+// CheckJournals returns LIMIT_EXCEEDED if a tenant's journals, or all journals, cannot take that many more bytes.
+func (c *Controller) CheckJournals(tenant string, more int64) error {
+	own, all := c.cfg.Tenant(tenant).JournalBytes, c.cfg.Overall().JournalBytes
 	if own <= 0 && all <= 0 {
 		return nil
 	}
 	others, othersOfAll := c.cfg.Elsewhere(tenant)
 	mine, sum := others.JournalBytes, othersOfAll.JournalBytes
-	for _, s := range c.cfg.Sessions() {
-		if s.Loader().Usable() != nil {
-			continue
+	for of, n := range c.cfg.EvictedBytes() {
+		if sum += n; of == tenant {
+			mine += n
 		}
-		n := s.Journal().Stored()
+	}
+	for _, s := range c.cfg.Sessions() {
+		n := journalBytes(s)
 		if sum += n; s.Tenant() == tenant {
 			mine += n
 		}
 	}
 	switch {
-	case own > 0 && mine >= own:
+	case own > 0 && mine+more > own:
 		return quota.Exceeded("journal_bytes", own, false, trimmedEvery)
-	case all > 0 && sum >= all:
+	case all > 0 && sum+more > all:
 		return quota.Exceeded("journal_bytes", all, true, trimmedEvery)
 	}
 	return nil
+}
+
+// journalBytes returns the bytes of a session's stored events. They count also while the session is disconnected, and
+// while it is being made.
+func journalBytes(s *session.Session) int64 {
+	if s.Loader().State() == session.Deleted {
+		return 0
+	}
+	return s.Journal().Stored()
 }
 
 // MaxPrompt is the longest prompt of a tenant.

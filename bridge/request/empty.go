@@ -6,9 +6,13 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
 // A session of a tenant other than the host's owner begins empty. It has the tools that work only within a
@@ -87,6 +91,31 @@ func Restrained(c caller.Caller, config jsonobj.Object) (jsonobj.Object, error) 
 		}
 	}
 	return config, nil
+}
+
+// Requested returns the part of a configuration that differs from what the server itself gives the sessions of the
+// caller's tenant. A stored configuration contains both, and the caller needs no right to what the server gives.
+func (p *Parser) Requested(c caller.Caller, config *cliv1.SessionConfig) (*cliv1.SessionConfig, error) {
+	if config == nil {
+		return nil, nil
+	}
+	underlying, err := p.Underlying(c, nil)
+	if err != nil {
+		return nil, err
+	}
+	own := &cliv1.SessionConfig{}
+	if err := p.codec.FromJSON(underlying.JSON(), own); err != nil {
+		return nil, fault.Wrap(err, fault.Internal, "the configuration of new sessions")
+	}
+	out := proto.CloneOf(config)
+	given := out.ProtoReflect()
+	own.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if given.Has(f) && given.Get(f).Equal(v) {
+			given.Clear(f)
+		}
+		return true
+	})
+	return out, nil
 }
 
 // checkTools refuses a list of tools with one that could reach the host.

@@ -2,11 +2,59 @@ package sessions
 
 import (
 	"context"
+	"maps"
+	"sync"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 )
+
+// evictedJournals has the sizes of the journals of sessions that are disconnected and evicted from memory, since they
+// count for the limits of their tenants. It is safe for concurrent use.
+type evictedJournals struct {
+	mu    sync.Mutex
+	sizes map[string]journalSize // by key
+	sums  map[string]int64       // of sizes, by tenant
+}
+
+type journalSize struct {
+	tenant string
+	bytes  int64
+}
+
+// add notes a session that is evicted.
+func (j *evictedJournals) add(s *session.Session) {
+	size := journalSize{s.Tenant(), s.Journal().Stored()}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.sizes == nil {
+		j.sizes, j.sums = map[string]journalSize{}, map[string]int64{}
+	}
+	j.sizes[s.Key()] = size
+	j.sums[size.tenant] += size.bytes
+}
+
+// remove forgets a session that is in memory again, or was deleted, or left this server.
+func (j *evictedJournals) remove(key string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	size, ok := j.sizes[key]
+	if !ok {
+		return
+	}
+	delete(j.sizes, key)
+	if j.sums[size.tenant] -= size.bytes; j.sums[size.tenant] == 0 {
+		delete(j.sums, size.tenant)
+	}
+}
+
+// EvictedBytes returns the bytes of the stored events of sessions that are not in memory, by tenant.
+func (st *Store) EvictedBytes() map[string]int64 {
+	st.evicted.mu.Lock()
+	defer st.evicted.mu.Unlock()
+	return maps.Clone(st.evicted.sums)
+}
 
 // OwnOrEvicted returns the session of that id that the caller's own tenant has, also one that was disconnected and
 // evicted from memory. It returns SESSION_NOT_FOUND if there is none.

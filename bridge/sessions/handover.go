@@ -20,7 +20,11 @@ func HandOver(ctx context.Context, st *Store, key string, quiet bool, give func(
 			return false, nil
 		}
 		defer release()
-		return true, give()
+		err := give()
+		if err == nil {
+			st.evicted.remove(key)
+		}
+		return true, err
 	}
 	finish, ok := st.table.BeginRemove(e)
 	if !ok {

@@ -107,6 +107,7 @@ func (st *Store) RemoveSaved(key string) error {
 	if err := st.cfg.Directory.Remove(key); err != nil {
 		return err
 	}
+	st.evicted.remove(key)
 	st.Deleted.add(r.Tenant, session.SavedUsage(r.Session))
 	return nil
 }

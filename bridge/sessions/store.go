@@ -95,6 +95,8 @@ type Store struct {
 	table  *registry.Registry[*registry.Entry]
 	saver  *registry.Saver[*registry.Entry]
 	epochs registry.Epochs
+	// evicted has the journals of sessions that the directory has and the table has not.
+	evicted evictedJournals
 	// Deleted has the usage of deleted sessions.
 	Deleted *DeletedUsage
 }
@@ -211,6 +213,7 @@ func (st *Store) evict(e *registry.Entry) {
 		return
 	}
 	defer finish(true)
+	st.evicted.add(e.Session)
 	drop(st, e)
 }
 
@@ -236,6 +239,7 @@ func (st *Store) create(tenant, id string) (*registry.Entry, error) {
 	cfg.ID, cfg.Tenant, cfg.Host = id, tenant, st.cfg.Host(e)
 	cfg.Epoch, cfg.Log, cfg.Outbox = epoch, disk, box
 	e.Session = session.New(cfg)
+	st.evicted.remove(key)
 	return e, nil
 }
 

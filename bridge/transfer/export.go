@@ -105,7 +105,7 @@ func (svc *Service) copy(ctx context.Context, e *registry.Entry, into *spool) (e
 	}
 	exported, err := e.Session.Export(svc.cfg.Defaults, svc.cfg.Providers(caller.HostTenant))
 	if err == nil {
-		st, err = newState(svc.cfg.Codec, e.Session.ID(), exported)
+		st, err = newState(svc.cfg.Codec, e.Session.ID(), exported, caller.From(ctx))
 	}
 	if err != nil {
 		return 0, 0, st, err

@@ -74,7 +74,7 @@ func (svc *Service) importFailed(err error) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return session.Classify(err, "")
 	case errors.Is(err, archive.ErrLimit):
-		return tooMuch("archive", "%v", err)
+		return tooMuch("archive", "%v", err).WithField("chunk")
 	case errors.Is(err, archive.ErrInvalid), errors.Is(err, archive.ErrVersion):
 		return fault.New(fault.InvalidField, "%v", err).WithField("chunk")
 	}
@@ -105,7 +105,9 @@ func (im *importing) run(ctx context.Context, from io.Reader) (out *bridgev1.Imp
 			err = errors.Join(err, left)
 		}
 	}()
-	m, err := im.staging.unpack(ctx, from)
+	m, err := im.staging.unpack(ctx, from, func(bytes int64) error {
+		return im.svc.cfg.CheckJournals(im.caller.Tenant, bytes)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -120,8 +122,7 @@ func (im *importing) run(ctx context.Context, from io.Reader) (out *bridgev1.Imp
 	if err := im.svc.cfg.Sessions.CheckNew(ctx, im.profile, id); err != nil {
 		return nil, fields.Rename(err, "session_id", inHeader+"session_id")
 	}
-	dir := in.Opening.Config.String(workingDirectory)
-	if err := im.staging.prepare(id, dir, in.Info.Name, im.profile.User); err != nil {
+	if err := im.staging.prepare(id, in.Info.Context.Cwd, in.Info.Name, im.profile.User); err != nil {
 		return nil, err
 	}
 	s, count, err := im.insert(ctx, id, in)
@@ -143,32 +144,42 @@ func (im *importing) read(ctx context.Context, id string) (in session.Imported, 
 	if err != nil {
 		return in, invalid("%v", err)
 	}
-	if err := caller.CheckRequest(ctx, im.foreign(create)); err != nil {
+	dir, err := im.workingDirectory()
+	if err != nil {
+		return in, err
+	}
+	foreign, err := im.foreign(create, dir)
+	if err == nil {
+		err = caller.CheckRequest(ctx, foreign)
+	}
+	if err != nil {
 		return in, fields.Within(err, inArchive)
 	}
 	in.Missing = im.override(create, st.Missing)
 	if in.Opening, err = im.svc.cfg.Parser.Creation(im.caller, create, inArchive, false); err != nil {
 		return in, im.ownFields(err)
 	}
-	if in.Opening.Config.String(workingDirectory) == "" {
-		// The CLI would take the working directory of its record, which the archive's author has written.
-		dir := im.profile.Dir
-		if dir == "" {
-			if dir, err = os.Getwd(); err != nil {
-				return in, err
-			}
-		}
-		in.Opening.Config = in.Opening.Config.Clone()
-		in.Opening.Config.SetString(workingDirectory, dir)
-	}
+	// Without a directory in the configuration the CLI takes that of its record, which is written anew with this one.
+	dir = cmp.Or(in.Opening.Config.String(workingDirectory), dir)
 	in.HasHistory = im.staging.history
 	folder := filepath.Join(im.profile.StateDir(), sessionsFolder, id)
-	in.Info = st.info(folder, in.Opening.Config.String(workingDirectory))
+	in.Info = st.info(folder, dir)
 	return in, nil
 }
 
-// foreign returns the part of a request that comes from the archive. The server has checked the header.
-func (im *importing) foreign(create *bridgev1.CreateSessionRequest) *bridgev1.CreateSessionRequest {
+// workingDirectory returns the directory of sessions that do not set one.
+func (im *importing) workingDirectory() (string, error) {
+	if dir := im.profile.Dir; dir != "" {
+		return dir, nil
+	}
+	return os.Getwd()
+}
+
+// foreign returns the part of a request that the archive's author has chosen: not the header, which the server has
+// checked, and not what the server itself sets. dir is the working directory of sessions that do not set one.
+func (im *importing) foreign(
+	create *bridgev1.CreateSessionRequest, dir string,
+) (*bridgev1.CreateSessionRequest, error) {
 	out := &bridgev1.CreateSessionRequest{
 		Config: create.GetConfig(), ProviderRef: create.GetProviderRef(), Labels: create.GetLabels(),
 		Handlers: create.GetHandlers(), Lifetime: create.GetLifetime(), CallbackTimeout: create.GetCallbackTimeout(),
@@ -176,8 +187,17 @@ func (im *importing) foreign(create *bridgev1.CreateSessionRequest) *bridgev1.Cr
 	}
 	if im.header.GetConfig() != nil {
 		out.Config = nil
+		return out, nil
 	}
-	return out
+	config, err := im.svc.cfg.Parser.Requested(im.caller, create.GetConfig())
+	if err != nil {
+		return nil, err
+	}
+	if config.GetWorkingDirectory() == dir {
+		config.WorkingDirectory = nil
+	}
+	out.Config = config
+	return out, nil
 }
 
 // override replaces what the header says, and returns the secrets that are still missing.
@@ -224,6 +244,9 @@ func (im *importing) insert(ctx context.Context, id string, in session.Imported)
 	im.svc.cfg.Runtimes.SetProfile(e, im.profile)
 	err = session.Import(ctx, e.Session, in, func() (err error) {
 		if count, err = im.fill(ctx, e.Session); err != nil {
+			return err
+		}
+		if err = im.svc.cfg.CheckJournals(im.caller.Tenant, 0); err != nil { // with what the other imports have added
 			return err
 		}
 		if err = im.staging.place(id, im.profile.User); errors.Is(err, fs.ErrExist) {

@@ -67,6 +67,8 @@ type Config struct {
 	// Providers returns the server's model providers that a tenant's sessions may name. For caller.HostTenant
 	// it returns all.
 	Providers func(tenant string) session.Providers
+	// CheckJournals returns LIMIT_EXCEEDED if a tenant's journals cannot take that many more bytes.
+	CheckJournals func(tenant string, more int64) error
 }
 
 // Service serves the calls. It is safe for concurrent use.

@@ -71,8 +71,11 @@ func (s *staging) remove() error {
 	return errors.Join(err, s.home.RemoveAll(s.name), s.home.Close())
 }
 
-// unpack reads an archive and checks that it has the parts of a session.
-func (s *staging) unpack(ctx context.Context, from io.Reader) (m archive.Manifest, err error) {
+// unpack reads an archive and checks that it has the parts of a session. checkJournal may refuse the size of its
+// journal.
+func (s *staging) unpack(
+	ctx context.Context, from io.Reader, checkJournal func(bytes int64) error,
+) (m archive.Manifest, err error) {
 	has := map[string]bool{}
 	return archive.Unpack(ctx, from, s.folder, limits, func(m archive.Manifest) error {
 		for _, p := range m.Parts {
@@ -84,6 +87,11 @@ func (s *staging) unpack(ctx context.Context, from io.Reader) (m archive.Manifes
 				return invalid("the part %q does not belong to a session, or is too large", p.Name)
 			}
 			has[p.Name] = true
+			if p.Name == journalFile {
+				if err := checkJournal(p.Size); err != nil {
+					return err
+				}
+			}
 		}
 		if !has[stateFile] || !has[journalFile] {
 			return invalid("the part %s or %s is missing", stateFile, journalFile)

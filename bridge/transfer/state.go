@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
@@ -41,8 +42,8 @@ type state struct {
 	Usage usage.Usage `json:"usage,omitempty"`
 }
 
-// newState describes a session.
-func newState(codec *wire.Codec, id string, e session.Exported) (state, error) {
+// newState describes a session for a caller of its tenant.
+func newState(codec *wire.Codec, id string, e session.Exported, c caller.Caller) (state, error) {
 	object, err := jsonobj.Parse(e.Config)
 	if err != nil {
 		return state{}, err
@@ -52,6 +53,9 @@ func newState(codec *wire.Codec, id string, e session.Exported) (state, error) {
 	}
 	if object.String(config.TokenProvider) == id { // an import sets it again
 		object.Set(config.TokenProvider, nil)
+	}
+	if !c.May(caller.Host) { // the tenant's callers cannot set it: imports of earlier versions did
+		object.Set(workingDirectory, nil)
 	}
 	if len(e.Tools) > 0 {
 		tools, err := json.Marshal(e.Tools)

@@ -61,3 +61,73 @@ func TestImportsAreChecked(t *testing.T) {
 		t.Errorf("its owner exports it: %v", err)
 	}
 }
+
+// TestArchivesGoRound exports an ordinary session of each kind of tenant, and imports the archive for each, at the same
+// server and at another one. The second generation, an export of the import, goes the same way: an archive has nothing
+// that the server has set and that a tenant may not set.
+func TestArchivesGoRound(t *testing.T) {
+	t.Parallel()
+	names := []string{"operator", "acme-owner", "rival", "boxed"} // the host, two tenants without a sandbox, one with it
+	servers := map[string]*tenants{}
+	for _, server := range []string{"here", "there"} {
+		servers[server] = startTenants(t, func(c *Config) {
+			c.Home, c.MaxRuntimes = t.TempDir(), 20
+			c.Policy = writePolicy(t, walkPolicy, "acme-owner", "acme-participant", "acme-observer", "rival", "thief",
+				"operator", "boxed", "locked")
+		})
+	}
+	first := map[string][]byte{}
+	for _, from := range names {
+		first[from] = exportOrdinary(t, copilot.NewClient(servers["here"].as(from)))
+	}
+	for _, from := range names {
+		for server, ts := range servers {
+			for _, by := range names {
+				client := copilot.NewClient(ts.as(by))
+				again := reexport(t, client, first[from], "from-"+from)
+				reexport(t, copilot.NewClient(ts.as("rival")), again, "from-"+from+"-by-"+by)
+				if t.Failed() {
+					t.Fatalf("exported by %s, imported by %s %s", from, by, server)
+				}
+			}
+		}
+	}
+}
+
+// exportOrdinary makes a session without anything that affects the host, and returns its archive.
+func exportOrdinary(t *testing.T, client *copilot.Client) []byte {
+	t.Helper()
+	_, err := client.Sessions().CreateSession(t.Context(), &bridgev1.CreateSessionRequest{
+		SessionId: "s", Labels: map[string]string{"team": "a"}, Config: &cliv1.SessionConfig{
+			Model: proto.String("m"), Streaming: proto.Bool(true),
+			SystemMessage: &cliv1.SystemMessageConfig{Content: proto.String("be brief")},
+			Tools:         []*cliv1.ToolDefinition{{Name: "look", Description: "looks"}},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if _, err := client.ExportSession(t.Context(), "s", &out); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// reexport imports an archive under an id, and returns the archive of that session.
+func reexport(t *testing.T, client *copilot.Client, text []byte, id string) []byte {
+	t.Helper()
+	made, err := client.ImportSession(t.Context(), bytes.NewReader(text), &bridgev1.ImportSessionHeader{SessionId: id})
+	if err != nil {
+		t.Errorf("import of %s: %v", id, err)
+		return nil
+	}
+	if made.GetSession().GetLabels()["team"] != "a" {
+		t.Errorf("imported %v", made)
+	}
+	var out bytes.Buffer
+	if _, err := client.ExportSession(t.Context(), id, &out); err != nil {
+		t.Errorf("export of %s: %v", id, err)
+	}
+	return out.Bytes()
+}
