@@ -31,7 +31,7 @@ func Page(r interface {
 	}
 	if token := r.GetPageToken(); token != "" {
 		begin, err = strconv.Atoi(token)
-		if err != nil || begin < 0 {
+		if err != nil || begin < 0 || strconv.Itoa(begin) != token {
 			return 0, 0, fault.New(fault.InvalidField, "not a page token of this list").WithField("page_token")
 		}
 	}

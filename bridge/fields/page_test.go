@@ -49,8 +49,12 @@ func TestPageErrors(t *testing.T) {
 	if _, _, err := Page(&bridgev1.ListSessionsRequest{PageSize: -1}); fieldOf(err) != "page_size" {
 		t.Errorf("a negative size: %v", err)
 	}
-	if _, _, err := Page(&bridgev1.ListSessionsRequest{PageToken: "-1"}); fieldOf(err) != "page_token" {
-		t.Errorf("a negative begin: %v", err)
+	for _, token := range []string{
+		"-1", "+1", " 1", "1 ", "01", "1x", "0x1", "1_0", "1.0", "\u0661", "9223372036854775808", "-0", "\n",
+	} {
+		if _, _, err := Page(&bridgev1.ListSessionsRequest{PageToken: token}); fieldOf(err) != "page_token" {
+			t.Errorf("the token %q: %v", token, err)
+		}
 	}
 }
 

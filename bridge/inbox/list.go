@@ -47,8 +47,8 @@ func parseToken(token string) (p cursor, err error) {
 	if err == nil && token != "" {
 		err = json.Unmarshal(text, &p)
 	}
-	if err != nil {
-		return p, fault.New(fault.InvalidField, "not a page token of this list").WithField("page_token")
+	if err != nil || token != "" && p.token() != token {
+		return cursor{}, fault.New(fault.InvalidField, "not a page token of this list").WithField("page_token")
 	}
 	return p, nil
 }

@@ -33,7 +33,11 @@ func TestCursors(t *testing.T) {
 	if c, err := parseToken(""); err != nil || c != (cursor{}) {
 		t.Errorf("without a token: %v, %v", c, err)
 	}
-	for _, token := range []string{"?", "bm8"} { // no base64, and no JSON
+	good := cursor{Created: 1, Session: "s", Callback: "c"}.token()
+	for _, token := range []string{
+		"?", "bm8", // no base64, and no JSON
+		good + "x", good + "\n", "\r" + good, good + "=", good + good, " " + good, "bnVsbA", "e30", // null and {}
+	} {
 		if _, err := parseToken(token); fault.ReasonOf(err) != fault.InvalidField {
 			t.Errorf("%q: %v", token, err)
 		}

@@ -1,10 +1,12 @@
-// Package position passes the journal position of a call's reply from the bridge, which records it, to the server,
-// which sends it as a trailer.
+// Package position has the text of a journal position, and passes the position of a call's reply from the bridge, which
+// records it, to the server, which sends it as a trailer.
 package position
 
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync/atomic"
 )
 
@@ -18,6 +20,19 @@ type Position struct {
 
 // String returns the value of the trailer.
 func (p Position) String() string { return fmt.Sprintf("%d/%d", p.Epoch, p.Seq) }
+
+// Parse is the inverse of String. ok is false for every other text, also for one with a sign, a space, a leading zero or
+// something after the position.
+func Parse(text string) (p Position, ok bool) {
+	epoch, seq, _ := strings.Cut(text, "/")
+	var errs [2]error
+	p.Epoch, errs[0] = strconv.ParseUint(epoch, 10, 64)
+	p.Seq, errs[1] = strconv.ParseUint(seq, 10, 64)
+	if errs != [2]error{} || p.String() != text {
+		return Position{}, false
+	}
+	return p, true
+}
 
 // Recorder holds the position of one reply. It is the context for which it records.
 type Recorder struct {

@@ -143,11 +143,10 @@ func pageToken(p journal.Position) string {
 
 func parseToken(token string) (p journal.Position, err error) {
 	text, err := base64.RawURLEncoding.DecodeString(token)
-	if err == nil {
-		_, err = fmt.Sscanf(string(text), "%d/%d", &p.Epoch, &p.Seq)
-	}
-	if err != nil {
-		return p, fault.New(fault.InvalidField, "not a page token of this list").WithField("page_token")
+	at, ok := position.Parse(string(text))
+	p = journal.Position{Epoch: at.Epoch, Seq: at.Seq}
+	if err != nil || !ok || pageToken(p) != token { // the decoder ignores line breaks
+		return journal.Position{}, fault.New(fault.InvalidField, "not a page token of this list").WithField("page_token")
 	}
 	return p, nil
 }

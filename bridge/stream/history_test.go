@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"encoding/base64"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -41,7 +42,13 @@ func TestPageTokens(t *testing.T) {
 			t.Errorf("%v became %v, %v", p, got, err)
 		}
 	}
-	for _, bad := range []string{"x", "%", pageToken(journal.Position{})[:2], "MS8", "LTEvMQ"} {
+	tokenOf := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+	good := pageToken(journal.Position{Epoch: 1, Seq: 1})
+	for _, bad := range []string{
+		"x", "%", pageToken(journal.Position{})[:2], "MS8", "LTEvMQ", tokenOf("1/1x"), tokenOf("1/1/1"), tokenOf("1/+1"),
+		tokenOf(" 1/1"), tokenOf("01/1"), tokenOf("\u0661/1"), tokenOf("1/18446744073709551616"), good + "\n", good + "=",
+		good[:2] + "\r\n" + good[2:],
+	} {
 		_, err := parseToken(bad)
 		if f, ok := fields.AsFault(err); !ok || f.Reason != fault.InvalidField || f.Field != "page_token" {
 			t.Errorf("%q: %v", bad, err)

@@ -46,7 +46,7 @@ func parsePlaces(token string) (places map[string]place, merged bool, err error)
 			return nil, true, badToken()
 		}
 	}
-	if err != nil {
+	if err != nil || tokenOf(places) != token {
 		return nil, true, badToken()
 	}
 	return places, true, nil

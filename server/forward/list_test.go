@@ -96,7 +96,10 @@ func TestListsReportErrors(t *testing.T) {
 	t.Parallel()
 	c := start(t, nil, "a", "b")
 	listing(c, nil)
-	for _, token := range []string{"5", "replicas.!", "replicas.e30x", "replicas.eyJhIjp7InMiOi0xfX0"} {
+	for _, token := range []string{
+		"5", "replicas.!", "replicas.e30x", "replicas.eyJhIjp7InMiOi0xfX0", "replicas.eyJhIjp7InMiOjF9fQ\n",
+		"replicas.eyJhIjp7InMiOjAxfX0", "replicas.e30", "replicas.",
+	} {
 		_, err := c.replicas["a"].sessions().ListSessions(t.Context(), &bridgev1.ListSessionsRequest{PageToken: token})
 		if st := grpcstatus.Convert(err); st.Code() != codes.InvalidArgument || status.Field(st) != "page_token" {
 			t.Errorf("token %q: %v", token, err)

@@ -1,8 +1,6 @@
 package web
 
 import (
-	"fmt"
-
 	"google.golang.org/protobuf/proto"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
@@ -28,12 +26,12 @@ func (c *cursor) request(m any) error {
 	if c.last == "" {
 		return nil
 	}
-	var after bridgev1.Position
-	if n, err := fmt.Sscanf(c.last, "%d/%d", &after.Epoch, &after.Seq); err != nil || n != 2 {
+	after, ok := position.Parse(c.last)
+	if !ok {
 		return fault.New(fault.InvalidField, "the header %s is not a position: %q", headerLastEvent, c.last).
 			WithField(headerLastEvent)
 	}
-	r.Sessions[0].After = &after
+	r.Sessions[0].After = &bridgev1.Position{Epoch: after.Epoch, Seq: after.Seq}
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 )
@@ -58,8 +59,8 @@ func (c *content) add(h nats.Header, data []byte, sequence uint64) error {
 		c.data, c.parts, c.pending = append(c.data[:at], data...), 0, nil
 		c.exists = true
 	default:
-		var i, n int
-		if _, err := fmt.Sscanf(part, "%d/%d", &i, &n); err != nil || i < 1 || i > n {
+		i, n, ok := parsePart(part)
+		if !ok {
 			return fmt.Errorf("message %d is part %q", sequence, part)
 		}
 		if i == 1 {
@@ -76,6 +77,16 @@ func (c *content) add(h nats.Header, data []byte, sequence uint64) error {
 	}
 	c.name, c.term, c.revision = name, term, sequence
 	return nil
+}
+
+// parsePart parses the number of a part and that of all parts, such as "1/3".
+func parsePart(text string) (i, n int, ok bool) {
+	first, second, _ := strings.Cut(text, "/")
+	i, err := strconv.Atoi(first)
+	if err == nil {
+		n, err = strconv.Atoi(second)
+	}
+	return i, n, err == nil && i >= 1 && i <= n && text == fmt.Sprintf("%d/%d", i, n)
 }
 
 // split cuts data into pieces of at most size bytes; one empty piece for no data.

@@ -236,3 +236,16 @@ func TestRepeat(t *testing.T) {
 }
 
 var errRefused = errors.New("refused")
+
+// Only "I/N" with 1 <= I <= N is a part.
+func TestParsePart(t *testing.T) {
+	t.Parallel()
+	if i, n, ok := parsePart("2/3"); i != 2 || n != 3 || !ok {
+		t.Errorf("%d of %d, %v", i, n, ok)
+	}
+	for _, text := range []string{"", "1", "0/1", "2/1", "1/1x", "1/1/1", "+1/1", " 1/1", "01/1", "1/\u0661"} {
+		if _, _, ok := parsePart(text); ok {
+			t.Errorf("%q is a part", text)
+		}
+	}
+}
