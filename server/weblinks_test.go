@@ -1,6 +1,8 @@
 package server_test
 
 import (
+	"bufio"
+	"io"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -28,7 +30,7 @@ type linking struct{ store *login.Store }
 func (l linking) Register(r grpc.ServiceRegistrar) { rpc.NewRuntime(info{}, l.store, nil).Register(r) }
 
 // linkSite is a server whose RuntimeService creates links, with a TCP address for gRPC.
-func linkSite(t *testing.T, c server.Config) (*testSite, bridgev1.RuntimeServiceClient) {
+func linkSite(t *testing.T, c server.Config, others ...server.Service) (*testSite, bridgev1.RuntimeServiceClient) {
 	t.Helper()
 	store, err := login.Open(login.Config{})
 	if err != nil {
@@ -36,7 +38,7 @@ func linkSite(t *testing.T, c server.Config) (*testSite, bridgev1.RuntimeService
 	}
 	c.Web = &server.Web{Listen: "127.0.0.1:0", Logins: store}
 	c.Listen = []string{"unix:" + servertest.SocketPath(t), "127.0.0.1:0"}
-	s := &testSite{servertest.Start(t, c, linking{store}), store}
+	s := &testSite{servertest.Start(t, c, append(others, linking{store})...), store}
 	return s, bridgev1.NewRuntimeServiceClient(s.Conn)
 }
 
@@ -99,6 +101,85 @@ func TestLinkOfALogin(t *testing.T) {
 	url := strings.Split(got.body, `"`)[3]
 	if other := s.use(t, url).send("GET", "/auth/me", "").body; other != me {
 		t.Errorf("%s, of %s", other, me)
+	}
+}
+
+// createsLink returns a link that a login creates.
+func (v *visitor) createsLink() string {
+	v.t.Helper()
+	return strings.Split(v.want(200, v.send("POST", createLink, "{}")).body, `"`)[3]
+}
+
+// The login of a link ends with the login that created the link, and with the ancestors of that one: the logins, their
+// streams, and the links that were not used.
+func TestLogoutEndsDescendants(t *testing.T) {
+	t.Parallel()
+	s, _ := linkSite(t, server.Config{Token: webToken}, rpc.NewEvent(&following{}, nil))
+	v, beside := s.loggedIn(t, caller.Admin), s.loggedIn(t, caller.Admin)
+	child := s.use(t, v.createsLink())
+	grandchild := s.use(t, child.createsLink())
+	unused := []string{v.createsLink(), child.createsLink(), grandchild.createsLink()}
+	streams := []*bufio.Reader{child.follow(), grandchild.follow()}
+	v.want(200, v.send("POST", "/auth/logout", "{}"))
+	for _, lines := range streams {
+		if rest, err := io.ReadAll(lines); err != nil || !strings.Contains(string(rest), `"code":"unauthenticated"`) {
+			t.Errorf("the stream of a descendant: %q, %v", rest, err)
+		}
+	}
+	for _, other := range []*visitor{v, child, grandchild} {
+		other.want(401, other.send("POST", webInfo, "{}"))
+	}
+	for _, url := range unused {
+		_, token, _ := strings.Cut(url, "/login#")
+		other := s.visitor(t)
+		other.want(401, other.send("POST", "/auth/link", tokenBody(token)))
+	}
+	beside.want(200, beside.send("POST", webInfo, "{}"))
+}
+
+// A logout of a descendant ends what descends from it, and not its ancestor.
+func TestLogoutOfADescendant(t *testing.T) {
+	t.Parallel()
+	s, _ := linkSite(t, server.Config{Token: webToken})
+	v := s.loggedIn(t, caller.Admin)
+	child := s.use(t, v.createsLink())
+	grandchild := s.use(t, child.createsLink())
+	child.want(200, child.send("POST", "/auth/logout", "{}"))
+	child.want(401, child.send("POST", webInfo, "{}"))
+	grandchild.want(401, grandchild.send("POST", webInfo, "{}"))
+	v.want(200, v.send("POST", webInfo, "{}"))
+}
+
+// A browser that uses a link of its own login stays logged in. The earlier cookie is not valid any more, but a logout
+// with it ends the new login: a stolen cookie does not become a login that its owner cannot end.
+func TestOwnLink(t *testing.T) {
+	t.Parallel()
+	s, _ := linkSite(t, server.Config{Token: webToken})
+	v := s.loggedIn(t, caller.Admin)
+	other := s.use(t, v.createsLink())
+	before := *v
+	_, token, _ := strings.Cut(v.createsLink(), "/login#")
+	v.want(200, v.send("POST", "/auth/link", tokenBody(token)))
+	if v.cookie.Value == before.cookie.Value {
+		t.Fatal("the browser has no new cookie")
+	}
+	v.want(200, v.send("POST", webInfo, "{}"))
+	before.want(401, before.send("POST", webInfo, "{}"))
+	other.want(401, other.send("POST", webInfo, "{}"))
+	before.want(200, before.send("POST", "/auth/logout", "{}"))
+	v.want(401, v.send("POST", webInfo, "{}"))
+}
+
+// The generations of links are bounded.
+func TestLinkGenerations(t *testing.T) {
+	t.Parallel()
+	s, _ := linkSite(t, server.Config{Token: webToken})
+	v := s.loggedIn(t, caller.Admin)
+	for range 16 {
+		v = s.use(t, v.createsLink())
+	}
+	if got := v.send("POST", createLink, "{}"); !strings.Contains(got.body, "LIMIT_EXCEEDED") {
+		t.Errorf("one more: %d %s", got.StatusCode, got.body)
 	}
 }
 

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"slices"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
@@ -15,6 +16,9 @@ type Login struct {
 	Method string `json:"method"`
 	// Identity is the identity. A link has that of its creator.
 	Identity Identity `json:"identity"`
+	// Ancestors are the IDs of the logins from which this one descends by links, the nearest first: of the login that
+	// created the link, and of its ancestors. The login ends with each of them.
+	Ancestors []string `json:"ancestors,omitempty"`
 	// Digest is the SHA-256 of the static token or server token that proved the identity, in hexadecimal; "" for other
 	// sources.
 	Digest string `json:"digest,omitempty"`
@@ -25,6 +29,9 @@ type Login struct {
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires"`
 }
+
+// DescendsFrom reports whether the login ends with the login of an ID.
+func (l *Login) DescendsFrom(id string) bool { return slices.Contains(l.Ancestors, id) }
 
 // Limit returns an identity with the login's end, if that is earlier.
 func (l *Login) Limit(id Identity) *Identity {

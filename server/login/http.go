@@ -145,8 +145,7 @@ func (h *Handler) link(w http.ResponseWriter, r *http.Request) {
 	}
 	l, ok := h.store.Use(body.Token)
 	if !ok {
-		h.refused(w, r, MethodLink, fault.New(fault.Unauthenticated,
-			"the link is unknown, used or expired: create one with \"copilot-grpc web link\""))
+		h.refused(w, r, MethodLink, errorLink())
 		return
 	}
 	h.begin(w, r, l)
@@ -186,15 +185,12 @@ func (h *Handler) enter(w http.ResponseWriter, r *http.Request, l identity.Login
 	if err != nil {
 		return nil, err
 	}
-	before := h.store.Find(Cookie(r))
 	cookie, l, err := h.store.Add(l)
 	if err != nil {
 		return nil, err
 	}
-	if before != nil {
-		if err := h.store.End(before.ID); err != nil {
-			return nil, err
-		}
+	if err := h.store.Replace(digest(Cookie(r)), &l); err != nil {
+		return nil, err
 	}
 	who.Method, who.Expires = l.Method, l.Expires
 	setCookie(w, r, cookie, l.Expires, h.store.now())
@@ -212,11 +208,12 @@ func (h *Handler) logout(w http.ResponseWriter, r *http.Request) {
 		// Redirect is the page at the issuer that ends the session there.
 		Redirect string `json:"redirect,omitempty"`
 	}
-	if l := h.store.Find(Cookie(r)); l != nil {
-		if err := h.store.End(l.ID); err != nil {
-			h.failed(w, err)
-			return
-		}
+	l := h.store.Find(Cookie(r))
+	if err := h.store.End(digest(Cookie(r))); err != nil {
+		h.failed(w, err)
+		return
+	}
+	if l != nil {
 		who := caller.Caller{Name: l.Identity.Name(), Tenant: l.Tenant}
 		if found, err := h.authority.CallerOf(r, l); err == nil {
 			who = found.Caller

@@ -2,9 +2,11 @@ package login
 
 import (
 	"crypto/rand"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/server/identity"
 )
 
@@ -63,6 +65,19 @@ func (l *links) take(digest string) (identity.Login, bool) {
 		}
 	}
 	return identity.Login{}, false
+}
+
+// remove removes the links that descend from a login.
+func (l *links) remove(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.queue = slices.DeleteFunc(l.queue, func(one link) bool { return one.login.DescendsFrom(id) })
+}
+
+// errorLink returns the error for a link that is not valid.
+func errorLink() error {
+	return fault.New(fault.Unauthenticated,
+		"the link is unknown, used or expired: create one with \"copilot-grpc web link\"")
 }
 
 // Link returns a link by which one browser gets a login, until the link expires. The token is in the fragment, which

@@ -1,8 +1,8 @@
 // Package login has the logins of browsers: a cookie in place of a token. Store has the logins and the one-time links
 // by which browsers log in, Handler the requests below /auth/ that log in and out.
 //
-// Store.mu guards the logins, links.mu the links, file.mu the file. Store.save holds file.mu while it takes Store.mu;
-// no other code holds two of them. The package starts no goroutines.
+// Store.mu guards the logins, links.mu the links, file.mu the file. Store.save holds file.mu while it takes Store.mu,
+// and Store.remove takes links.mu while its caller holds Store.mu; no other code holds two of them. The package starts no goroutines.
 package login
 
 import (
@@ -93,7 +93,8 @@ func Open(c Config) (*Store, error) {
 }
 
 // Add stores a login and returns its cookie. It sets the login's ID and times. The login ends at its Expires, if that
-// is set, or else after the lifetime; and never after the proof of its identity.
+// is set, or else after the lifetime; and never after the proof of its identity. Add returns UNAUTHENTICATED if the login
+// descends from one that has ended.
 func (s *Store) Add(l identity.Login) (cookie string, added identity.Login, err error) {
 	cookie = rand.Text()
 	l.ID, l.Created = digest(cookie), s.now()
@@ -104,7 +105,11 @@ func (s *Store) Add(l identity.Login) (cookie string, added identity.Login, err 
 		l.Expires = at
 	}
 	s.mu.Lock()
-	ended := s.makeRoom(l.Identity.Key())
+	if len(l.Ancestors) > 0 && s.logins[l.Ancestors[0]] == nil {
+		s.mu.Unlock()
+		return "", l, errorLink()
+	}
+	ended := s.makeRoom(&l)
 	s.logins[l.ID] = &entry{Login: l}
 	s.mu.Unlock()
 	ended.cancel()
@@ -126,13 +131,17 @@ func (h holds) cancel() {
 	}
 }
 
-// makeRoom ends expired logins, and the oldest ones above the bounds. It returns their calls. The caller holds mu.
-func (s *Store) makeRoom(key string) (ended holds) {
-	now := s.now()
+// makeRoom ends expired logins, and the oldest ones above the bounds, but no ancestor of the new login. It returns
+// their calls. The caller holds mu.
+func (s *Store) makeRoom(l *identity.Login) (ended holds) {
+	now, key := s.now(), l.Identity.Key()
 	var all, own []*entry
 	for _, e := range s.logins {
 		if !now.Before(e.Expires) {
-			ended = append(ended, s.remove(e)...)
+			ended = append(ended, s.remove(e.ID, "")...)
+			continue
+		}
+		if l.DescendsFrom(e.ID) {
 			continue
 		}
 		all = append(all, e)
@@ -143,19 +152,26 @@ func (s *Store) makeRoom(key string) (ended holds) {
 	older := func(a, b *entry) int { return a.Created.Compare(b.Created) }
 	switch {
 	case len(own) >= maxLoginsByName:
-		ended = append(ended, s.remove(slices.MinFunc(own, older))...)
+		ended = append(ended, s.remove(slices.MinFunc(own, older).ID, "")...)
 	case len(all) >= maxLogins:
-		ended = append(ended, s.remove(slices.MinFunc(all, older))...)
+		ended = append(ended, s.remove(slices.MinFunc(all, older).ID, "")...)
 	}
 	return ended
 }
 
-// remove removes a login and returns its calls. The caller holds mu.
-func (s *Store) remove(e *entry) (ended holds) {
-	delete(s.logins, e.ID)
-	for h := range e.calls {
-		ended = append(ended, h)
+// remove removes a login with the logins and links that descend from it, except the login keep, and returns their
+// calls. The caller holds mu.
+func (s *Store) remove(id, keep string) (ended holds) {
+	for _, e := range s.logins {
+		if e.ID == keep || e.ID != id && !e.DescendsFrom(id) {
+			continue
+		}
+		delete(s.logins, e.ID)
+		for h := range e.calls {
+			ended = append(ended, h)
+		}
 	}
+	s.links.remove(id)
 	return ended
 }
 
@@ -174,17 +190,24 @@ func (s *Store) Find(cookie string) *identity.Login {
 	return &l
 }
 
-// End ends a login and its calls. An error reports that the file still has it.
-func (s *Store) End(id string) error {
+// End ends a login, the logins and links that descend from it, and their calls. An error reports that the file still
+// has them.
+func (s *Store) End(id string) error { return s.end(id, "") }
+
+// Replace is End for the earlier login of a browser that has a new one. If the browser has used a link of its earlier
+// login, the new one stays, and a later End of the earlier one still ends it: its cookie may have been stolen.
+func (s *Store) Replace(id string, by *identity.Login) error { return s.end(id, by.ID) }
+
+func (s *Store) end(id, keep string) error {
 	s.mu.Lock()
-	e := s.logins[id]
-	if e == nil {
-		s.mu.Unlock()
-		return nil
-	}
-	ended := s.remove(e)
+	before := len(s.logins)
+	ended := s.remove(id, keep)
+	changed := len(s.logins) < before
 	s.mu.Unlock()
 	ended.cancel()
+	if !changed {
+		return nil
+	}
 	return s.save()
 }
 

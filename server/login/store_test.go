@@ -207,3 +207,90 @@ func TestLinks(t *testing.T) {
 		t.Error("the link of another caller was dropped")
 	}
 }
+
+// A login ends with each login from which it descends by links, and so do its calls and the links that were not used.
+func TestDescendants(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(s *login.Store, c *clock, root identity.Login) error{
+		"logout":  func(s *login.Store, _ *clock, root identity.Login) error { return s.End(root.ID) },
+		"restart": nil,
+		"room": func(s *login.Store, c *clock, _ identity.Login) error {
+			for range 100 { // the oldest of the identity ends
+				c.Time = c.Add(time.Millisecond)
+				if _, _, err := s.Add(identity.Login{Identity: identity.Identity{Token: "boss"}}); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "logins.json")
+			s, c := open(t, path)
+			below := func(parent identity.Login) identity.Login {
+				return identity.Login{Identity: identity.Identity{Token: "other"},
+					Ancestors: append([]string{parent.ID}, parent.Ancestors...)}
+			}
+			must := func(l identity.Login) (string, identity.Login) {
+				t.Helper()
+				c.Time = c.Add(time.Millisecond)
+				cookie, l, err := s.Add(l)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return cookie, l
+			}
+			_, root := must(identity.Login{Identity: identity.Identity{Token: "boss"}})
+			child, middle := must(below(root))
+			grandchild, last := must(below(middle))
+			beside, _ := must(identity.Login{Identity: identity.Identity{Token: "other"}})
+			ctx, release, _ := s.Hold(t.Context(), last.ID)
+			defer release()
+			url, _ := s.Link(below(middle), time.Minute)
+			if end == nil { // the file has the descent
+				s, _ = open(t, path)
+				end = func(s *login.Store, _ *clock, root identity.Login) error { return s.End(root.ID) }
+			} else {
+				defer func() {
+					if context.Cause(ctx) != login.ErrEnded {
+						t.Error("a call of a descendant goes on")
+					}
+				}()
+			}
+			if err := end(s, c, root); err != nil {
+				t.Fatal(err)
+			}
+			if s.Find(child) != nil || s.Find(grandchild) != nil || s.Find(beside) == nil {
+				t.Error("a descendant is valid, or a login beside it is not")
+			}
+			_, token, _ := strings.Cut(url, "#")
+			if _, ok := s.Use(token); ok {
+				t.Error("a link of a descendant is valid")
+			}
+			if cookie, _, err := s.Add(below(middle)); err == nil || s.Find(cookie) != nil {
+				t.Error("a login descends from one that has ended")
+			}
+			again, _ := open(t, path)
+			if again.Find(child) != nil || again.Find(grandchild) != nil || again.Find(beside) == nil {
+				t.Error("the file has a descendant, or lacks a login beside it")
+			}
+		})
+	}
+}
+
+// A new login does not end its own ancestors for lack of room, since it would end too.
+func TestRoomKeepsAncestors(t *testing.T) {
+	t.Parallel()
+	s, c := open(t, "")
+	root, parent := add(t, s, "a")
+	for range 99 {
+		c.Time = c.Add(time.Millisecond)
+		add(t, s, "a")
+	}
+	c.Time = c.Add(time.Millisecond)
+	cookie, _, err := s.Add(identity.Login{Identity: parent.Identity, Ancestors: []string{parent.ID}})
+	if err != nil || s.Find(root) == nil || s.Find(cookie) == nil {
+		t.Errorf("%v: the ancestor or its descendant has ended", err)
+	}
+}

@@ -21,6 +21,9 @@ const (
 	maxLinkTime     = 24 * time.Hour
 )
 
+// maxAncestors bounds the logins from which a login descends.
+const maxAncestors = 16
+
 // roles are the caller's roles by the API's roles.
 var roles = map[bridgev1.Role]caller.Role{
 	bridgev1.Role_ROLE_UNSPECIFIED: caller.Nobody, bridgev1.Role_ROLE_OBSERVER: caller.Observer,
@@ -76,6 +79,11 @@ func (s *Store) CreateWebLink(ctx context.Context, req *bridgev1.CreateWebLinkRe
 	switch {
 	case p.proof.Login != nil:
 		l.Digest = p.proof.Login.Digest
+		l.Ancestors = append([]string{p.proof.Login.ID}, p.proof.Login.Ancestors...)
+		if len(l.Ancestors) > maxAncestors {
+			return nil, fault.New(fault.LimitExceeded, "the login descends from %d others by links: log in again",
+				maxAncestors).With("limit", "web_link_generations")
+		}
 	case l.Identity.Source == identity.StaticToken || l.Identity.Source == identity.ServerToken:
 		sum := sha256.Sum256([]byte(p.proof.Bearer))
 		l.Digest = hex.EncodeToString(sum[:])
