@@ -316,20 +316,56 @@ func TestInvalidLogins(t *testing.T) {
 	v.want(405, v.send("POST", "/auth/me", "{}"))
 }
 
-// Attempts are limited for each address, and with them the guesses.
-func TestTooManyLogins(t *testing.T) {
-	t.Parallel()
-	s := startSite(t, server.Config{Token: webToken})
-	v, refused := s.visitor(t), 0
+// guess tries wrong secrets until an attempt is refused for their number.
+func (v *visitor) guess(path string) {
+	v.t.Helper()
 	for range 60 {
-		got := v.send("POST", "/auth/token", tokenBody("guess"))
-		if got.StatusCode == 429 && got.Header.Get("Retry-After") == "1" {
-			refused++
+		got := v.send("POST", path, tokenBody("guess"))
+		switch {
+		case got.StatusCode == 429 && got.Header.Get("Retry-After") == "1":
+			return
+		case got.StatusCode != 401:
+			v.t.Fatalf("a guess: %d %s", got.StatusCode, got.body)
 		}
 	}
-	if refused == 0 {
-		t.Error("no attempt was refused")
+	v.t.Error("no attempt was refused")
+}
+
+// Attempts that fail are limited for each address. What is correct is let in nevertheless: every way to log in, the
+// logins of earlier, and calls with a token.
+func TestTooManyLogins(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/auth/token", "/auth/link"} {
+		s := startSite(t, server.Config{Token: webToken})
+		known, link := s.loggedIn(t, caller.Admin), s.link(caller.Admin)
+		s.visitor(t).guess(path)
+		for range 30 {
+			v := s.visitor(t)
+			v.want(200, v.send("POST", "/auth/token", tokenBody(webToken)))
+		}
+		v := s.visitor(t)
+		v.guess(path)
+		v.want(200, v.send("POST", "/auth/link", tokenBody(link)))
+		known.want(200, known.send("GET", "/auth/me", ""))
+		known.want(200, known.send("POST", webInfo, "{}"))
+		known.want(200, known.send("POST", "/auth/logout", "{}"))
+		anonymous := s.visitor(t)
+		anonymous.want(401, anonymous.send("POST", webInfo, "{}", "Authorization: Bearer guess"))
+		anonymous.want(200, anonymous.send("POST", webInfo, "{}", "Authorization: Bearer "+webToken))
 	}
+}
+
+// Successes do not count as attempts.
+func TestManyLogins(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, server.Config{Token: webToken})
+	for range 60 {
+		v := s.visitor(t)
+		v.want(200, v.send("POST", "/auth/token", tokenBody(webToken)))
+		v.want(200, v.send("POST", "/auth/link", tokenBody(s.link(caller.Observer))))
+	}
+	v := s.visitor(t)
+	v.want(401, v.send("POST", "/auth/token", tokenBody("guess")))
 }
 
 // follow opens a stream with the cookie and returns it after its first line.

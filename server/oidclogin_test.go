@@ -252,3 +252,46 @@ func TestOIDCWithoutRole(t *testing.T) {
 		t.Errorf("a client without an id: %v", err)
 	}
 }
+
+// An address whose guesses are refused logs in by its issuer and by the issuer's tokens. Logins at the issuer that were
+// begun and not finished are limited, and let a known login begin another one.
+func TestLimitsOfOIDCLogins(t *testing.T) {
+	t.Parallel()
+	s, p := atIssuer(t, "{client_id: console, client_secret_file: secret, scopes: [groups]}")
+	s.visitor(t).guess("/auth/token")
+	token, err := p.issuer.Token(url.Values{"audience": {"api"}, "subject": {"ann"}, "groups": {"agents"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := s.visitor(t)
+	v.want(200, v.send("POST", "/auth/token", tokenBody(token)))
+	for range 30 { // finished logins do not count
+		p.restart()
+		if _, got := p.navigate(p.atTheIssuer(""), "cross-site"); got.StatusCode != http.StatusSeeOther {
+			t.Fatalf("%s: %s", got.Status, got.body)
+		}
+	}
+	s.visitor(t).guess("/auth/token")
+	if _, got := p.navigate(p.base+"/auth/callback?state=x", "cross-site"); got.StatusCode != 429 {
+		t.Errorf("a forged answer: %s", got.Status)
+	}
+	known := p.client.Jar
+	p.restart()
+	begin := func() int {
+		_, got := p.navigate(p.base+"/auth/oidc", "same-origin")
+		return got.StatusCode
+	}
+	refused := 0
+	for range 60 {
+		if begin() == 429 {
+			refused++
+		}
+	}
+	if refused == 0 {
+		t.Error("no login that was begun is refused")
+	}
+	p.client.Jar = known
+	if code := begin(); code != http.StatusSeeOther {
+		t.Errorf("a known login begins another one: %d", code)
+	}
+}

@@ -56,8 +56,10 @@ type Handler struct {
 	authority Authority
 	sink      audit.Sink
 	log       *slog.Logger
-	attempts  *attempts
-	waiting   waiting
+	// failures limits attempts that have failed: above the limits they are answered without a record. begun limits the
+	// logins that wait for an issuer.
+	failures, begun *attempts
+	waiting         waiting
 }
 
 // NewHandler returns a handler. A nil sink records nothing.
@@ -65,8 +67,8 @@ func NewHandler(s *Store, a Authority, sink audit.Sink, log *slog.Logger) *Handl
 	if sink == nil {
 		sink = audit.Discard
 	}
-	return &Handler{store: s, authority: a, sink: sink, log: log, attempts: newAttempts(s.now),
-		waiting: waiting{now: s.now}}
+	return &Handler{store: s, authority: a, sink: sink, log: log, failures: newAttempts(s.now),
+		begun: newAttempts(s.now), waiting: waiting{now: s.now}}
 }
 
 // ServeHTTP implements http.Handler.
@@ -234,14 +236,10 @@ func isJSON(r *http.Request) bool {
 	return err == nil && kind == "application/json"
 }
 
-// read reads the JSON of an attempt to log in. It replies if the request is invalid or one too many.
+// read reads the JSON of an attempt to log in. It replies if the request is invalid.
 func (h *Handler) read(w http.ResponseWriter, r *http.Request, body any) bool {
 	if !isJSON(r) { // a form of another page cannot send this type
 		replyError(w, http.StatusUnsupportedMediaType, fault.New(fault.InvalidField, "%s", needsJSON))
-		return false
-	}
-	if !h.attempts.allow(r.RemoteAddr) {
-		h.tooMany(w)
 		return false
 	}
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
@@ -264,6 +262,19 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, body any) bool {
 	return true
 }
 
+// failedTooOften counts an attempt that has failed, and records it. Above the limits it replies, and returns true. Faults
+// of the server do not count.
+func (h *Handler) failedTooOften(w http.ResponseWriter, r *http.Request, method string, err error) bool {
+	reason := fault.ReasonOf(err)
+	if (reason == fault.Unauthenticated || reason == fault.Forbidden) && !h.failures.take(r.RemoteAddr) {
+		h.tooMany(w)
+		return true
+	}
+	h.record(r, caller.Caller{}, audit.Entry{Action: "login", Outcome: audit.Refused, Kind: method,
+		Reason: reasonOf(err)})
+	return false
+}
+
 // tooMany refuses an attempt above the limits.
 func (h *Handler) tooMany(w http.ResponseWriter) {
 	w.Header().Set("Retry-After", "1")
@@ -272,9 +283,9 @@ func (h *Handler) tooMany(w http.ResponseWriter) {
 
 // refused refuses an attempt to log in.
 func (h *Handler) refused(w http.ResponseWriter, r *http.Request, method string, err error) {
-	h.record(r, caller.Caller{}, audit.Entry{Action: "login", Outcome: audit.Refused, Kind: method,
-		Reason: reasonOf(err)})
-	h.refuse(w, err)
+	if !h.failedTooOften(w, r, method, err) {
+		h.refuse(w, err)
+	}
 }
 
 // reasonOf returns the reason of an error, as the details of calls have it.

@@ -11,8 +11,6 @@ import (
 
 	"golang.org/x/oauth2"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
-	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/server/identity"
 )
@@ -42,6 +40,7 @@ type attempt struct {
 	back    string // path of the page to return to
 	tenant  string
 	expires time.Time
+	counted bool // by Handler.begun
 }
 
 // add adds an attempt.
@@ -80,13 +79,15 @@ func (h *Handler) oidc(w http.ResponseWriter, r *http.Request) {
 	case !ok:
 		replyError(w, http.StatusBadRequest, fault.New(fault.InvalidField, "return is not a path of this server"))
 		return
-	case !h.attempts.allow(r.RemoteAddr):
+	}
+	known := h.store.Find(Cookie(r)) != nil
+	if !known && !h.begun.take(r.RemoteAddr) {
 		h.tooMany(w)
 		return
 	}
 	cookie := rand.Text()
 	a := attempt{issuer: flow.Issuer(), cookie: digest(cookie), back: back, tenant: query.Get("tenant"),
-		expires: h.store.now().Add(waitingTime), Attempt: identity.Attempt{State: rand.Text(), Nonce: rand.Text(),
+		expires: h.store.now().Add(waitingTime), counted: !known, Attempt: identity.Attempt{State: rand.Text(), Nonce: rand.Text(),
 			Verifier: oauth2.GenerateVerifier(), Redirect: origin(r) + CallbackPath}}
 	to, err := flow.Begin(r.Context(), a.Attempt)
 	if err != nil {
@@ -100,14 +101,11 @@ func (h *Handler) oidc(w http.ResponseWriter, r *http.Request) {
 
 // callback logs in a browser that comes back from an issuer.
 func (h *Handler) callback(w http.ResponseWriter, r *http.Request) {
-	if !h.attempts.allow(r.RemoteAddr) {
-		h.tooMany(w)
-		return
-	}
 	back, err := h.finish(w, r)
 	if err != nil {
-		h.record(r, caller.Caller{}, audit.Entry{Action: "login", Outcome: audit.Refused, Kind: MethodOIDC,
-			Reason: reasonOf(err)})
+		if h.failedTooOften(w, r, MethodOIDC, err) {
+			return
+		}
 		status := http.StatusInternalServerError
 		text := "internal error"
 		if reason := fault.ReasonOf(err); reason == fault.Unauthenticated || reason == fault.Forbidden {
@@ -144,6 +142,9 @@ func (h *Handler) finish(w http.ResponseWriter, r *http.Request) (back string, e
 	l.Method, l.Expires = MethodOIDC, id.Expires
 	if _, err := h.enter(w, r, l); err != nil {
 		return "", err
+	}
+	if a.counted {
+		h.begun.give(r.RemoteAddr)
 	}
 	return a.back, nil
 }
