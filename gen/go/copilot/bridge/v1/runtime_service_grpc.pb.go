@@ -113,12 +113,14 @@ type RuntimeServiceClient interface {
 	WatchHostEvents(ctx context.Context, in *WatchHostEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchHostEventsResponse], error)
 	// CreateWebLink creates a link by which one browser logs in at the listener for browsers, as the
 	// caller and in the caller's tenant. The login has at most the requested role. It ends when the
-	// caller's own proof expires or the policy no longer accepts it. The server forgets unused links
+	// caller's own proof expires or the policy no longer accepts it. If the caller is a browser that is
+	// logged in, the link and its login end with the browser's login. The server forgets unused links
 	// when it stops.
 	//
 	// Errors: FAILED_PRECONDITION FEATURE_DISABLED without a listener for browsers, or if the caller
 	// has a client certificate; INVALID_ARGUMENT INVALID_FIELD; PERMISSION_DENIED FORBIDDEN if the
-	// role is higher than the caller's.
+	// role is higher than the caller's; RESOURCE_EXHAUSTED LIMIT_EXCEEDED if the caller's login
+	// descends from 16 others by links.
 	CreateWebLink(ctx context.Context, in *CreateWebLinkRequest, opts ...grpc.CallOption) (*CreateWebLinkResponse, error)
 	// ListNodes lists the replicas of the cluster that the server knows to be alive, by name
 	// (docs/cluster.md).
@@ -403,12 +405,14 @@ type RuntimeServiceServer interface {
 	WatchHostEvents(*WatchHostEventsRequest, grpc.ServerStreamingServer[WatchHostEventsResponse]) error
 	// CreateWebLink creates a link by which one browser logs in at the listener for browsers, as the
 	// caller and in the caller's tenant. The login has at most the requested role. It ends when the
-	// caller's own proof expires or the policy no longer accepts it. The server forgets unused links
+	// caller's own proof expires or the policy no longer accepts it. If the caller is a browser that is
+	// logged in, the link and its login end with the browser's login. The server forgets unused links
 	// when it stops.
 	//
 	// Errors: FAILED_PRECONDITION FEATURE_DISABLED without a listener for browsers, or if the caller
 	// has a client certificate; INVALID_ARGUMENT INVALID_FIELD; PERMISSION_DENIED FORBIDDEN if the
-	// role is higher than the caller's.
+	// role is higher than the caller's; RESOURCE_EXHAUSTED LIMIT_EXCEEDED if the caller's login
+	// descends from 16 others by links.
 	CreateWebLink(context.Context, *CreateWebLinkRequest) (*CreateWebLinkResponse, error)
 	// ListNodes lists the replicas of the cluster that the server knows to be alive, by name
 	// (docs/cluster.md).

@@ -166,8 +166,10 @@ type SessionServiceClient interface {
 	// import.
 	//
 	// The server does not trust the archive. It checks digests and limits (256 MiB inflated, 10,000
-	// files, names of 8 elements), and checks the configuration as CreateSession does: an archive with
-	// a field that the caller may not set is refused; set `config` to import it without. Of the CLI's
+	// files, names of 8 elements with at most 255 bytes each), and checks the configuration as
+	// CreateSession does: an archive with a field that the caller may not set is refused, unless the
+	// server itself gives the value to every session of the tenant; set `config` to import an archive
+	// without its configuration. tar may have unpacked the archive and packed it again. Of the CLI's
 	// record it keeps only events of the conversation, so that an archive grants no approvals, selects
 	// no working directory and starts no schedule. The conversation itself remains the author's: the
 	// agent reads it as its own past. Digests detect damage, and not forgery. GetUsage does not count
@@ -180,8 +182,9 @@ type SessionServiceClient interface {
 	// Errors: INVALID_ARGUMENT INVALID_FIELD for an archive that is damaged, incomplete or of a later
 	// version; the reasons of CreateSession, with fields that begin with `archive.` for the archive's
 	// own configuration; ALREADY_EXISTS SESSION_EXISTS: choose another `session_id`; RESOURCE_EXHAUSTED
-	// LIMIT_EXCEEDED; FAILED_PRECONDITION FEATURE_DISABLED on a server with --dial. A repeated import
-	// fails with SESSION_EXISTS if the first one succeeded.
+	// LIMIT_EXCEEDED, also if the tenant's journals would exceed `journal_bytes`; FAILED_PRECONDITION
+	// FEATURE_DISABLED on a server with --dial. A repeated import fails with SESSION_EXISTS if the first
+	// one succeeded.
 	ImportSession(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[ImportSessionRequest, ImportSessionResponse], error)
 	// SetModel changes the session's model. The change takes effect with the next turn.
 	//
@@ -720,8 +723,10 @@ type SessionServiceServer interface {
 	// import.
 	//
 	// The server does not trust the archive. It checks digests and limits (256 MiB inflated, 10,000
-	// files, names of 8 elements), and checks the configuration as CreateSession does: an archive with
-	// a field that the caller may not set is refused; set `config` to import it without. Of the CLI's
+	// files, names of 8 elements with at most 255 bytes each), and checks the configuration as
+	// CreateSession does: an archive with a field that the caller may not set is refused, unless the
+	// server itself gives the value to every session of the tenant; set `config` to import an archive
+	// without its configuration. tar may have unpacked the archive and packed it again. Of the CLI's
 	// record it keeps only events of the conversation, so that an archive grants no approvals, selects
 	// no working directory and starts no schedule. The conversation itself remains the author's: the
 	// agent reads it as its own past. Digests detect damage, and not forgery. GetUsage does not count
@@ -734,8 +739,9 @@ type SessionServiceServer interface {
 	// Errors: INVALID_ARGUMENT INVALID_FIELD for an archive that is damaged, incomplete or of a later
 	// version; the reasons of CreateSession, with fields that begin with `archive.` for the archive's
 	// own configuration; ALREADY_EXISTS SESSION_EXISTS: choose another `session_id`; RESOURCE_EXHAUSTED
-	// LIMIT_EXCEEDED; FAILED_PRECONDITION FEATURE_DISABLED on a server with --dial. A repeated import
-	// fails with SESSION_EXISTS if the first one succeeded.
+	// LIMIT_EXCEEDED, also if the tenant's journals would exceed `journal_bytes`; FAILED_PRECONDITION
+	// FEATURE_DISABLED on a server with --dial. A repeated import fails with SESSION_EXISTS if the first
+	// one succeeded.
 	ImportSession(grpc.ClientStreamingServer[ImportSessionRequest, ImportSessionResponse]) error
 	// SetModel changes the session's model. The change takes effect with the next turn.
 	//
