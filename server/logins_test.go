@@ -15,6 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	grpcstatus "google.golang.org/grpc/status"
+
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/frame"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -476,4 +480,34 @@ tenants:
 	watcher.client.CloseIdleConnections() // the server closes them
 	watcher.want(401, watcher.send("POST", webInfo, "{}"))
 	chief.want(200, chief.send("POST", webInfo, "{}"))
+}
+
+// Guesses on one connection and on many lock out nobody, at the listener for gRPC and at the one for browsers.
+func TestGuessesLockOutNobody(t *testing.T) {
+	t.Parallel()
+	store, err := login.Open(login.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := startTenanted(t, "", server.Config{Web: &server.Web{Listen: "127.0.0.1:0", Logins: store}})
+	conn := s.Dial(t, 0)
+	call := func(token string) error {
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token)
+		return conn.Invoke(ctx, serverInfo, &bridgev1.GetServerInfoRequest{}, &bridgev1.GetServerInfoResponse{})
+	}
+	site := &testSite{s.Running, store}
+	for range 300 {
+		if err := call("guess"); grpcstatus.Code(err) != codes.Unauthenticated {
+			t.Fatalf("a guess: %v", err)
+		}
+	}
+	site.visitor(t).guess("/auth/token")
+	if err := call(tokenOf("acme")); err != nil {
+		t.Errorf("the correct token: %v", err)
+	}
+	v := site.visitor(t)
+	v.want(200, v.send("POST", "/auth/token", tokenBody(tokenOf("acme"))))
+	v.want(200, v.send("POST", webInfo, "{}"))
+	v.want(401, v.send("POST", webInfo, "{}", "Authorization: Bearer guess"))
+	v.want(200, v.send("POST", webInfo, "{}", "Authorization: Bearer "+tokenOf("rival")))
 }

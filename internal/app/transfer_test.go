@@ -2,13 +2,20 @@ package app
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"io"
 	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/archive"
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
@@ -128,6 +135,100 @@ func reexport(t *testing.T, client *copilot.Client, text []byte, id string) []by
 	var out bytes.Buffer
 	if _, err := client.ExportSession(t.Context(), id, &out); err != nil {
 		t.Errorf("export of %s: %v", id, err)
+	}
+	return out.Bytes()
+}
+
+// TestOnlyTheServersOwnValues: of the fields that a tenant without a sandbox may not set, an archive may have the values
+// of the empty mode, and no others.
+func TestOnlyTheServersOwnValues(t *testing.T) {
+	t.Parallel()
+	ts := startTenants(t, func(c *Config) { c.Home = t.TempDir() })
+	acme := copilot.NewClient(ts.as("acme-owner"))
+	text := exportOrdinary(t, acme)
+	for name, change := range map[string]func(*cliv1.SessionConfig){
+		"mcp_oauth_token_storage": func(c *cliv1.SessionConfig) {
+			c.McpOauthTokenStorage = cliv1.TokenStorage_TOKEN_STORAGE_PERSISTENT
+		},
+		"embedding_cache_storage": func(c *cliv1.SessionConfig) {
+			c.EmbeddingCacheStorage = cliv1.EmbeddingCacheStorage_EMBEDDING_CACHE_STORAGE_PERSISTENT
+		},
+		"memory":            func(c *cliv1.SessionConfig) { c.Memory = &cliv1.MemoryConfig{Enabled: true} },
+		"enable_file_hooks": func(c *cliv1.SessionConfig) { c.EnableFileHooks = proto.Bool(true) },
+		"working_directory": func(c *cliv1.SessionConfig) { c.WorkingDirectory = proto.String("/etc") },
+		"json_extra":        func(c *cliv1.SessionConfig) { c.JsonExtra = `{"x":1}` },
+		"available_tools": func(c *cliv1.SessionConfig) {
+			c.AvailableTools.Items = append(c.AvailableTools.Items, "builtin:bash")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := acme.ImportSession(t.Context(), bytes.NewReader(forged(t, text, change)),
+				&bridgev1.ImportSessionHeader{SessionId: "forged"})
+			if e, ok := copilot.FromError(err).(*copilot.Error); !ok || //nolint:errorlint // not wrapped
+				!strings.HasPrefix(e.Field, "archive.config."+name) ||
+				e.Reason != bridgev1.ErrorReason_ERROR_REASON_FORBIDDEN {
+				t.Errorf("%v, want it forbidden", err)
+			}
+		})
+	}
+	made, err := acme.ImportSession(t.Context(), bytes.NewReader(text), &bridgev1.ImportSessionHeader{SessionId: "copy"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Imports of earlier versions wrote the server's directory into the configuration.
+	dir := made.GetSession().GetContext().GetWorkingDirectory()
+	_, err = acme.ImportSession(t.Context(), bytes.NewReader(forged(t, text, func(c *cliv1.SessionConfig) {
+		c.WorkingDirectory = proto.String(dir)
+	})), &bridgev1.ImportSessionHeader{SessionId: "earlier"})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// forged changes the configuration in an archive.
+func forged(t *testing.T, text []byte, change func(*cliv1.SessionConfig)) []byte {
+	t.Helper()
+	content := map[string][]byte{}
+	m, err := archive.Read(t.Context(), bytes.NewReader(text), archive.Limits{Bytes: 1 << 20, Parts: 10, Depth: 8}, nil,
+		func(p archive.Part, r io.Reader) (err error) {
+			content[p.Name], err = io.ReadAll(r)
+			return err
+		})
+	var state map[string]json.RawMessage
+	create := &bridgev1.CreateSessionRequest{}
+	if err == nil {
+		err = json.Unmarshal(content["session.json"], &state)
+	}
+	if err == nil {
+		err = protojson.Unmarshal(state["create"], create)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(create.GetConfig())
+	if state["create"], err = protojson.Marshal(create); err != nil {
+		t.Fatal(err)
+	}
+	if content["session.json"], err = json.Marshal(state); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	for i, p := range m.Parts {
+		sum := sha256.Sum256(content[p.Name])
+		m.Parts[i].Size, m.Parts[i].SHA256 = int64(len(content[p.Name])), hex.EncodeToString(sum[:])
+	}
+	w, err := archive.NewWriter(&out, m)
+	for _, p := range m.Parts {
+		if err == nil {
+			err = w.Add(p.Name, bytes.NewReader(content[p.Name]))
+		}
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 	return out.Bytes()
 }
