@@ -32,9 +32,9 @@
 // # Names
 //
 // A name is a path as package fs defines it (relative, separated by slashes, without "." and
-// ".."), at most MaxNameBytes long, with elements of at most MaxElementBytes. It consists of printable characters and spaces. It has no
-// backslash and no colon. No element of it ends in a dot or a space, or is the name of a device
-// on Windows, such as NUL or com1.txt. Two names must not be equal when case is ignored, also not
-// in their folders, and no name may be the folder of another one. So every archive can be
-// unpacked on every system.
+// ".."), at most MaxNameBytes long, with elements of at most MaxElementBytes. It consists of
+// printable characters and spaces. It has no backslash and no colon. No element of it ends in a dot
+// or a space, or is the name of a device on Windows, such as NUL or com1.txt. Two names must not be
+// equal when case is ignored, also not in their folders, and no name may be the folder of another
+// one. So every archive can be unpacked on every system.
 package archive

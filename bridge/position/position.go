@@ -21,8 +21,8 @@ type Position struct {
 // String returns the value of the trailer.
 func (p Position) String() string { return fmt.Sprintf("%d/%d", p.Epoch, p.Seq) }
 
-// Parse is the inverse of String. ok is false for every other text, also for one with a sign, a space, a leading zero or
-// something after the position.
+// Parse is the inverse of String. ok is false for every other text, also for one with a sign, a space, a leading zero
+// or something after the position.
 func Parse(text string) (p Position, ok bool) {
 	epoch, seq, _ := strings.Cut(text, "/")
 	var errs [2]error

@@ -146,7 +146,8 @@ func parseToken(token string) (p journal.Position, err error) {
 	at, ok := position.Parse(string(text))
 	p = journal.Position{Epoch: at.Epoch, Seq: at.Seq}
 	if err != nil || !ok || pageToken(p) != token { // the decoder ignores line breaks
-		return journal.Position{}, fault.New(fault.InvalidField, "not a page token of this list").WithField("page_token")
+		return journal.Position{},
+			fault.New(fault.InvalidField, "not a page token of this list").WithField("page_token")
 	}
 	return p, nil
 }

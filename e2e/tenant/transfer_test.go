@@ -41,10 +41,11 @@ func TestTenantsCarrySessions(t *testing.T) {
 			conn = rival
 		}
 		client := copilot.NewClient(conn)
-		if _, err := client.ImportSession(r.Ctx, bytes.NewReader(text), &bridgev1.ImportSessionHeader{SessionId: id}); err != nil {
+		_, err := client.ImportSession(r.Ctx, bytes.NewReader(text), &bridgev1.ImportSessionHeader{SessionId: id})
+		if err != nil {
 			t.Fatalf("%s imports %s: %v", name, id, err)
 		}
-		_, err := client.Sessions().ResumeSession(r.Ctx, &bridgev1.ResumeSessionRequest{SessionId: id,
+		_, err = client.Sessions().ResumeSession(r.Ctx, &bridgev1.ResumeSessionRequest{SessionId: id,
 			Config: &cliv1.SessionConfig{Model: proto.String(offlinemodel.DefaultModel), Provider: r.Provider()}})
 		if err != nil {
 			t.Fatalf("%s resumes %s: %v", name, id, err)

@@ -74,7 +74,8 @@ func TestImportsAreChecked(t *testing.T) {
 // that the server has set and that a tenant may not set.
 func TestArchivesGoRound(t *testing.T) {
 	t.Parallel()
-	names := []string{"operator", "acme-owner", "rival", "boxed"} // the host, two tenants without a sandbox, one with it
+	// The host, two tenants without a sandbox, and one with it.
+	names := []string{"operator", "acme-owner", "rival", "boxed"}
 	servers := map[string]*tenants{}
 	for _, server := range []string{"here", "there"} {
 		servers[server] = startTenants(t, func(c *Config) {
@@ -139,8 +140,8 @@ func reexport(t *testing.T, client *copilot.Client, text []byte, id string) []by
 	return out.Bytes()
 }
 
-// TestOnlyTheServersOwnValues: of the fields that a tenant without a sandbox may not set, an archive may have the values
-// of the empty mode, and no others.
+// TestOnlyTheServersOwnValues: of the fields that a tenant without a sandbox may not set, an archive may have the
+// values of the empty mode, and no others.
 func TestOnlyTheServersOwnValues(t *testing.T) {
 	t.Parallel()
 	ts := startTenants(t, func(c *Config) { c.Home = t.TempDir() })
@@ -172,7 +173,8 @@ func TestOnlyTheServersOwnValues(t *testing.T) {
 			}
 		})
 	}
-	made, err := acme.ImportSession(t.Context(), bytes.NewReader(text), &bridgev1.ImportSessionHeader{SessionId: "copy"})
+	made, err := acme.ImportSession(t.Context(), bytes.NewReader(text),
+		&bridgev1.ImportSessionHeader{SessionId: "copy"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -262,8 +262,8 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, body any) bool {
 	return true
 }
 
-// failedTooOften counts an attempt that has failed, and records it. Above the limits it replies, and returns true. Faults
-// of the server do not count.
+// failedTooOften counts an attempt that has failed, and records it. Above the limits it replies, and returns true.
+// Faults of the server do not count.
 func (h *Handler) failedTooOften(w http.ResponseWriter, r *http.Request, method string, err error) bool {
 	reason := fault.ReasonOf(err)
 	if (reason == fault.Unauthenticated || reason == fault.Forbidden) && !h.failures.take(r.RemoteAddr) {

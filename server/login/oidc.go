@@ -87,8 +87,8 @@ func (h *Handler) oidc(w http.ResponseWriter, r *http.Request) {
 	}
 	cookie := rand.Text()
 	a := attempt{issuer: flow.Issuer(), cookie: digest(cookie), back: back, tenant: query.Get("tenant"),
-		expires: h.store.now().Add(waitingTime), counted: !known, Attempt: identity.Attempt{State: rand.Text(), Nonce: rand.Text(),
-			Verifier: oauth2.GenerateVerifier(), Redirect: origin(r) + CallbackPath}}
+		expires: h.store.now().Add(waitingTime), counted: !known, Attempt: identity.Attempt{
+			State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(), Redirect: origin(r) + CallbackPath}}
 	to, err := flow.Begin(r.Context(), a.Attempt)
 	if err != nil {
 		h.refuse(w, err)

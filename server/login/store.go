@@ -2,7 +2,8 @@
 // by which browsers log in, Handler the requests below /auth/ that log in and out.
 //
 // Store.mu guards the logins, links.mu the links, file.mu the file. Store.save holds file.mu while it takes Store.mu,
-// and Store.remove takes links.mu while its caller holds Store.mu; no other code holds two of them. The package starts no goroutines.
+// and Store.remove takes links.mu while its caller holds Store.mu; no other code holds two of them. The package starts
+// no goroutines.
 package login
 
 import (
@@ -93,8 +94,8 @@ func Open(c Config) (*Store, error) {
 }
 
 // Add stores a login and returns its cookie. It sets the login's ID and times. The login ends at its Expires, if that
-// is set, or else after the lifetime; and never after the proof of its identity. Add returns UNAUTHENTICATED if the login
-// descends from one that has ended.
+// is set, or else after the lifetime; and never after the proof of its identity. Add returns UNAUTHENTICATED if the
+// login descends from one that has ended.
 func (s *Store) Add(l identity.Login) (cookie string, added identity.Login, err error) {
 	cookie = rand.Text()
 	l.ID, l.Created = digest(cookie), s.now()
