@@ -74,6 +74,17 @@ func (e *Error) With(key, value string) *Error {
 	return c
 }
 
+// Remedy is the metadata key of what mends the failure, such as a command.
+const Remedy = "remedy"
+
+// WithRemedy returns a copy that says what mends the failure, at the end of the message and in the metadata.
+func (e *Error) WithRemedy(format string, args ...any) *Error {
+	remedy := fmt.Sprintf(format, args...)
+	c := e.With(Remedy, remedy)
+	c.Message += "; " + remedy
+	return c
+}
+
 // WithRPC returns a copy that carries a JSON-RPC error.
 func (e *Error) WithRPC(rpc RPC) *Error {
 	c := e.clone()

@@ -2,20 +2,29 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
 )
 
+// cliSubject is the subject of findings about the executable and its version.
+const cliSubject = "copilot CLI"
+
 // Diagnose checks the executable, its version, and the requirements for installing and unpacking.
 func (s *Spawner) Diagnose(ctx context.Context) []Finding {
 	bin, err := s.Locator.Find(ctx)
-	if err != nil {
-		return append(s.missing(err), s.cacheFinding())
+	var found []Finding
+	for _, skipped := range bin.Skipped {
+		found = append(found, skippedFinding(skipped))
 	}
-	found := []Finding{versionFinding(bin, s.AnyVersion), trustFinding(bin)}
+	if err != nil {
+		return append(found, s.missing(err), s.cacheFinding())
+	}
+	found = append(found, versionFinding(bin, s.TestedOnly), trustFinding(bin))
 	if bin.Script {
 		found = append(found, Finding{
 			Level: LevelWarning, Subject: "platform package",
@@ -26,57 +35,58 @@ func (s *Spawner) Diagnose(ctx context.Context) []Finding {
 	return append(found, s.cacheFinding())
 }
 
-// missing explains why there is no executable, and how serious that is.
-func (s *Spawner) missing(err error) []Finding {
-	const subject = "copilot CLI"
-	l := &s.Locator
-	npm, ok := l.NPM()
-	switch {
-	case fault.ReasonOf(err) == fault.CLIUnverified:
-		return []Finding{{Level: LevelError, Subject: subject, Text: err.Error(), Remedy: "follow the text"}}
-	case l.Named():
-		return []Finding{{
-			Level: LevelError, Subject: subject, Text: err.Error(),
-			Remedy: "correct the path, or omit it to let the bridge find the CLI",
-		}}
-	case l.NoInstall || !ok:
-		remedy := "run \"npm install -g @github/copilot@" + clibin.PinnedVersion + "\""
-		if !ok {
-			remedy = "install Node.js with npm; then the bridge installs the CLI"
-		}
-		return []Finding{{Level: LevelError, Subject: subject, Text: err.Error(), Remedy: remedy}}
+// skippedFinding reports a file called copilot on PATH that is not used.
+func skippedFinding(skipped clibin.Skipped) Finding {
+	return Finding{
+		Level: LevelWarning, Subject: "copilot on PATH", Text: fmt.Sprintf("%q is not used: %v", skipped.Path, skipped.Err),
+		Remedy: "none needed if it is another program; else reinstall it with \"npm install -g @github/copilot@" +
+			clibin.PinnedVersion + "\"",
 	}
-	return []Finding{{
-		Level: LevelWarning, Subject: subject,
-		Text: fmt.Sprintf("not installed; version %s will be installed with %q at the first use",
-			clibin.PinnedVersion, npm),
-		Remedy: "none needed, if this machine may download it",
-	}}
 }
 
-func versionFinding(bin clibin.Binary, anyVersion bool) Finding {
-	f := Finding{Level: LevelOK, Subject: "copilot CLI",
-		Text: fmt.Sprintf("version %s at %q (%s)", bin.Version, bin.Path, bin.Source)}
-	switch {
-	case bin.Version == "":
-		f.Level = LevelWarning
-		f.Text = fmt.Sprintf("%q (%s) does not report its version", bin.Path, bin.Source)
-		f.Remedy = "make sure that it is the GitHub Copilot CLI: other programs have the name copilot too"
-	case clibin.SupportOf(bin.Version) == clibin.Unsupported:
-		f.Level = LevelError
-		f.Text += ", which is older than the oldest supported, " + clibin.OldestVersion
-		f.Remedy = "update it with \"npm install -g @github/copilot@" + clibin.PinnedVersion +
-			"\", or allow it with --any-cli"
-	case clibin.SupportOf(bin.Version) == clibin.Newer:
-		f.Level = LevelError
-		f.Text += ", newer than " + clibin.PinnedVersion + ", the newest that was tested"
-		f.Remedy = "install that one with \"npm install -g @github/copilot@" + clibin.PinnedVersion +
-			"\", or allow this one with --any-cli"
+// missing explains why there is no executable, and how serious that is.
+func (s *Spawner) missing(err error) Finding {
+	if npm, ok := s.Locator.WouldInstall(err); ok {
+		return Finding{
+			Level: LevelWarning, Subject: cliSubject,
+			Text: fmt.Sprintf("not installed; version %s will be installed with %q at the first use",
+				clibin.PinnedVersion, npm),
+			Remedy: "none needed, if this machine may download it; \"copilot-grpc doctor --start\" installs it now",
+		}
 	}
-	if f.Level == LevelError && anyVersion {
-		f.Level, f.Remedy = LevelWarning, "none needed: --any-cli allows this version"
+	return refused(err)
+}
+
+// refused reports an error of the search, apart from its remedy.
+func refused(err error) Finding {
+	f := Finding{Level: LevelError, Subject: cliSubject, Text: err.Error(), Remedy: "correct the cause"}
+	if known, ok := errors.AsType[*fault.Error](err); ok && known.Metadata[fault.Remedy] != "" {
+		f.Remedy = known.Metadata[fault.Remedy]
+		f.Text = strings.TrimSuffix(f.Text, "; "+f.Remedy)
 	}
 	return f
+}
+
+func versionFinding(bin clibin.Binary, testedOnly bool) Finding {
+	peer := Peer{Source: bin.Source, Owned: true}
+	if bin.Version == "" {
+		return Finding{
+			Level: LevelWarning, Subject: cliSubject,
+			Text:   fmt.Sprintf("%q (%s): %s", bin.Path, bin.Source, noVersion),
+			Remedy: "correct the path, or " + peer.useTested(),
+		}
+	}
+	if err := checkVersion(bin.Version, testedOnly, peer); err != nil {
+		f := refused(err)
+		f.Text = fmt.Sprintf("%q (%s): %s", bin.Path, bin.Source, f.Text)
+		return f
+	}
+	if f, newer := newerWarning(bin.Version, peer); newer {
+		f.Text = fmt.Sprintf("%q (%s): %s", bin.Path, bin.Source, f.Text)
+		return f
+	}
+	return Finding{Level: LevelOK, Subject: cliSubject,
+		Text: fmt.Sprintf("version %s at %q (%s)", bin.Version, bin.Path, bin.Source)}
 }
 
 // trustFinding reports whether the executable is the published one.
@@ -89,12 +99,12 @@ func trustFinding(bin clibin.Binary) Finding {
 		f.Text = "unchanged since it was installed from the published package"
 	case clibin.TrustChanged:
 		f.Level = LevelWarning
-		f.Text = fmt.Sprintf("reports version %s, but differs from the published file: SHA-256 %s", bin.Version,
-			bin.Digest)
-		f.Remedy = "find out who changed it, then reinstall it"
+		f.Text = fmt.Sprintf("the CLI's executable reports version %s, but differs from the published file: SHA-256 %s",
+			bin.Version, bin.Digest)
+		f.Remedy = "none needed, if you trust the file; else " + clibin.UseTested(bin.Source)
 	default:
 		f.Level = LevelWarning
-		f.Text = fmt.Sprintf("not in the table of known executables: SHA-256 %s", bin.Digest)
+		f.Text = "the CLI's executable is not in the table of published executables: SHA-256 " + bin.Digest
 		f.Remedy = "none needed, if you trust its source; --verify-cli=all refuses it"
 	}
 	return f

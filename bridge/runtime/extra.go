@@ -39,7 +39,7 @@ func (r *Runtime) Connect(ctx context.Context, o rpcconn.Options) (*Extra, error
 		return nil, r.gone(rpcconn.ErrClosed)
 	}
 	if _, err := handshake(ctx, x.conn,
-		connectParams{Token: r.transport.Peer().Token, TaskKinds: taskKinds}); err != nil {
+		connectParams{Token: r.transport.Peer().Token, TaskKinds: taskKinds}, r.transport.Peer()); err != nil {
 		x.Close()
 		return nil, r.gone(err)
 	}

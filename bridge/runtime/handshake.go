@@ -40,8 +40,8 @@ type greeting struct {
 	text json.RawMessage
 }
 
-// handshake calls connect and validates the reply.
-func handshake(ctx context.Context, conn *rpcconn.Conn, p connectParams) (greeting, error) {
+// handshake calls connect and validates the protocol.
+func handshake(ctx context.Context, conn *rpcconn.Conn, p connectParams, peer Peer) (greeting, error) {
 	params, err := json.Marshal(p)
 	if err != nil {
 		return greeting{}, err
@@ -64,8 +64,9 @@ func handshake(ctx context.Context, conn *rpcconn.Conn, p connectParams) (greeti
 		return g, err
 	}
 	if g.ProtocolVersion != ProtocolVersion {
-		return g, fault.New(fault.CLIUnsupported, "the copilot CLI %q speaks protocol %d, this bridge speaks %d",
-			g.Version, g.ProtocolVersion, ProtocolVersion).With("cli_version", g.Version)
+		return g, fault.New(fault.CLIUnsupported, "version %q of the copilot CLI speaks protocol %d, this server speaks %d",
+			g.Version, g.ProtocolVersion, ProtocolVersion).With("cli_version", g.Version).
+			WithRemedy("%s", peer.useTested())
 	}
 	return g, nil
 }
@@ -98,20 +99,60 @@ func ask(ctx context.Context, conn *rpcconn.Conn, method string, params []byte) 
 	return g, nil
 }
 
-// checkVersion returns an error for an untested CLI version, unless any is permitted.
-func checkVersion(version string, allowAny bool) *fault.Error {
+// noVersion is said of a program that may be no CLI at all.
+const noVersion = "the program does not report the version of a copilot CLI"
+
+// checkVersion returns an error for a CLI that is too old, and with testedOnly also for one that is too new. A CLI that
+// reports no version is too old.
+func checkVersion(version string, testedOnly bool, peer Peer) *fault.Error {
 	support := clibin.SupportOf(version)
-	if support == clibin.Supported || allowAny {
-		return nil
-	}
-	said := fmt.Sprintf("version %q of the copilot CLI", version)
+	var err *fault.Error
 	switch {
+	case support == clibin.Supported, support == clibin.Newer && !testedOnly:
+		return nil
 	case version == "":
-		said = "a copilot CLI that does not report its version"
+		err = fault.New(fault.CLIUnsupported, noVersion)
 	case support == clibin.Newer:
-		said += ", which is newer than every tested version,"
+		err = fault.New(fault.CLIUnsupported, "%s, and --tested-cli-only is set", newerText(version))
+	default:
+		err = fault.New(fault.CLIUnsupported, "version %q of the copilot CLI is not supported: the oldest that is, is %s",
+			version, clibin.OldestVersion)
 	}
-	return fault.New(fault.CLIUnsupported, "%s is not supported; install one from %s to %s "+
-		"(npm install -g @github/copilot@%s), or allow this one with --any-cli",
-		said, clibin.OldestVersion, clibin.PinnedVersion, clibin.PinnedVersion).With("cli_version", version)
+	return err.With("cli_version", version).WithRemedy("%s", peer.useTested())
+}
+
+// newerText says that a version is newer than the tested ones.
+func newerText(version string) string {
+	return fmt.Sprintf("version %s of the copilot CLI is newer than %s, the newest that was tested with this server",
+		version, clibin.PinnedVersion)
+}
+
+// newerWarning returns the warning about a CLI whose version is newer than the tested ones; not ok if it is not newer.
+func newerWarning(version string, peer Peer) (f Finding, ok bool) {
+	f = Finding{Level: LevelWarning, Subject: cliSubject, Text: newerText(version),
+		Remedy: "none needed"}
+	if peer.Owned {
+		f.Remedy = "none needed; to use a tested version, " + peer.useTested()
+	}
+	return f, clibin.SupportOf(version) == clibin.Newer
+}
+
+// untested says what is known of an executable that was not tested with this server; "" if it was tested, or is unknown.
+func (p Peer) untested() string {
+	switch {
+	case p.Path == "":
+	case p.Version == "":
+		return noVersion
+	case clibin.SupportOf(p.Version) == clibin.Newer:
+		return newerText(p.Version)
+	}
+	return ""
+}
+
+// useTested returns the remedy for a CLI whose version or protocol is refused.
+func (p Peer) useTested() string {
+	if p.Address != "" && !p.Owned {
+		return fmt.Sprintf("run version %s at %s", clibin.PinnedVersion, p.Address)
+	}
+	return clibin.UseTested(p.Source)
 }

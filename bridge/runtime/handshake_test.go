@@ -26,14 +26,13 @@ func TestHandshake(t *testing.T) {
 	for name, tc := range map[string]struct {
 		script fakecli.Script
 		reason fault.Reason // "" when accepted
-		newer  bool
-		any    bool // whether any version is allowed
+		newer  bool         // whether it is accepted with a warning
+		tested bool         // whether only tested versions are allowed
 	}{
 		"pinned":         {script: fakecli.Script{}},
 		"oldest":         {script: fakecli.Script{Version: "1.0.81"}},
-		"newer":          {script: fakecli.Script{Version: "1.0.103"}, reason: fault.CLIUnsupported},
-		"newer, allowed": {script: fakecli.Script{Version: "1.0.103"}, newer: true, any: true},
-		"older, allowed": {script: fakecli.Script{Version: "1.0.80"}, any: true},
+		"newer":          {script: fakecli.Script{Version: "1.0.103"}, newer: true},
+		"newer, refused": {script: fakecli.Script{Version: "1.0.103"}, tested: true, reason: fault.CLIUnsupported},
 		"between":        {script: fakecli.Script{Version: "1.0.83-2"}},
 		"older":          {script: fakecli.Script{Version: "1.0.80"}, reason: fault.CLIUnsupported},
 		"no version":     {script: fakecli.Script{Version: "dev"}, reason: fault.CLIUnsupported},
@@ -66,7 +65,7 @@ func TestHandshake(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg := inProcess(t, tc.script, nil)
-			cfg.AnyVersion = tc.any
+			cfg.TestedOnly = tc.tested
 			r, err := Start(t.Context(), cfg)
 			if tc.reason != 0 {
 				if fault.ReasonOf(err) != tc.reason {
@@ -79,7 +78,7 @@ func TestHandshake(t *testing.T) {
 			}
 			defer stop(t, r)
 			i := r.Info()
-			if i.Protocol != 3 || i.CLIVersion == "" || i.Newer != tc.newer || i.StartedAt.IsZero() || i.Peer.PID != 0 {
+			if i.Protocol != 3 || i.CLIVersion == "" || (len(i.Warnings) > 0) != tc.newer || i.StartedAt.IsZero() || i.Peer.PID != 0 {
 				t.Errorf("Info = %+v", i)
 			}
 		})

@@ -41,8 +41,8 @@ type listening struct {
 	done    chan struct{}
 }
 
-// startListening starts a private CLI server and connects to it.
-func startListening(ctx context.Context, o process.Options, path string) (*listening, error) {
+// startListening starts a private CLI server of an executable and connects to it.
+func startListening(ctx context.Context, o process.Options, from *launch) (*listening, error) {
 	token := rand.Text()
 	o.Env = append(o.Env, connectionTokenEnv+"="+token)
 	if o.InputGrace == 0 {
@@ -66,10 +66,8 @@ func startListening(ctx context.Context, o process.Options, path string) (*liste
 		}
 		return nil, err
 	}
-	l := &listening{
-		Conn: conn, process: p, done: make(chan struct{}),
-		peer: Peer{PID: p.PID(), Path: path, Address: conn.RemoteAddr().String(), Token: token, Owned: true},
-	}
+	l := &listening{Conn: conn, process: p, done: make(chan struct{}), peer: from.peer(p.PID())}
+	l.peer.Address, l.peer.Token = conn.RemoteAddr().String(), token
 	go l.own(out)
 	return l, nil
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/process"
 )
 
@@ -44,8 +45,12 @@ type Transport interface {
 type Peer struct {
 	// PID is the process id; 0 if it is not a child.
 	PID int
-	// Path is the executable; "" if unknown.
-	Path string
+	// Path is the executable, Source where it was found, and Version what it says of itself; "" if unknown.
+	Path    string
+	Source  clibin.Source
+	Version string
+	// Warnings are what the operator should know of the executable. They do not contain its path.
+	Warnings []Finding
 	// Address is the dialled address; "" if there is none.
 	Address string
 	// Token is the token for connect; "" for none.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
-	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
 )
 
 // Defaults of Config.
@@ -49,8 +48,8 @@ type Config struct {
 
 	// Replacements of the defaults if not zero.
 	StartTimeout time.Duration
-	// AnyVersion permits a CLI outside the range of tested versions.
-	AnyVersion      bool
+	// TestedOnly refuses a CLI that is newer than every tested version.
+	TestedOnly      bool
 	PingInterval    time.Duration
 	PingTimeout     time.Duration
 	ShutdownTimeout time.Duration
@@ -75,8 +74,9 @@ type Info struct {
 	// CLIVersion and Protocol are the CLI's reported versions.
 	CLIVersion string
 	Protocol   int
-	// Newer reports that the CLI is newer than every tested version.
-	Newer bool
+	// Warnings are what the operator should know of the CLI, such as that it is newer than every tested version. They
+	// do not contain paths.
+	Warnings []Finding
 	// TaskKinds are the kinds of background tasks that the CLI reported, if any.
 	TaskKinds []string
 	// Greeting is the reply to connect, as JSON.
@@ -146,22 +146,24 @@ func (r *Runtime) ready(ctx context.Context) error {
 	peer := r.transport.Peer()
 	g, err := handshake(ctx, r.conn, connectParams{
 		Token: peer.Token, Telemetry: r.cfg.Profile.Telemetry, TaskKinds: taskKinds,
-	})
+	}, peer)
 	if err != nil {
 		return err
 	}
-	if refused := checkVersion(g.Version, r.cfg.AnyVersion); refused != nil {
+	if refused := checkVersion(g.Version, r.cfg.TestedOnly, peer); refused != nil {
 		return refused
 	}
 	peer.Token = "" // it has served; keep it out of what gets shown
 	r.info = Info{
 		CLIVersion: g.Version, Protocol: g.ProtocolVersion, TaskKinds: g.TaskKinds, Greeting: g.text,
-		Newer: clibin.SupportOf(g.Version) == clibin.Newer,
-		Peer:  peer, StartedAt: time.Now(),
+		Peer: peer, StartedAt: time.Now(), Warnings: peer.Warnings,
 	}
-	if r.info.Newer {
-		r.cfg.Logger.Warn("the copilot CLI is newer than every tested version",
-			slog.String("cli_version", g.Version), slog.String("tested", clibin.PinnedVersion))
+	if newer, ok := newerWarning(g.Version, peer); ok {
+		r.info.Warnings = append([]Finding{newer}, peer.Warnings...)
+	}
+	for _, w := range r.info.Warnings {
+		r.cfg.Logger.Warn("started a copilot CLI with a reservation", slog.String("warning", w.Text),
+			slog.String("remedy", w.Remedy))
 	}
 	if r.cfg.Prepare != nil {
 		return r.cfg.Prepare(ctx, r)
@@ -184,6 +186,10 @@ func (r *Runtime) abandon(err error) error {
 	f := asFault(err, fault.CLIStartFailed, "the copilot CLI did not answer the handshake")
 	if lost && exited && peer.PID != 0 {
 		f = fault.Wrap(r.transport.Exit(), fault.CLIStartFailed, "the copilot CLI %q ended while starting", peer.Path)
+	}
+	if why := peer.untested(); why != "" && f.Reason == fault.CLIStartFailed {
+		f.Message += "; " + why
+		f = f.WithRemedy("%s", peer.useTested())
 	}
 	if tail := r.transport.StderrTail(); tail != "" {
 		f = f.With("stderr", tail)

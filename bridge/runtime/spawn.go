@@ -23,8 +23,8 @@ type Spawner struct {
 	// InputGrace and TermGrace replace the defaults of package process if not zero.
 	InputGrace time.Duration
 	TermGrace  time.Duration
-	// AnyVersion permits a CLI outside the range of tested versions.
-	AnyVersion bool
+	// TestedOnly refuses a CLI that is newer than every tested version.
+	TestedOnly bool
 
 	mu    sync.Mutex
 	found *launch
@@ -34,6 +34,16 @@ type Spawner struct {
 type launch struct {
 	bin      clibin.Binary
 	pkgCache string // "" if the CLI unpacks its own files
+}
+
+// peer describes a process of the executable.
+func (l *launch) peer(pid int) Peer {
+	peer := Peer{PID: pid, Path: l.bin.Path, Source: l.bin.Source, Version: l.bin.Version, Owned: true}
+	unknown := l.bin.Trust == clibin.TrustUnknown && clibin.SupportOf(l.bin.Version) != clibin.Newer
+	if unknown || l.bin.Trust == clibin.TrustChanged {
+		peer.Warnings = []Finding{trustFinding(l.bin)}
+	}
+	return peer
 }
 
 // Start starts a CLI.
@@ -49,7 +59,7 @@ func (s *Spawner) Start(ctx context.Context, spec Spec) (Transport, error) {
 		return nil, err
 	}
 	if spec.Profile.Multi {
-		child, err := startListening(ctx, s.options(l, spec), l.bin.Path)
+		child, err := startListening(ctx, s.options(l, spec), l)
 		if err != nil {
 			s.forget()
 			return nil, fault.Wrap(err, fault.CLIStartFailed, "start %q", l.bin.Path)
@@ -61,7 +71,7 @@ func (s *Spawner) Start(ctx context.Context, spec Spec) (Transport, error) {
 		s.forget()
 		return nil, fault.Wrap(err, fault.CLIStartFailed, "start %q", l.bin.Path)
 	}
-	return &child{Process: p, peer: Peer{PID: p.PID(), Path: l.bin.Path, Owned: true}}, nil
+	return &child{Process: p, peer: l.peer(p.PID())}, nil
 }
 
 func (s *Spawner) options(l *launch, spec Spec) process.Options {
@@ -116,20 +126,20 @@ func (s *Spawner) launch(ctx context.Context, logger *slog.Logger) (*launch, err
 	if err != nil {
 		return nil, err
 	}
+	l := &launch{bin: bin}
 	if bin.Version != "" {
-		if err := checkVersion(bin.Version, s.AnyVersion); err != nil {
+		if err := checkVersion(bin.Version, s.TestedOnly, l.peer(0)); err != nil {
 			return nil, err.With("path", bin.Path)
 		}
 	}
-	l := &launch{bin: bin}
 	if err := s.unpack(ctx, l, logger); err != nil {
 		return nil, err
 	}
 	logger.Info("copilot CLI found", slog.String("path", bin.Path), slog.String("source", string(bin.Source)),
 		slog.String("version", bin.Version), slog.String("trust", string(bin.Trust)))
-	if bin.Trust == clibin.TrustChanged {
-		logger.Warn("the copilot CLI is not the published executable of its version", slog.String("path", bin.Path),
-			slog.String("version", bin.Version), slog.String("sha256", bin.Digest))
+	for _, skipped := range bin.Skipped {
+		logger.Warn("skipped a file called copilot on PATH", slog.String("path", skipped.Path),
+			slog.Any("error", skipped.Err))
 	}
 	s.found = l
 	return l, nil

@@ -305,7 +305,8 @@ func lasting(err error) bool {
 		return false
 	}
 	switch f.Reason {
-	case fault.CLINotFound, fault.CLIInstallFailed, fault.CLIUnsupported, fault.RuntimeAuthFailed, fault.InvalidField:
+	case fault.CLINotFound, fault.CLIInstallFailed, fault.CLIUnsupported, fault.CLIUnverified, fault.RuntimeAuthFailed,
+		fault.InvalidField:
 		return true
 	}
 	return false

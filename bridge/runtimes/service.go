@@ -89,7 +89,10 @@ func (svc *Service) GetServerInfo(
 	for _, rt := range svc.fleet.Visible(c) {
 		if rt.Err() == nil {
 			info := rt.Process().Info()
-			out.CliVersion = info.CLIVersion
+			out.CliVersion, out.CliWarnings = info.CLIVersion, nil
+			for _, w := range info.Warnings {
+				out.CliWarnings = append(out.CliWarnings, w.Text+"; "+w.Remedy)
+			}
 			out.Capabilities.OwnRuntimes = info.Peer.PID != 0
 		}
 	}

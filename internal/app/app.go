@@ -175,7 +175,7 @@ func (a *App) newBridge(
 					return a.observing.started(func() (*runtime.Runtime, error) {
 						return start(ctx, runtime.Config{
 							Runner: way, Profile: p, Logger: a.logger, MaxRSS: c.KillRSS,
-							PingInterval: c.PingInterval, PingTimeout: c.PingTimeout, AnyVersion: c.AnyCLI,
+							PingInterval: c.PingInterval, PingTimeout: c.PingTimeout, TestedOnly: c.TestedCLIOnly,
 						})
 					})
 				},
@@ -296,7 +296,7 @@ func (a *App) Run(ctx context.Context) error {
 	probing, stop := context.WithCancel(ctx)
 	var probes sync.WaitGroup
 	if a.probes {
-		probes.Go(func() { a.observing.probe.run(probing, a.askCLI) })
+		probes.Go(func() { a.observing.probe.run(probing, a.askCLI, a.logger) })
 	}
 	err := a.server.Run(ctx)
 	stop()

@@ -82,12 +82,15 @@ type Config struct {
 	// CLIPath is the CLI's executable. Default: it is looked for, and installed if it
 	// is not found.
 	CLIPath string
-	// AnyCLI allows a CLI of a version that was not tested with this server.
-	AnyCLI bool
+	// InstallCLI uses the private copy of the pinned version, which is installed if it is missing, although another
+	// CLI is on PATH or in COPILOT_CLI_PATH.
+	InstallCLI bool
 	// NoInstall makes it an error that the CLI is not found.
 	NoInstall bool
-	// VerifyCLI selects the executables that must be in the table of known ones: found (found or installed by the
-	// server), all, or none. The default is found.
+	// TestedCLIOnly refuses a CLI that is newer than every version that was tested with this server.
+	TestedCLIOnly bool
+	// VerifyCLI selects the executables that must be in the table of published ones (clibin.Verify). The default is
+	// found.
 	VerifyCLI string
 	// Dial is the HOST:PORT of a CLI server that runs already, to be used in place of
 	// processes of our own; DialToken is its connection token.
@@ -301,6 +304,9 @@ func (c *Config) checkDial() error {
 	if !clibin.Verify(c.VerifyCLI).Valid() {
 		return wrongf("verify_cli", "%q is not one of found, all, none", c.VerifyCLI)
 	}
+	if c.InstallCLI && c.CLIPath != "" {
+		return wrongf("install_cli", "the private copy and a CLI given by path (cli) exclude each other")
+	}
 	if c.Dial == "" {
 		if c.DialToken != "" {
 			return wrongf("dial_token", "a token needs an address to dial (dial)")
@@ -310,8 +316,8 @@ func (c *Config) checkDial() error {
 	if _, _, err := net.SplitHostPort(c.Dial); err != nil {
 		return wrongf("dial", "%q is not HOST:PORT: %w", c.Dial, err)
 	}
-	if c.CLIPath != "" {
-		return wrongf("dial", "a CLI server to dial and a CLI to start (cli) exclude each other")
+	if c.CLIPath != "" || c.InstallCLI {
+		return wrongf("dial", "a CLI server to dial and a CLI to start (cli, install_cli) exclude each other")
 	}
 	return nil
 }

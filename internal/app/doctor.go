@@ -181,7 +181,7 @@ func startFindings(ctx context.Context, c *Config, r runtime.Runner, logger *slo
 		return []runtime.Finding{failed(subject, err, "")}
 	}
 	// The handshake is a call and its answer, which is what a ping would be.
-	rt, err := runtime.Start(ctx, runtime.Config{Runner: r, Profile: profile, Logger: logger, AnyVersion: c.AnyCLI})
+	rt, err := runtime.Start(ctx, runtime.Config{Runner: r, Profile: profile, Logger: logger, TestedOnly: c.TestedCLIOnly})
 	if err != nil {
 		return []runtime.Finding{failed(subject, err, "--log-level debug shows the CLI's output")}
 	}

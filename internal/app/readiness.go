@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -45,14 +48,22 @@ func (p *probe) set(err error) {
 	p.problem.Store(&err)
 }
 
-// run asks the CLI until it has replied once, or ctx ends. Its supervisor reports later failures.
-func (p *probe) run(ctx context.Context, ask func(context.Context) error) {
+// run asks the CLI until it has replied once, or ctx ends. It logs a failure that has another reason than the last one.
+// The CLI's supervisor reports later failures.
+func (p *probe) run(ctx context.Context, ask func(context.Context) error, logger *slog.Logger) {
 	pauses := &backoff.ExponentialBackOff{InitialInterval: minProbePause, Multiplier: 2, MaxInterval: maxProbePause}
+	var failed bool
+	var reason fault.Reason
 	// The last attempt's result was set; the end of ctx is not an error.
 	_, _ = backoff.Retry(ctx, func() (struct{}, error) {
 		err := ask(ctx)
-		if ctx.Err() == nil {
-			p.set(err)
+		if ctx.Err() != nil {
+			return struct{}{}, err
+		}
+		p.set(err)
+		if now := fault.ReasonOf(err); err != nil && (!failed || now != reason) {
+			failed, reason = true, now
+			logger.Error("sessions cannot be served yet", slog.Any("error", err))
 		}
 		return struct{}{}, err
 	}, backoff.WithBackOff(pauses), backoff.WithMaxElapsedTime(0))
@@ -63,9 +74,11 @@ func (p *probe) run(ctx context.Context, ask func(context.Context) error) {
 func (a *App) askCLI(ctx context.Context) error {
 	if s, ok := a.way.(*runtime.Spawner); ok {
 		if _, err := s.Locator.Find(ctx); err != nil {
-			if found := s.Diagnose(ctx); Grave(found) {
+			if _, ok := s.Locator.WouldInstall(err); !ok {
 				return fmt.Errorf("the copilot CLI cannot be started: %w", err)
 			}
+			a.logger.Info("no copilot CLI found; the first call that needs it installs a private copy",
+				slog.String("version", clibin.PinnedVersion))
 			return nil
 		}
 	}

@@ -16,8 +16,8 @@ func (c *Config) NewRunner(logger *slog.Logger, progress Progress) runtime.Runne
 	if c.Dial != "" {
 		return &runtime.Dialer{Address: c.Dial, Token: c.DialToken}
 	}
-	return &runtime.Spawner{AnyVersion: c.AnyCLI, Locator: clibin.Locator{
-		Explicit: c.CLIPath, NoInstall: c.NoInstall, AnyVersion: c.AnyCLI, Verify: clibin.Verify(c.VerifyCLI),
+	return &runtime.Spawner{TestedOnly: c.TestedCLIOnly, Locator: clibin.Locator{
+		Explicit: c.CLIPath, Private: c.InstallCLI, NoInstall: c.NoInstall, Verify: clibin.Verify(c.VerifyCLI),
 		Logger: logger,
 		Progress: func(p clibin.Progress) {
 			logProgress(logger, p)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/internal/setting"
 )
@@ -19,6 +20,11 @@ func fixed(key string, value any, help string) setting.Row {
 // live is a setting that Reload changes.
 func live(key string, value any, help string) setting.Row {
 	return setting.Row{Key: key, Value: value, Traits: setting.Live, Help: help}
+}
+
+// removed is a setting that existed. help says what took its place.
+func removed(key, help string) setting.Row {
+	return setting.Row{Key: key, Value: new(bool), Traits: setting.Removed, Help: help}
 }
 
 // secret is a setting that is never printed.
@@ -96,12 +102,15 @@ func (c *Config) cliRows() []setting.Row {
 	return []setting.Row{
 		fixed("cli", &c.CLIPath, "`path` of the copilot executable; also COPILOT_CLI_PATH (default: searched on "+
 			"PATH, or else installed)"),
-		fixed("verify_cli", &c.VerifyCLI,
-			"which CLI `executables` must be listed as published: found (those installed or found on PATH), all "+
-				"(also one given by path), none"),
-		fixed("any_cli", &c.AnyCLI, "allow a CLI of any version, including versions that were not tested with this "+
-			"server"),
+		fixed("install_cli", &c.InstallCLI, "use a private copy of version "+clibin.PinnedVersion+", which is "+
+			"installed if it is missing, instead of a CLI on PATH or in COPILOT_CLI_PATH"),
 		fixed("no_install", &c.NoInstall, "fail if no CLI is found, instead of installing a private copy"),
+		fixed("tested_cli_only", &c.TestedCLIOnly, "refuse a CLI newer than "+clibin.PinnedVersion+", the newest that "+
+			"was tested with this server, instead of warning"),
+		removed("any_cli", "a newer CLI is served by default, and an older one is not supported"),
+		fixed("verify_cli", &c.VerifyCLI,
+			"which CLI `executables` must be the published ones: found (installed by the server, or on PATH with a "+
+				"version that this server knows), all (also one given by path, and of an unknown version), none"),
 		fixed("dial", &c.Dial, "`host:port` of a running CLI server to use, instead of starting one"),
 		secret("dial_token", &c.DialToken, "connection `token` of the CLI server in dial"),
 		fixed("home", &c.Home, "state `directory` of the CLI, COPILOT_HOME (default: the user's)"),

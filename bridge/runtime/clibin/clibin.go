@@ -1,14 +1,18 @@
 // Package clibin finds the Copilot CLI's executable, installs a private copy if there is none, and unpacks it once.
 //
 // The search order is: the explicit path, the environment variable COPILOT_CLI_PATH, "copilot" on PATH, the private
-// copy. If one of the first two is set and not usable, the search fails and does not continue.
+// copy. If one of the first two is set and not usable, the search fails and does not continue. A file called copilot on
+// PATH that is not a usable CLI is skipped, and the result says so. Locator.Private limits the search to the private
+// copy, which has the pinned version.
 //
 // The package starts no goroutines that outlive a call. Locks are files, which serialise processes of one user.
 package clibin
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"log/slog"
 	"os"
@@ -47,6 +51,15 @@ type Binary struct {
 	// Script reports that Path is npm's start script, and that its platform package was not found. The script needs
 	// node.
 	Script bool
+	// Skipped are the files called copilot that were found on PATH before this one and are not usable.
+	Skipped []Skipped
+}
+
+// Skipped is a file called copilot on PATH that the Locator does not use.
+type Skipped struct {
+	Path string
+	// Err is the reason.
+	Err error
 }
 
 // Stage names a lengthy part of getting the CLI ready.
@@ -72,13 +85,12 @@ type Locator struct {
 	// CacheDir is where private copies and unpacked files live; "" means
 	// copilot-grpc in the user's cache directory.
 	CacheDir string
+	// Private makes the private copy the only one that is used.
+	Private bool
 	// NoInstall makes the search fail instead of installing a private copy.
 	NoInstall bool
 	// Verify selects the executables that must be in the table of known ones. The default is VerifyFound.
 	Verify Verify
-	// AnyVersion accepts a CLI on PATH whose version is not in the table. A file that differs from the table's file
-	// of its version is refused nevertheless.
-	AnyVersion bool
 	// Logger, if set, receives messages for the operator.
 	Logger *slog.Logger
 	// Progress, if set, is called for stages that take long. It must not block.
@@ -86,42 +98,83 @@ type Locator struct {
 	// Getenv replaces os.Getenv.
 	Getenv func(string) string
 
-	pins pinTable // replaces the table of this repository in tests
+	// Pins replaces the table of this repository if not nil.
+	Pins Pins
 }
 
 // Locate returns the executable. It installs the private copy if no other is found and installing is permitted.
 func (l *Locator) Locate(ctx context.Context) (Binary, error) {
 	bin, err := l.Find(ctx)
-	if err == nil || l.NoInstall || fault.ReasonOf(err) != fault.CLINotFound || l.Named() {
+	if err == nil || !l.installs(err) {
 		return bin, err
 	}
-	return l.install(ctx)
+	skipped := bin.Skipped
+	bin, err = l.install(ctx)
+	bin.Skipped = skipped
+	return bin, err
 }
 
-// Find is like Locate, but installs nothing.
+// installs reports whether Locate installs the private copy after this error of Find.
+func (l *Locator) installs(err error) bool {
+	named := !l.Private && (l.Explicit != "" || l.getenv(PathEnv) != "")
+	return fault.ReasonOf(err) == fault.CLINotFound && !named && !l.NoInstall
+}
+
+// WouldInstall returns the npm with which Locate installs the private copy after this error of Find; not ok if Locate
+// fails.
+func (l *Locator) WouldInstall(err error) (npm string, ok bool) {
+	if !l.installs(err) {
+		return "", false
+	}
+	return l.NPM()
+}
+
+// Find is like Locate, but installs nothing. After an error the result has only the skipped files.
 func (l *Locator) Find(ctx context.Context) (Binary, error) {
+	if l.Private {
+		return l.private(ctx, nil)
+	}
 	if l.Explicit != "" {
 		return l.demanded(ctx, l.Explicit, SourceExplicit)
 	}
 	if path := l.getenv(PathEnv); path != "" {
 		return l.demanded(ctx, path, SourceEnv)
 	}
-	if bin, ok, err := l.onPath(ctx); ok || err != nil {
+	bin, ok, err := l.onPath(ctx)
+	if ok || err != nil {
 		return bin, err
 	}
-	if bin, ok, err := l.cached(ctx); ok || err != nil {
-		return bin, err
+	return l.private(ctx, bin.Skipped)
+}
+
+// private returns the private copy after the search on PATH has skipped files.
+func (l *Locator) private(ctx context.Context, skipped []Skipped) (Binary, error) {
+	bin, ok, err := l.cached(ctx)
+	if !ok && err == nil {
+		err = l.notFound()
 	}
-	return Binary{}, notFound()
+	bin.Skipped = skipped
+	return bin, err
 }
 
-func notFound() *fault.Error {
-	return fault.New(fault.CLINotFound, "no copilot CLI found in --cli, on PATH or in the private copy; "+
-		"install it with \"npm install -g @github/copilot\" or set %s", PathEnv)
+// notFound explains that no usable executable was found.
+func (l *Locator) notFound() *fault.Error {
+	err := fault.New(fault.CLINotFound, "no usable copilot CLI found on PATH or in the private copy")
+	if l.Private {
+		err = fault.New(fault.CLINotFound, "the private copy of the copilot CLI is not installed")
+	}
+	_, npm := l.NPM()
+	switch {
+	case !npm && l.Private:
+		return err.WithRemedy(installNPM).With("missing", "npm")
+	case !npm:
+		return err.WithRemedy("%s, or give the path of the CLI with --cli or %s", installNPM, PathEnv).
+			With("missing", "npm")
+	case l.Private:
+		return err.WithRemedy(mayInstall)
+	}
+	return err.WithRemedy("%s, or %s", npmInstall, mayInstall)
 }
-
-// Named reports whether the executable's path was set explicitly.
-func (l *Locator) Named() bool { return l.Explicit != "" || l.getenv(PathEnv) != "" }
 
 func (l *Locator) getenv(name string) string {
 	if l.Getenv != nil {
@@ -133,14 +186,12 @@ func (l *Locator) getenv(name string) string {
 // demanded resolves an explicit path.
 func (l *Locator) demanded(ctx context.Context, path string, source Source) (Binary, error) {
 	bin, err := resolve(path)
-	if err != nil {
-		return Binary{}, fault.Wrap(err, fault.CLINotFound, "copilot CLI %q, given by %s, is not usable", path, source).
-			With("path", path)
-	}
 	bin.Source = source
-	if err := l.inspect(ctx, &bin); err != nil {
-		return Binary{}, fault.Wrap(err, fault.CLINotFound, "copilot CLI %q, given by %s, is not usable", path, source).
-			With("path", path)
+	if err == nil {
+		err = l.inspect(ctx, &bin)
+	}
+	if err != nil {
+		return Binary{}, unusable(err, path, source)
 	}
 	if err := l.admit(bin); err != nil {
 		return Binary{}, err
@@ -153,30 +204,58 @@ func (l *Locator) demanded(ctx context.Context, path string, source Source) (Bin
 	return bin, nil
 }
 
-// onPath searches PATH for the CLI. Other programs have the name copilot too, so one outside the CLI's package must
-// identify itself. This program itself may have that name, to replace the CLI.
-func (l *Locator) onPath(ctx context.Context) (_ Binary, ok bool, err error) {
-	for path := range l.lookup("copilot") {
-		bin, err := resolve(path)
-		if err != nil {
-			continue
-		}
-		bin.Source = SourcePath
-		if err := l.inspect(ctx, &bin); err != nil {
-			continue
-		}
-		if bin.Version == "" {
-			if bin.Version, err = l.askVersion(ctx, bin); err != nil {
-				continue
-			}
-			l.reinspect(&bin)
-		}
-		if err := l.admit(bin); err != nil {
-			return Binary{}, false, err
-		}
-		return bin, true, nil
+// unusable explains that an explicit path is not that of a usable executable.
+func unusable(err error, path string, source Source) *fault.Error {
+	setting := "--cli"
+	if source == SourceEnv {
+		setting = PathEnv
 	}
-	return Binary{}, false, nil
+	f := fault.Wrap(err, fault.CLINotFound, "copilot CLI %q, given by %s, is not usable", path, source).With("path", path)
+	if errors.Is(err, errNotExecutable) {
+		return f.WithRemedy("make it executable with \"chmod +x %s\"", path)
+	}
+	return f.WithRemedy("correct %s, or leave it out to have the server find or install the CLI", setting)
+}
+
+// onPath searches PATH for the CLI. Other programs have the name copilot too, so one outside the CLI's package must
+// identify itself. This program itself may have that name, to replace the CLI. If not ok, the result has only the
+// skipped files.
+func (l *Locator) onPath(ctx context.Context) (_ Binary, ok bool, err error) {
+	var skipped []Skipped
+	for path, err := range l.lookup("copilot") {
+		var bin Binary
+		if err == nil {
+			bin, err = l.identify(ctx, path)
+		}
+		switch {
+		case errors.Is(err, errSelf):
+		case err != nil:
+			skipped = append(skipped, Skipped{path, err})
+		default:
+			bin.Skipped = skipped
+			return bin, true, l.admit(bin)
+		}
+	}
+	return Binary{Skipped: skipped}, false, nil
+}
+
+// identify resolves a path on PATH, and returns an error if the file is not the CLI.
+func (l *Locator) identify(ctx context.Context, path string) (Binary, error) {
+	bin, err := resolve(path)
+	if err != nil {
+		return Binary{}, err
+	}
+	bin.Source = SourcePath
+	if err := l.inspect(ctx, &bin); err != nil {
+		return Binary{}, err
+	}
+	if bin.Version == "" {
+		if bin.Version, err = l.askVersion(ctx, bin); err != nil {
+			return Binary{}, err
+		}
+		l.reinspect(&bin)
+	}
+	return bin, nil
 }
 
 // reinspect compares with the table again after the version has become known.
@@ -186,16 +265,24 @@ func (l *Locator) reinspect(bin *Binary) {
 	}
 }
 
-// lookup yields the executables with the name on PATH. It ignores relative entries: the result must not depend on the
-// working directory.
-func (l *Locator) lookup(name string) iter.Seq[string] {
-	return func(yield func(string) bool) {
+// lookup yields the files with the name on PATH, and errNotExecutable for those that cannot be executed. It ignores
+// relative entries: the result must not depend on the working directory.
+func (l *Locator) lookup(name string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
 		for _, dir := range filepath.SplitList(l.getenv("PATH")) {
 			if !filepath.IsAbs(dir) {
 				continue
 			}
-			path, err := exec.LookPath(filepath.Join(dir, name))
-			if err == nil && !yield(path) {
+			file := filepath.Join(dir, name)
+			path, err := exec.LookPath(file)
+			switch {
+			case err == nil:
+			case errors.Is(err, fs.ErrPermission):
+				path, err = file, errNotExecutable
+			default:
+				continue
+			}
+			if !yield(path, err) {
 				return
 			}
 		}

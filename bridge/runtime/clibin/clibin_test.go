@@ -60,7 +60,7 @@ func TestPrecedence(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.npm(t)
-	l.pins = w.pins
+	l.Pins = w.pins
 	private := w.path("cache", "cli", PinnedVersion, "node_modules", "@github", "copilot-"+platforms()[0], "copilot")
 	check(private, PinnedVersion, SourceCache)
 }
@@ -142,7 +142,7 @@ func TestStartScriptIsReplacedByTheProgram(t *testing.T) {
 			dir := filepath.Join(append(append([]string{w.dir}, modules...), "@github", platform)...)
 			want := write(t, filepath.Join(dir, "copilot"), "not run", 0o755)
 			write(t, filepath.Join(dir, "package.json"), `{"name":"@github/`+platform+`","version":"1.0.99"}`, 0o644)
-			w.pins = pinTable{{Version: "1.0.99", Platform: platforms()[0], Executable: hash("not run")}}
+			w.pins = Pins{{Version: "1.0.99", Platform: platforms()[0], Executable: hash("not run")}}
 			bin, err := w.locator().Find(t.Context())
 			if err != nil || bin.Path != want || bin.Version != "1.0.99" || bin.Script {
 				t.Errorf("Find = %+v, %v; want %s", bin, err, want)

@@ -13,10 +13,31 @@ import (
 
 const packageName = "@github/copilot"
 
+// Remedies.
+const (
+	npmInstall = "install a tested version with \"npm install -g " + packageName + "@" + PinnedVersion + "\""
+	installNPM = "install Node.js with npm, with which the server installs the CLI"
+	mayInstall = "start the server without --no-install to have it installed"
+	usePrivate = "start the server with --install-cli, which uses a private copy of version " + PinnedVersion
+)
+
+// UseTested returns the remedy for an executable of that source whose version or digest is refused.
+func UseTested(source Source) string {
+	switch source {
+	case SourcePath:
+		return npmInstall + ", or " + usePrivate
+	case SourceExplicit:
+		return "leave out --cli, and " + usePrivate
+	}
+	return usePrivate
+}
+
 // NPM returns the npm that an installation would use.
 func (l *Locator) NPM() (path string, ok bool) {
-	for path := range l.lookup("npm") {
-		return path, true
+	for path, err := range l.lookup("npm") {
+		if err == nil {
+			return path, true
+		}
 	}
 	return "", false
 }
@@ -25,9 +46,7 @@ func (l *Locator) NPM() (path string, ok bool) {
 func (l *Locator) install(ctx context.Context) (Binary, error) {
 	npm, ok := l.NPM()
 	if !ok {
-		return Binary{}, fault.New(fault.CLINotFound,
-			"no copilot CLI found, and npm, which could install it, is missing; "+
-				"install Node.js with npm, or put the CLI on PATH, or set %s", PathEnv).With("missing", "npm")
+		return Binary{}, l.notFound()
 	}
 	final, err := l.versionDir()
 	if err != nil {
@@ -64,8 +83,8 @@ func (l *Locator) install(ctx context.Context) (Binary, error) {
 }
 
 func installFailed(err error) *fault.Error {
-	return fault.Wrap(err, fault.CLIInstallFailed, "installing %s@%s failed; "+
-		"install it yourself and set %s to its path", packageName, PinnedVersion, PathEnv)
+	return fault.Wrap(err, fault.CLIInstallFailed, "installing %s@%s failed", packageName, PinnedVersion).
+		WithRemedy("mend the cause, or install the CLI in another way and give its path with --cli or %s", PathEnv)
 }
 
 // installInto installs into a temporary place and renames the result, so that the final place is either absent or
@@ -114,6 +133,8 @@ func (l *Locator) installInto(ctx context.Context, npm, final string) error {
 	return nil
 }
 
+const checkRegistry = "find out where npm gets packages with \"npm config get registry\", and correct it"
+
 // sealInstallation verifies the files that npm installed in dir, and stores the digest of the executable.
 func (l *Locator) sealInstallation(ctx context.Context, dir, exe string) error {
 	table, err := l.table()
@@ -124,7 +145,7 @@ func (l *Locator) sealInstallation(ctx context.Context, dir, exe string) error {
 	pin, ok := table.of(PinnedVersion, platformsOf(exe))
 	if !ok {
 		return fault.New(fault.CLIUnverified, "@github/%s@%s is not in the table of known packages", name,
-			PinnedVersion)
+			PinnedVersion).WithRemedy("give the path of a CLI for this platform with --cli")
 	}
 	integrity, err := installedIntegrity(dir, name)
 	if err != nil {
@@ -133,7 +154,7 @@ func (l *Locator) sealInstallation(ctx context.Context, dir, exe string) error {
 	if integrity != pin.Integrity {
 		return fault.New(fault.CLIUnverified,
 			"npm installed @github/%s@%s with integrity %q, but the published one is %q",
-			name, PinnedVersion, integrity, pin.Integrity)
+			name, PinnedVersion, integrity, pin.Integrity).WithRemedy(checkRegistry)
 	}
 	sum, err := sumFile(ctx, exe)
 	if err != nil {
@@ -142,7 +163,7 @@ func (l *Locator) sealInstallation(ctx context.Context, dir, exe string) error {
 	if pin.Executable != "" && sum != pin.Executable {
 		return fault.New(fault.CLIUnverified,
 			"npm installed an executable of version %s with SHA-256 %s, but the published one is %s",
-			PinnedVersion, sum, pin.Executable)
+			PinnedVersion, sum, pin.Executable).WithRemedy(checkRegistry)
 	}
 	if err := os.Chmod(exe, 0o500); err != nil { // against accidents
 		return err

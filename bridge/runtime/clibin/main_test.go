@@ -50,7 +50,7 @@ func write(t *testing.T, path, content string, mode os.FileMode) string {
 type world struct {
 	dir  string
 	env  map[string]string
-	pins pinTable // what was published
+	pins Pins // what was published
 }
 
 func newWorld(t *testing.T) *world {
@@ -78,7 +78,7 @@ func (w *world) path(elem ...string) string {
 }
 
 func (w *world) locator() *Locator {
-	return &Locator{CacheDir: w.path("cache"), Getenv: func(name string) string { return w.env[name] }, pins: w.pins}
+	return &Locator{CacheDir: w.path("cache"), Getenv: func(name string) string { return w.env[name] }, Pins: w.pins}
 }
 
 func (w *world) cli(t *testing.T, version string, elem ...string) string {

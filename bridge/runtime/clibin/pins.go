@@ -21,15 +21,15 @@ type Pin struct {
 	Executable, Unpacked string
 }
 
-// pinTable is a table of pins.
-type pinTable []Pin
+// Pins is a table of published packages.
+type Pins []Pin
 
 // defaultPins parses the embedded table.
-var defaultPins = sync.OnceValues(func() (pinTable, error) { return parsePins(pinsText) })
+var defaultPins = sync.OnceValues(func() (Pins, error) { return parsePins(pinsText) })
 
 // parsePins parses lines of VERSION PLATFORM INTEGRITY EXECUTABLE UNPACKED.
-func parsePins(text string) (pinTable, error) {
-	var table pinTable
+func parsePins(text string) (Pins, error) {
+	var table Pins
 	for n, line := range strings.Split(text, "\n") {
 		line, _, _ = strings.Cut(line, "#")
 		f := strings.Fields(line)
@@ -48,7 +48,7 @@ func parsePins(text string) (pinTable, error) {
 }
 
 // of returns the pin of a version for the first matching platform.
-func (t pinTable) of(version string, platforms []string) (Pin, bool) {
+func (t Pins) of(version string, platforms []string) (Pin, bool) {
 	for _, platform := range platforms {
 		for _, p := range t {
 			if p.Version == version && p.Platform == platform {
@@ -60,7 +60,7 @@ func (t pinTable) of(version string, platforms []string) (Pin, bool) {
 }
 
 // byExecutable returns the pin of the executable with a digest.
-func (t pinTable) byExecutable(sum string) (Pin, bool) {
+func (t Pins) byExecutable(sum string) (Pin, bool) {
 	for _, p := range t {
 		if p.Executable != "" && p.Executable == sum {
 			return p, true
@@ -69,22 +69,10 @@ func (t pinTable) byExecutable(sum string) (Pin, bool) {
 	return Pin{}, false
 }
 
-// measured reports whether the table has the digest of an executable for one of the platforms.
-func (t pinTable) measured(platforms []string) bool {
-	for _, platform := range platforms {
-		for _, p := range t {
-			if p.Platform == platform && p.Executable != "" {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // table returns the Locator's pins.
-func (l *Locator) table() (pinTable, error) {
-	if l.pins != nil {
-		return l.pins, nil
+func (l *Locator) table() (Pins, error) {
+	if l.Pins != nil {
+		return l.Pins, nil
 	}
 	return defaultPins()
 }

@@ -20,6 +20,11 @@ import (
 // versionTimeout bounds the run of an unknown program with --version. A first start unpacks 235 MB.
 const versionTimeout = 60 * time.Second
 
+var (
+	errSelf          = errors.New("this is copilot-grpc itself")
+	errNotExecutable = errors.New("not executable")
+)
+
 // resolve converts a path to a Binary: it follows links and replaces npm's start script by the program that the
 // script starts.
 func resolve(path string) (Binary, error) {
@@ -37,7 +42,7 @@ func resolve(path string) (Binary, error) {
 	case !info.Mode().IsRegular():
 		return Binary{}, errors.New("not a regular file")
 	case isSelf(info):
-		return Binary{}, errors.New("this is copilot-grpc itself")
+		return Binary{}, errSelf
 	}
 	bin := Binary{Path: abs}
 	if isNodeScript(abs) {
@@ -48,7 +53,7 @@ func resolve(path string) (Binary, error) {
 		bin.Script = true
 	}
 	if runtime.GOOS != "windows" && info.Mode()&0o111 == 0 {
-		return Binary{}, errors.New("not executable")
+		return Binary{}, errNotExecutable
 	}
 	bin.Version = packageVersion(filepath.Dir(abs))
 	return bin, nil

@@ -203,7 +203,8 @@ func (l *Locator) sealUnpacked(ctx context.Context, bin Binary, dir, ready strin
 	if want != "" && sum != want {
 		return fault.New(fault.CLIUnverified,
 			"files that %q unpacked to %q have the digest %s, but those of version %s have %s",
-			bin.Path, unpacked, sum, bin.Version, want).With("path", unpacked)
+			bin.Path, unpacked, sum, bin.Version, want).With("path", unpacked).
+			WithRemedy("remove them with \"rm -rf %s\", and reinstall the CLI", unpacked)
 	}
 	return writeAtomic(ready, unpacked+"\n"+sum)
 }

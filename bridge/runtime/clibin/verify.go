@@ -21,7 +21,9 @@ const (
 	TrustInstalled Trust = "installed from the pinned package"
 	// TrustChanged: the version is in the table with another digest.
 	TrustChanged Trust = "changed"
-	// TrustUnknown: the executable is not in the table.
+	// TrustUnmeasured: the version is in the table, without a digest of the executable for this platform.
+	TrustUnmeasured Trust = "unmeasured"
+	// TrustUnknown: the version is not in the table.
 	TrustUnknown Trust = "unknown"
 )
 
@@ -30,10 +32,10 @@ type Verify string
 
 // Values of Verify. "" means VerifyFound.
 const (
-	// VerifyFound requires it for executables that the Locator installed or found. An explicit path is not checked,
-	// unless it is below the cache directory.
+	// VerifyFound requires it for executables that the Locator installed, and for executables on PATH whose version is
+	// in the table. An explicit path is not checked, unless it is below the cache directory.
 	VerifyFound Verify = "found"
-	// VerifyAll also requires it for explicit paths.
+	// VerifyAll requires it for all, also for explicit paths and for versions that are not in the table.
 	VerifyAll Verify = "all"
 	// VerifyNone requires it for none.
 	VerifyNone Verify = "none"
@@ -67,7 +69,7 @@ func (l *Locator) inspect(ctx context.Context, bin *Binary) error {
 }
 
 // compare returns the trust of an executable whose digest is not the table's.
-func (l *Locator) compare(table pinTable, bin Binary) Trust {
+func (l *Locator) compare(table Pins, bin Binary) Trust {
 	version, private := l.privateVersion(bin.Path)
 	if !private {
 		version = bin.Version
@@ -79,7 +81,7 @@ func (l *Locator) compare(table pinTable, bin Binary) Trust {
 	case pin.Executable != "":
 		return TrustChanged
 	case !private:
-		return TrustUnknown
+		return TrustUnmeasured
 	}
 	cli, err := l.cliDir()
 	if err != nil {
@@ -130,41 +132,37 @@ func (l *Locator) privateVersion(path string) (version string, ok bool) {
 	return version, ok
 }
 
-// admit returns an error if an executable must be in the table and is not.
+// admit returns an error if an executable is refused because of its digest. An executable that is in no table is
+// admitted unless all have to be there: versions newer than this table work.
 func (l *Locator) admit(bin Binary) error {
-	_, private := l.privateVersion(bin.Path)
+	version, private := l.privateVersion(bin.Path)
 	given := (bin.Source == SourceExplicit || bin.Source == SourceEnv) && !private
+	differs := private || bin.Trust == TrustChanged
 	switch {
-	case bin.Trust == TrustPinned, bin.Trust == TrustInstalled, l.Verify == VerifyNone, given && l.Verify != VerifyAll:
+	case bin.Trust == TrustPinned, bin.Trust == TrustInstalled, l.Verify == VerifyNone,
+		l.Verify != VerifyAll && (given || !differs):
 		return nil
+	case private:
+		dir, err := l.cliDir()
+		if err != nil {
+			return err
+		}
+		return fault.New(fault.CLIUnverified,
+			"the private copy %q of the copilot CLI was changed after its installation (SHA-256 %s)", bin.Path, bin.Digest).
+			With("path", bin.Path).WithRemedy(`remove it with "rm -rf %s" to have it installed again`,
+			filepath.Join(dir, version))
+	case !differs:
+		return fault.New(fault.CLIUnverified,
+			"the copilot CLI %q (%s), version %q, is not in the table of published executables (SHA-256 %s)",
+			bin.Path, bin.Source, bin.Version, bin.Digest).With("path", bin.Path).WithRemedy("%s", UseTested(bin.Source))
 	}
-	table, err := l.table()
-	if err != nil {
-		return err
-	}
-	pin, pinned := table.of(bin.Version, platformsOf(bin.Path))
-	if bin.Trust == TrustUnknown && pinned && !private && !table.measured(platformsOf(bin.Path)) &&
-		l.Verify != VerifyAll {
-		return nil // no executable for this platform was measured
-	}
-	if bin.Trust == TrustUnknown && !pinned && !private && l.AnyVersion && l.Verify != VerifyAll {
-		return nil
-	}
-	text := fmt.Sprintf("the copilot CLI %q (%s), version %q, is not in the table of known executables", bin.Path,
-		bin.Source, bin.Version)
-	remedy := "allow other versions with --any-cli, or give its path with --cli or " + PathEnv
-	if bin.Trust == TrustChanged {
-		text = fmt.Sprintf("the copilot CLI %q (%s) is not the published version %s: its file was changed", bin.Path,
-			bin.Source, pin.Version)
-	}
-	if private {
-		text = fmt.Sprintf("the private copy %q of the copilot CLI was changed after its installation", bin.Path)
-		remedy = "find out why, then remove its folder to have it installed again"
-	}
+	err := fault.New(fault.CLIUnverified,
+		"the copilot CLI %q (%s) is not the published version %s: its file was changed (SHA-256 %s)", bin.Path,
+		bin.Source, bin.Version, bin.Digest).With("path", bin.Path)
 	if l.Verify == VerifyAll {
-		remedy = "reinstall it, or change --verify-cli"
+		return err.WithRemedy("%s", UseTested(bin.Source))
 	}
-	return fault.New(fault.CLIUnverified, "%s (SHA-256 %s); %s", text, bin.Digest, remedy).With("path", bin.Path)
+	return err.WithRemedy("%s, or, if you trust the file, give its path with --cli or %s", UseTested(bin.Source), PathEnv)
 }
 
 // Unchanged reports whether an executable still has the digest that Locate determined.

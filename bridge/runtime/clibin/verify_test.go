@@ -139,27 +139,26 @@ func TestChangedExecutable(t *testing.T) {
 	}
 }
 
-// TestUnknownExecutable has a CLI on PATH that is in no table.
+// TestUnknownExecutable has a CLI on PATH of which no digest is known: that of its version, or that of its platform.
 func TestUnknownExecutable(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	path := w.cli(t, "1.0.104", "bin", "copilot")
-	w.pins = pinTable{{Version: "1.0.102", Platform: platforms()[0], Executable: hash("another")}}
-	l := w.locator()
-	_, err := l.Find(t.Context())
-	if fault.ReasonOf(err) != fault.CLIUnverified || !strings.Contains(err.Error(), PathEnv) {
-		t.Errorf("on PATH: %v", err)
-	}
-	for name, change := range map[string]func(*Locator){
-		"path given":         func(l *Locator) { l.Explicit = path },
-		"verifying nothing":  func(l *Locator) { l.Verify = VerifyNone },
-		"any version":        func(l *Locator) { l.AnyVersion = true },
-		"nothing measurable": func(l *Locator) { l.pins = pinTable{{Version: "1.0.104", Platform: platforms()[0]}} },
-	} {
-		l := w.locator()
-		change(l)
-		if bin, err := l.Find(t.Context()); err != nil || bin.Trust != TrustUnknown || bin.Version != "1.0.104" {
-			t.Errorf("%s: %+v, %v", name, bin, err)
+	another := Pin{Version: "1.0.102", Platform: platforms()[0], Executable: hash("another")}
+	unmeasured := Pin{Version: "1.0.104", Platform: platforms()[0]}
+	for trust, pins := range map[Trust]Pins{TrustUnknown: {another}, TrustUnmeasured: {another, unmeasured}} {
+		for _, verify := range []Verify{VerifyFound, VerifyNone, VerifyAll} {
+			w := newWorld(t)
+			w.cli(t, "1.0.104", "bin", "copilot")
+			w.pins = pins
+			l := w.locator()
+			l.Verify = verify
+			bin, err := l.Find(t.Context())
+			if verify == VerifyAll {
+				if fault.ReasonOf(err) != fault.CLIUnverified || !strings.Contains(err.Error(), "--install-cli") {
+					t.Errorf("%s, %s: %+v, %v", trust, verify, bin, err)
+				}
+			} else if err != nil || bin.Trust != trust || bin.Version != "1.0.104" {
+				t.Errorf("%s, %s: %+v, %v", trust, verify, bin, err)
+			}
 		}
 	}
 }
@@ -189,7 +188,7 @@ func TestInstallOfAnotherPackage(t *testing.T) {
 	for name, spoil := range map[string]func(*world){
 		"another integrity":  func(w *world) { write(t, w.path("integrity"), "sha512-bad", 0o600) },
 		"another executable": func(w *world) { forge(t, w.path("template"), "exit 9", "exit 8") },
-		"not in the table":   func(w *world) { w.pins = pinTable{} },
+		"not in the table":   func(w *world) { w.pins = Pins{} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -257,7 +256,7 @@ func TestChangedUnpackedFiles(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t)
 				path := write(t, w.path("x", "copilot"), unpacks, 0o755)
-				w.pins = pinTable{{Version: "1.0.92", Platform: platforms()[0], Executable: hash(unpacks),
+				w.pins = Pins{{Version: "1.0.92", Platform: platforms()[0], Executable: hash(unpacks),
 					Unpacked: pinned}}
 				l := w.locator()
 				l.Explicit = path
@@ -297,7 +296,7 @@ func TestFilesInUse(t *testing.T) {
 	w := newWorld(t)
 	path := write(t, w.path("x", "copilot"), unpacks, 0o755)
 	good := hash(hash("good\n") + " - sub/app.js\n")
-	w.pins = pinTable{{Version: "1.0.92", Platform: platforms()[0], Executable: hash(unpacks), Unpacked: good}}
+	w.pins = Pins{{Version: "1.0.92", Platform: platforms()[0], Executable: hash(unpacks), Unpacked: good}}
 	l := w.locator()
 	l.Explicit = path
 	bin, err := l.Find(t.Context())
@@ -322,7 +321,7 @@ func TestWrapperSharesTheFiles(t *testing.T) {
 	w := newWorld(t)
 	path := write(t, w.path("x", "copilot"), unpacks, 0o755)
 	wrapper := write(t, w.path("y", "copilot"), "#!/bin/sh\nexec "+path+" \"$@\"\n", 0o755)
-	w.pins = pinTable{{Version: "1.0.92", Platform: platforms()[0], Executable: hash(unpacks), Unpacked: good}}
+	w.pins = Pins{{Version: "1.0.92", Platform: platforms()[0], Executable: hash(unpacks), Unpacked: good}}
 	for _, explicit := range []string{path, wrapper, path} {
 		l := w.locator()
 		l.Explicit = explicit
@@ -341,7 +340,7 @@ func TestUnpacksSomethingElse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	path := write(t, w.path("x", "copilot"), unpacks, 0o755)
-	w.pins = pinTable{{Version: "1.0.92", Platform: platforms()[0], Executable: hash(unpacks), Unpacked: hash("else")}}
+	w.pins = Pins{{Version: "1.0.92", Platform: platforms()[0], Executable: hash(unpacks), Unpacked: hash("else")}}
 	l := w.locator()
 	l.Explicit = path
 	bin, err := l.Find(t.Context())
@@ -417,9 +416,7 @@ func TestRealPins(t *testing.T) {
 	l := &Locator{Explicit: path, CacheDir: t.TempDir()}
 	bin, err := l.Find(t.Context())
 	check(t, err)
-	table, err := l.table()
-	check(t, err)
-	if !table.measured(platformsOf(path)) {
+	if bin.Trust == TrustUnmeasured {
 		t.Skip("no executables were measured on this platform")
 	}
 	if bin.Trust != TrustPinned {

@@ -261,7 +261,7 @@ func TestDoctor(t *testing.T) {
 	if r.code != exitFailed || r.stderr != "" {
 		t.Errorf("code %d, %q", r.code, r.stderr)
 	}
-	for _, want := range []string{"MISSING  copilot CLI: ", "fix: correct the path", "ok       socket: ",
+	for _, want := range []string{"MISSING  copilot CLI: ", "fix: correct --cli", "ok       socket: ",
 		"MISSING  offline model: ", `"ruels"`} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("%q is missing in\n%s", want, r.stdout)

@@ -72,7 +72,6 @@ func (o *shimOptions) privateConfig(p *program, folder *privateFolder) app.Confi
 	c.Version = p.version
 	c.Listen = []string{"unix:" + folder.socket()}
 	c.CLIPath = o.realCLI(p)
-	c.AnyCLI = true // the user has chosen the CLI behind the shim
 	c.Home = p.getenv("COPILOT_HOME")
 	c.GitHubToken = o.githubToken(p)
 	c.NoLogin, c.CLILogLevel, c.CLIArgs = o.noLogin, o.cliLevel(), o.cliArgs

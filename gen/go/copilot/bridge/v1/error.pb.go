@@ -96,7 +96,8 @@ const (
 	ErrorReason_ERROR_REASON_PARTICIPANT_REPLACED ErrorReason = 43
 	// FAILED_PRECONDITION: the frames of an Attach stream are in the wrong order.
 	ErrorReason_ERROR_REASON_FRAME_UNEXPECTED ErrorReason = 44
-	// FAILED_PRECONDITION: the CLI cannot be found; the message contains the remedy.
+	// FAILED_PRECONDITION: the CLI cannot be found. Like the next two, the message ends with the remedy,
+	// which is also under the metadata key `remedy`.
 	ErrorReason_ERROR_REASON_CLI_NOT_FOUND ErrorReason = 60
 	// FAILED_PRECONDITION: the CLI could not be installed.
 	ErrorReason_ERROR_REASON_CLI_INSTALL_FAILED ErrorReason = 61
@@ -138,7 +139,7 @@ const (
 	// delay.
 	ErrorReason_ERROR_REASON_CONFINEMENT_CHANGING ErrorReason = 76
 	// FAILED_PRECONDITION: the CLI's executable or one of its unpacked files differs from the
-	// published one; the message names the file and the remedy.
+	// published one; the message names the file and the remedy, as does the metadata key `remedy`.
 	ErrorReason_ERROR_REASON_CLI_UNVERIFIED ErrorReason = 77
 	// NOT_FOUND: the runtime does not exist, or does not belong to the caller.
 	ErrorReason_ERROR_REASON_RUNTIME_NOT_FOUND ErrorReason = 78

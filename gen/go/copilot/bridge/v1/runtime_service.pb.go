@@ -765,10 +765,15 @@ type GetServerInfoResponse struct {
 	ProtocolVersion int32 `protobuf:"varint,3,opt,name=protocol_version,json=protocolVersion,proto3" json:"protocol_version,omitempty"`
 	// The oldest CLI version that this server is tested with.
 	CliVersionMin string `protobuf:"bytes,4,opt,name=cli_version_min,json=cliVersionMin,proto3" json:"cli_version_min,omitempty"`
-	// The newest CLI version that this server is tested with.
+	// The newest CLI version that this server is tested with. A newer CLI is used too, unless the
+	// server's settings say otherwise; `cli_warnings` then says so.
 	CliVersionMax string        `protobuf:"bytes,5,opt,name=cli_version_max,json=cliVersionMax,proto3" json:"cli_version_max,omitempty"`
 	Capabilities  *Capabilities `protobuf:"bytes,6,opt,name=capabilities,proto3" json:"capabilities,omitempty"`
 	Limits        *Limits       `protobuf:"bytes,7,opt,name=limits,proto3" json:"limits,omitempty"`
+	// What the operator should know of the CLI in use, one sentence each with the remedy, such as that
+	// its version is newer than `cli_version_max`. Sessions work in spite of it. Empty before the first
+	// start.
+	CliWarnings   []string `protobuf:"bytes,8,rep,name=cli_warnings,json=cliWarnings,proto3" json:"cli_warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -848,6 +853,13 @@ func (x *GetServerInfoResponse) GetCapabilities() *Capabilities {
 func (x *GetServerInfoResponse) GetLimits() *Limits {
 	if x != nil {
 		return x.Limits
+	}
+	return nil
+}
+
+func (x *GetServerInfoResponse) GetCliWarnings() []string {
+	if x != nil {
+		return x.CliWarnings
 	}
 	return nil
 }
@@ -2497,7 +2509,7 @@ const file_copilot_bridge_v1_runtime_service_proto_rawDesc = "" +
 	"\x03url\x18\x01 \x01(\tB\x03\x80\x01\x01R\x03url\x12;\n" +
 	"\vexpire_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTime\"\x16\n" +
-	"\x14GetServerInfoRequest\"\xc5\x02\n" +
+	"\x14GetServerInfoRequest\"\xe8\x02\n" +
 	"\x15GetServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1f\n" +
 	"\vcli_version\x18\x02 \x01(\tR\n" +
@@ -2506,7 +2518,8 @@ const file_copilot_bridge_v1_runtime_service_proto_rawDesc = "" +
 	"\x0fcli_version_min\x18\x04 \x01(\tR\rcliVersionMin\x12&\n" +
 	"\x0fcli_version_max\x18\x05 \x01(\tR\rcliVersionMax\x12C\n" +
 	"\fcapabilities\x18\x06 \x01(\v2\x1f.copilot.bridge.v1.CapabilitiesR\fcapabilities\x121\n" +
-	"\x06limits\x18\a \x01(\v2\x19.copilot.bridge.v1.LimitsR\x06limits\"\xf5\x01\n" +
+	"\x06limits\x18\a \x01(\v2\x19.copilot.bridge.v1.LimitsR\x06limits\x12!\n" +
+	"\fcli_warnings\x18\b \x03(\tR\vcliWarnings\"\xf5\x01\n" +
 	"\fCapabilities\x12\x1f\n" +
 	"\vraw_service\x18\x01 \x01(\bR\n" +
 	"rawService\x12!\n" +
