@@ -213,8 +213,8 @@ type inRuntime struct {
 
 func (in inRuntime) Current() bool { return in.l.runtime == in.rt && in.l.state == Loaded }
 
-func (in inRuntime) Call(ctx context.Context, method string) (json.RawMessage, error) {
-	result, _, err := in.l.cfg.calls.call(ctx, in.rt, method, nil)
+func (in inRuntime) Call(ctx context.Context, method string, params jsonobj.Object) (json.RawMessage, error) {
+	result, _, err := in.l.cfg.calls.call(ctx, in.rt, method, params)
 	return result, err
 }
 

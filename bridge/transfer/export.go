@@ -9,6 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/archive"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/record"
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
@@ -52,7 +53,7 @@ func (svc *Service) exportFailed(id string, err error) error {
 		return known
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return session.Classify(err, "")
-	case errors.Is(err, archive.ErrInvalid): // the names of the agent's files
+	case errors.Is(err, archive.ErrInvalid), errors.Is(err, record.ErrUnknown): // the agent can write to the folder
 		return fault.New(fault.SessionUnavailable, "session %q cannot be exported: %v", id, err).With("session_id", id)
 	}
 	svc.cfg.Log.Error("exporting a session failed", "session_id", id, "error", err)

@@ -7,23 +7,29 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/record"
 )
 
 const (
 	// sessionsFolder has a folder for each session, in the CLI's state directory.
 	sessionsFolder = "session-state"
-	recordFile     = "events.jsonl"
+	recordFile     = record.File
 	workspaceFile  = "workspace.yaml"
 )
 
-// carried reports whether an archive has a file of the CLI's folder of a session. The CLI's locks, databases and
+// carried reports whether an archive may have a file of the CLI's folder of a session. The CLI's locks, databases and
 // workspace.yaml stay where they are; an import makes a new workspace.yaml.
-func carried(name string) bool {
+func carried(name string) bool { return beside(name) || name == recordFile || record.Earlier(name) }
+
+// beside reports whether an archive has a file that does not belong to the record.
+func beside(name string) bool {
 	folder, _, inside := strings.Cut(name, "/")
 	switch folder {
-	case recordFile, "plan.md":
+	case "plan.md":
 		return !inside
 	case "checkpoints", "files", "research":
 		return inside
@@ -31,7 +37,8 @@ func carried(name string) bool {
 	return false
 }
 
-// copyFolder adds the files of the CLI's folder of a session to a spool, and returns errNoFile if there is no folder.
+// copyFolder adds the files of the CLI's folder of a session to a spool, and returns errNoFile if there is no folder. It
+// returns record.ErrUnknown if it cannot tell which files the record consists of.
 // It does not follow links and reads regular files only: the agent's shells may have written to the folder.
 func copyFolder(home, id string, into *spool) error {
 	root, err := os.OpenRoot(home)
@@ -56,11 +63,15 @@ func copyFolder(home, id string, into *spool) error {
 		return err
 	}
 	defer folder.Close()
+	files, err := record.Files(folder.FS(), id)
+	if err != nil {
+		return err
+	}
 	return fs.WalkDir(folder.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil || d.IsDir():
 			return err
-		case !d.Type().IsRegular() || !carried(name):
+		case !d.Type().IsRegular() || !beside(name) && !slices.Contains(files, name):
 			return nil
 		}
 		return copyFile(folder, name, into)

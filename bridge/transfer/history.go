@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"unicode/utf8"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/archive"
+	"github.com/copilot-grpc/copilot-grpc/bridge/record"
 )
 
 // conversation are the types of events that an imported record may have, with the members of their data that are left
@@ -33,17 +35,39 @@ var startMembers = []string{
 // eventMembers are the members of an event in the CLI's record.
 var eventMembers = []string{"type", "data", "id", "timestamp", "parentId", "agentId"}
 
-// recordWriter writes an imported record of events for a session with an id and a working directory.
+// recordWriter writes an imported record of events for a session with an id and a working directory. The record may
+// have several files, the oldest first. It is for one goroutine.
 type recordWriter struct {
 	id, dir string
 	// parents has the parent of each event that was left out, so that the chain of parents stays whole.
 	parents map[string]json.RawMessage
+	// written has the ids of the events that were written, and last the last one.
+	written map[string]bool
+	last    json.RawMessage
 	started bool
+	// later reports that the file is not the oldest: it begins with a copy of the state, which the files before it have.
+	later bool
 }
 
-// rewrite copies the record's lines. It returns archive.ErrInvalid if the record is not one.
+// addFile copies the lines of the next file of the record.
+func (w *recordWriter) addFile(folder *os.Root, name string, to io.Writer) error {
+	from, err := folder.Open(name)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	if err := w.rewrite(from, to); err != nil {
+		return err
+	}
+	w.later = true
+	return nil
+}
+
+// rewrite copies a file's lines. It returns archive.ErrInvalid if the file is not one of a record.
 func (w *recordWriter) rewrite(from io.Reader, to io.Writer) error {
-	w.parents = map[string]json.RawMessage{}
+	if w.parents == nil {
+		w.parents, w.written = map[string]json.RawMessage{}, map[string]bool{}
+	}
 	return eachLine(from, func(line []byte) error {
 		out, err := w.event(line)
 		if err != nil || out == nil {
@@ -69,6 +93,9 @@ func (w *recordWriter) event(line []byte) ([]byte, error) {
 	if parent, gone := w.parents[head.parent]; gone && head.parent != "" {
 		in["parentId"] = parent
 	}
+	if copied, err := w.copied(in, head.kind, head.id); copied || err != nil {
+		return nil, err
+	}
 	omitted, known := conversation[head.kind]
 	if !known {
 		if head.id != "" {
@@ -79,7 +106,10 @@ func (w *recordWriter) event(line []byte) ([]byte, error) {
 	if first := !w.started; first != (head.kind == "session.start") {
 		return nil, invalid("%s: session.start is not its first event, or not its only one", recordFile)
 	}
-	w.started = true
+	w.started, w.last = true, in["id"]
+	if head.id != "" {
+		w.written[head.id] = true
+	}
 	out := map[string]json.RawMessage{}
 	for _, name := range eventMembers {
 		if value := in[name]; value != nil {
@@ -92,6 +122,22 @@ func (w *recordWriter) event(line []byte) ([]byte, error) {
 	}
 	out["data"] = data
 	return marshal(out)
+}
+
+// copied reports whether an event of a later file only repeats or links what the files before it have. Its children
+// become those of the last event.
+func (w *recordWriter) copied(in map[string]json.RawMessage, kind, id string) (bool, error) {
+	var checkpoint bool
+	if value := in["checkpoint"]; value != nil && json.Unmarshal(value, &checkpoint) != nil {
+		return false, invalid("%s: the member \"checkpoint\" of an event is not true or false", recordFile)
+	}
+	if !w.later || !checkpoint && kind != record.Link && kind != "session.start" && !w.written[id] {
+		return false, nil
+	}
+	if id != "" && !w.written[id] {
+		w.parents[id] = orNull(w.last)
+	}
+	return true, nil
 }
 
 // data returns the imported form of an event's data.

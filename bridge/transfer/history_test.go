@@ -114,3 +114,8 @@ func FuzzRecord(f *testing.F) {
 		}
 	})
 }
+
+// rewrittenLine is the event in a line.
+func rewrittenLine(line string) (e recordEvent, err error) {
+	return e, json.Unmarshal([]byte(line), &e)
+}

@@ -3,7 +3,8 @@
 //
 //	session.json     the configuration without secrets, and what describes the session (state)
 //	journal.jsonl    the durable events of the journal, a line of JSON for each (entry)
-//	history/…        the CLI's folder of the session: events.jsonl, plan.md, checkpoints/, files/, research/
+//	history/…        the CLI's folder of the session: events.jsonl and the files that it continues (package record),
+//	                 plan.md, checkpoints/, files/, research/
 //
 // An archive may come from an attacker. Three rules keep it harmless. All files are handled below an os.Root. The
 // configuration takes the way of a CreateSessionRequest, with the server's check of fields. And the CLI's record of

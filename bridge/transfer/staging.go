@@ -9,9 +9,11 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/archive"
+	"github.com/copilot-grpc/copilot-grpc/bridge/record"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 )
 
@@ -28,8 +30,9 @@ type staging struct {
 	home   *os.Root
 	name   string   // in home
 	folder *os.Root // the same
-	// history reports that the archive has a record of the CLI.
+	// history reports that the archive has a record of the CLI, of the session origin.
 	history bool
+	origin  string
 }
 
 // newStaging makes a folder in the CLI's state directory.
@@ -96,7 +99,7 @@ func (s *staging) unpack(
 		if !has[stateFile] || !has[journalFile] {
 			return invalid("the part %s or %s is missing", stateFile, journalFile)
 		}
-		s.history = has[path.Join(historyFolder, recordFile)]
+		s.history, s.origin = has[path.Join(historyFolder, recordFile)], m.Session
 		return nil
 	})
 }
@@ -114,25 +117,7 @@ func (s *staging) prepare(id, dir, title string, user *runtime.User) error {
 	if !s.history {
 		return nil
 	}
-	record := path.Join(historyFolder, recordFile)
-	from, err := s.folder.Open(record)
-	if err != nil {
-		return err
-	}
-	defer from.Close()
-	to, err := s.folder.OpenFile(recordFile, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	w := recordWriter{id: id, dir: dir}
-	if err := errors.Join(w.rewrite(from, to), to.Close()); err != nil {
-		return err
-	}
-	if !w.started {
-		return invalid("%s has no events", recordFile)
-	}
-	_ = from.Close() // Windows replaces no open file
-	if err := s.folder.Rename(recordFile, record); err != nil {
+	if err := s.join(recordWriter{id: id, dir: dir}); err != nil {
 		return err
 	}
 	text, err := workspace(id, dir, title)
@@ -148,6 +133,52 @@ func (s *staging) prepare(id, dir, title string, user *runtime.User) error {
 		}
 		return s.folder.Lchown(name, int(user.UID), int(user.GID))
 	})
+}
+
+// join makes one file of the files of the record, which a CLI of any version reads.
+func (s *staging) join(w recordWriter) error {
+	history, err := s.folder.OpenRoot(historyFolder)
+	if err != nil {
+		return err
+	}
+	defer history.Close()
+	files, err := record.Files(history.FS(), s.origin)
+	if errors.Is(err, record.ErrUnknown) {
+		return invalid("%v", err)
+	}
+	if err != nil {
+		return err
+	}
+	to, err := s.folder.OpenFile(recordFile, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Backward(files) {
+		if err = w.addFile(history, name, to); err != nil {
+			break
+		}
+	}
+	if err := errors.Join(err, to.Close()); err != nil {
+		return err
+	}
+	if !w.started {
+		return invalid("%s has no events", recordFile)
+	}
+	left, err := fs.ReadDir(history.FS(), ".")
+	if err != nil {
+		return err
+	}
+	for _, e := range left {
+		switch {
+		case slices.Contains(files, e.Name()):
+			if err := history.Remove(e.Name()); err != nil {
+				return err
+			}
+		case !e.IsDir() && record.Earlier(e.Name()):
+			return invalid("the part %q does not belong to the record", e.Name())
+		}
+	}
+	return s.folder.Rename(recordFile, path.Join(historyFolder, recordFile))
 }
 
 // workspace returns the content of workspace.yaml. Texts in the form of JSON are YAML too.

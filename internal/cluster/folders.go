@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
+	"github.com/copilot-grpc/copilot-grpc/bridge/record"
 )
 
 const (
@@ -25,8 +26,8 @@ const (
 	snapshotPause = 200 * time.Millisecond
 	// snapshotTimeout bounds a snapshot.
 	snapshotTimeout = 30 * time.Second
-	// recordFile is the CLI's record of a session, to which it appends.
-	recordFile = "events.jsonl"
+	// recordFile is the newest file of the CLI's record of a session, to which the CLI appends.
+	recordFile = record.File
 )
 
 // Folders keeps snapshots of the CLI's folders of sessions, so that another node can continue them. A folder is saved
@@ -158,6 +159,10 @@ func (f *Folders) save(key string, c changed) error {
 		return err
 	}
 	defer func() { _ = root.Close() }() // it was only read
+	// A snapshot has the regular files of the folder: it would lack what a link names elsewhere.
+	if _, err := record.Files(root.FS(), filepath.Base(c.path)); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), snapshotTimeout)
 	defer cancel()
 	_, err = f.blobs.Put(ctx, key, backend.Snapshot{Term: c.term}, root.FS())
@@ -233,14 +238,39 @@ func continues(folder string, saved backend.Snapshot) bool {
 		_, err := os.Stat(folder)
 		return err == nil
 	}
-	file, err := os.Open(filepath.Join(folder, recordFile))
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = root.Close() }() // it was only read
+	files, err := record.Files(root.FS(), filepath.Base(folder))
+	if err != nil {
+		return false
+	}
+	// The CLI may have begun other files since: the saved one then is one of the earlier files.
+	at := slices.IndexFunc(files, func(name string) bool { return begins(root, name, saved.Files[i]) })
+	if at < 0 {
+		return false
+	}
+	for _, name := range files[at+1:] {
+		same := func(f backend.File) bool { return f.Name == name && begins(root, name, f) }
+		if !slices.ContainsFunc(saved.Files, same) {
+			return false
+		}
+	}
+	return true
+}
+
+// begins reports whether a file in a folder begins with the content of a saved one.
+func begins(folder *os.Root, name string, saved backend.File) bool {
+	file, err := folder.Open(name)
 	if err != nil {
 		return false
 	}
 	defer func() { _ = file.Close() }() // it was only read
-	record, sum := saved.Files[i], sha256.New()
-	n, err := io.CopyN(sum, file, record.Size)
-	return err == nil && n == record.Size && hex.EncodeToString(sum.Sum(nil)) == record.SHA256
+	sum := sha256.New()
+	n, err := io.CopyN(sum, file, saved.Size)
+	return err == nil && n == saved.Size && hex.EncodeToString(sum.Sum(nil)) == saved.SHA256
 }
 
 // remove removes the snapshot of a session. The CLI removes the folder.

@@ -118,6 +118,69 @@ func TestFolderMoves(t *testing.T) {
 	}
 }
 
+// link is the event with which a file of a record of session s continues another one.
+func link(previous string) string {
+	return `{"type":"session.journal_link","data":{"previousFile":"` + previous + `","sessionId":"s","version":1}}` + "\n"
+}
+
+// A record of several files moves as a whole. A folder whose CLI has begun another file since it was saved continues
+// the saved one; a folder that lacks a file, or has another one, does not.
+func TestFolderWithSeveralFilesMoves(t *testing.T) {
+	t.Parallel()
+	const first, second = `{"type":"a"}` + "\n", `{"type":"b"}` + "\n"
+	saved := map[string]string{"events.1.jsonl": first + second, recordFile: link("events.1.jsonl") + second}
+	with := func(change map[string]string) map[string]string {
+		files := map[string]string{}
+		for _, from := range []map[string]string{saved, change} {
+			for name, text := range from {
+				if files[name] = text; text == "" {
+					delete(files, name)
+				}
+			}
+		}
+		return files
+	}
+	again := with(map[string]string{"events.2.jsonl": link("events.1.jsonl") + second + first,
+		recordFile: link("events.2.jsonl") + first})
+	longer := with(map[string]string{recordFile: link("events.1.jsonl") + second + first})
+	blobs := openStore(t, natstest.Start(t)).Blobs()
+	var out bytes.Buffer
+	from, there := home(t, blobs, &out)
+	fill(t, filepath.Join(there, "state", "s"), saved)
+	from.changed("s", nil, 1)
+	from.Flush()
+	for name, test := range map[string]struct{ have, want map[string]string }{
+		"nothing":               {nil, saved},
+		"the same":              {saved, saved},
+		"continued":             {longer, longer},
+		"continued in another":  {again, again},
+		"lacks a file":          {with(map[string]string{"events.1.jsonl": ""}), saved},
+		"has another file":      {with(map[string]string{"events.1.jsonl": first}), saved},
+		"lacks a file, another": {with(map[string]string{"events.1.jsonl": "", recordFile: again[recordFile]}), saved},
+		"one file, older":       {map[string]string{recordFile: first + second}, saved},
+	} {
+		to, dir := home(t, blobs, &out)
+		folder := filepath.Join(dir, "state", "s")
+		fill(t, folder, test.have)
+		if _, err := to.restore(t.Context(), "s", nil, 2); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		t.Log(name)
+		same(t, folder, test.want)
+	}
+	if out.Len() > 0 {
+		t.Errorf("logged was %s", &out)
+	}
+	// A record whose earlier file is elsewhere would be saved in part: it is not saved, and the log says why.
+	fill(t, filepath.Join(there, "state", "s"), map[string]string{recordFile: link("../t/events.1.jsonl")})
+	from.changed("s", nil, 2)
+	from.Flush()
+	if kept, err := blobs.List(t.Context(), "s"); err != nil || len(kept.Files) != 2 ||
+		!strings.Contains(out.String(), "not the name of an earlier file") {
+		t.Errorf("saved is %+v, %v; logged was %s", kept, err, &out)
+	}
+}
+
 // A folder that could not be saved is saved later; that of a former owner never.
 func TestFolderIsSavedAgain(t *testing.T) {
 	t.Parallel()

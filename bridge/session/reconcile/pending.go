@@ -38,7 +38,7 @@ func (r *Reconciler) Pending(ctx context.Context, rt Runtime) (changed bool, err
 		// end before the reply is read.
 		ends, before := pending.Ends(), pending.List()
 		var waiting pendingList
-		result, err := rt.Call(ctx, list)
+		result, err := rt.Call(ctx, list, nil)
 		if fault.ReasonOf(err) == fault.MethodUnknown {
 			continue // CLI 1.0.81 cannot list the tool calls that it waits for
 		}

@@ -7,15 +7,19 @@
 package reconcile
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/record"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/history"
@@ -27,8 +31,8 @@ import (
 
 // Runtime is a session in a CLI process.
 type Runtime interface {
-	// Call calls a method about the session without parameters.
-	Call(ctx context.Context, method string) (json.RawMessage, error)
+	// Call calls a method about the session. The session's id is added to params.
+	Call(ctx context.Context, method string, params jsonobj.Object) (json.RawMessage, error)
 	// Current reports whether the process still has the session. The caller holds the session's lock.
 	Current() bool
 }
@@ -67,15 +71,10 @@ func New(cfg Config) *Reconciler { return &Reconciler{cfg} }
 // History adds the events of the CLI's history that the journal lacks. With continuePending, callbacks
 // without an answer in the history become pending.
 func (r *Reconciler) History(ctx context.Context, rt Runtime, continuePending bool) error {
-	result, err := rt.Call(ctx, "session.getMessages")
+	records, err := r.read(ctx, rt)
 	if err != nil {
 		return err
 	}
-	var reply struct{ Events []json.RawMessage }
-	if err := json.Unmarshal(result, &reply); err != nil {
-		return fault.Wrap(err, fault.CLIProtocolError, "reading the history of session %q", r.cfg.Session)
-	}
-	records := r.records(reply.Events)
 	found := r.cfg.Prompts.LookUp(ctx, records, nil)
 	r.tie(ctx, records)
 	defer r.cfg.Prompts.Flush()
@@ -105,18 +104,80 @@ func (r *Reconciler) History(ctx context.Context, rt Runtime, continuePending bo
 	return nil
 }
 
-// records returns the events of a history.
+// read returns the CLI's history. If the CLI's record has several files, session.getMessages may have the newest file
+// only, with copies of the state; session.eventLog.read has the events of all files.
+func (r *Reconciler) read(ctx context.Context, rt Runtime) ([]*journal.Record, error) {
+	var reply struct{ Events []json.RawMessage }
+	if err := r.call(ctx, rt, "session.getMessages", nil, &reply); err != nil {
+		return nil, err
+	}
+	records := r.records(reply.Events)
+	if !slices.ContainsFunc(records, func(rec *journal.Record) bool { return rec.Type == record.Link }) {
+		return records, nil
+	}
+	var events []json.RawMessage
+	params := jsonobj.Object{
+		{Key: "max", Value: json.RawMessage("1000")}, {Key: "includeEphemeral", Value: json.RawMessage("false")},
+		{Key: "view", Value: json.RawMessage(`"history"`)},
+	}
+	for {
+		var page struct {
+			Events       []json.RawMessage
+			Cursor       string
+			CursorStatus string
+			HasMore      bool
+		}
+		if err := r.call(ctx, rt, readLog, params, &page); err != nil {
+			return nil, err
+		}
+		events = append(events, page.Events...)
+		switch {
+		case page.CursorStatus == "expired", page.HasMore && len(page.Events) == 0:
+			return nil, fault.New(fault.CLIProtocolError, "the history of session %q changed while it was read: try again",
+				r.cfg.Session)
+		case !page.HasMore:
+			return r.records(events), nil
+		}
+		params.SetString("cursor", page.Cursor)
+	}
+}
+
+// readLog is the method that reads all files of a record.
+const readLog = "session.eventLog.read"
+
+// call calls a method of the CLI about its history.
+func (r *Reconciler) call(ctx context.Context, rt Runtime, method string, params jsonobj.Object, reply any) error {
+	result, err := rt.Call(ctx, method, params)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(result, reply); err != nil {
+		return fault.Wrap(err, fault.CLIProtocolError, "reading the history of session %q", r.cfg.Session)
+	}
+	return nil
+}
+
+// records returns the events of a history, without the copies with which a later file of the CLI's record begins.
 func (r *Reconciler) records(events []json.RawMessage) (out []*journal.Record) {
 	r.cfg.Lock.Lock()
 	internal := r.cfg.Intake.Internal
 	r.cfg.Lock.Unlock()
 	for _, text := range events {
-		if rec, err := event.Parse(text); err == nil {
+		if rec, err := event.Parse(text); err == nil && !isCopy(text) {
 			rec.Bridge = internal && rec.Type == "session.resume"
 			out = append(out, rec)
 		}
 	}
 	return out
+}
+
+// isCopy reports whether an event is a copy with which a file of the CLI's record begins.
+func isCopy(text json.RawMessage) bool {
+	if !bytes.Contains(text, []byte(`"checkpoint"`)) {
+		return false
+	}
+	var event struct{ Checkpoint bool }
+	return json.Unmarshal(text, &event) == nil && event.Checkpoint
 }
 
 // append adds the events of a history that the journal lacks, and returns the requests without an answer.

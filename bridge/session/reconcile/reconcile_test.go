@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
@@ -93,11 +95,14 @@ func (f *fixture) Post(note any, at journal.Position) journal.Position {
 func (f *fixture) Current() bool { return !f.gone }
 
 // Call implements Runtime. A method without a reply is unknown to the CLI.
-func (f *fixture) Call(_ context.Context, method string) (json.RawMessage, error) {
+func (f *fixture) Call(_ context.Context, method string, params jsonobj.Object) (json.RawMessage, error) {
 	if f.onCall != nil {
 		f.onCall(method)
 	}
-	reply, ok := f.replies[method]
+	reply, ok := f.replies[method+" "+params.String("cursor")]
+	if !ok {
+		reply, ok = f.replies[method]
+	}
 	if !ok {
 		return nil, fault.New(fault.MethodUnknown, "no method %q", method)
 	}
@@ -224,6 +229,48 @@ func TestHistory(t *testing.T) {
 // TestHistoryProperty: for any journal and history of the same conversation, a load adds the events of the
 // history to the journal and loses none, the events of the history keep their order, and a second load changes
 // nothing.
+// TestHistoryOfSeveralFiles: session.getMessages has the newest file of the CLI's record. The journal gets the events
+// of all files, once, and keeps its epoch.
+func TestHistoryOfSeveralFiles(t *testing.T) {
+	t.Parallel()
+	link := textOf(3, "session.journal_link", `{"previousFile":"events.1.jsonl","sessionId":"s1","version":1}`)
+	summary := `{"checkpoint":true,` + message(9)[1:]
+	page := func(more bool, texts ...string) string {
+		return fmt.Sprintf(`{"events":[%s],"cursor":"next","cursorStatus":"ok","hasMore":%v}`, strings.Join(texts, ","), more)
+	}
+	for name, test := range map[string]struct {
+		live          []string
+		first, second string
+		want          []string
+		reason        fault.Reason
+	}{
+		"an empty journal": {first: page(true, message(1), message(2)), second: page(false, message(4)), want: idsOf(1, 2, 4)},
+		"the same": {live: []string{message(1), message(2), message(4)}, first: page(true, message(1), message(2)),
+			second: page(false, message(4)), want: idsOf(1, 2, 4)},
+		"the journal lacks the end": {live: []string{message(1), message(2)}, first: page(true, message(1), message(2), link),
+			second: page(false, message(4)), want: idsOf(1, 2, 3, 4)},
+		"changed meanwhile": {live: []string{message(1)}, first: page(true, message(1)),
+			second: `{"events":[],"cursorStatus":"expired"}`, want: idsOf(1), reason: fault.CLIProtocolError},
+		"without an end": {live: []string{message(1)}, first: page(true), want: idsOf(1), reason: fault.CLIProtocolError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture()
+			f.takes(t, test.live...)
+			f.has(link, summary, message(4))
+			f.replies["session.eventLog.read"], f.replies["session.eventLog.read next"] = test.first, test.second
+			for load := range 2 {
+				if err := f.History(t.Context(), f, false); fault.ReasonOf(err) != test.reason {
+					t.Fatal(err)
+				}
+				if got := f.ids(); !slices.Equal(got, test.want) || f.journal.Last().Epoch != 7 {
+					t.Errorf("load %d: the journal has %v in epoch %d, want %v", load, got, f.journal.Last().Epoch, test.want)
+				}
+			}
+		})
+	}
+}
+
 func TestHistoryProperty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -417,7 +464,7 @@ type failing struct{ *fixture }
 
 var errBroken = errors.New("broken")
 
-func (failing) Call(context.Context, string) (json.RawMessage, error) { return nil, errBroken }
+func (failing) Call(context.Context, string, jsonobj.Object) (json.RawMessage, error) { return nil, errBroken }
 
 func TestPendingErrors(t *testing.T) {
 	t.Parallel()
