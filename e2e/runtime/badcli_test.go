@@ -51,17 +51,21 @@ func executable(t *testing.T, text string) string {
 }
 
 // clientOf gives a client of a server whose CLI is at a path. Nothing has started it.
-func clientOf(t *testing.T, ctx context.Context, cli string) *copilot.Client {
+func clientOf(t *testing.T, ctx context.Context, cli string, changes ...func(*app.Config)) *copilot.Client {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "e2e") // short: it is in a socket's path
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	a, err := app.New(ctx, app.Config{
+	config := app.Config{
 		Listen: []string{"unix:" + filepath.Join(dir, "s")}, CLIPath: cli, NoInstall: true, NoLogin: true,
 		Home: filepath.Join(dir, "copilot"), UserHome: dir, WorkDir: dir, DrainGrace: time.Second,
-	})
+	}
+	for _, change := range changes {
+		change(&config)
+	}
+	a, err := app.New(ctx, config)
 	if err != nil {
 		t.Fatal(err)
 	}
