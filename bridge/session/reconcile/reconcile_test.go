@@ -464,7 +464,9 @@ type failing struct{ *fixture }
 
 var errBroken = errors.New("broken")
 
-func (failing) Call(context.Context, string, jsonobj.Object) (json.RawMessage, error) { return nil, errBroken }
+func (failing) Call(context.Context, string, jsonobj.Object) (json.RawMessage, error) {
+	return nil, errBroken
+}
 
 func TestPendingErrors(t *testing.T) {
 	t.Parallel()
