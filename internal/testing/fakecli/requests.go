@@ -30,7 +30,7 @@ func (c *call) send(s *session) (json.RawMessage, *rpcError) {
 	s.emit("pending_messages.modified", obj(), true)
 	switch {
 	case s.running && p.Mode == "immediate":
-		in.delivery = "immediate"
+		in.delivery = "steering"
 		c.then(func() { s.userMessage(in) })
 	case s.running:
 		in.delivery = "queued"

@@ -76,16 +76,18 @@ type session struct {
 	saving  bool // from the first prompt on
 	started bool // the first turn has been announced
 
-	queue    []input
-	running  bool
-	ctx      context.Context
-	cancel   context.CancelCauseFunc
-	waiting  map[string]*pending
-	restored []*pending  // asked by an earlier process, not yet taken up
-	latest   sentEvent   // the last event emitted
-	behind   unsent      // of events that are not sent yet
-	late     []sentEvent // those to copy after session.idle
-	gone     bool
+	queue   []input
+	running bool
+	// interaction is the id of the answer to the prompt that runs.
+	interaction string
+	ctx         context.Context
+	cancel      context.CancelCauseFunc
+	waiting     map[string]*pending
+	restored    []*pending  // asked by an earlier process, not yet taken up
+	latest      sentEvent   // the last event emitted
+	behind      unsent      // of events that are not sent yet
+	late        []sentEvent // those to copy after session.idle
+	gone        bool
 }
 
 func newSession(c *CLI, id string, cfg config) *session {

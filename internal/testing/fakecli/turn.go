@@ -50,9 +50,10 @@ func (s *session) work(ctx context.Context) {
 		in := s.queue[0]
 		s.queue = s.queue[1:]
 		s.announce()
+		s.interaction = s.cli.newID()
 		s.userMessage(in)
 		turns := s.cli.turnsFor(in.text)
-		a := &answering{session: s, ctx: ctx, interaction: s.cli.newID(), message: in.messageID}
+		a := &answering{session: s, ctx: ctx, interaction: s.interaction, message: in.messageID}
 		s.cli.mu.Unlock()
 		a.run(turns)
 	}
@@ -95,7 +96,8 @@ func (s *session) userMessage(in input) {
 		s.emit("session.title_changed", obj("title", s.title), true)
 	}
 	s.emit("user.message",
-		obj("content", in.text, "transformedContent", in.text, "messageId", in.messageID, "delivery", in.delivery),
+		obj("content", in.text, "transformedContent", in.text, "messageId", in.messageID, "delivery", in.delivery,
+			"interactionId", s.interaction),
 		false)
 }
 
