@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
@@ -148,6 +150,46 @@ func TestOldMessageIsForgotten(t *testing.T) {
 		if out := w.Wait(t.Context(), 0).Proto(); out.GetText() != text || (out.GetMessagePosition() != nil) != (text != "") {
 			t.Errorf("turn %d: %v", i, out)
 		}
+	}
+}
+
+// Readers are told of a turn's end before they have the message that begins the next, and the usage counts each turn.
+func TestTurnEndsBeforeTheNextMessage(t *testing.T) {
+	t.Parallel()
+	s := played()
+	r, err := s.Journal().NewReader(journal.Position{}, false, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for i, e := range [][2]string{
+		{"user.message", `{"messageId":"m1","interactionId":"i1"}`}, {"assistant.message", `{"content":"A1"}`}, {"assistant.turn_end", "{}"},
+		{"user.message", `{"messageId":"m2","interactionId":"i2"}`}, {"session.error", "{}"},
+	} {
+		s.Ingest(&journal.Record{
+			ID:   journal.ParseID([]byte(fmt.Sprintf("00000000-0000-4000-8000-%012d", i+1))),
+			Type: e[0], JSON: fmt.Appendf(nil, `{"type":%q,"data":%s}`, e[0], e[1]),
+		}, time.Now())
+	}
+	records, _ := r.Next(nil, 1<<20)
+	var got []string
+	for _, rec := range records {
+		if over, ok := rec.Note.(prompts.TurnOver); ok {
+			out := over.Outcome.Proto()
+			got = append(got, fmt.Sprintf("%v %s at %d", out.GetStatus(), out.GetText(), out.GetEndPosition().GetSeq()))
+			continue
+		}
+		got = append(got, rec.Type)
+	}
+	want := []string{
+		"user.message", "assistant.message", "assistant.turn_end", "TURN_STATUS_COMPLETED A1 at 3", "user.message", "session.error",
+		"TURN_STATUS_FAILED  at 5",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("readers have %q, want %q", got, want)
+	}
+	if rows := s.Usage(); len(rows) != 1 || rows[0].Turns != 2 {
+		t.Errorf("the usage is %v", rows)
 	}
 }
 

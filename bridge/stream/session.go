@@ -135,6 +135,7 @@ func (f *sessionStream) drain() (more bool, err error) {
 	var gap *journal.Gap
 	b := f.st.lists()
 	b.records, gap = f.r.Next(b.records[:0], BatchBytes)
+	b.records = f.st.within(b.records)
 	var past journal.Position
 	if f.exact {
 		past = f.s.Loader().HistoryEnd()

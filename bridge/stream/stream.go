@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
@@ -138,6 +139,22 @@ func (st *Stream) drain(ready []*sessionStream) error {
 		}
 	}
 	return nil
+}
+
+// within omits events after the end of a stream that is done: a stream of one turn has no event of the next.
+func (st *Stream) within(records []*journal.Record) []*journal.Record {
+	select {
+	case <-st.Done: // it closes before the journal has what comes after
+	default:
+		return records
+	}
+	end := st.End()
+	i := slices.IndexFunc(records, func(r *journal.Record) bool { return r.Note == nil && less(end, r.Pos) })
+	if i < 0 {
+		return records
+	}
+	clear(records[i:])
+	return records[:i]
 }
 
 // finish sends everything up to the end that done has announced.

@@ -14,6 +14,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
 	"github.com/copilot-grpc/copilot-grpc/bridge/settle"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
@@ -125,8 +126,7 @@ func (svc *Service) runTurn(ctx context.Context, r *bridgev1.RunRequest, m sendi
 			}
 			return nil, err
 		}
-		over, _ := t.sent.Waiter.Done()
-		t.ended = end(over, t.oneOff)
+		t.ended = end(t.sent.Waiter, t.oneOff)
 		svc.runs.put(t)
 		begun = t
 		return &bridgev1.RunStarted{SessionId: tenancy.NameOf(ctx, s), MessageId: begun.sent.MessageID}, nil
@@ -147,9 +147,9 @@ func (svc *Service) runTurn(ctx context.Context, r *bridgev1.RunRequest, m sendi
 	return svc.runAgain(ctx, r, started)
 }
 
-// runEnd disconnects a Run's session when over closes, at once if over is nil. The channel that it
+// runEnd disconnects a Run's session when the turn of w has ended, at once if w is nil. The channel that it
 // returns closes after that; it is nil if the session stays.
-type runEnd func(over <-chan struct{}, once *oneOff) <-chan struct{}
+type runEnd func(w *turns.Waiter, once *oneOff) <-chan struct{}
 
 // oneOffOf returns what deletes the session of a Run: nil if the caller chose its id or its lifetime
 // is KEEP.
@@ -169,7 +169,7 @@ func (svc *Service) oneOffOf(ctx context.Context, s *session.Session, r *bridgev
 func (svc *Service) runSession(
 	ctx context.Context, r *bridgev1.RunRequest, id string,
 ) (s *session.Session, end runEnd, err error) {
-	keep := func(<-chan struct{}, *oneOff) <-chan struct{} { return nil }
+	keep := func(*turns.Waiter, *oneOff) <-chan struct{} { return nil }
 	if r.GetCreate() == nil {
 		s, err := svc.sessions.Open(ctx, r.GetSessionId())
 		return s, keep, err
@@ -187,16 +187,12 @@ func (svc *Service) runSession(
 // disconnectAfter returns what disconnects the session of a Run, and deletes one that was created for
 // a single turn.
 func (svc *Service) disconnectAfter(s *session.Session) runEnd {
-	return func(over <-chan struct{}, once *oneOff) <-chan struct{} {
+	return func(w *turns.Waiter, once *oneOff) <-chan struct{} {
 		ended := make(chan struct{})
 		svc.shutdown.Go(func(ctx context.Context) {
 			defer close(ended)
-			if over != nil {
-				select {
-				case <-over:
-				case <-ctx.Done():
-					return
-				}
+			if w != nil && !svc.awaitRun(ctx, s, w) {
+				return
 			}
 			ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 			defer cancel()
@@ -210,6 +206,18 @@ func (svc *Service) disconnectAfter(s *session.Session) runEnd {
 		})
 		return ended
 	}
+}
+
+// awaitRun waits for the turn of a Run, and for those of prompts that others have queued behind it. It returns false if ctx
+// ends before.
+func (svc *Service) awaitRun(ctx context.Context, s *session.Session, w *turns.Waiter) bool {
+	over, outcome := w.Done()
+	select {
+	case <-over:
+	case <-ctx.Done():
+		return false
+	}
+	return outcome().Status != bridgev1.TurnStatus_TURN_STATUS_COMPLETED || s.Turns().AwaitRest(ctx) == nil
 }
 
 // closeTimeout bounds ending a session that was created for one turn.

@@ -73,8 +73,7 @@ func (svc *Service) runAgain(
 		return earlier, nil
 	}
 	if create := r.GetCreate(); create != nil && create.GetLifetime() != bridgev1.Lifetime_LIFETIME_KEEP {
-		over, _ := t.sent.Waiter.Done()
-		t.ended = svc.disconnectAfter(s)(over, t.oneOff)
+		t.ended = svc.disconnectAfter(s)(t.sent.Waiter, t.oneOff)
 	}
 	return t, nil
 }

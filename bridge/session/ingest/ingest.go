@@ -182,6 +182,9 @@ func (i *Intake) leftOutOfOrder(reason reorder.Reason, after journal.Position) {
 // apply puts an event into the journal and follows what it says. It reports whether the event is
 // new.
 func (i *Intake) apply(rec *journal.Record) bool {
+	if rec.Type == "user.message" && !journal.Seen(i.cfg.Journal, rec.ID) {
+		i.carryOut(i.cfg.Turn.Precede(rec, i.cfg.Journal.Last()), time.Now())
+	}
 	if !i.Append(rec) {
 		return false
 	}
@@ -207,14 +210,25 @@ func (i *Intake) Append(rec *journal.Record) bool {
 	if at.IsZero() { // it was held back
 		at = time.Now()
 	}
-	if effects := i.cfg.Turn.Apply(rec, at); effects != nil {
-		i.cfg.Tx.CarryOut(effects)
-	}
+	i.carryOut(i.cfg.Turn.Apply(rec, at), at)
 	i.Follow(rec, at)
-	if i.Usage.Apply(rec, at, i.Info.Model) {
+	if i.Usage.Apply(rec, at) {
 		i.cfg.Tx.MarkDirty()
 	}
 	return true
+}
+
+// carryOut has the session do what the machine of turns asks for, and counts the turns that have ended.
+func (i *Intake) carryOut(effects []turn.Effect, at time.Time) {
+	if effects == nil {
+		return
+	}
+	i.cfg.Tx.CarryOut(effects)
+	for _, e := range effects {
+		if e.Kind == turn.Ended {
+			i.Usage.EndTurn(at, i.Info.Model)
+		}
+	}
 }
 
 // Follow brings what is known of the session in step with an event that arrived at a time.

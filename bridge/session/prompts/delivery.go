@@ -186,7 +186,7 @@ func (q *Queue) giveNext(ctx context.Context, rt Runtime) (*turn.Waiter, outbox.
 		return nil, e, fault.Wrap(err, fault.Internal, "reading the message from disk")
 	}
 	var w *turn.Waiter
-	q.cfg.Update(func(tx Tx) { w = q.reset(tx, e.N) })
+	q.cfg.Update(func(tx Tx) { w = q.reset(tx, e) })
 	result, err := rt.Give(ctx, cmp.Or(p.Method, "session.send"), params, w)
 	if err != nil {
 		return nil, e, err
@@ -230,15 +230,16 @@ func (q *Queue) again(ctx context.Context) (outbox.Entry, bool, error) {
 }
 
 // reset makes the waiter of a prompt ready for another delivery.
-func (q *Queue) reset(tx Tx, n uint64) *turn.Waiter {
-	w := q.waiters[n]
+func (q *Queue) reset(tx Tx, e outbox.Entry) *turn.Waiter {
+	w := q.waiters[e.N]
 	if w == nil {
 		w = &turn.Waiter{}
 		w.Init()
-		w.Entry = n
-		q.waiters[n] = w
+		w.Entry = e.N
+		q.waiters[e.N] = w
 		tx.Turn().Expect(w)
 	}
+	w.Immediate = e.Prompt().Immediate
 	tx.Turn().Again(w)
 	return w
 }

@@ -208,6 +208,7 @@ func (s *Sender) begin(ctx context.Context, rt Runtime, m Message) (*attempt, er
 		return nil, err
 	}
 	s.cfg.Lock.Lock()
+	a.w.State().Immediate = m.Immediate
 	s.cfg.Prompts.Expect(s.cfg.Tx, a.w.State(), n)
 	s.cfg.Lock.Unlock()
 	return a, nil

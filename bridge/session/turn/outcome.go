@@ -31,14 +31,14 @@ func position(p journal.Position) *bridgev1.Position {
 	return &bridgev1.Position{Epoch: p.Epoch, Seq: p.Seq}
 }
 
-// Replay finds out how the turn of a message ended, from the events after the message. Make one
+// Replay finds out how the turn of a message ended, from the message and the events after it. Make one
 // with NewReplay.
 type Replay struct {
 	m *Machine
 	w Waiter
 }
 
-// NewReplay returns a replay of a turn that has just begun.
+// NewReplay returns a replay of the turn of a message, which is the first event.
 func NewReplay(classify Classifier) *Replay {
 	r := &Replay{m: New(Bounds{}, classify)}
 	r.m.running = true

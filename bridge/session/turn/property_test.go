@@ -50,7 +50,8 @@ func TestMachine(t *testing.T) {
 				d.carryOut(d.m.Confirm(d.at()))
 			default:
 				agent := rapid.SampledFrom([]string{"", "", "", "a"}).Draw(rt, "agent")
-				d.play(rapid.SampledFrom(events).Draw(rt, "event"), agent, user(id.Draw(rt, "message")))
+				d.play(rapid.SampledFrom(events).Draw(rt, "event"), agent, fmt.Sprintf(`{"messageId":%q,"interactionId":%q}`,
+					id.Draw(rt, "message"), rapid.SampledFrom([]string{"", "i1", "i2"}).Draw(rt, "interaction")))
 			}
 			d.now = d.now.Add(time.Second)
 			for w, n := range d.finished {
@@ -90,6 +91,71 @@ func TestSilenceEnds(t *testing.T) {
 		}
 		if d.m.Overdue(d.m.LastEvent().Add(d.m.Bounds.ModelCall), false) != d.m.Busy() {
 			rt.Fatal("a silent turn goes on for ever, or one that does not run is ended")
+		}
+	})
+}
+
+// TestQueueProperty plays queues of messages: each is answered, refused or passed over in silence, some are steered, and
+// their ids become known at any time. Each message has the outcome of its own turn.
+func TestQueueProperty(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		d := newDriver()
+		n := rapid.IntRange(1, 10).Draw(rt, "messages")
+		all, want, known := make([]*Waiter, n), make([]string, n), make([]bool, n)
+		for i := range all {
+			all[i] = d.expect()
+			d.m.Accept(all[i], d.now)
+		}
+		identify := func(i int) {
+			if !known[i] {
+				known[i] = true
+				d.carryOut(d.m.Identify(all[i], fmt.Sprint("m", i)))
+			}
+		}
+		turns := 0
+		for i := 0; i < n; {
+			if rapid.Bool().Draw(rt, "known early") {
+				identify(rapid.IntRange(0, n-1).Draw(rt, "which"))
+			}
+			turns++
+			d.line(fmt.Sprintf("user m%d i%d", i, turns))
+			first, status := i, "COMPLETED"
+			texts := map[int]string{}
+			for i++; ; {
+				if rapid.Bool().Draw(rt, "speaks") {
+					text := fmt.Sprint("A", d.seq)
+					d.line("say " + text)
+					for of := first; of < i; of++ {
+						texts[of] = " " + text
+					}
+				}
+				if i == n || !rapid.Bool().Draw(rt, "steered") {
+					break
+				}
+				d.line(fmt.Sprintf("steer m%d i%d", i, turns))
+				i++
+			}
+			d.line("end")
+			because := ""
+			if rapid.Bool().Draw(rt, "fails") {
+				d.line("fail no")
+				status, because = "FAILED", " because no"
+			} else if i == n {
+				d.line("session.idle")
+			}
+			for of := first; of < i; of++ {
+				want[of] = fmt.Sprintf("%s%s%s at %d", status, texts[of], because, d.seq)
+			}
+		}
+		for i := range all {
+			identify(i)
+			if got := result(all[i]); got != want[i] {
+				rt.Errorf("m%d: %s, want %s", i, got, want[i])
+			}
+		}
+		if d.ended != turns {
+			rt.Errorf("%d ends told of %d turns", d.ended, turns)
 		}
 	})
 }

@@ -1,12 +1,19 @@
 // Package turn follows the turns of a session by its events: the begin and end of a turn, its outcome, and the
 // messages that wait for its end.
 //
+// A turn is what the agent does for one message. The CLI calls that an interaction and says only once that the session
+// is idle, after the last message of its queue. So a turn ends with an error, when the CLI takes up a message of another
+// interaction, or when the session is idle, whichever comes first. To a turn belong the messages that steer it, the
+// messages of one call, what the CLI tells the agent by itself and, in autopilot mode, the interactions with which the
+// CLI continues it.
+//
 // Machine is a pure state machine without a lock, clock, timer or goroutine. The session calls it under its
 // mutex and passes the time. A call returns effects; the session carries them out in order before the next
 // call. The holder of a Waiter can wait for it without the lock.
 package turn
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -66,7 +73,11 @@ type Machine struct {
 	tools   int // tool executions begun and not ended
 	aborted bool
 	failing bool            // an error has ended the turn for its waiters; the CLI is not idle yet
-	message *journal.Record // the agent's last message
+	message *journal.Record // the agent's last message of the turn
+	// interaction is the id of the interaction that runs, "" if it is not known.
+	interaction string
+	// stepped: the agent's last step, a request to the model with its tool calls, has ended.
+	stepped bool
 	// lastEvent is when something was last heard; outstandingAt when something was last seen
 	// to be outstanding.
 	lastEvent, outstandingAt time.Time
@@ -110,9 +121,11 @@ func (m *Machine) Apply(rec *journal.Record, at time.Time) []Effect {
 		}
 		m.calling[rec.Agent] = struct{}{}
 		return nil
-	case "model.call_finished", "assistant.turn_end":
+	case "model.call_finished":
 		delete(m.calling, rec.Agent)
 		return nil
+	case "assistant.turn_end":
+		delete(m.calling, rec.Agent)
 	}
 	if rec.Agent != "" { // sub-agents have no turns
 		return nil
@@ -121,11 +134,10 @@ func (m *Machine) Apply(rec *journal.Record, at time.Time) []Effect {
 	case "user.message":
 		m.userMessage(rec)
 	case "assistant.turn_start":
-		began := !m.running
-		m.running, m.resting = true, false
-		if began {
-			m.effects = append(m.effects, Effect{Kind: Begun, Span: m.Span()})
-		}
+		m.begin(rec)
+		m.stepped = false
+	case "assistant.turn_end":
+		m.stepped = true
 	case "assistant.idle":
 		m.resting = m.running
 	case "assistant.message":
@@ -161,44 +173,99 @@ func (m *Machine) finish(w *Waiter, out Outcome) {
 	m.effects = append(m.effects, Effect{Kind: Finished, Outcome: out, Waiter: w})
 }
 
-// userMessage notes that the agent took a message up.
-func (m *Machine) userMessage(rec *journal.Record) {
-	began := !m.running || m.failing // a message queued behind a failure begins a new turn
-	if began {
-		m.message, m.aborted, m.ended = nil, false, false
-	}
+// begin begins a turn with an event, unless one runs. After a failure the agent works on something else.
+func (m *Machine) begin(rec *journal.Record) {
+	began := !m.running || m.failing
 	m.running, m.failing, m.resting = true, false, false
 	if began {
+		m.message, m.interaction, m.aborted, m.ended, m.stepped = nil, "", false, false, false
 		m.effects = append(m.effects, Effect{Kind: Begun, Span: m.Span()})
 	}
+	m.interaction = cmp.Or(event.Text(rec, "interactionId"), m.interaction)
+}
+
+// Precede ends the turn that runs if a message begins another. It comes before the journal, whose last position is
+// last, and Apply have the message, so that readers learn of the end first. For a message of the past, Apply alone ends
+// the turn and does not tell.
+func (m *Machine) Precede(rec *journal.Record, last journal.Position) []Effect {
+	if rec.Type == "user.message" && rec.Agent == "" && m.passes(rec) {
+		m.pass(completed, last)
+	}
+	return m.take()
+}
+
+// passes reports whether a message ends the turn that runs.
+func (m *Machine) passes(rec *journal.Record) bool {
+	if !m.running || m.failing || m.interaction == "" {
+		return false
+	}
+	next := event.Text(rec, "interactionId")
+	return next != "" && next != m.interaction && !continuation(rec)
+}
+
+// continuation reports whether the CLI sent a message itself, to continue in autopilot mode.
+func continuation(rec *journal.Record) bool {
+	return string(event.Member(rec, "isAutopilotContinuation")) == "true"
+}
+
+// pass ends a turn, whose last event is at end, because the CLI takes up another message.
+func (m *Machine) pass(status bridgev1.TurnStatus, end journal.Position) {
+	if m.aborted {
+		status = aborted
+	}
+	out := Outcome{Status: status, Message: m.message, End: end}
+	m.conclude(out, func(w *Waiter) bool { return w.begun && !w.untilRest })
+	m.running, m.continuing = false, false // sub-agents may go on in the background
+}
+
+// userMessage notes that the agent took a message up.
+func (m *Machine) userMessage(rec *journal.Record) {
+	if m.passes(rec) { // the turn is of the past: if its step has no end, its runtime ended in it
+		m.ended = true
+		status := runtimeLost
+		if m.stepped {
+			status = completed
+		}
+		m.pass(status, journal.Position{Epoch: rec.Pos.Epoch, Seq: rec.Pos.Seq - 1})
+	}
+	m.begin(rec)
 	id := event.Text(rec, "messageId")
+	if id == "" && !continuation(rec) {
+		m.takeUnnamed(rec.Pos, event.Text(rec, "delivery") == "steering")
+	}
 	for _, w := range m.waiters {
 		switch {
 		case id == "":
-			// CLI 1.0.81 does not always say which message it is: it takes them up in the
-			// order in which they came.
-			if w.begun {
-				continue
-			}
-			w.begun = true
-			return
-		case w.known:
-			w.begun = w.begun || id == w.messageID
-		default:
-			w.seen[id] = nil
+		case !w.known:
+			w.seen[id] = &taken{at: rec.Pos}
+		case id == w.messageID:
+			w.take(rec.Pos)
 		}
+	}
+}
+
+// takeUnnamed notes that the agent took up a message whose id CLI 1.0.81 does not tell. It takes messages up in the order
+// in which they came, those that steer before all others.
+func (m *Machine) takeUnnamed(at journal.Position, steers bool) {
+	next := slices.IndexFunc(m.waiters, func(w *Waiter) bool { return !w.begun && w.Immediate == steers })
+	if next < 0 {
+		next = slices.IndexFunc(m.waiters, func(w *Waiter) bool { return !w.begun })
+	}
+	if next >= 0 {
+		m.waiters[next].take(at)
 	}
 }
 
 // LoggedError is the type of an error that a client wrote into the timeline.
 const LoggedError = "notification"
 
-// fail ends the waiting with an error: an idle event does not always follow. It is the failure
-// of the message that runs; the CLI goes on with what is queued behind it.
+// fail ends the turn with an error: an idle event does not always follow. The CLI goes on with what is queued behind
+// it. An error that comes when no turn runs is of the message that it names, else of all that wait.
 func (m *Machine) fail(rec *journal.Record) {
 	var d struct {
-		ErrorType, Message string
-		StatusCode         *int32
+		ErrorType, Message   string
+		OriginatingMessageID string
+		StatusCode           *int32
 	}
 	event.Data(rec, &d)
 	if d.ErrorType == LoggedError {
@@ -213,16 +280,10 @@ func (m *Machine) fail(rec *journal.Record) {
 		ErrorType: d.ErrorType, Message: text, StatusCode: d.StatusCode, Reason: why,
 		Position: &bridgev1.Position{Epoch: rec.Pos.Epoch, Seq: rec.Pos.Seq},
 	}}
-	m.end(out)
-	for _, w := range slices.Clone(m.waiters) {
-		switch {
-		case !w.accepted || w.untilRest || w.unconfirmed:
-		case w.begun || !m.running:
-			m.finish(w, out)
-		case !w.known:
-			w.note(out)
-		}
-	}
+	m.conclude(out, func(w *Waiter) bool {
+		named := w.known && w.messageID != "" && w.messageID == d.OriginatingMessageID
+		return !w.untilRest && (w.begun || named || !m.running && d.OriginatingMessageID == "")
+	})
 }
 
 // idle ends the turn.
@@ -239,26 +300,31 @@ func (m *Machine) idle(rec *journal.Record) {
 	m.effects = append(m.effects, Effect{Kind: Rested, Outcome: out})
 }
 
-// rest ends the turn: the agent has come to rest.
+// rest ends the turn: the agent has come to rest. An abort also drops messages that were never taken up.
 func (m *Machine) rest(out Outcome) {
+	m.conclude(out, func(w *Waiter) bool { return w.begun || out.Status == aborted || out.Status == stalled })
+	m.reset()
+}
+
+// conclude tells the end of the turn, and gives the waiters that it ends their outcome.
+func (m *Machine) conclude(out Outcome, ends func(*Waiter) bool) {
 	m.end(out)
 	for _, w := range slices.Clone(m.waiters) {
 		switch {
-		case !w.accepted || w.unconfirmed:
-		// An abort also drops messages that were never taken up.
-		case w.begun || out.Status == aborted || out.Status == stalled:
-			m.finish(w, out)
+		case w.unconfirmed:
+		case w.accepted && ends(w):
+			m.finish(w, w.own(out))
 		case !w.known:
 			w.note(out)
 		}
 	}
-	m.reset()
 }
 
 // reset makes ready for the next turn.
 func (m *Machine) reset() {
 	m.running, m.failing, m.aborted, m.ended, m.tools = false, false, false, false, 0
 	m.resting, m.stalling, m.continuing = false, false, false
+	m.message = nil
 	clear(m.calling)
 }
 
@@ -295,11 +361,10 @@ func (m *Machine) Lose(status bridgev1.TurnStatus, at journal.Position) (*Outcom
 		case silent && w.doubt():
 			w.note(out)
 		default:
-			m.finish(w, out)
+			m.finish(w, w.own(out))
 		}
 	}
 	m.reset()
-	m.message = nil
 	if !was {
 		return nil, m.take()
 	}

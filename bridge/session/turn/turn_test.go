@@ -2,6 +2,7 @@ package turn
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,11 +44,16 @@ func (d *driver) carryOut(effects []Effect) {
 }
 
 func (d *driver) play(eventType, agent, data string) {
+	d.playRecord(&journal.Record{
+		Type: eventType, Agent: agent, JSON: fmt.Appendf(nil, `{"type":%q,"data":%s}`, eventType, data),
+	})
+}
+
+// playRecord takes an event as the session does when it comes.
+func (d *driver) playRecord(rec *journal.Record) {
+	d.carryOut(d.m.Precede(rec, d.at()))
 	d.seq++
-	rec := &journal.Record{
-		Type: eventType, Agent: agent, Pos: journal.Position{Epoch: 7, Seq: d.seq},
-		JSON: fmt.Appendf(nil, `{"type":%q,"data":%s}`, eventType, data),
-	}
+	rec.Pos = d.at()
 	d.carryOut(d.m.Apply(rec, d.now))
 }
 
@@ -214,11 +220,15 @@ func TestReplay(t *testing.T) {
 		events [][2]string
 		want   string
 	}{
-		"idle":        {[][2]string{{"assistant.message", `{"content":"hi"}`}, {"session.idle", `{}`}}, "TURN_STATUS_COMPLETED hi"},
-		"an error":    {[][2]string{{"session.error", `{}`}, {"session.idle", `{}`}}, "TURN_STATUS_FAILED "},
-		"an abort":    {[][2]string{{"abort", `{}`}, {"session.idle", `{}`}}, "TURN_STATUS_ABORTED "},
-		"no end":      {[][2]string{{"assistant.message", `{"content":"hi"}`}}, "TURN_STATUS_RUNTIME_LOST hi"},
-		"the next":    {[][2]string{{"session.idle", `{}`}, {"assistant.message", `{"content":"no"}`}, {"abort", `{}`}, {"session.idle", `{}`}}, "TURN_STATUS_COMPLETED "},
+		"idle":     {[][2]string{{"assistant.message", `{"content":"hi"}`}, {"session.idle", `{}`}}, "TURN_STATUS_COMPLETED hi"},
+		"an error": {[][2]string{{"session.error", `{}`}, {"session.idle", `{}`}}, "TURN_STATUS_FAILED "},
+		"an abort": {[][2]string{{"abort", `{}`}, {"session.idle", `{}`}}, "TURN_STATUS_ABORTED "},
+		"no end":   {[][2]string{{"assistant.message", `{"content":"hi"}`}}, "TURN_STATUS_RUNTIME_LOST hi"},
+		"the next": {[][2]string{{"session.idle", `{}`}, {"assistant.message", `{"content":"no"}`}, {"abort", `{}`}, {"session.idle", `{}`}}, "TURN_STATUS_COMPLETED "},
+		"a queued one": {[][2]string{{"user.message", `{"interactionId":"i1"}`}, {"assistant.message", `{"content":"hi"}`}, {"assistant.turn_end", `{}`},
+			{"user.message", `{"interactionId":"i2"}`}, {"session.error", `{}`}}, "TURN_STATUS_COMPLETED hi"},
+		"one of the next runtime": {[][2]string{{"user.message", `{"interactionId":"i1"}`}, {"assistant.turn_start", `{}`},
+			{"user.message", `{"interactionId":"i2"}`}, {"assistant.message", `{"content":"no"}`}, {"session.idle", `{}`}}, "TURN_STATUS_RUNTIME_LOST "},
 		"one between": {[][2]string{{"user.message", user("m2")}, {"assistant.message", `{"content":"both"}`}, {"session.idle", `{}`}}, "TURN_STATUS_COMPLETED both"},
 	} {
 		r := NewReplay(nil)
@@ -230,6 +240,228 @@ func TestReplay(t *testing.T) {
 		out := r.Outcome(journal.Position{Epoch: 7, Seq: 99}).Proto()
 		if got := out.GetStatus().String() + " " + out.GetText(); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// line makes the events of a script: "user m1 i1" is a message of an interaction, "steer" one that steers it, "auto" the
+// CLI's own in autopilot mode; "say text" and "fail text" are the agent's message and an error, and "end" is the end of
+// a step. Any other word is the type of an event.
+func (d *driver) line(text string) {
+	word, rest, _ := strings.Cut(text, " ")
+	first, second, _ := strings.Cut(rest, " ")
+	message := fmt.Sprintf(`"messageId":%q,"interactionId":%q`, first, second)
+	switch word {
+	case "user":
+		d.play("user.message", "", "{"+message+`,"delivery":"queued"}`)
+		d.play("assistant.turn_start", "", fmt.Sprintf(`{"interactionId":%q}`, second))
+	case "next": // of the same call: the agent has not begun
+		d.play("user.message", "", "{"+message+`,"delivery":"queued"}`)
+	case "steer":
+		d.play("user.message", "", "{"+message+`,"delivery":"steering"}`)
+	case "auto":
+		d.play("user.message", "", "{"+message+`,"delivery":"idle","isAutopilotContinuation":true}`)
+		d.play("assistant.turn_start", "", fmt.Sprintf(`{"interactionId":%q}`, second))
+	case "say":
+		d.play("assistant.message", "", fmt.Sprintf(`{"content":%q}`, rest))
+	case "sub":
+		d.play("user.message", "a", `{"messageId":"inner","interactionId":"inner","delivery":"idle"}`)
+		d.play("assistant.message", "a", `{"content":"inner"}`)
+	case "fail":
+		d.play("session.error", "", fmt.Sprintf(`{"message":%q}`, rest))
+	case "end":
+		d.play("assistant.turn_end", "", "{}")
+	case "lose":
+		_, effects := d.m.Lose(runtimeLost, d.at())
+		d.carryOut(effects)
+	default:
+		d.play(word, "", "{}")
+	}
+}
+
+// result is an outcome as a table shows it: its status, its text, the reason of a failure and where it ends.
+func result(w *Waiter) string {
+	if !w.Over() {
+		return "waits"
+	}
+	out := w.Outcome().Proto()
+	text := strings.TrimPrefix(out.GetStatus().String(), "TURN_STATUS_")
+	if out.GetText() != "" {
+		text += " " + out.GetText()
+	}
+	if out.GetError() != nil {
+		text += " because " + out.GetError().GetMessage()
+	}
+	return fmt.Sprintf("%s at %d", text, out.GetEndPosition().GetSeq())
+}
+
+// TestEachMessageHasItsOutcome has messages that wait in the CLI's queue, steer, or come while others run: each has the
+// outcome of its own turn. The ids of messages are known before the CLI takes them up, or only at the end.
+func TestEachMessageHasItsOutcome(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		script string
+		want   []string // of m1, m2 and so on
+		ends   int      // turns whose end was told
+	}{
+		"the second fails": {"user m1 i1, say A1, end, user m2 i2, end, fail no, session.idle",
+			[]string{"COMPLETED A1 at 4", "FAILED because no at 8"}, 2},
+		"the second answers": {"user m1 i1, say A1, end, user m2 i2, say A2, end, session.idle",
+			[]string{"COMPLETED A1 at 4", "COMPLETED A2 at 9"}, 2},
+		"the second says nothing": {"user m1 i1, say A1, end, user m2 i2, end, session.idle",
+			[]string{"COMPLETED A1 at 4", "COMPLETED at 8"}, 2},
+		"the first fails, three": {"user m1 i1, end, fail no, user m2 i2, say A2, end, user m3 i3, say A3, end, session.idle",
+			[]string{"FAILED because no at 4", "COMPLETED A2 at 8", "COMPLETED A3 at 13"}, 3},
+		"all fail": {"user m1 i1, end, fail a, user m2 i2, end, fail b, session.idle",
+			[]string{"FAILED because a at 4", "FAILED because b at 8"}, 2},
+		"a tool between": {"user m1 i1, say calling, end, assistant.turn_start, say A1, end, user m2 i2, say A2, end, session.idle",
+			[]string{"COMPLETED A1 at 7", "COMPLETED A2 at 12"}, 2},
+		"one steers": {"user m1 i1, say calling, end, assistant.turn_start, steer m2 i1, say both, end, session.idle",
+			[]string{"COMPLETED both at 9", "COMPLETED both at 9"}, 1},
+		"one steers into a failure": {"user m1 i1, say calling, end, assistant.turn_start, steer m2 i1, end, fail no",
+			[]string{"FAILED calling because no at 8", "FAILED because no at 8"}, 1},
+		"one steers too late": {"user m1 i1, say A1, end, user m2 i2, say A2, end, user m3 i3, end, fail no, session.idle",
+			[]string{"COMPLETED A1 at 4", "COMPLETED A2 at 8", "FAILED because no at 12"}, 3},
+		"one steers the second": {"user m1 i1, say A1, end, user m2 i2, steer m3 i2, say A2, end, session.idle",
+			[]string{"COMPLETED A1 at 4", "COMPLETED A2 at 10", "COMPLETED A2 at 10"}, 2},
+		"an abort": {"user m1 i1, say A1, end, user m2 i2, say begun, abort, end, session.idle",
+			[]string{"COMPLETED A1 at 4", "ABORTED begun at 10", "ABORTED at 10"}, 2},
+		"the runtime is lost": {"user m1 i1, say A1, end, user m2 i2, say begun, lose",
+			[]string{"COMPLETED A1 at 4", "RUNTIME_LOST begun at 7", "waits"}, 2},
+		"messages of one call": {"user m1 i1, say A1, end, next m2 i2, user m3 i2, say A3, end, session.idle",
+			[]string{"COMPLETED A1 at 4", "COMPLETED A3 at 10", "COMPLETED A3 at 10"}, 2},
+		"autopilot continues": {"user m1 i1, say working, end, assistant.idle, auto m0 i2, say still, end, user m2 i3, say A2, end, session.idle",
+			[]string{"COMPLETED still at 9", "COMPLETED A2 at 14"}, 2},
+		"a sub-agent works": {"user m1 i1, sub, say A1, end, user m2 i2, sub, say A2, end, session.idle",
+			[]string{"COMPLETED A1 at 6", "COMPLETED A2 at 13"}, 2},
+		"an agent in the background ends": {"user m1 i1, say A1, end, assistant.idle, user m2 i2, say A2, end, assistant.idle, " +
+			"system.notification, assistant.turn_start, say news, end, session.idle",
+			[]string{"COMPLETED A1 at 5", "COMPLETED news at 15"}, 2},
+		"another's message": {"user x i0, say X, end, user m1 i1, say A1, end, user y i2, end, fail no, session.idle",
+			[]string{"COMPLETED A1 at 8"}, 3},
+		"a notification begins a turn that fails": {"user m1 i1, say A1, end, session.idle, assistant.turn_start, end, fail no",
+			[]string{"COMPLETED A1 at 5"}, 2},
+	} {
+		for _, late := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, ids late %v", name, late), func(t *testing.T) {
+				t.Parallel()
+				d := newDriver()
+				var all []*Waiter
+				for range c.want {
+					w := d.expect()
+					w.Entry = uint64(len(all) + 1)
+					d.m.Accept(w, d.now)
+					all = append(all, w)
+				}
+				identify := func() {
+					for i, w := range all {
+						d.carryOut(d.m.Identify(w, fmt.Sprint("m", i+1)))
+					}
+				}
+				if !late {
+					identify()
+				}
+				for _, line := range strings.Split(c.script, ", ") {
+					d.line(line)
+				}
+				if late && !strings.Contains(c.script, "abort") && !strings.Contains(c.script, "lose") {
+					identify()
+				} else if late {
+					return
+				}
+				for i, want := range c.want {
+					if got := result(all[i]); got != want {
+						t.Errorf("m%d: %s, want %s", i+1, got, want)
+					}
+				}
+				if d.ended != c.ends {
+					t.Errorf("%d ends told, want %d", d.ended, c.ends)
+				}
+				if strings.HasPrefix(name, "a notification") && d.last.Message != nil {
+					t.Error("the turn of the notification has the answer of the one before")
+				}
+			})
+		}
+	}
+}
+
+// TestErrorsBeforeTheirMessage: an error that names a message ends that message alone, and one that names none all that
+// wait.
+func TestErrorsBeforeTheirMessage(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string][]string{
+		`{"message":"no","originatingMessageId":"m2"}`: {"waits", "FAILED because no at 1"},
+		`{"message":"no"}`: {"FAILED because no at 1", "FAILED because no at 1"},
+	} {
+		d := newDriver()
+		all := []*Waiter{d.sent("m1"), d.sent("m2")}
+		d.play("session.error", "", name)
+		for i, w := range all {
+			if got := result(w); got != want[i] {
+				t.Errorf("%s, m%d: %s, want %s", name, i+1, got, want[i])
+			}
+		}
+	}
+}
+
+// TestLostTurnHasNoOldAnswer: a prompt that was not taken up does not show the answer of the turn before it.
+func TestLostTurnHasNoOldAnswer(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*driver) Outcome{
+		"its runtime is lost": func(d *driver) Outcome {
+			out, effects := d.m.Lose(aborted, d.at())
+			d.carryOut(effects)
+			return *out
+		},
+		"it stalls": func(d *driver) Outcome {
+			w := d.sent("m3")
+			d.carryOut(d.m.GiveUp(d.at()))
+			return w.Outcome()
+		},
+		"it is aborted": func(d *driver) Outcome {
+			w := d.sent("m3")
+			d.play("session.idle", "", `{"aborted":true}`)
+			return w.Outcome()
+		},
+	} {
+		d := newDriver()
+		for _, line := range []string{"user m1 i1", "say A1", "end", "session.idle"} {
+			d.line(line)
+		}
+		w := d.sent("m2")
+		if out := end(d); out.Message != nil || w.Outcome().Message != nil {
+			t.Errorf("%s: the outcome is %v", name, out.Proto())
+		}
+	}
+}
+
+// TestUnnamedMessages: CLI 1.0.81 does not tell which message it takes up: those that steer come before the others.
+func TestUnnamedMessages(t *testing.T) {
+	t.Parallel()
+	d := newDriver()
+	var all []*Waiter
+	for n := range 4 {
+		w := d.expect()
+		w.Immediate = n == 3
+		d.m.Accept(w, d.now)
+		d.carryOut(d.m.Identify(w, fmt.Sprint("m", n+1)))
+		all = append(all, w)
+	}
+	turn := func(delivery, interaction, text string) {
+		d.play("user.message", "", fmt.Sprintf(`{"delivery":%q,"interactionId":%q}`, delivery, interaction))
+		d.line("assistant.turn_start")
+		d.play("assistant.message", "", fmt.Sprintf(`{"content":%q}`, text))
+		d.line("end")
+	}
+	turn("idle", "i1", "A1")
+	turn("steering", "i2", "A4")
+	turn("queued", "i3", "A2")
+	d.play("user.message", "", `{"delivery":"idle","interactionId":"i3","isAutopilotContinuation":true}`)
+	turn("queued", "i4", "A3")
+	d.line("session.idle")
+	for i, want := range []string{"COMPLETED A1 at 4", "COMPLETED A2 at 13", "COMPLETED A3 at 18", "COMPLETED A4 at 8"} {
+		if got := result(all[i]); got != want {
+			t.Errorf("m%d: %s, want %s", i+1, got, want)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 )
 
-// Waiter waits for the end of the turn that a message begins. A turn that takes several
+// Waiter waits for the end of the turn that a message begins or steers. A turn that takes several
 // messages ends once, for all of them. Init comes first; only Done and Outcome may be called
 // without the machine's lock.
 type Waiter struct {
@@ -18,13 +18,16 @@ type Waiter struct {
 	Span *observe.Span
 	// Entry is its prompt's in the outbox; 0 if it waits for a turn of others.
 	Entry uint64
+	// Immediate reports that the message steers the running turn.
+	Immediate bool
 
 	// accepted: the CLI has replied, so that the turn's end can come. The reply's id is
 	// known (messageID) only a little later.
 	accepted, known bool
 	messageID       string
-	// begun: the message was taken up.
-	begun bool
+	// begun: the message was taken up, at takenAt.
+	begun   bool
+	takenAt journal.Position
 	// unconfirmed: the runtime ended before the message was seen to be taken up; notInHistory:
 	// a load has found that it was not.
 	unconfirmed, notInHistory bool
@@ -33,17 +36,22 @@ type Waiter struct {
 	removed bool
 	// untilRest makes the waiter wait until the agent is idle, also after a failure.
 	untilRest bool
-	// seen are the messages taken up before the id was known, each with the end of its
-	// turn if that came too.
-	seen     map[string]*Outcome
+	// seen are the messages taken up before the id was known.
+	seen     map[string]*taken
 	finished bool
 	out      Outcome
 	done     chan struct{}
 }
 
+// taken is a message that was taken up, with the outcome of its turn if that has ended too.
+type taken struct {
+	at  journal.Position
+	out *Outcome
+}
+
 // Init makes a waiter ready for Expect.
 func (w *Waiter) Init() {
-	w.done, w.seen = make(chan struct{}), map[string]*Outcome{}
+	w.done, w.seen = make(chan struct{}), map[string]*taken{}
 }
 
 // InitEnded makes a waiter for a turn that has ended.
@@ -85,11 +93,31 @@ func (w *Waiter) Unconfirmed() bool { return w.unconfirmed }
 
 // note keeps an outcome for whichever of the messages taken up so far is the waiter's.
 func (w *Waiter) note(out Outcome) {
-	for id, end := range w.seen {
-		if end == nil {
-			w.seen[id] = &out
+	for _, t := range w.seen {
+		if t.out == nil {
+			t.out = &out
 		}
 	}
+}
+
+// take notes that the waiter's message was taken up at a position.
+func (w *Waiter) take(at journal.Position) {
+	if !w.begun {
+		w.begun, w.takenAt = true, at
+	}
+}
+
+// own is the outcome of a turn for the waiter's message: what the agent said before it took the message up is no answer
+// to it.
+func (w *Waiter) own(out Outcome) Outcome {
+	if out.Message != nil && !(w.begun && before(w.takenAt, out.Message.Pos)) {
+		out.Message = nil
+	}
+	return out
+}
+
+func before(a, b journal.Position) bool {
+	return a.Epoch < b.Epoch || a.Epoch == b.Epoch && a.Seq < b.Seq
 }
 
 // doubt makes a waiter unconfirmed if its message was accepted and not seen since, and reports
@@ -99,8 +127,8 @@ func (w *Waiter) doubt() bool {
 	return w.unconfirmed && !w.begun
 }
 
-// Remove notes that the CLI has confirmed an abort that removed the waiter's message. No history shows that if the runtime
-// ends before its event does.
+// Remove notes that the CLI has confirmed an abort that removed the waiter's message. No history shows that if the
+// runtime ends before its event does.
 func (m *Machine) Remove(w *Waiter) { w.removed = true }
 
 // Expect adds a waiter for a message that is about to be sent.
@@ -118,10 +146,11 @@ func (m *Machine) Accept(w *Waiter, now time.Time) {
 // Identify notes the id of the waiter's message.
 func (m *Machine) Identify(w *Waiter, messageID string) []Effect {
 	w.known, w.messageID = true, messageID
-	out, taken := w.seen[messageID]
-	w.begun = w.begun || taken
-	if out != nil && !w.finished {
-		m.finish(w, *out)
+	if t := w.seen[messageID]; t != nil {
+		w.take(t.at)
+		if t.out != nil && !w.finished {
+			m.finish(w, w.own(*t.out))
+		}
 	}
 	w.seen = nil
 	if w.notInHistory && !w.finished && w.Entry == 0 {
@@ -145,7 +174,8 @@ func (m *Machine) Finish(w *Waiter, out Outcome) []Effect {
 // Again makes a waiter ready for another delivery of its prompt.
 func (m *Machine) Again(w *Waiter) {
 	w.accepted, w.known, w.begun, w.unconfirmed, w.notInHistory, w.messageID = false, false, false, false, false, ""
-	w.seen = map[string]*Outcome{}
+	w.takenAt = journal.Position{}
+	w.seen = map[string]*taken{}
 }
 
 // Doubt makes a waiter one whose runtime was lost, unless its message was accepted.

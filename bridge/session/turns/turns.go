@@ -147,7 +147,7 @@ func (t *Turns) Running() bool {
 // OutcomeOf returns how the turn of the message at a position ended, as far as the journal shows.
 func (t *Turns) OutcomeOf(ctx context.Context, at journal.Position) turn.Outcome {
 	r := turn.NewReplay(t.cfg.Reason)
-	event.Scan(ctx, t.cfg.Journal, at, r.Apply)
+	event.Scan(ctx, t.cfg.Journal, journal.Position{Epoch: at.Epoch, Seq: at.Seq - 1}, r.Apply)
 	return r.Outcome(t.cfg.Journal.Last())
 }
 

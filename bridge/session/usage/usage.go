@@ -53,29 +53,27 @@ func (s *Sums) Add(o Sums) {
 // value is empty.
 type Usage []Row
 
-// Apply follows an event that arrived at a time, and reports whether the session has to be saved because of it;
-// at the end of a turn it is saved anyway. A turn counts for model, the session's model.
-func (u *Usage) Apply(rec *journal.Record, at time.Time, model string) bool {
-	switch rec.Type {
-	case "assistant.usage":
-		var d struct {
-			Model                                                        string
-			InputTokens, OutputTokens, CacheReadTokens, CacheWriteTokens float64
-			Cost, Duration                                               float64
-		}
-		event.Data(rec, &d) // members that do not fit count as 0
-		u.add(at, d.Model, Sums{
-			Requests: 1, Input: tokens(d.InputTokens), Output: tokens(d.OutputTokens), Cost: max(0, d.Cost),
-			CacheRead: tokens(d.CacheReadTokens), CacheWrite: tokens(d.CacheWriteTokens), Millis: tokens(d.Duration),
-		})
-		return true
-	case "session.idle":
-		if rec.Agent == "" {
-			u.add(at, model, Sums{Turns: 1})
-		}
+// Apply follows an event that arrived at a time, and reports whether the session has to be saved because of it.
+func (u *Usage) Apply(rec *journal.Record, at time.Time) bool {
+	if rec.Type != "assistant.usage" {
+		return false
 	}
-	return false
+	var d struct {
+		Model                                                        string
+		InputTokens, OutputTokens, CacheReadTokens, CacheWriteTokens float64
+		Cost, Duration                                               float64
+	}
+	event.Data(rec, &d) // members that do not fit count as 0
+	u.add(at, d.Model, Sums{
+		Requests: 1, Input: tokens(d.InputTokens), Output: tokens(d.OutputTokens), Cost: max(0, d.Cost),
+		CacheRead: tokens(d.CacheReadTokens), CacheWrite: tokens(d.CacheWriteTokens), Millis: tokens(d.Duration),
+	})
+	return true
 }
+
+// EndTurn counts a turn that ended at a time, for the session's model. The session is saved at the end of a turn
+// anyway.
+func (u *Usage) EndTurn(at time.Time, model string) { u.add(at, model, Sums{Turns: 1}) }
 
 // tokens returns a number of the CLI that must not be negative or overflow sums.
 func tokens(n float64) int64 { return int64(min(max(n, 0), 1<<40)) }

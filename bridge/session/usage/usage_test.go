@@ -26,7 +26,7 @@ const used = `{"type":"assistant.usage","id":"1","data":{"model":"m1","inputToke
 
 const odd = `{"type":"assistant.usage","id":"3","data":{"model":"m1","inputTokens":-5,"duration":1e300,"cost":-1}}`
 
-// Requests and turns are counted by day in UTC and by model; requests of sub-agents too, their ends not.
+// Requests and turns are counted by day in UTC and by model; requests of sub-agents too.
 func TestApply(t *testing.T) {
 	t.Parallel()
 	var u Usage
@@ -41,13 +41,12 @@ func TestApply(t *testing.T) {
 		{odd, day.Add(24 * time.Hour), true},
 		{`{"type":"assistant.usage","id":"4","data":"no object"}`, day, true},
 		{`{"type":"session.idle","id":"5","data":{}}`, day, false},
-		{`{"type":"session.idle","id":"6","agentId":"a","data":{}}`, day, false},
-		{`{"type":"assistant.message","id":"7","data":{}}`, day, false},
 	} {
-		if got := u.Apply(record(t, step.text), step.at, "m1"); got != step.save {
+		if got := u.Apply(record(t, step.text), step.at); got != step.save {
 			t.Errorf("%s: save is %v", step.text, got)
 		}
 	}
+	u.EndTurn(day, "m1")
 	want := Usage{
 		{"2026-11-23", "", Sums{Requests: 1}},
 		{"2026-11-23", "m1", Sums{
@@ -75,7 +74,7 @@ func TestOldestRowsAreMerged(t *testing.T) {
 	for day := range days {
 		for model := range models {
 			text := fmt.Sprintf(`{"type":"assistant.usage","id":"1","data":{"model":"m%d","inputTokens":1}}`, model)
-			u.Apply(record(t, text), first.Add(time.Duration(day)*24*time.Hour), "")
+			u.Apply(record(t, text), first.Add(time.Duration(day)*24*time.Hour))
 		}
 	}
 	var sums Sums

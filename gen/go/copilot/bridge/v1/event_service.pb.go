@@ -1474,7 +1474,9 @@ func (x *RuntimeRestarted) GetCause() string {
 	return ""
 }
 
-// TurnEnded reports the end of a turn. The event filter does not apply to it.
+// TurnEnded reports the end of a turn, with the same outcome that the prompt's caller receives; see
+// TurnOutcome. It comes before the user.message event of the next turn. The event filter does not
+// apply to it.
 type TurnEnded struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Outcome *TurnOutcome           `protobuf:"bytes,1,opt,name=outcome,proto3" json:"outcome,omitempty"`

@@ -1233,7 +1233,8 @@ type Prompt struct {
 	// Files, directories, selections, images and so on.
 	Attachments []*v1.Attachment `protobuf:"bytes,3,rep,name=attachments,proto3" json:"attachments,omitempty"`
 	// Behaviour while a turn runs: ENQUEUE (the default) waits for its end, IMMEDIATE steers the
-	// running turn.
+	// running turn. If the agent has no further step in that turn, the message begins the next turn,
+	// before those that wait.
 	Mode v1.SendMode `protobuf:"varint,4,opt,name=mode,proto3,enum=copilot.cli.v1.SendMode" json:"mode,omitempty"`
 	// Mode of the agent in this turn (interactive, plan, autopilot and so on); default: the
 	// session's.
@@ -1398,16 +1399,29 @@ func (x *Prompt) GetJsonExtra() string {
 }
 
 // TurnOutcome describes the end of a turn.
+//
+// A turn is what the agent does for one prompt. It ends when the agent takes up the next prompt that
+// waits, with an error, or when the session is idle. Each prompt that waits has a turn of its own,
+// with its own answer, error and positions; a failure does not affect the prompts behind it. An
+// abort ends the running turn and every prompt behind it as ABORTED.
+//
+// A prompt that steers a running turn belongs to that turn: both callers receive its status, error
+// and end, and each the last message that the agent sent after it took up the caller's prompt. To a
+// turn also belong the work of its sub-agents and the messages with which the CLI continues it in
+// autopilot mode. What the CLI tells the agent later, such as the end of a background task, belongs
+// to the latest turn, or to a turn without a prompt if the session is idle.
 type TurnOutcome struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Status TurnStatus             `protobuf:"varint,1,opt,name=status,proto3,enum=copilot.bridge.v1.TurnStatus" json:"status,omitempty"`
 	// Set if status is FAILED.
 	Error *TurnError `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
-	// The agent's last message of the turn; empty if there is none.
+	// The agent's last message of the turn, after the prompt; empty if there is none. A turn that
+	// failed or was aborted has what the agent said before that.
 	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
 	// Journal position of that message; unset if there is none.
 	MessagePosition *Position `protobuf:"bytes,4,opt,name=message_position,json=messagePosition,proto3" json:"message_position,omitempty"`
-	// Journal position of the turn's end.
+	// Journal position of the turn's last event: session.idle, the error, or the event before the
+	// next prompt's user.message.
 	EndPosition   *Position `protobuf:"bytes,5,opt,name=end_position,json=endPosition,proto3" json:"end_position,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

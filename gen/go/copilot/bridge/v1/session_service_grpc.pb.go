@@ -112,16 +112,18 @@ type SessionServiceClient interface {
 	//
 	// Errors: as for Send.
 	SendStream(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[SendStreamRequest, SendStreamResponse], error)
-	// SendAndWait sends a prompt and waits until the turn has ended. A timeout does not abort the
-	// turn: the outcome is TIMED_OUT.
+	// SendAndWait sends a prompt and waits until the prompt's turn has ended. Prompts that wait behind
+	// it have turns of their own; see TurnOutcome. A timeout does not abort the turn: the outcome is
+	// TIMED_OUT.
 	//
 	// Errors: as for Send.
 	SendAndWait(ctx context.Context, in *SendAndWaitRequest, opts ...grpc.CallOption) (*SendAndWaitResponse, error)
-	// Run sends a prompt and streams the session's events until the turn has ended. Without a
-	// session id it creates a session for this turn. The server deletes that session after the
-	// stream has ended; with a request_id one minute later, so that the same Run can be repeated.
-	// If create names a session id, the session is disconnected instead and can be resumed; with
-	// LIFETIME_KEEP it stays loaded.
+	// Run sends a prompt and streams the session's events until the prompt's turn has ended, including
+	// those of earlier turns that still run, and none of later ones. Without a session id it creates a
+	// session for this turn. The server deletes that session after the stream has ended and the prompts
+	// that others sent to it have their outcomes; with a request_id one minute later, so that the same
+	// Run can be repeated. If create names a session id, the session is disconnected instead and can be
+	// resumed; with LIFETIME_KEEP it stays loaded.
 	//
 	// Errors: as for CreateSession and Send.
 	Run(ctx context.Context, in *RunRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RunResponse], error)
@@ -669,16 +671,18 @@ type SessionServiceServer interface {
 	//
 	// Errors: as for Send.
 	SendStream(grpc.ClientStreamingServer[SendStreamRequest, SendStreamResponse]) error
-	// SendAndWait sends a prompt and waits until the turn has ended. A timeout does not abort the
-	// turn: the outcome is TIMED_OUT.
+	// SendAndWait sends a prompt and waits until the prompt's turn has ended. Prompts that wait behind
+	// it have turns of their own; see TurnOutcome. A timeout does not abort the turn: the outcome is
+	// TIMED_OUT.
 	//
 	// Errors: as for Send.
 	SendAndWait(context.Context, *SendAndWaitRequest) (*SendAndWaitResponse, error)
-	// Run sends a prompt and streams the session's events until the turn has ended. Without a
-	// session id it creates a session for this turn. The server deletes that session after the
-	// stream has ended; with a request_id one minute later, so that the same Run can be repeated.
-	// If create names a session id, the session is disconnected instead and can be resumed; with
-	// LIFETIME_KEEP it stays loaded.
+	// Run sends a prompt and streams the session's events until the prompt's turn has ended, including
+	// those of earlier turns that still run, and none of later ones. Without a session id it creates a
+	// session for this turn. The server deletes that session after the stream has ended and the prompts
+	// that others sent to it have their outcomes; with a request_id one minute later, so that the same
+	// Run can be repeated. If create names a session id, the session is disconnected instead and can be
+	// resumed; with LIFETIME_KEEP it stays loaded.
 	//
 	// Errors: as for CreateSession and Send.
 	Run(*RunRequest, grpc.ServerStreamingServer[RunResponse]) error
