@@ -187,6 +187,9 @@ func (rt *Runtime) Err() error {
 	return rt.lost
 }
 
+// TurnCompleted notes that a turn has completed, so that the runtime counts as stable.
+func (rt *Runtime) TurnCompleted() { rt.Process().TurnCompleted() }
+
 // Ended is closed when the runtime has ended and its sessions know it.
 func (rt *Runtime) Ended() <-chan struct{} { return rt.told }
 

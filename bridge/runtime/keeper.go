@@ -100,7 +100,7 @@ func (k *keeper) outlive(r *Runtime) bool {
 		k.s.tasks.Go(func() { k.s.outliveReleased(r) })
 		return false
 	}
-	lived := time.Since(r.Info().StartedAt)
+	stable := time.Since(r.Info().StartedAt) >= k.s.cfg.Breaker.Stable
 	k.s.mu.Lock()
 	if k.state == StateReady {
 		k.next(StateStopping)
@@ -110,7 +110,7 @@ func (k *keeper) outlive(r *Runtime) bool {
 	<-r.Done()
 	err := r.Err()
 	k.s.mu.Lock()
-	again := fault.ReasonOf(err) != fault.RuntimeStopping && k.record(err, lived)
+	again := fault.ReasonOf(err) != fault.RuntimeStopping && k.record(err, stable || r.proven.Load())
 	k.s.mu.Unlock()
 	k.s.cfg.OnDown(Down{Runtime: r, Cause: err, Restart: again})
 	return again
@@ -122,7 +122,7 @@ func (k *keeper) failed(err error) bool {
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
 	tried := k.current
-	again := k.ctx.Err() == nil && !lasting(err) && k.record(err, 0)
+	again := k.ctx.Err() == nil && !lasting(err) && k.record(err, false)
 	if again {
 		k.next(StateBackoff)
 	}
@@ -130,13 +130,13 @@ func (k *keeper) failed(err error) bool {
 	return again
 }
 
-// record records an end after a lifetime, and returns whether to restart. The caller holds the lock.
-func (k *keeper) record(err error, lived time.Duration) bool {
+// record records the end of a runtime, or a failed start, and returns whether to restart. The caller holds the lock.
+func (k *keeper) record(err error, stable bool) bool {
 	if k.ctx.Err() != nil {
 		return false
 	}
 	breaker := k.s.cfg.Breaker
-	if lived >= breaker.Stable {
+	if stable {
 		k.failures = 0
 		k.pauses.Reset()
 	}

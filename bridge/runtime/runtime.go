@@ -102,6 +102,7 @@ type Runtime struct {
 	stopping atomic.Bool
 	health   health
 	extras   extras
+	proven   atomic.Bool
 
 	lostOnce sync.Once
 	lost     chan struct{}
@@ -396,3 +397,7 @@ func isDone(c <-chan struct{}) bool {
 		return false
 	}
 }
+
+// TurnCompleted notes that the runtime has completed a turn of a session. Its end then counts as that of a stable
+// runtime, however early it comes; see [Breaker].
+func (r *Runtime) TurnCompleted() { r.proven.Store(true) }

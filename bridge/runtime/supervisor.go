@@ -282,7 +282,8 @@ func (b Backoff) pauses() backoff.ExponentialBackOff {
 	return backoff.ExponentialBackOff{InitialInterval: min(b.First, b.Max), Multiplier: 2, MaxInterval: b.Max}
 }
 
-// Breaker stops restarts after Limit successive failures: failed starts, and runtimes that lived less than Stable.
+// Breaker stops restarts after Limit successive failures: failed starts, and runtimes that lived less than Stable and
+// completed no turn.
 // After Cooldown the next Get makes one attempt; if it fails too, another Cooldown begins.
 type Breaker struct {
 	Limit    int

@@ -187,6 +187,29 @@ func TestBackoffAndCrashLoop(t *testing.T) {
 	})
 }
 
+// Runtimes that complete turns between their ends are in no crash loop, however often they are killed.
+func TestTurnsBetweenCrashes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		p := Profile{Tenant: "a"}
+		for i := range 12 {
+			b.get(p).TurnCompleted()
+			b.crash()
+			if s := b.status(); s.Failures != 1 || s.State != StateBackoff {
+				t.Fatalf("status after crash %d = %+v", i, s)
+			}
+		}
+		for range 4 { // these have completed none
+			b.get(p)
+			b.crash()
+		}
+		if s := b.status(); s.State != StateBroken {
+			t.Errorf("status after four crashes without a turn = %+v", s)
+		}
+	})
+}
+
 func TestFailedStart(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

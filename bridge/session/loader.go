@@ -120,6 +120,13 @@ func (l *Loader) State() State {
 	return l.state
 }
 
+// turnCompleted tells the runtime that has the session. The caller holds the session's lock.
+func (l *Loader) turnCompleted() {
+	if l.runtime != nil {
+		l.runtime.TurnCompleted()
+	}
+}
+
 // Usable returns SESSION_NOT_FOUND unless callers may use the session, and SESSION_UNAVAILABLE while it leaves this
 // server.
 func (l *Loader) Usable() error {

@@ -108,7 +108,7 @@ func newTurns(s *Session, bounds turn.Bounds, observer *observe.Observer) *turns
 	return turns.New(turns.Config{
 		Session: s.id, Tenant: s.tenant, Lock: &s.mu, Tx: locked{s}, Journal: s.journal,
 		Callbacks: s.callbacks, Prompts: s.prompts, Observer: observer, Bounds: bounds, Reason: turnReason,
-		Classify: Classify,
+		Classify: Classify, Completed: s.loader.turnCompleted,
 	})
 }
 

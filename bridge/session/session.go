@@ -42,6 +42,8 @@ type Runtime interface {
 	// more sessions. Unroute stops the delivery.
 	Route(s *Session) error
 	Unroute(s *Session)
+	// TurnCompleted notes that a session's turn has completed in the runtime.
+	TurnCompleted()
 	// Err returns the error with which the runtime ended, or nil while it runs.
 	Err() error
 	// Ended returns a channel that is closed when the runtime has ended and each of its sessions

@@ -83,6 +83,7 @@ func (*fixture) Logger() *slog.Logger                                 { return s
 func (f *fixture) Version() string            { return f.version }
 func (*fixture) Route(*session.Session) error { return nil }
 func (*fixture) Unroute(*session.Session)     {}
+func (*fixture) TurnCompleted()               {}
 func (*fixture) Err() error                   { return nil }
 func (*fixture) Ended() <-chan struct{}       { return nil }
 func (*fixture) Satellite(context.Context, string, participants.Asker) (roster.Satellite, error) {

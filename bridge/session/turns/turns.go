@@ -43,6 +43,8 @@ type Config struct {
 	// Bounds limit the time in which nothing happens; Reason explains errors that end turns.
 	Bounds turn.Bounds
 	Reason turn.Classifier
+	// Completed is called, with the lock held, when a turn has completed.
+	Completed func()
 	// Classify turns the error of an ended context into the API's.
 	Classify func(err error, method string) error
 }
@@ -105,6 +107,9 @@ func (t *Turns) End(out turn.Outcome) {
 	marks.Interruption.Last = out.Status == bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST
 	t.cfg.Tx.MarkDirty()
 	switch out.Status {
+	case bridgev1.TurnStatus_TURN_STATUS_COMPLETED:
+		t.cfg.Completed()
+		t.cfg.Journal.Note(prompts.TurnOver{Outcome: out})
 	case bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, bridgev1.TurnStatus_TURN_STATUS_STALLED:
 		marks.InterruptedAt = t.cfg.Journal.Post(prompts.TurnOver{Outcome: out}, journal.Position{})
 	default:
