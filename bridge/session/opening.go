@@ -182,7 +182,7 @@ func (l *Loader) create(ctx context.Context, rt Runtime, extra jsonobj.Object) e
 func (l *Loader) loadedIn(rt Runtime) {
 	l.mu.Lock()
 	l.cfg.participants.Loaded()
-	l.runtime, l.state, l.usedAt = rt, Loaded, time.Now()
+	l.runtime, l.state, l.usedAt, l.awaited = rt, Loaded, time.Now(), false
 	l.cfg.tx.MarkDirty()
 	if l.cfg.participants.Outdated() { // a handler came or left during the call
 		l.cfg.refresh()

@@ -123,13 +123,8 @@ func newSender(s *Session) *sending.Sender {
 		Moved: func(ctx context.Context, rt sending.Runtime, err error) bool {
 			return s.loader.moved(ctx, rt.(Runtime), err)
 		},
-		Abort: func(ctx context.Context, params jsonobj.Object) (json.RawMessage, bool, journal.Position, error) {
-			if err := s.loader.Usable(); err != nil || s.loader.State() != Loaded {
-				return nil, false, journal.Position{}, err
-			}
-			result, at, err := s.loader.Do(ctx, "session.abort", params)
-			return result, true, at, err
-		},
+		Abortable:  s.loader.Abortable,
+		Abort:      s.loader.Abort,
 		Unloaded:   func() bool { return s.loader.State() == Unloaded },
 		HasHeaders: func() bool { return s.settings.HasHeaders() },
 		Reconfigure: func(ctx context.Context, rt sending.Runtime, set func()) error {

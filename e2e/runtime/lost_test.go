@@ -128,6 +128,33 @@ func wantWhole(st *harness.Scripted, tools ...string) {
 	}
 }
 
+// TestAbortAfterTheRuntimeWasKilled: the turn's tool calls are pending when the CLI is killed, and the session is
+// being loaded again when it is aborted. One abort ends them, and the next prompt does not wait for them.
+func TestAbortAfterTheRuntimeWasKilled(t *testing.T) {
+	t.Parallel()
+	st := harness.NewOwnScripted(t, harness.HostConfig{},
+		harness.OnUser("work", harness.Call("works", nil), harness.Call("works", nil), harness.Call("works", nil)))
+	skip := true
+	config := particular(st)
+	config.Tools = []*cliv1.ToolDefinition{{Name: "works", Description: "Works", SkipPermission: &skip}}
+	s := st.Create(copilot.SessionOptions{Config: config})
+	st.Say(s, "first")
+	st.Begin(s, "work")
+	st.Pending(s, 3)
+	(&harness.TestSession{Session: s, Fixture: st.Fixture}).RecordedTypes("tool.execution_start") // behind the calls
+	st.Kill(s.ID())
+	if running, err := s.Abort(st.Ctx); err != nil || !running {
+		t.Errorf("the abort ended a turn: %v, %v", running, err)
+	}
+	st.Until("the end of the tool calls", func() bool {
+		list, err := s.Pending(st.Ctx)
+		return err == nil && len(list) == 0
+	})
+	if out := st.Say(s, "again"); out.GetText() != "You said: again" {
+		t.Errorf("the agent said %v", out)
+	}
+}
+
 // TestRuntimeKilledInTheFirstTurn: the CLI may have written down nothing of the session yet.
 func TestRuntimeKilledInTheFirstTurn(t *testing.T) {
 	t.Parallel()

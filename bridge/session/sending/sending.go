@@ -63,10 +63,11 @@ type Config struct {
 	Moved func(ctx context.Context, rt Runtime, err error) bool
 	// Load has the session loaded.
 	Load func(ctx context.Context) error
+	// Abortable reports whether the CLI has something to abort, after it has waited for a load in progress.
+	Abortable func(ctx context.Context) (bool, error)
 	// Abort has the CLI end the turn and what is queued. It returns the CLI's result and the journal's end when the CLI
-	// replied; loaded is false if no runtime has the session.
-	Abort func(ctx context.Context, params jsonobj.Object) (
-		result json.RawMessage, loaded bool, at journal.Position, err error)
+	// replied.
+	Abort func(ctx context.Context, params jsonobj.Object) (result json.RawMessage, at journal.Position, err error)
 	// Unloaded reports whether the session is in use and no runtime has it.
 	Unloaded func() bool
 	// HasHeaders reports whether the session's provider has headers.
@@ -308,16 +309,18 @@ type Aborted struct {
 
 // AbortWith is Abort with parameters of session.abort.
 func (s *Sender) AbortWith(ctx context.Context, params jsonobj.Object) (out Aborted, err error) {
-	running := s.cfg.Turns.Running()
 	given := s.cfg.Prompts.Acknowledged()
-	result, loaded, at, err := s.cfg.Abort(ctx, params)
+	loaded, err := s.cfg.Abortable(ctx)
 	switch {
-	case err != nil && !loaded:
-		return out, err
 	case err != nil:
-		return Aborted{Running: running, At: at}, err
+		return out, err
 	case !loaded:
 		return Aborted{Running: s.cfg.Prompts.Abort(given), At: s.cfg.Journal.Last()}, nil
+	}
+	running := s.cfg.Turns.Running()
+	result, at, err := s.cfg.Abort(ctx, params)
+	if err != nil {
+		return Aborted{Running: running, At: at}, err
 	}
 	s.cfg.Prompts.Abort(given)
 	return Aborted{running, result, at}, nil
