@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
@@ -54,7 +55,7 @@ func (s *Server) newReplica(ctx context.Context, c *forward.Config) (*replica, e
 			{enter: r.admit(s.gate)}, trail}}
 	r.grpc = grpc.NewServer(
 		grpc.Creds(creds.Listener()),
-		grpc.UnaryInterceptor(ch.unary),
+		grpc.UnaryInterceptor(probed(ch.unary)),
 		grpc.StreamInterceptor(ch.stream),
 		grpc.ForceServerCodecV2(codec.New()),
 		grpc.MaxRecvMsgSize(math.MaxInt32), // the entry replica has a limit
@@ -73,7 +74,18 @@ func (s *Server) newReplica(ctx context.Context, c *forward.Config) (*replica, e
 	for _, service := range s.config.Services {
 		service.Register(r.grpc)
 	}
+	healthv1.RegisterHealthServer(r.grpc, s.health)
 	return r, nil
+}
+
+// probed serves the probes of other replicas without the layers: they have no caller, and are not worth a line in a log.
+func probed(layers grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		if info.FullMethod == healthv1.Health_Check_FullMethodName {
+			return handler(ctx, request)
+		}
+		return layers(ctx, request, info, handler)
+	}
 }
 
 // traced uses the trace context of the entry replica.

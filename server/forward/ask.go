@@ -56,6 +56,7 @@ func (a *asking) at(ctx context.Context, peer Owner, request, reply proto.Messag
 	if err != nil {
 		return unknown(peer)
 	}
+	defer conn.done()
 	stream, err := conn.NewStream(metadata.NewOutgoingContext(ctx, outgoing(ctx)), &grpc.StreamDesc{}, a.method)
 	if err == nil {
 		if err = stream.SendMsg(request); err == nil || errors.Is(err, io.EOF) {

@@ -20,8 +20,11 @@ import (
 
 const (
 	// maxAttempts bounds how often a call is located, firstPause is the time before the second attempt; each later one
-	// is twice as long. A takeover can take longer: the client then tries again after retryAfter.
+	// is twice as long. After patience there is no further attempt, so that a replica that does not answer holds a call
+	// for patience and one connectTimeout at most. A takeover can take longer: the client then tries again after
+	// retryAfter.
 	maxAttempts = 4
+	patience    = 2 * time.Second
 	firstPause  = 50 * time.Millisecond
 	retryAfter  = time.Second
 )
@@ -63,7 +66,7 @@ type Forwarder struct {
 
 // New returns a Forwarder, which the caller must close. creds are nil if there can be no other replica.
 func New(c *Config, creds *Credentials, log *slog.Logger) *Forwarder {
-	f := &Forwarder{node: c.Node, locator: c.Locator, log: log, peers: peers{alive: c.Locator.Peers}}
+	f := &Forwarder{node: c.Node, locator: c.Locator, log: log, peers: peers{alive: c.Locator.Peers, log: log}}
 	if creds != nil {
 		f.peers.creds = creds.Dialer()
 	}
@@ -156,6 +159,7 @@ func (f *Forwarder) place(ctx context.Context, to target, here func(session stri
 ) error {
 	session := to.session
 	locate, pause := locating(f.locator.Locate), firstPause
+	last := time.Now().Add(patience)
 	for attempt := 1; ; attempt++ {
 		owner, err := f.owner(ctx, locate, to)
 		switch {
@@ -176,7 +180,7 @@ func (f *Forwarder) place(ctx context.Context, to target, here func(session stri
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err == nil || attempt == maxAttempts || !wait(ctx, pause) {
+		if err == nil || attempt == maxAttempts || time.Now().After(last) || !wait(ctx, pause) {
 			return err
 		}
 		locate, pause = f.locator.Verify, 2*pause

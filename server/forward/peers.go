@@ -1,15 +1,19 @@
 package forward
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/copilot-grpc/copilot-grpc/server/codec"
@@ -21,11 +25,15 @@ const (
 	// connWindow bounds the bytes that wait in the connection of two replicas.
 	connWindow = 8 << 20
 
-	// keepaliveTime and keepaliveTimeout bound how long calls wait for a replica that is frozen or cut off.
+	// probeEvery and probeTimeout bound how long calls wait for a replica that is frozen or cut off, after it was
+	// connected, and connectTimeout before that.
+	probeEvery     = time.Second
+	probeTimeout   = 3 * time.Second
+	connectTimeout = 3 * time.Second
+	maxReconnect   = time.Second
+	// keepaliveTime and keepaliveTimeout are for connections without calls, which are not probed.
 	keepaliveTime    = 10 * time.Second
 	keepaliveTimeout = 5 * time.Second
-	connectTimeout   = 3 * time.Second
-	maxReconnect     = time.Second
 	// idleTimeout is how long a connection without calls stays open.
 	idleTimeout = 5 * time.Minute
 
@@ -44,14 +52,53 @@ type peers struct {
 	creds credentials.TransportCredentials
 	// alive returns the replicas that are alive.
 	alive func() []Owner
+	log   *slog.Logger
+
+	// probes are the goroutines that probe connections.
+	probes sync.WaitGroup
 
 	mu     sync.Mutex
-	conns  map[string]*grpc.ClientConn
+	conns  map[string]*peer
 	closed bool
 }
 
-// get returns the connection to an address. It need not be established.
-func (p *peers) get(address string) (*grpc.ClientConn, error) {
+// peer is the connection to another replica.
+type peer struct {
+	*grpc.ClientConn
+	// calls counts the calls in progress.
+	calls atomic.Int64
+	// unwatch ends the probes.
+	unwatch context.CancelFunc
+}
+
+// done ends a use of the connection for a call.
+func (c *peer) done() { c.calls.Add(-1) }
+
+// close closes the connection, which ends its calls.
+func (c *peer) close() {
+	c.unwatch()
+	_ = c.Close() // it fails only for a closed one
+}
+
+// answers reports whether the replica answers in time. A connection that fails by itself ends its calls too.
+func (c *peer) answers(ctx context.Context) bool {
+	probe, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	_, err := healthv1.NewHealthClient(c).Check(probe, &healthv1.HealthCheckRequest{})
+	return err == nil || probe.Err() == nil || ctx.Err() != nil
+}
+
+// get returns the connection to an address for a call, which calls done at its end. It need not be established.
+func (p *peers) get(address string) (*peer, error) {
+	conn, err := p.conn(address)
+	if err == nil {
+		conn.calls.Add(1)
+	}
+	return conn, err
+}
+
+// conn returns the connection to an address.
+func (p *peers) conn(address string) (*peer, error) {
 	p.mu.Lock()
 	conn, closed := p.conns[address], p.closed
 	p.mu.Unlock()
@@ -68,13 +115,13 @@ func (p *peers) get(address string) (*grpc.ClientConn, error) {
 	}
 	now, err := p.put(address, conn)
 	if now != conn {
-		_ = conn.Close() // it was never used
+		conn.close() // it was never used
 	}
 	return now, err
 }
 
 // put stores a new connection, and returns the one to use.
-func (p *peers) put(address string, conn *grpc.ClientConn) (*grpc.ClientConn, error) {
+func (p *peers) put(address string, conn *peer) (*peer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before := p.conns[address]
@@ -86,10 +133,32 @@ func (p *peers) put(address string, conn *grpc.ClientConn) (*grpc.ClientConn, er
 	case len(p.conns) >= maxPeers:
 		return nil, errTooMany
 	case p.conns == nil:
-		p.conns = map[string]*grpc.ClientConn{}
+		p.conns = map[string]*peer{}
 	}
 	p.conns[address] = conn
+	var ctx context.Context
+	ctx, conn.unwatch = context.WithCancel(context.Background())
+	p.probes.Go(func() { p.watch(ctx, address, conn) })
 	return conn, nil
+}
+
+// watch closes a connection whose replica does not answer while it has calls, until ctx ends. A process that is stopped
+// by a signal acknowledges what it is sent by its kernel, and the PINGs of gRPC are at least ten seconds apart.
+func (p *peers) watch(ctx context.Context, address string, conn *peer) {
+	for wait(ctx, probeEvery) {
+		if conn.calls.Load() == 0 || conn.answers(ctx) {
+			continue
+		}
+		p.log.LogAttrs(ctx, slog.LevelWarn, "a replica does not answer, its calls are ended",
+			slog.String("address", address))
+		p.mu.Lock()
+		if p.conns[address] == conn {
+			delete(p.conns, address)
+		}
+		p.mu.Unlock()
+		conn.close()
+		return
+	}
 }
 
 // prune closes the connections to replicas that are not alive. Their calls have failed or will. It runs when a replica
@@ -99,7 +168,7 @@ func (p *peers) prune() {
 	for _, peer := range p.alive() {
 		alive[peer.Address] = true
 	}
-	var gone []*grpc.ClientConn
+	var gone []*peer
 	p.mu.Lock()
 	for address, conn := range p.conns {
 		if !alive[address] {
@@ -109,13 +178,13 @@ func (p *peers) prune() {
 	}
 	p.mu.Unlock()
 	for _, conn := range gone {
-		_ = conn.Close() // it fails only for a closed one
+		conn.close()
 	}
 }
 
 // dial returns a new connection, which connects with its first call.
-func (p *peers) dial(address string) (*grpc.ClientConn, error) {
-	return grpc.NewClient("passthrough:///"+address,
+func (p *peers) dial(address string) (*peer, error) {
+	conn, err := grpc.NewClient("passthrough:///"+address,
 		grpc.WithTransportCredentials(p.creds),
 		grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(),
 		grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connWindow),
@@ -127,6 +196,7 @@ func (p *peers) dial(address string) (*grpc.ClientConn, error) {
 			PermitWithoutStream: true}),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec.New()), grpc.MaxCallRecvMsgSize(math.MaxInt32),
 			grpc.MaxCallSendMsgSize(math.MaxInt32)))
+	return &peer{ClientConn: conn, unwatch: func() {}}, err
 }
 
 // close closes all connections, which ends their calls.
@@ -136,6 +206,7 @@ func (p *peers) close() {
 	p.conns, p.closed = nil, true
 	p.mu.Unlock()
 	for _, conn := range conns {
-		_ = conn.Close() // it fails only for a closed one
+		conn.close()
 	}
+	p.probes.Wait()
 }

@@ -23,6 +23,7 @@ func (f *Forwarder) relayUnary(ctx context.Context, owner Owner, method string, 
 	if err != nil {
 		return nil, false, unreachable(session, "%v", err)
 	}
+	defer conn.done()
 	stream, err := conn.NewStream(metadata.NewOutgoingContext(ctx, outgoing(ctx)), &grpc.StreamDesc{}, method)
 	if err != nil {
 		return nil, false, failed(ctx, owner, session, err)

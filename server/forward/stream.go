@@ -60,6 +60,7 @@ func (f *Forwarder) relay(stream grpc.ServerStream, info *grpc.StreamServerInfo,
 	if err != nil {
 		return false, unreachable(session, "%v", err)
 	}
+	defer conn.done()
 	l := newLink(ctx)
 	defer l.close()
 	if err := f.streams.add(l); err != nil {

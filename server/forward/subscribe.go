@@ -22,6 +22,8 @@ type subscription struct {
 	request   *bridgev1.SubscribeRequest
 	local     func(grpc.ServerStream) error
 	parts     *parts
+	// last is the end of patience: no owner is looked for again afterwards.
+	last time.Time
 }
 
 // subscribe serves Subscribe for several sessions.
@@ -37,7 +39,8 @@ func (f *Forwarder) subscribe(again *replay, info *grpc.StreamServerInfo, r *bri
 	if err := again.SetHeader(f.namesOf(groups)); err != nil {
 		return err
 	}
-	s := &subscription{forwarder: f, info: info, request: r, local: local, parts: newParts(ctx)}
+	s := &subscription{forwarder: f, info: info, request: r, local: local, parts: newParts(ctx),
+		last: time.Now().Add(patience)}
 	s.stream = &shared{ServerStream: again.ServerStream, ctx: s.parts.ctx}
 	s.start(groups, nil, 1, firstPause)
 	err := s.parts.wait()
@@ -91,7 +94,7 @@ func (s *subscription) start(groups map[Owner][]*bridgev1.SessionCursor, unknown
 			if owner != (Owner{}) {
 				taken, err = s.serve(owner, cursors)
 			}
-			if taken || attempt == maxAttempts || !wait(ctx, pause) {
+			if taken || attempt == maxAttempts || time.Now().After(s.last) || !wait(ctx, pause) {
 				return err
 			}
 			again, unknown := s.forwarder.group(ctx, s.forwarder.locator.Verify, cursors)

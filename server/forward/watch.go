@@ -285,6 +285,7 @@ func (r *round) answers(ctx context.Context, peer Owner) bool {
 	if err != nil {
 		return false
 	}
+	defer conn.done()
 	stream, err := conn.NewStream(metadata.NewOutgoingContext(ctx, outgoing(ctx)),
 		&grpc.StreamDesc{ServerStreams: true}, r.info.FullMethod)
 	if err != nil || stream.SendMsg(r.request) != nil {
