@@ -53,7 +53,7 @@ func (c *Converter) Reply(p *callback.Pending, a *bridgev1.Answer, at string) (c
 		if p.Kind.Type != bridgev1.CallbackKind_CALLBACK_KIND_TOOL_CALL {
 			return wrong()
 		}
-		return c.toolReply(answer.Tool, at+".tool")
+		return c.toolReply(p, answer.Tool, at+".tool")
 	case *bridgev1.Answer_Permission:
 		if p.Kind.Type != bridgev1.CallbackKind_CALLBACK_KIND_PERMISSION {
 			return wrong()
@@ -81,14 +81,29 @@ func (c *Converter) Reply(p *callback.Pending, a *bridgev1.Answer, at string) (c
 	if hook, ok := answer.(*cliv1.HookOutput); ok {
 		return c.hookReply(p, hook, at)
 	}
-	if lacking := c.codec.Lacking(answer.ProtoReflect()); lacking != "" {
-		return callback.Reply{}, fault.New(fault.AnswerInvalid, "%s is required", lacking).WithField(at+"."+lacking).With("callback_id", p.ID)
-	}
-	text, err := c.codec.ToJSON(answer, at)
+	text, err := c.toJSON(p, answer, at)
 	if err != nil {
-		return callback.Reply{}, answerInvalid(err)
+		return callback.Reply{}, err
 	}
 	return typedReply(p, text), nil
+}
+
+// toJSON gives a message of an answer the CLI's form.
+func (c *Converter) toJSON(p *callback.Pending, m proto.Message, at string) (json.RawMessage, error) {
+	if err := c.complete(p, m, at); err != nil {
+		return nil, err
+	}
+	text, err := c.codec.ToJSON(m, at)
+	return text, answerInvalid(err)
+}
+
+// complete refuses a message of an answer without something that the CLI needs.
+func (c *Converter) complete(p *callback.Pending, m proto.Message, at string) error {
+	lacking := c.codec.Lacking(m.ProtoReflect())
+	if lacking == "" {
+		return nil
+	}
+	return fault.New(fault.AnswerInvalid, "%s is required", lacking).WithField(at+"."+lacking).With("callback_id", p.ID)
 }
 
 // typedReply puts an answer where its kind wants it.
@@ -111,22 +126,22 @@ func (c *Converter) hookReply(p *callback.Pending, out *cliv1.HookOutput, at str
 		return callback.Reply{}, fault.New(fault.AnswerInvalid, "the hook is %q, but the output is for another hook", p.Hook).
 			WithField(at).With("callback_id", p.ID)
 	}
-	text, err := c.codec.ToJSON(out, at)
+	text, err := c.toJSON(p, out, at)
 	if err != nil {
-		return callback.Reply{}, answerInvalid(err)
+		return callback.Reply{}, err
 	}
 	return members("output", text), nil
 }
 
 // toolReply has three ways: a result, which may be a failure; an exception; nothing.
-func (c *Converter) toolReply(a *bridgev1.ToolAnswer, at string) (callback.Reply, error) {
+func (c *Converter) toolReply(p *callback.Pending, a *bridgev1.ToolAnswer, at string) (callback.Reply, error) {
 	switch o := a.GetOutcome().(type) {
 	case *bridgev1.ToolAnswer_Text:
 		return members("result", quote(o.Text)), nil
 	case *bridgev1.ToolAnswer_Result:
-		text, err := c.codec.ToJSON(o.Result, at+".result")
+		text, err := c.toJSON(p, o.Result, at+".result")
 		if err != nil {
-			return callback.Reply{}, answerInvalid(err)
+			return callback.Reply{}, err
 		}
 		return members("result", text), nil
 	case *bridgev1.ToolAnswer_Exception:
@@ -163,7 +178,7 @@ func (c *Converter) permissionReply(p *callback.Pending, d *cliv1.PermissionDeci
 	if err != nil {
 		return callback.Reply{}, err
 	}
-	return members("result", decision), nil
+	return members("result", decision), c.complete(p, d, at)
 }
 
 // PermissionDecision checks a decision and returns it in the CLI's form. It translates older kinds, and adds

@@ -20,6 +20,10 @@ func (c *Converter) ExactReply(p *callback.Pending, a *bridgev1.Answer, at strin
 		text, err := c.codec.ToJSONAs(decision, at+".permission", translate.JSONOptions{})
 		return members("result", text), answerInvalid(err)
 	}
+	if result := a.GetTool().GetResult(); result != nil && p.Kind.Method == callback.ToolRequested {
+		text, err := c.codec.ToJSONAs(result, at+".tool.result", translate.JSONOptions{})
+		return members("result", text), answerInvalid(err)
+	}
 	field := c.codec.AnswerCase(a)
 	hook := a.GetHook()
 	if field == nil || c.codec.Tag(field) != p.Kind.Method || hook != nil && hook.GetVariant() == nil {

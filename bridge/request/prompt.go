@@ -1,6 +1,7 @@
 package request
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
@@ -18,6 +19,9 @@ func (p *Parser) Prompt(c caller.Caller, in *bridgev1.Prompt, at string) (m send
 		return m, fault.New(fault.PromptEmpty, "the prompt has neither text nor attachments").WithField(at + ".text")
 	}
 	if err := p.checkPrompt(c.Tenant, len(in.GetText()), at+".text"); err != nil {
+		return m, err
+	}
+	if err := p.checkAttachments(in, at); err != nil {
 		return m, err
 	}
 	if err := fields.Known(in.GetHeaderStrategy(), at+".header_strategy"); err != nil {
@@ -45,6 +49,22 @@ func (p *Parser) Prompt(c caller.Caller, in *bridgev1.Prompt, at string) (m send
 	merge := in.GetHeaderStrategy() == bridgev1.HeaderStrategy_HEADER_STRATEGY_MERGE
 	m.Override = len(in.GetRequestHeaders()) > 0 && !merge
 	return m, nil
+}
+
+// checkAttachments refuses attachments without what the CLI needs: the model would not see them, or see parts of them.
+func (p *Parser) checkAttachments(in *bridgev1.Prompt, at string) error {
+	if lacking := p.codec.LackingWithin(in.ProtoReflect()); lacking != "" {
+		return fault.New(fault.InvalidField, "%s is required", lacking).WithField(at + "." + lacking)
+	}
+	for i, a := range in.GetAttachments() {
+		blob := a.GetBlob()
+		empty := blob != nil && len(blob.GetData()) == 0 && blob.GetAssetId() == ""
+		if empty && !(blob.Data != nil && strings.HasPrefix(blob.GetMimeType(), "text/")) {
+			return fault.New(fault.InvalidField, "an attachment without data").
+				WithField(fmt.Sprintf("%s.attachments[%d].blob.data", at, i))
+		}
+	}
+	return nil
 }
 
 // Optional returns a pointer to s, nil for the empty string.

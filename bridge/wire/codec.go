@@ -95,30 +95,6 @@ func (c *Codec) AnswerCase(a *bridgev1.Answer) protoreflect.FieldDescriptor {
 // HookTyped reports whether the output of a hook type has a message.
 func (c *Codec) HookTyped(hook string) bool { return c.hooks[hook] }
 
-// Lacking names a field that the CLI requires and a message lacks, or "": an enum without a
-// value or a message that is not set would be no member at all. So would a union without
-// a case, for which its oneof is named.
-func (c *Codec) Lacking(m protoreflect.Message) (field string) {
-	rules, _ := proto.GetExtension(m.Descriptor().Options(), jsonv1.E_Message).(*jsonv1.MessageRules)
-	if oneofs := m.Descriptor().Oneofs(); rules.GetShape() == jsonv1.Shape_SHAPE_UNION && m.WhichOneof(oneofs.Get(0)) == nil {
-		return string(oneofs.Get(0).Name())
-	}
-	for i := range m.Descriptor().Fields().Len() {
-		fd := m.Descriptor().Fields().Get(i)
-		rules, _ := proto.GetExtension(fd.Options(), jsonv1.E_Field).(*jsonv1.FieldRules)
-		single := !fd.IsList() && !fd.IsMap()
-		switch {
-		case m.Has(fd) && single && fd.Message() != nil:
-			if inner := c.Lacking(m.Get(fd).Message()); inner != "" {
-				return string(fd.Name()) + "." + inner
-			}
-		case !m.Has(fd) && single && rules.GetRequired() && (fd.Enum() != nil || fd.Message() != nil):
-			return string(fd.Name())
-		}
-	}
-	return ""
-}
-
 // MaxRequestDepth is the permitted nesting of a caller's message, including the JSON text in its fields. With
 // the levels that the bridge adds, it stays below rpcconn.CLIMaxDepth.
 const MaxRequestDepth = 100
