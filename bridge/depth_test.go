@@ -30,8 +30,9 @@ func TestDeepToolsAreRefused(t *testing.T) {
 	r := newRig(t, fakecli.Script{})
 	r.create("s")
 	tools := func(levels int) []*cliv1.ToolDefinition {
+		schema := `{"type":"object","default":` + nested(levels-1) + "}"
 		return []*cliv1.ToolDefinition{
-			{Name: "flat", Description: "d"}, {Name: "deep", Description: "d", ParametersJson: proto.String(nested(levels))},
+			{Name: "flat", Description: "d"}, {Name: "deep", Description: "d", ParametersJson: proto.String(schema)},
 		}
 	}
 	set := climethods.All()["session.tools.set"]

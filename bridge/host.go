@@ -6,6 +6,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -23,6 +24,9 @@ func (h host) Runtime(ctx context.Context) (session.Runtime, error) {
 	}
 	return rt, nil
 }
+
+// BuiltIns implements session.Host.
+func (h host) BuiltIns(ctx context.Context) *config.BuiltIns { return h.b.fleet.BuiltIns(ctx, h.e) }
 
 // Go implements session.Host.
 func (h host) Go(f func(ctx context.Context)) { h.b.Go(f) }

@@ -108,10 +108,17 @@ func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*b
 		return done(at, err)
 	case *bridgev1.AttachCommand_SetTools:
 		tools, err := a.svc.parser.Tools(do.SetTools.GetTools(), "command.set_tools.tools", a.start.GetExact())
+		if err == nil && !a.start.GetExact() {
+			err = a.s.Participants().CheckNames(ctx, tools, nil, "command.set_tools.")
+		}
 		if err != nil {
 			return nil, err
 		}
-		return done(a.s.Journal().Last(), a.s.Participants().Change(ctx, a.p, &tools, nil))
+		err = a.s.Participants().Change(ctx, a.p, &tools, nil)
+		if err != nil && a.start.GetExact() {
+			err = session.Exactly(err, "session.tools.set", a.name)
+		}
+		return done(a.s.Journal().Last(), err)
 	case *bridgev1.AttachCommand_SetHandlers:
 		h, err := request.Handling(do.SetHandlers, "command.set_handlers")
 		if err == nil && h != nil {

@@ -81,6 +81,11 @@ func (a *Attachment) openSession(ctx context.Context, j session.Joining) (s *ses
 		if err := tenancy.CheckHandlers(ctx, s, j.Handling.Methods, "handlers"); err != nil {
 			return nil, joined, err
 		}
+		if !j.Exact {
+			if err := s.Participants().CheckNames(ctx, j.Tools, j.Commands, ""); err != nil {
+				return nil, joined, err
+			}
+		}
 		joined, err = s.Participants().Join(ctx, j.In(s))
 		return s, joined, err
 	default:

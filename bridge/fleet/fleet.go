@@ -26,6 +26,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
@@ -107,6 +108,8 @@ type Fleet struct {
 	warmer     warmer
 	telemetry  *broadcast.Hub[Notice]
 	hostEvents *broadcast.Hub[Notice]
+	// builtIns are the names that a CLI told last.
+	builtIns atomic.Pointer[config.BuiltIns]
 }
 
 // New returns a fleet without runtimes. Its Run must be run.

@@ -17,6 +17,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/participants"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -29,6 +30,8 @@ type Runtime struct {
 	// profile is what the process was started with.
 	profile runtime.Profile
 	burst   burst
+	// builtIns are the names of the CLI's own tools and commands; nil until they are asked for.
+	builtIns atomic.Pointer[config.BuiltIns]
 
 	mu       sync.RWMutex
 	process  *runtime.Runtime

@@ -14,20 +14,23 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
 // host is the host of a session that is not loaded.
 type host struct{}
 
-func (host) Runtime(context.Context) (session.Runtime, error)     { return nil, errors.New("no runtime") }
-func (host) Go(func(context.Context))                             {}
-func (host) Spawn(func())                                         {}
-func (host) Changed(*session.Session, bridgev1.SessionChange)     {}
-func (host) MarkDirty(*session.Session)                           {}
-func (host) LabelsChanged(*session.Session)                       {}
-func (host) CallbackChanged(*session.Session, any)                {}
-func (host) Refresh(*session.Session)                             {}
+func (host) Runtime(context.Context) (session.Runtime, error) { return nil, errors.New("no runtime") }
+func (host) Go(func(context.Context))                         {}
+func (host) Spawn(func())                                     {}
+func (host) Changed(*session.Session, bridgev1.SessionChange) {}
+func (host) MarkDirty(*session.Session)                       {}
+func (host) LabelsChanged(*session.Session)                   {}
+func (host) CallbackChanged(*session.Session, any)            {}
+func (host) Refresh(*session.Session)                         {}
+func (host) BuiltIns(context.Context) *config.BuiltIns        { return nil }
+
 func (host) Watched(*session.Session, map[string]string) []string { return nil }
 func (host) Epoch() uint64                                        { return 1 }
 func (host) Logger() *slog.Logger                                 { return slog.New(slog.DiscardHandler) }

@@ -8,6 +8,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
@@ -25,7 +26,7 @@ var done = json.RawMessage(`{"success":true}`)
 var undone = json.RawMessage(`{"success":false}`)
 
 // opening reads the parameters of session.create and session.resume.
-func opening(c *call) (o session.Opening, err error) {
+func (svc *Service) opening(c *call) (o session.Opening, err error) {
 	members := c.params.Clone()
 	resume := c.method == "session.resume"
 	o.ContinuePending = members.Bool("continuePendingWork")
@@ -45,8 +46,9 @@ func opening(c *call) (o session.Opening, err error) {
 	for _, own := range wire.ReservedMembers {
 		members.Set(own, nil)
 	}
+	o.Exact = c.passErrors(svc)
 	if array := members.Get("tools"); array != nil && string(array) != "null" {
-		tools, err := config.ParseTools(array, "tools")
+		tools, err := svc.toolsOf(c, array)
 		if err != nil {
 			return o, err
 		}
@@ -54,7 +56,18 @@ func opening(c *call) (o session.Opening, err error) {
 	}
 	members.Set("tools", nil)
 	o.Config = members
+	if !o.Exact {
+		return o, config.CheckDeclared(members, "")
+	}
 	return o, nil
+}
+
+// toolsOf reads the tools of a call.
+func (svc *Service) toolsOf(c *call, array json.RawMessage) ([]config.Tool, error) {
+	if c.passErrors(svc) {
+		return config.ToolsAsGiven(array), nil
+	}
+	return config.ParseTools(array, "tools")
 }
 
 // switchedOn lists the callbacks that a configuration's switches ask for.
@@ -79,7 +92,7 @@ func (svc *Service) create(ctx context.Context, c *call) (json.RawMessage, error
 	if err := svc.shutdown.Accepting(); err != nil {
 		return nil, err
 	}
-	o, err := opening(c)
+	o, err := svc.opening(c)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +109,7 @@ func (svc *Service) create(ctx context.Context, c *call) (json.RawMessage, error
 	}
 	s, err := svc.opener.Insert(ctx, id, o)
 	if err != nil {
-		return nil, err
+		return nil, fields.Rename(err, "config.", "")
 	}
 	answer, _ := s.Participants().Opened()
 	return recorded(ctx, answer, s.Journal().Last(), nil)
@@ -110,13 +123,13 @@ func (svc *Service) resume(ctx context.Context, c *call) (json.RawMessage, error
 	if err := svc.sessions.CheckOwn(ctx, c.id, "session_id"); err != nil {
 		return nil, err
 	}
-	o, err := opening(c)
+	o, err := svc.opening(c)
 	if err != nil {
 		return nil, err
 	}
 	s, err := svc.opener.Reopen(ctx, c.id, o)
 	if err != nil {
-		return nil, err
+		return nil, fields.Rename(err, "config.", "")
 	}
 	answer, _ := s.Participants().Opened()
 	return recorded(ctx, answer, s.Journal().Last(), nil)
@@ -264,7 +277,10 @@ func (svc *Service) setTools(ctx context.Context, c *call) (json.RawMessage, err
 	if err != nil {
 		return nil, err
 	}
-	tools, err := config.ParseTools(c.params.Get("tools"), "tools")
+	tools, err := svc.toolsOf(c, c.params.Get("tools"))
+	if err == nil && !c.passErrors(svc) {
+		err = s.Participants().CheckNames(ctx, tools, nil, "")
+	}
 	if err != nil {
 		return nil, err
 	}

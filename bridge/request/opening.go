@@ -1,6 +1,7 @@
 package request
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,7 +29,7 @@ import (
 const MaxTimeout = 30 * 24 * time.Hour
 
 // config returns a configuration in the CLI's form, and its tools. An exact configuration may have any member
-// except the members that the bridge sets.
+// except the members that the bridge sets, and is not checked: the CLI says what is wrong.
 func (p *Parser) config(c *cliv1.SessionConfig, at string, exact bool) (jsonobj.Object, *[]config.Tool, error) {
 	if c == nil {
 		return nil, nil, nil
@@ -37,16 +38,39 @@ func (p *Parser) config(c *cliv1.SessionConfig, at string, exact bool) (jsonobj.
 	if err != nil {
 		return nil, nil, err
 	}
-	var tools *[]config.Tool
-	if array := o.Get("tools"); array != nil {
-		list, err := config.ParseTools(array, at+".tools")
-		if err != nil {
-			return nil, nil, err
-		}
-		tools = &list
-		o.Set("tools", nil)
+	array := o.Get("tools")
+	o.Set("tools", nil)
+	var tools []config.Tool
+	if exact {
+		tools = config.ToolsAsGiven(array)
+	} else if tools, err = p.declared(c, o, array, at); err != nil {
+		return nil, nil, err
 	}
-	return o, tools, nil
+	if array == nil {
+		return o, nil, nil
+	}
+	return o, &tools, nil
+}
+
+// declared checks a configuration, which is o in the CLI's form, and returns its tools.
+func (p *Parser) declared(c *cliv1.SessionConfig, o jsonobj.Object, tools json.RawMessage, at string) ([]config.Tool, error) {
+	parsed, err := config.ParseTools(tools, at+".tools")
+	if err != nil {
+		return nil, err
+	}
+	if err := config.CheckDeclared(o, at+"."); err != nil {
+		return nil, err
+	}
+	return parsed, p.complete(c, at)
+}
+
+// complete refuses a message without something that the CLI needs.
+func (p *Parser) complete(m proto.Message, at string) error {
+	lacking := p.codec.Lacking(m.ProtoReflect())
+	if lacking == "" {
+		return nil
+	}
+	return fault.New(fault.InvalidField, "%s is required", lacking).WithField(at + "." + lacking)
 }
 
 // disableResume is the one reserved member that an exact request may set.
@@ -112,6 +136,7 @@ func (p *Parser) Creation(
 			return o, err
 		}
 	}
+	o.Exact = exact
 	if o.Config, o.Tools, err = p.config(r.GetConfig(), at+"config", exact); err != nil {
 		return o, err
 	}
@@ -146,6 +171,7 @@ func (p *Parser) Creation(
 func (p *Parser) Resumption(
 	c caller.Caller, r *bridgev1.ResumeSessionRequest, at string, exact bool,
 ) (o session.Opening, err error) {
+	o.Exact = exact
 	if o.Config, o.Tools, err = p.config(r.GetConfig(), at+"config", exact); err != nil {
 		return o, err
 	}
@@ -157,6 +183,11 @@ func (p *Parser) Resumption(
 	}
 	o.ContinuePending = r.GetContinuePendingWork()
 	if r.GetOptions() != nil {
+		if !exact {
+			if err := p.complete(r.GetOptions(), at+"options"); err != nil {
+				return o, err
+			}
+		}
 		var silent bool
 		if o.Params, silent, err = p.object(r.GetOptions(), at+"options", exact); err != nil {
 			return o, err
@@ -220,9 +251,9 @@ func (p *Parser) Declared(start *bridgev1.AttachStart, at string) ([]config.Comm
 	if err != nil {
 		return nil, nil, fields.Rename(err, "config.", at)
 	}
-	commands, err := config.ParseCommands(own.Get("commands"), at+"commands")
+	commands := config.CommandsAsGiven(own.Get("commands"))
 	own.Set("commands", nil)
-	if err == nil && strings.HasPrefix(start.GetCanvasProvider().GetId(), "connection:") {
+	if strings.HasPrefix(start.GetCanvasProvider().GetId(), "connection:") {
 		err = fault.New(fault.InvalidField, `ids that begin with "connection:" are reserved for the CLI`).
 			WithField(at + "canvas_provider.id")
 	}

@@ -35,6 +35,8 @@ type Opening struct {
 	NodeLabels map[string]string
 	// OnInterruption is what happens when a turn ends with its runtime. Zero does not change it.
 	OnInterruption bridgev1.OnInterruption
+	// Exact requests the CLI's own behaviour where the bridge's checks are stricter.
+	Exact bool
 	// Params are members of this call that the session does not remember.
 	Params jsonobj.Object
 	// Join, if set, makes the caller a participant.
@@ -69,6 +71,9 @@ func (l *Loader) Create(ctx context.Context, o Opening) (_ Joined, err error) {
 		return Joined{}, err
 	}
 	defer l.release()
+	if err := l.checkNames(ctx, o); err != nil {
+		return Joined{}, err
+	}
 	joined, _, err := l.open(o)
 	if err != nil {
 		return joined, err
@@ -82,6 +87,23 @@ func (l *Loader) Create(ctx context.Context, o Opening) (_ Joined, err error) {
 	}
 	l.cfg.changed(bridgev1.SessionChange_SESSION_CHANGE_CREATED)
 	return joined, nil
+}
+
+// checkNames refuses tools and commands of an Opening that have the names of the CLI's own.
+func (l *Loader) checkNames(ctx context.Context, o Opening) error {
+	if o.Exact {
+		return nil
+	}
+	var tools []config.Tool
+	if o.Tools != nil {
+		tools = *o.Tools
+	}
+	commands := config.CommandsAsGiven(o.Config.Get("commands"))
+	err := l.cfg.participants.CheckNames(ctx, tools, commands, "config.")
+	if err == nil && o.Join != nil {
+		err = l.cfg.participants.CheckNames(ctx, o.Join.Tools, o.Join.Commands, "")
+	}
+	return err
 }
 
 // open applies an Opening to the session's configuration and adds the participant. undo takes that back, except what
@@ -204,6 +226,9 @@ func (l *Loader) Resume(ctx context.Context, o Opening) (_ Joined, err error) {
 	if l.State() == Deleted {
 		return Joined{}, NotFound(l.cfg.calls.id)
 	}
+	if err := l.checkNames(ctx, o); err != nil {
+		return Joined{}, err
+	}
 	joined, undo, err := l.open(o)
 	if err != nil {
 		return joined, err
@@ -213,8 +238,8 @@ func (l *Loader) Resume(ctx context.Context, o Opening) (_ Joined, err error) {
 		l.mu.Lock()
 		undo()
 		l.mu.Unlock()
-		if joined.Participant != nil && !joined.Returned {
-			l.cfg.participants.Leave(joined.Participant)
+		if joined.Participant != nil {
+			l.cfg.participants.Withdraw(joined)
 		}
 		return Joined{}, err
 	}

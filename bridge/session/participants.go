@@ -61,6 +61,7 @@ func newParticipants(s *Session) *participants.Manager {
 			_, err := s.loader.Disconnect(ctx, false)
 			return err
 		},
+		BuiltIns: s.host.BuiltIns,
 		Classify: Classify,
 		Go:       s.host.Go,
 		Logger:   s.host.Logger,

@@ -54,6 +54,8 @@ type rig struct {
 	epoch   atomic.Uint64
 	done    []bridgev1.SessionChange
 	log     *slog.Logger
+	// names are the names of the CLI's own tools and commands.
+	names *config.BuiltIns
 	// draining makes the runtime refuse the session once.
 	draining atomic.Bool
 }
@@ -138,6 +140,8 @@ func (r *rig) Changed(_ *Session, c bridgev1.SessionChange) {
 func (r *rig) MarkDirty(*Session) {}
 
 // Watched, LabelsChanged, CallbackChanged and Refresh implement Host.
+func (r *rig) BuiltIns(context.Context) *config.BuiltIns { return r.names }
+
 func (r *rig) Watched(*Session, map[string]string) []string { return nil }
 func (r *rig) LabelsChanged(*Session)                       {}
 func (r *rig) CallbackChanged(*Session, any)                {}

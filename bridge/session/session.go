@@ -55,6 +55,8 @@ type Runtime interface {
 type Host interface {
 	// Runtime returns a runtime to load the session in. It starts one if necessary.
 	Runtime(ctx context.Context) (Runtime, error)
+	// BuiltIns returns the names of the CLI's own tools and commands; nil if they are not known. It may start a runtime.
+	BuiltIns(ctx context.Context) *config.BuiltIns
 	// Go runs f on a new goroutine. The context of f ends when the host closes, and the host waits for f.
 	Go(f func(ctx context.Context))
 	// Spawn runs f on another goroutine. The host does not wait for f, which may hang in a call of the disk.

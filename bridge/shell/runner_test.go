@@ -16,6 +16,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/participants"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
@@ -67,14 +68,16 @@ func newFixture(t *testing.T) *fixture {
 }
 
 // Runtime and the other methods of session.Host.
-func (f *fixture) Runtime(context.Context) (session.Runtime, error)   { return f, nil }
-func (*fixture) Go(func(context.Context))                             {}
-func (*fixture) Spawn(func())                                         {}
-func (*fixture) Changed(*session.Session, bridgev1.SessionChange)     {}
-func (*fixture) MarkDirty(*session.Session)                           {}
-func (*fixture) LabelsChanged(*session.Session)                       {}
-func (*fixture) CallbackChanged(*session.Session, any)                {}
-func (*fixture) Refresh(*session.Session)                             {}
+func (f *fixture) Runtime(context.Context) (session.Runtime, error) { return f, nil }
+func (*fixture) Go(func(context.Context))                           {}
+func (*fixture) Spawn(func())                                       {}
+func (*fixture) Changed(*session.Session, bridgev1.SessionChange)   {}
+func (*fixture) MarkDirty(*session.Session)                         {}
+func (*fixture) LabelsChanged(*session.Session)                     {}
+func (*fixture) CallbackChanged(*session.Session, any)              {}
+func (*fixture) Refresh(*session.Session)                           {}
+func (*fixture) BuiltIns(context.Context) *config.BuiltIns          { return nil }
+
 func (*fixture) Watched(*session.Session, map[string]string) []string { return nil }
 func (*fixture) Epoch() uint64                                        { return 8 }
 func (*fixture) Logger() *slog.Logger                                 { return slog.New(slog.DiscardHandler) }

@@ -170,10 +170,12 @@ func (c *conn) setTools(ctx context.Context, r *rpcconn.Request) (json.RawMessag
 		return nil, failure("session.tools.set", err.Error())
 	}
 	c.server.counter.typed("session.tools.set")
-	p.change(func(start *bridgev1.AttachStart) { start.Tools = o.start.GetTools() })
+	var before []*cliv1.ToolDefinition
+	p.change(func(start *bridgev1.AttachStart) { before, start.Tools = start.GetTools(), o.start.GetTools() })
 	cmd := &bridgev1.AttachCommand{Command: &bridgev1.AttachCommand_SetTools{SetTools: &bridgev1.SetToolsCommand{Tools: o.start.GetTools()}}}
 	if err := p.command(ctx, cmd); err != nil {
-		return nil, failure("session.tools.set", err.Error())
+		p.change(func(start *bridgev1.AttachStart) { start.Tools = before })
+		return nil, rpcError(err, "session.tools.set")
 	}
 	return json.RawMessage(`{}`), nil
 }

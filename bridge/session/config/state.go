@@ -139,8 +139,7 @@ func (s *State) SetModel(params jsonobj.Object) {
 
 // Commands returns the session's own slash commands.
 func (s *State) Commands() []Command {
-	commands, _ := ParseCommands(s.Object.Get("commands"), "") // what is not understood clashes with nothing
-	return commands
+	return CommandsAsGiven(s.Object.Get("commands"))
 }
 
 // HasHeaders reports whether the provider has headers.

@@ -22,4 +22,7 @@ type Joined struct {
 	Participant *roster.Participant
 	// Returned says that it was its place before.
 	Returned bool
+
+	before roster.Brings // of a participant that returned
+	stream int           // the participant's stream
 }

@@ -90,6 +90,8 @@ type Config struct {
 	Loaded func() bool
 	// Disconnect ends the use of the session unless it has participants.
 	Disconnect func(ctx context.Context) error
+	// BuiltIns returns the names of the CLI's own tools and commands; nil if they are not known.
+	BuiltIns func(ctx context.Context) *config.BuiltIns
 	// Classify turns an error of a call, or of an ended context, into the API's.
 	Classify func(err error, method string) error
 	// Go runs f on a goroutine that ends with the bridge.
@@ -116,6 +118,7 @@ func New(cfg Config) *Manager {
 // Add puts a participant in place, or back in its old one. The CLI learns of its tools and switches
 // by Sync. The caller holds the lock.
 func (m *Manager) Add(j Joining) (Joined, error) {
+	before := m.cfg.Roster.BroughtBy(j.Token)
 	p, displaced, err := m.cfg.Roster.Place(j.Brings, j.Token, j.Reclaim, m.cfg.Tx.Settings())
 	if err != nil {
 		return Joined{}, err
@@ -123,13 +126,22 @@ func (m *Manager) Add(j Joining) (Joined, error) {
 	if displaced != nil {
 		m.cfg.Go(func(context.Context) { displaced.Close() })
 	}
-	joined := Joined{p, j.Token != ""}
+	joined := Joined{Participant: p, Returned: j.Token != "", before: before, stream: p.Streams}
 	m.offer(p)
 	if j.OnPlaced != nil {
 		j.OnPlaced(joined)
 	}
 	m.cfg.Tx.MarkDirty()
 	return joined, nil
+}
+
+// CheckNames refuses tools and commands that have the names of the CLI's own. at is the path of the lists, with its
+// dot, or empty.
+func (m *Manager) CheckNames(ctx context.Context, tools []config.Tool, commands []config.Command, at string) error {
+	if len(tools) == 0 && len(commands) == 0 {
+		return nil
+	}
+	return m.cfg.BuiltIns(ctx).Check(tools, at+"tools", commands, at+"commands")
 }
 
 // Join makes a caller a participant of a session that is open.
@@ -139,14 +151,31 @@ func (m *Manager) Join(ctx context.Context, j Joining) (Joined, error) {
 		return Joined{}, err
 	}
 	if err := m.Sync(ctx); err != nil {
+		m.Withdraw(joined)
 		if joined.Returned { // it may try again, such as when it has given back what is lacking
 			m.Lost(joined.Participant, err)
-		} else {
-			m.Leave(joined.Participant)
 		}
 		return Joined{}, err
 	}
 	return joined, nil
+}
+
+// Withdraw takes back what a participant brought whose opening of the session failed: the CLI would reject it at every
+// later load and change too, those of other callers included. A participant that returned has what it had before; any
+// other leaves.
+func (m *Manager) Withdraw(joined Joined) {
+	p := joined.Participant
+	if !joined.Returned {
+		m.Leave(p)
+		return
+	}
+	m.cfg.Lock.Lock()
+	defer m.cfg.Lock.Unlock()
+	m.told.tools = nil // the CLI may have accepted a part: the next Sync sends the tools
+	if p.Streams == joined.stream {
+		p.Tools, p.Commands, p.Handling, p.Own = joined.before.Tools, joined.before.Commands, joined.before.Handling, joined.before.Own
+		m.cfg.Tx.MarkDirty()
+	}
 }
 
 // place is Add for a session that is open.

@@ -28,11 +28,11 @@ func (r *Roster) CheckTools(tools, own []config.Tool, except *Participant, field
 	return nil
 }
 
-// checkCommands refuses commands whose name the session, which has own, or another participant
+// CheckCommands refuses commands whose name the session, which has own, or another participant
 // has.
-func (r *Roster) checkCommands(commands, own []config.Command, except *Participant, field string) error {
+func (r *Roster) CheckCommands(commands, own []config.Command, except *Participant, field string) error {
 	for i, c := range commands {
-		named := func(o config.Command) bool { return o.Name == c.Name }
+		named := func(o config.Command) bool { return o.Is(c.Name) }
 		if slices.ContainsFunc(own, named) || r.Any(func(p *Participant) bool { return p != except && slices.ContainsFunc(p.Commands, named) }) {
 			return config.CommandClash(c.Name, fmt.Sprintf("%s[%d].name", field, i))
 		}
@@ -115,7 +115,7 @@ func (r *Roster) commandOwner(p *callback.Pending) *Participant {
 		return nil
 	}
 	for _, part := range r.list {
-		if slices.ContainsFunc(part.Commands, func(c config.Command) bool { return c.Name == p.Command }) {
+		if slices.ContainsFunc(part.Commands, func(c config.Command) bool { return c.Is(p.Command) }) {
 			return part
 		}
 	}

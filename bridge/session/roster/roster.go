@@ -137,7 +137,7 @@ func (r *Roster) Place(b Brings, token string, reclaim bool, own *config.State) 
 	if err := r.CheckTools(b.Tools, own.Tools, p, "tools"); err != nil {
 		return nil, nil, err
 	}
-	if err := r.checkCommands(b.Commands, own.Commands(), p, "commands"); err != nil {
+	if err := r.CheckCommands(b.Commands, own.Commands(), p, "commands"); err != nil {
 		return nil, nil, err
 	}
 	if p == nil {
@@ -156,6 +156,14 @@ func (r *Roster) Place(b Brings, token string, reclaim bool, own *config.State) 
 	p.Brings, p.Connected = b, true
 	p.Streams++
 	return p, displaced, nil
+}
+
+// BroughtBy returns what the participant with a token brought last.
+func (r *Roster) BroughtBy(token string) Brings {
+	if p := r.byToken(token); p != nil {
+		return p.Brings
+	}
+	return Brings{}
 }
 
 func (r *Roster) byToken(token string) *Participant {
