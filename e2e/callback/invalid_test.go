@@ -102,6 +102,16 @@ func TestShortAnswers(t *testing.T) {
 	}
 }
 
+const pictureType = cliv1.ExternalToolTextResultForLlmBinaryResultsForLlmType_EXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_BINARY_RESULTS_FOR_LLM_TYPE_IMAGE
+
+func withPicture(picture *cliv1.ExternalToolTextResultForLlmBinaryResultsForLlm) *bridgev1.Answer {
+	return &bridgev1.Answer{Answer: &bridgev1.Answer_Tool{Tool: &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Result{
+		Result: &copilot.ToolResult{
+			TextResultForLlm: "x", BinaryResultsForLlm: []*cliv1.ExternalToolTextResultForLlmBinaryResultsForLlm{picture},
+		},
+	}}}}
+}
+
 // TestBadAnswers to a tool call leave it pending.
 func TestBadAnswers(t *testing.T) {
 	t.Parallel()
@@ -144,6 +154,22 @@ func TestBadAnswers(t *testing.T) {
 			}}}},
 			codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID,
 			"answer.tool.result.tool_telemetry_json",
+		},
+		// The CLI shows the model none of these pictures, or a broken one, and reports no error.
+		"a picture without a MIME type": {
+			id, withPicture(&cliv1.ExternalToolTextResultForLlmBinaryResultsForLlm{BinaryType: pictureType, Data: []byte("x")}),
+			codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID,
+			"answer.tool.result.binary_results_for_llm[0].mime_type",
+		},
+		"a picture without data": {
+			id, withPicture(&cliv1.ExternalToolTextResultForLlmBinaryResultsForLlm{BinaryType: pictureType, MimeType: "image/png"}),
+			codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID,
+			"answer.tool.result.binary_results_for_llm[0].data",
+		},
+		"a picture without a type": {
+			id, withPicture(&cliv1.ExternalToolTextResultForLlmBinaryResultsForLlm{MimeType: "image/png", Data: []byte("x")}),
+			codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID,
+			"answer.tool.result.binary_results_for_llm[0].binary_type",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

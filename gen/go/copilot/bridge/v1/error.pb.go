@@ -46,7 +46,8 @@ const (
 	// INVALID_ARGUMENT: the prompt exceeds the server's maximum for all callers. A prompt that exceeds
 	// Limits.max_prompt_bytes because of a tenant's lower limit is LIMIT_EXCEEDED.
 	ErrorReason_ERROR_REASON_PROMPT_TOO_LARGE ErrorReason = 3
-	// INVALID_ARGUMENT: a tool's name does not match ^[a-zA-Z0-9_-]+$.
+	// INVALID_ARGUMENT: a tool's name does not match ^[a-zA-Z0-9_-]{1,64}$, or the CLI has a tool of
+	// that name and the declaration does not set overrides_built_in_tool.
 	ErrorReason_ERROR_REASON_TOOL_NAME_INVALID ErrorReason = 4
 	// ALREADY_EXISTS: another participant, or the session, has a tool of that name.
 	ErrorReason_ERROR_REASON_TOOL_NAME_CONFLICT ErrorReason = 5
