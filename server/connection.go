@@ -29,7 +29,7 @@ type connection struct {
 	known atomic.Bool
 	bytes atomic.Int64
 	// calls counts the admitted calls in progress.
-	calls atomic.Int64
+	calls callCount
 	// frames follows the connection's frames after the handshake.
 	frames atomic.Pointer[h2.Conn]
 	// latest is the last introduction.
@@ -162,17 +162,23 @@ func (c *connection) pause(d time.Duration) bool {
 // budget counts the cost of a connection's requests for its caller, its tenant and the server.
 type budget connection
 
-func (b *budget) Take(n, held int) error {
+// Take implements h2.Budget.
+func (b *budget) Take(n, _ int) error {
 	b.Change(n)
+	return b.exceeded()
+}
+
+// exceeded returns an error if the connection's requests exceed a limit.
+func (b *budget) exceeded() error {
 	b.hmu.Lock()
-	use := b.charged
+	use, held := b.charged, b.held
 	b.hmu.Unlock()
 	if use == nil {
 		return nil // unknownBytes is little
 	}
 	own, all := b.table.limits(use.key.tenant)
 	switch {
-	case own.ConnectionRequestBytes > 0 && int64(held+n) > own.ConnectionRequestBytes:
+	case own.ConnectionRequestBytes > 0 && int64(held) > own.ConnectionRequestBytes:
 		return quota.Exceeded("connection_request_bytes", own.ConnectionRequestBytes, false, retryConnect)
 	case own.CallerRequestBytes > 0 && use.bytes.Load() > own.CallerRequestBytes:
 		return quota.Exceeded("caller_request_bytes", own.CallerRequestBytes, false, retryConnect)
@@ -184,12 +190,34 @@ func (b *budget) Take(n, held int) error {
 	return nil
 }
 
+// Change implements h2.Budget.
 func (b *budget) Change(n int) {
 	b.hmu.Lock()
 	defer b.hmu.Unlock()
 	b.held += n
 	(*connection)(b).add(n)
 }
+
+// work is the account.Budget of a connection's calls: that of the caller, the tenant and the server.
+type work connection
+
+// Take implements account.Budget.
+func (w *work) Take(n int) error {
+	b := (*budget)(w)
+	b.Change(n)
+	if err := b.exceeded(); err != nil {
+		b.Change(-n)
+		return err
+	}
+	return nil
+}
+
+// Give implements account.Budget.
+func (w *work) Give(n int) { (*budget)(w).Change(-n) }
+
+// callOverhead is the memory of a call in addition to its headers and messages: a goroutine, its stack, and the state
+// of the transport.
+const callOverhead = 16 << 10
 
 // add counts bytes for the charged caller. The caller holds hmu.
 func (c *connection) add(n int) {
@@ -209,10 +237,11 @@ func (c *connection) charge(use *callerUse) {
 	c.add(c.held)
 }
 
-// handshaken is the result of a handshake and its connection.
+// handshaken is the result of a handshake, its connection over TCP, and the calls on it.
 type handshaken struct {
 	credentials.AuthInfo
-	on *connection
+	on    *connection // nil on a unix socket
+	calls *callCount
 }
 
 // GetSecurityValue implements credentials.ChannelzSecurityInfo.

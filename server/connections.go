@@ -248,7 +248,7 @@ func (t *connections) close() {
 // idlest returns the caller's newest connection without calls, or else its newest one.
 func (u *callerUse) idlest() *connection {
 	for i := len(u.conns) - 1; i >= 0; i-- {
-		if u.conns[i].calls.Load() == 0 {
+		if u.conns[i].calls.all.Load() == 0 {
 			return u.conns[i]
 		}
 	}

@@ -93,7 +93,7 @@ func (g *gate) admit(ctx context.Context, c *call) (context.Context, error) {
 	if c.method == createWebLink {
 		ctx = login.WithCaller(ctx, id, proof)
 	}
-	if err := enterConnection(ctx, c, &introduction{proof, id, who}); err != nil {
+	if err := introduceOn(ctx, &introduction{proof, id, who}); err != nil {
 		return ctx, err
 	}
 	return g.follow(ctx, c, now, &admission{proof: proof, id: id, who: who})

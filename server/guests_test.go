@@ -19,6 +19,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/server/codec"
 	"github.com/copilot-grpc/copilot-grpc/server/identity"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
 )
@@ -82,7 +83,7 @@ func (s *frames) RecvMsg(m any) error {
 	if len(s.come) == 0 {
 		return io.EOF
 	}
-	proto.Merge(m.(proto.Message), s.come[0])
+	proto.Merge(m.(*codec.Incoming).Value.(proto.Message), s.come[0])
 	s.come = s.come[1:]
 	return nil
 }

@@ -154,7 +154,7 @@ func (c *connection) recheck(p *policy.Policy) {
 	c.table.log.Info("connection closed: its callers are no longer trusted", slog.String("tenant", who.tenant),
 		slog.String("caller", who.name))
 	flush := revokeFlush
-	if c.calls.Load() == 0 {
+	if c.calls.all.Load() == 0 {
 		flush = shedFlush // there are no calls whose end must be reported
 	}
 	st, _ := status.Of(why)
@@ -251,8 +251,8 @@ func sizeOf(headers metadata.MD) (bytes int) {
 	return bytes
 }
 
-// enterConnection counts a call on its connection, which must be permitted for the caller.
-func enterConnection(ctx context.Context, c *call, i *introduction) error {
+// introduceOn records the caller of a call on its connection, which must be permitted for the caller.
+func introduceOn(ctx context.Context, i *introduction) error {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
 		return nil
@@ -261,15 +261,7 @@ func enterConnection(ctx context.Context, c *call, i *introduction) error {
 	if on == nil {
 		return nil
 	}
-	if err := on.introduce(i); err != nil {
-		return err
-	}
-	on.calls.Add(1)
-	c.atEnd(func(err error) error {
-		on.calls.Add(-1)
-		return err
-	})
-	return nil
+	return on.introduce(i)
 }
 
 // trailersOf returns the trailers of a call that is refused before gRPC has its request.

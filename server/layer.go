@@ -14,6 +14,8 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/deepcall"
 	"github.com/copilot-grpc/copilot-grpc/internal/leaving"
+	"github.com/copilot-grpc/copilot-grpc/server/account"
+	"github.com/copilot-grpc/copilot-grpc/server/codec"
 	"github.com/copilot-grpc/copilot-grpc/server/h2"
 )
 
@@ -48,6 +50,8 @@ type call struct {
 	stream  *h2.Stream
 	keeps   bool
 	counted bool
+	// memory counts what decoding adds to the messages of a stream; nil if nothing counts it.
+	memory *account.Account
 	// incoming limits the messages received on a stream; nil sets no limit.
 	incoming *incoming
 	// reply is the reply of a unary call, failure its error before it was converted to a status.
@@ -253,6 +257,8 @@ type observed struct {
 	apart bool
 	// logged: the log message at the end of the call includes the request.
 	logged bool
+	// incoming is the message that is being received.
+	incoming codec.Incoming
 }
 
 // Context implements grpc.ServerStream.
@@ -267,7 +273,7 @@ func (o *observed) RecvMsg(m any) error {
 }
 
 func (o *observed) receive(m any) error {
-	err := o.ServerStream.RecvMsg(m)
+	err := o.decode(m)
 	if err == nil {
 		err = o.call.stream.Taken(o.call.keeps)
 	}
@@ -289,6 +295,20 @@ func (o *observed) receive(m any) error {
 			o.call.request = subject(o.call.sessionID()) // the stream may wait for long
 		}
 	}
+	return err
+}
+
+// decode receives a message whose bounds are checked before.
+func (o *observed) decode(m any) error {
+	if !o.call.keeps {
+		o.call.memory.Reset()
+	}
+	o.incoming = codec.Incoming{Value: m, Account: o.call.memory}
+	err := o.ServerStream.RecvMsg(&o.incoming)
+	if err == nil {
+		err = o.incoming.Err
+	}
+	o.incoming = codec.Incoming{}
 	return err
 }
 
@@ -315,6 +335,7 @@ func (s *Server) meter(ctx context.Context, c *call) (context.Context, error) {
 	if c.request != nil {
 		return ctx, stream.Taken(false)
 	}
+	c.memory = accountOf(ctx)
 	return ctx, nil
 }
 
@@ -323,6 +344,7 @@ func metered(_ context.Context, c *call, err error) error {
 	if c.stream != nil {
 		c.stream.Done()
 	}
+	c.memory.End()
 	return err
 }
 

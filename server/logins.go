@@ -186,7 +186,7 @@ func (s *Server) withPeer(ctx context.Context, r *http.Request) (context.Context
 	p := &peer.Peer{Addr: conn.RemoteAddr(), LocalAddr: conn.LocalAddr(), AuthInfo: shown}
 	on, counted := conn.(*connection)
 	if counted {
-		p.AuthInfo = handshaken{shown, on}
+		p.AuthInfo = handshaken{shown, on, &on.calls}
 	}
 	return peer.NewContext(ctx, p), on
 }

@@ -100,9 +100,9 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	s.leaving, s.leave = context.WithCancel(context.WithoutCancel(ctx))
 	s.chain = &chain{panicked: s.reporter.rescue, logged: s.reporter.requests.Load, layers: []layer{
 		{s.meter, metered}, {s.observe, s.observed}, s.reporter.layer(), {leave: s.audit}, {s.gate.admit, undo},
-		{enter: s.limiter.limit}, {enter: s.release}, trail}}
+		{enter: s.count}, {enter: s.limiter.limit}, {enter: s.release, leave: s.describe}, trail}}
 	s.grpc = grpc.NewServer(s.options()...)
-	s.register(s.grpc)
+	s.register(checked{s.grpc, s.chain})
 	s.setHealth(healthv1.HealthCheckResponse_NOT_SERVING)
 	reflection.Register(s.grpc)
 	s.gate.served, s.limiter.streaming = served(s.grpc), streamingOf(s.grpc.GetServiceInfo())

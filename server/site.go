@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/tap"
 
+	"github.com/copilot-grpc/copilot-grpc/server/account"
 	"github.com/copilot-grpc/copilot-grpc/server/login"
 	"github.com/copilot-grpc/copilot-grpc/server/web"
 )
@@ -106,9 +107,9 @@ func (w *site) close() {
 // connKey is the context key of a request's connection.
 type connKey struct{}
 
-// greetWeb returns the context of a request with its peer, and the budget of its connection. It authenticates the
+// greetWeb returns the context of a request with its peer, and the account of its memory. It authenticates the
 // connection before the body arrives.
-func (s *Server) greetWeb(ctx context.Context, r *http.Request) (context.Context, web.Budget, error) {
+func (s *Server) greetWeb(ctx context.Context, r *http.Request) (context.Context, *account.Account, error) {
 	ctx, on := s.withPeer(ctx, r)
 	ctx = s.withLogin(ctx, r)
 	md, _ := metadata.FromIncomingContext(ctx)
@@ -116,27 +117,9 @@ func (s *Server) greetWeb(ctx context.Context, r *http.Request) (context.Context
 	if on == nil || err != nil {
 		return ctx, nil, err
 	}
-	return ctx, (*webBudget)(on), nil
+	a := account.New((*work)(on))
+	return ctx, a, a.Open(sizeOf(md) + callOverhead)
 }
-
-// webBudget counts the requests by HTTP of a connection, like package h2 counts those of gRPC.
-type webBudget connection
-
-// Take implements web.Budget.
-func (w *webBudget) Take(n int) error {
-	b := (*budget)(w)
-	b.hmu.Lock()
-	held := b.held
-	b.hmu.Unlock()
-	if err := b.Take(n, held); err != nil {
-		b.Change(-n)
-		return err
-	}
-	return nil
-}
-
-// Give implements web.Budget.
-func (w *webBudget) Give(n int) { (*budget)(w).Change(-n) }
 
 // WebAddr returns the address of the listener for browsers; nil if there is none.
 func (s *Server) WebAddr() net.Addr {

@@ -210,11 +210,12 @@ func newPerNetwork(c *certificates, maxMessage int) perNetwork {
 // ServerHandshake implements credentials.TransportCredentials.
 func (p perNetwork) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	if conn.LocalAddr().Network() == "unix" {
-		return p.plain.ServerHandshake(conn)
+		safe, shown, err := p.plain.ServerHandshake(conn)
+		return safe, handshaken{shown, nil, &callCount{}}, err
 	}
 	safe, shown, err := p.TransportCredentials.ServerHandshake(conn)
 	if on, ok := conn.(*connection); ok && err == nil {
-		safe, shown = on.follow(safe, p.maxMessage), handshaken{shown, on}
+		safe, shown = on.follow(safe, p.maxMessage), handshaken{shown, on, &on.calls}
 	}
 	return safe, shown, err
 }

@@ -57,7 +57,11 @@ func (codec) Marshal(v any) (mem.BufferSlice, error) {
 	return marshal(m)
 }
 
-func (codec) Unmarshal(data mem.BufferSlice, v any) error {
+func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
+	if in, ok := v.(*Incoming); ok {
+		in.Err = in.decode(c, data)
+		return nil
+	}
 	if r, ok := v.(*Raw); ok {
 		r.take(data)
 		return nil

@@ -171,6 +171,9 @@ func (m *message) Wire() []byte { return m.wire }
 // TakeWire implements codec.Ready.
 func (m *message) TakeWire(wire []byte) { m.wire = wire }
 
+// Descriptor returns the type of the message.
+func (m *message) Descriptor() protoreflect.MessageDescriptor { return m.descriptor }
+
 // Message returns the parsed message for logs; nil if its bytes are invalid.
 func (m *message) Message() proto.Message {
 	dynamic := dynamicpb.NewMessage(m.descriptor)

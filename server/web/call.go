@@ -16,6 +16,8 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/server/account"
+	"github.com/copilot-grpc/copilot-grpc/server/codec"
 )
 
 // call is a call between connect's stream and a gRPC handler.
@@ -24,8 +26,8 @@ type call struct {
 	ctx    context.Context
 	stream connect.ServerStream
 	info   *connect.CallInfo
-	meter  *meter
-	stats  stats.Handler // nil: not measured
+	memory *account.Account // nil: not counted
+	stats  stats.Handler    // nil: not measured
 	// unread is why the request of a unary call cannot be read.
 	unread error
 
@@ -45,7 +47,7 @@ func (h *Handler) handle(m *method) connect.ServerFunc {
 
 // serve carries out a call and returns the handler's error.
 func (h *Handler) serve(ctx context.Context, m *method, stream connect.ServerStream, info *connect.CallInfo) error {
-	c := &call{method: m, ctx: ctx, stream: stream, info: info, meter: meterOf(ctx), stats: h.config.Stats}
+	c := &call{method: m, ctx: ctx, stream: stream, info: info, memory: accountOf(ctx), stats: h.config.Stats}
 	c.ctx = grpc.NewContextWithServerTransportStream(c.ctx, (*transport)(c))
 	end := c.measure()
 	err := c.run(&h.config)
@@ -105,9 +107,12 @@ func (c *call) request(m any) error {
 // receive receives a message. It returns io.EOF after the last one.
 func (c *call) receive(m any) error {
 	if c.method.info.IsServerStream { // the handler of a client stream collects all messages
-		c.meter.reset()
+		c.memory.Reset()
 	}
-	err := c.stream.Receive(&item{value: m, kind: c.method.schema.Input(), meter: c.meter})
+	if in, ok := m.(*codec.Incoming); ok {
+		m = in.Value // bounds are checked here too, with an account and errors of their own
+	}
+	err := c.stream.Receive(&item{value: m, kind: c.method.schema.Input(), memory: c.memory})
 	switch {
 	case errors.Is(err, io.EOF):
 		return io.EOF

@@ -1,28 +1,30 @@
 package web
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"regexp"
 
 	"connectrpc.com/connect/v2"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/server/account"
+	"github.com/copilot-grpc/copilot-grpc/server/bounds"
 	"github.com/copilot-grpc/copilot-grpc/server/codec"
 )
 
-// item is a message of a call: a value that package codec can encode and decode, and its type. meter counts its bytes
-// when it is received.
+// item is a message of a call: a value that package codec can encode and decode, and its type. memory counts it when it
+// is received.
 type item struct {
-	value any
-	kind  protoreflect.MessageDescriptor
-	meter *meter
+	value  any
+	kind   protoreflect.MessageDescriptor
+	memory *account.Account
 }
 
 // wire encodes and decodes values as the gRPC server does.
@@ -54,21 +56,26 @@ func (binaryCodec) MarshalWrite(_ context.Context, dst io.Writer, msg any) error
 
 // UnmarshalRead implements connect.Codec.
 func (binaryCodec) UnmarshalRead(_ context.Context, src io.Reader, msg any) error {
-	data, err := io.ReadAll(src)
-	if err != nil {
-		return err
-	}
 	i, ok := msg.(*item)
 	if !ok {
 		return fmt.Errorf("web: cannot decode into a %T", msg)
 	}
-	if err := i.meter.take(len(data)); err != nil {
+	data, err := readAll(src)
+	if err != nil {
 		return err
 	}
-	if err := wire.Unmarshal(mem.BufferSlice{mem.SliceBuffer(data)}, i.value); err != nil {
-		return fault.New(fault.InvalidField, "the request is not a valid %s", i.kind.FullName())
+	if err := i.memory.Unpack(len(data)); err != nil {
+		return err
 	}
-	return nil
+	return codec.DecodeWire(i.value, i.kind, data, i.memory)
+}
+
+// readAll returns what is left of src. Connect has whole messages in buffers, whose bytes are not copied.
+func readAll(src io.Reader) ([]byte, error) {
+	if whole, ok := src.(*bytes.Buffer); ok {
+		return whole.Bytes(), nil
+	}
+	return io.ReadAll(src)
 }
 
 // jsonCodec is the connect.Codec for the JSON mapping of protobuf. It refuses unknown fields, because a mistyped name
@@ -98,13 +105,13 @@ func (jsonCodec) MarshalWrite(_ context.Context, dst io.Writer, msg any) error {
 
 // UnmarshalRead implements connect.Codec.
 func (jsonCodec) UnmarshalRead(_ context.Context, src io.Reader, msg any) error {
-	data, err := io.ReadAll(src)
-	if err != nil {
-		return err
-	}
 	i, ok := msg.(*item)
 	if !ok {
 		return fmt.Errorf("web: cannot decode into a %T", msg)
+	}
+	data, err := readAll(src)
+	if err != nil {
+		return err
 	}
 	return i.parse(data)
 }
@@ -128,7 +135,14 @@ func (i *item) message() (proto.Message, error) {
 
 // parse sets the message from JSON. No text means a message without fields.
 func (i *item) parse(text []byte) error {
-	if err := i.meter.take(len(text)); err != nil {
+	if err := i.memory.Unpack(len(text)); err != nil {
+		return err
+	}
+	memory, err := bounds.JSON(i.kind, text)
+	if err != nil {
+		return err
+	}
+	if err := i.memory.Decode(memory); err != nil {
 		return err
 	}
 	m, direct := i.value.(proto.Message)

@@ -134,9 +134,8 @@ func (h *Handler) requestOf(w http.ResponseWriter, r *http.Request) ([]byte, err
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != connect.CompressionNameIdentity {
 		return nil, grpcstatus.Errorf(codes.Unimplemented, "unknown compression %q", encoding)
 	}
-	limited := http.MaxBytesReader(w, r.Body, int64(h.config.MaxRecvBytes))
-	return io.ReadAll(&body{ReadCloser: limited, timeout: h.config.BodyTimeout,
-		control: http.NewResponseController(w)})
+	body := h.bodyOf(w, r, h.config.BodyTimeout)
+	return io.ReadAll(http.MaxBytesReader(w, body, int64(h.config.MaxRecvBytes)))
 }
 
 // lineStream is the connect.ServerStream of a call that is read as lines or events.

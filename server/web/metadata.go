@@ -11,6 +11,8 @@ import (
 
 	"connectrpc.com/connect/v2"
 	"google.golang.org/grpc/metadata"
+
+	"github.com/copilot-grpc/copilot-grpc/server/account"
 )
 
 // binary is the suffix of metadata whose values are bytes, in base64 over HTTP.
@@ -99,11 +101,33 @@ func (h *Handler) timeoutOf(m *method) time.Duration {
 	return h.config.BodyTimeout
 }
 
-// body is the body of a request that may pause for a limited time.
+// accountKey is the context key of the account of a request's memory.
+type accountKey struct{}
+
+func accountOf(ctx context.Context) *account.Account {
+	a, _ := ctx.Value(accountKey{}).(*account.Account)
+	return a
+}
+
+// body is the body of a request, which may pause for a limited time and is counted as it arrives.
 type body struct {
 	io.ReadCloser
 	timeout time.Duration
 	control *http.ResponseController
+	memory  *account.Account
+	// reply is the header of the response over HTTP/1.1, where a refused body ends the connection: the server would
+	// otherwise wait for the rest of the body before it answers.
+	reply http.Header
+}
+
+// bodyOf returns a request's body with a limit for its pauses; 0 sets none.
+func (h *Handler) bodyOf(w http.ResponseWriter, r *http.Request, timeout time.Duration) *body {
+	b := &body{ReadCloser: r.Body, timeout: timeout, control: http.NewResponseController(w),
+		memory: accountOf(r.Context())}
+	if r.ProtoMajor == 1 {
+		b.reply = w.Header()
+	}
+	return b
 }
 
 // Read implements io.Reader. At the end it removes the limit, which would also end the response.
@@ -114,6 +138,12 @@ func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if errors.Is(err, io.EOF) && b.timeout > 0 {
 		_ = b.control.SetReadDeadline(time.Time{})
+	}
+	if refused := b.memory.Arrive(n); refused != nil {
+		if b.reply != nil {
+			b.reply.Set("Connection", "close")
+		}
+		return 0, refused
 	}
 	return n, err
 }

@@ -2,8 +2,8 @@
 // Connect protocol, gRPC-Web, and server streams as lines of JSON or as server-sent events. It needs no generated
 // code: it reads the services' descriptors, and their calls go through the interceptors of the gRPC server.
 //
-// The package starts no goroutines. call.mu guards the response metadata of a call, meter.mu its counts, and calls.mu
-// the end of the handler.
+// The package starts no goroutines. call.mu guards the response metadata of a call, and calls.mu the end of the
+// handler.
 package web
 
 import (
@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"connectrpc.com/connect/v2"
-	"connectrpc.com/connect/v2/connectgzip"
 	"connectrpc.com/connect/v2/connecthttp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -24,6 +23,7 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/server/account"
 	"github.com/copilot-grpc/copilot-grpc/server/status"
 )
 
@@ -42,10 +42,9 @@ type Config struct {
 	// Status returns the status that callers receive for an error of a call. The default is status.Of of package
 	// server/status, which adds details.
 	Status func(error) *grpcstatus.Status
-	// Enter returns the context of a request's call, with the caller's peer, and what counts the memory of its
-	// messages; nil if nothing does. It is called before the request's body is read. By default the context is the
-	// request's own.
-	Enter func(ctx context.Context, r *http.Request) (context.Context, Budget, error)
+	// Enter returns the context of a request's call, with the caller's peer, and the account of its memory; nil if
+	// nothing counts it. It is called before the request's body is read. By default the context is the request's own.
+	Enter func(ctx context.Context, r *http.Request) (context.Context, *account.Account, error)
 	// Pages serves the requests by GET and HEAD that are for no method and not below /auth/. It needs no credentials:
 	// pages must not contain secrets. By default there are no pages.
 	Pages http.Handler
@@ -64,14 +63,6 @@ type Config struct {
 	// AnyHost accepts any name in the Host header. By default only localhost, 127.0.0.1 and [::1] are accepted, because
 	// a web page could make other names lead to this machine.
 	AnyHost bool
-}
-
-// Budget counts the memory that the requests of one call use.
-type Budget interface {
-	// Take adds the bytes of a message. An error refuses the call.
-	Take(n int) error
-	// Give subtracts bytes.
-	Give(n int)
 }
 
 const (
@@ -101,7 +92,7 @@ func New(c Config) (*Handler, error) {
 		c.BodyTimeout = defaultBodyTimeout
 	}
 	if c.Enter == nil {
-		c.Enter = func(ctx context.Context, _ *http.Request) (context.Context, Budget, error) {
+		c.Enter = func(ctx context.Context, _ *http.Request) (context.Context, *account.Account, error) {
 			return ctx, nil, nil
 		}
 	}
@@ -137,7 +128,7 @@ func New(c Config) (*Handler, error) {
 	}
 	connecthttp.Mount(h.mux, server,
 		connecthttp.WithCodecs(binaryCodec{}, jsonCodec{}),
-		connecthttp.WithCompressors(connectgzip.New()),
+		connecthttp.WithCompressors(newUnpacker()),
 		connecthttp.WithCompressMinBytes(compressMinBytes),
 		connecthttp.WithReadMaxBytes(c.MaxRecvBytes))
 	return h, nil
@@ -201,14 +192,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !ownPage(r) {
 		r.Header.Del("Cookie") // a cookie is a credential of the listener's own pages
 	}
-	ctx, budget, err := h.config.Enter(withMetadata(r), r)
+	ctx, memory, err := h.config.Enter(withMetadata(r), r)
+	defer memory.End()
 	if err != nil {
 		h.refuse(w, r, err)
 		return
 	}
-	meter := newMeter(budget)
-	defer meter.end()
-	r = r.WithContext(context.WithValue(ctx, meterKey{}, meter))
+	r = r.WithContext(context.WithValue(ctx, accountKey{}, memory))
 	m := h.methods[r.URL.Path]
 	switch {
 	case m == nil:
@@ -219,7 +209,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Body != nil && r.Body != http.NoBody {
-		r.Body = &body{ReadCloser: r.Body, timeout: h.timeoutOf(m), control: http.NewResponseController(w)}
+		r.Body = h.bodyOf(w, r, h.timeoutOf(m))
 	}
 	h.mux.ServeHTTP(w, r)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/compiler/protogen"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/descriptorpb"
 )
@@ -99,7 +100,34 @@ func (w *writer) field(f *protogen.Field) {
 	if opts.GetDebugRedact() {
 		text += " Secret: left out of logs."
 	}
+	if most := maxItems(opts); most > 0 {
+		text += fmt.Sprintf(" At most %d elements in a request.", most)
+	}
 	w.line("| `%s` | %s | %d | %s |", f.Desc.Name(), w.typeOf(f), f.Desc.Number(), text)
+}
+
+// maxItemsNumber is the number of the option copilot.bridge.v1.max_items. The generator reads the option by its number,
+// because its Go code is generated in the same run.
+const maxItemsNumber = 51210
+
+// maxItems returns the bound of a repeated or map field; 0 if it has none of its own.
+func maxItems(opts *descriptorpb.FieldOptions) uint64 {
+	for rest := []byte(opts.ProtoReflect().GetUnknown()); len(rest) > 0; {
+		number, kind, n := protowire.ConsumeTag(rest)
+		if n < 0 {
+			return 0
+		}
+		if number == maxItemsNumber && kind == protowire.VarintType {
+			most, _ := protowire.ConsumeVarint(rest[n:])
+			return most
+		}
+		size := protowire.ConsumeFieldValue(number, kind, rest[n:])
+		if size < 0 {
+			return 0
+		}
+		rest = rest[n+size:]
+	}
+	return 0
 }
 
 // typeOf is a field's type, with a link where it has a page.

@@ -2954,7 +2954,7 @@ var File_copilot_bridge_v1_callback_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_callback_proto_rawDesc = "" +
 	"\n" +
-	" copilot/bridge/v1/callback.proto\x12\x11copilot.bridge.v1\x1a\x1fcopilot/bridge/v1/session.proto\x1a#copilot/cli/v1/callback_types.proto\x1a copilot/cli/v1/event_types.proto\x1a\"copilot/cli/v1/session_types.proto\x1a\x1dcopilot/json/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa6/\n" +
+	" copilot/bridge/v1/callback.proto\x12\x11copilot.bridge.v1\x1a\x1ecopilot/bridge/v1/bounds.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a#copilot/cli/v1/callback_types.proto\x1a copilot/cli/v1/event_types.proto\x1a\"copilot/cli/v1/session_types.proto\x1a\x1dcopilot/json/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa6/\n" +
 	"\bCallback\x12\x1f\n" +
 	"\vcallback_id\x18\x01 \x01(\tR\n" +
 	"callbackId\x12\x1d\n" +
@@ -3134,15 +3134,15 @@ const file_copilot_bridge_v1_callback_proto_rawDesc = "" +
 	"\aApprove\"$\n" +
 	"\x06Reject\x12\x1a\n" +
 	"\bfeedback\x18\x01 \x01(\tR\bfeedback\"\t\n" +
-	"\aAbstain\"\x9a\x01\n" +
+	"\aAbstain\"\xad\x01\n" +
 	"\bHandlers\x12\x1e\n" +
 	"\n" +
 	"permission\x18\x01 \x01(\bR\n" +
-	"permission\x125\n" +
-	"\x05kinds\x18\x02 \x03(\x0e2\x1f.copilot.bridge.v1.CallbackKindR\x05kinds\x12\x1d\n" +
+	"permission\x12;\n" +
+	"\x05kinds\x18\x02 \x03(\x0e2\x1f.copilot.bridge.v1.CallbackKindB\x04Ѐ\x19dR\x05kinds\x12#\n" +
 	"\n" +
-	"hook_types\x18\x03 \x03(\tR\thookTypes\x12\x18\n" +
-	"\amethods\x18\x0f \x03(\tR\amethods*\x94\x16\n" +
+	"hook_types\x18\x03 \x03(\tB\x04Ѐ\x19dR\thookTypes\x12\x1f\n" +
+	"\amethods\x18\x0f \x03(\tB\x05Ѐ\x19\xe8\aR\amethods*\x94\x16\n" +
 	"\fCallbackKind\x12\x1d\n" +
 	"\x19CALLBACK_KIND_UNSPECIFIED\x10\x00\x12:\n" +
 	"\x17CALLBACK_KIND_TOOL_CALL\x10\x01\x1a\x1d\x82\x80\x19\x19\n" +
@@ -3495,6 +3495,7 @@ func file_copilot_bridge_v1_callback_proto_init() {
 	if File_copilot_bridge_v1_callback_proto != nil {
 		return
 	}
+	file_copilot_bridge_v1_bounds_proto_init()
 	file_copilot_bridge_v1_session_proto_init()
 	file_copilot_bridge_v1_callback_proto_msgTypes[0].OneofWrappers = []any{
 		(*Callback_ToolCall)(nil),

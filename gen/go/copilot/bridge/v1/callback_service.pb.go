@@ -2330,7 +2330,7 @@ var File_copilot_bridge_v1_callback_service_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_callback_service_proto_rawDesc = "" +
 	"\n" +
-	"(copilot/bridge/v1/callback_service.proto\x12\x11copilot.bridge.v1\x1a copilot/bridge/v1/callback.proto\x1a\x1dcopilot/bridge/v1/error.proto\x1a%copilot/bridge/v1/event_service.proto\x1a&copilot/bridge/v1/model_response.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a'copilot/bridge/v1/session_service.proto\x1a\"copilot/cli/v1/session_types.proto\x1a\x1egoogle/protobuf/duration.proto\"\x8e\x01\n" +
+	"(copilot/bridge/v1/callback_service.proto\x12\x11copilot.bridge.v1\x1a\x1ecopilot/bridge/v1/bounds.proto\x1a copilot/bridge/v1/callback.proto\x1a\x1dcopilot/bridge/v1/error.proto\x1a%copilot/bridge/v1/event_service.proto\x1a&copilot/bridge/v1/model_response.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a'copilot/bridge/v1/session_service.proto\x1a\"copilot/cli/v1/session_types.proto\x1a\x1egoogle/protobuf/duration.proto\"\x8e\x01\n" +
 	"\x13ReadCallbackRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1f\n" +
@@ -2348,25 +2348,25 @@ const file_copilot_bridge_v1_callback_service_proto_rawDesc = "" +
 	"\theartbeat\x18\x04 \x01(\v2\".copilot.bridge.v1.AttachHeartbeatH\x00R\theartbeat\x126\n" +
 	"\x05leave\x18\x05 \x01(\v2\x1e.copilot.bridge.v1.AttachLeaveH\x00R\x05leave\x12I\n" +
 	"\x0emodel_response\x18\x06 \x01(\v2 .copilot.bridge.v1.ModelResponseH\x00R\rmodelResponseB\a\n" +
-	"\x05frame\"\xbb\a\n" +
+	"\x05frame\"\xd0\a\n" +
 	"\vAttachStart\x12A\n" +
 	"\x06create\x18\x01 \x01(\v2'.copilot.bridge.v1.CreateSessionRequestH\x00R\x06create\x12A\n" +
 	"\x06resume\x18\x02 \x01(\v2'.copilot.bridge.v1.ResumeSessionRequestH\x00R\x06resume\x12(\n" +
 	"\x0fjoin_session_id\x18\x03 \x01(\tH\x00R\rjoinSessionId\x12\x12\n" +
 	"\x04name\x18\x04 \x01(\tR\x04name\x120\n" +
-	"\x11participant_token\x18\x05 \x01(\tB\x03\x80\x01\x01R\x10participantToken\x124\n" +
-	"\x05tools\x18\x06 \x03(\v2\x1e.copilot.cli.v1.ToolDefinitionR\x05tools\x127\n" +
+	"\x11participant_token\x18\x05 \x01(\tB\x03\x80\x01\x01R\x10participantToken\x12;\n" +
+	"\x05tools\x18\x06 \x03(\v2\x1e.copilot.cli.v1.ToolDefinitionB\x05Ѐ\x19\xd0\x0fR\x05tools\x127\n" +
 	"\bhandlers\x18\a \x01(\v2\x1b.copilot.bridge.v1.HandlersR\bhandlers\x12/\n" +
 	"\x05grace\x18\b \x01(\v2\x19.google.protobuf.DurationR\x05grace\x121\n" +
 	"\x05after\x18\t \x01(\v2\x1b.copilot.bridge.v1.PositionR\x05after\x124\n" +
 	"\x05start\x18\n" +
 	" \x01(\x0e2\x1e.copilot.bridge.v1.StreamStartR\x05start\x126\n" +
 	"\x06filter\x18\v \x01(\v2\x1e.copilot.bridge.v1.EventFilterR\x06filter\x12:\n" +
-	"\aoptions\x18\f \x01(\v2 .copilot.bridge.v1.StreamOptionsR\aoptions\x12=\n" +
-	"\bcanvases\x18\r \x03(\v2!.copilot.cli.v1.CanvasDeclarationR\bcanvases\x12H\n" +
+	"\aoptions\x18\f \x01(\v2 .copilot.bridge.v1.StreamOptionsR\aoptions\x12D\n" +
+	"\bcanvases\x18\r \x03(\v2!.copilot.cli.v1.CanvasDeclarationB\x05Ѐ\x19\xe8\aR\bcanvases\x12H\n" +
 	"\x0eextension_info\x18\x0e \x01(\v2!.copilot.cli.v1.ExtensionIdentityR\rextensionInfo\x12O\n" +
-	"\x0fcanvas_provider\x18\x0f \x01(\v2&.copilot.cli.v1.CanvasProviderIdentityR\x0ecanvasProvider\x12>\n" +
-	"\bcommands\x18\x10 \x03(\v2\".copilot.cli.v1.CommandDeclarationR\bcommands\x12\x14\n" +
+	"\x0fcanvas_provider\x18\x0f \x01(\v2&.copilot.cli.v1.CanvasProviderIdentityR\x0ecanvasProvider\x12E\n" +
+	"\bcommands\x18\x10 \x03(\v2\".copilot.cli.v1.CommandDeclarationB\x05Ѐ\x19\xe8\aR\bcommands\x12\x14\n" +
 	"\x05exact\x18\x11 \x01(\bR\x05exactB\t\n" +
 	"\asession\"d\n" +
 	"\x0eCallbackAnswer\x12\x1f\n" +
@@ -2385,9 +2385,9 @@ const file_copilot_bridge_v1_callback_service_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x06 \x01(\tR\trequestIdB\t\n" +
 	"\acommand\"\x0e\n" +
-	"\fAbortCommand\"G\n" +
-	"\x0fSetToolsCommand\x124\n" +
-	"\x05tools\x18\x01 \x03(\v2\x1e.copilot.cli.v1.ToolDefinitionR\x05tools\"\x11\n" +
+	"\fAbortCommand\"N\n" +
+	"\x0fSetToolsCommand\x12;\n" +
+	"\x05tools\x18\x01 \x03(\v2\x1e.copilot.cli.v1.ToolDefinitionB\x05Ѐ\x19\xd0\x0fR\x05tools\"\x11\n" +
 	"\x0fAttachHeartbeat\"-\n" +
 	"\vAttachLeave\x12\x1e\n" +
 	"\n" +
@@ -2449,10 +2449,10 @@ const file_copilot_bridge_v1_callback_service_proto_rawDesc = "" +
 	"\x06handle\x18\x02 \x01(\bR\x06handle\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12/\n" +
 	"\x05grace\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12H\n" +
-	"\x12heartbeat_interval\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\"\xdd\x01\n" +
-	"\rPendingFilter\x125\n" +
-	"\x05kinds\x18\x01 \x03(\x0e2\x1f.copilot.bridge.v1.CallbackKindR\x05kinds\x12D\n" +
-	"\x06labels\x18\x02 \x03(\v2,.copilot.bridge.v1.PendingFilter.LabelsEntryR\x06labels\x12\x14\n" +
+	"\x12heartbeat_interval\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\"\xe9\x01\n" +
+	"\rPendingFilter\x12;\n" +
+	"\x05kinds\x18\x01 \x03(\x0e2\x1f.copilot.bridge.v1.CallbackKindB\x04Ѐ\x19dR\x05kinds\x12J\n" +
+	"\x06labels\x18\x02 \x03(\v2,.copilot.bridge.v1.PendingFilter.LabelsEntryB\x04Ѐ\x19@R\x06labels\x12\x14\n" +
 	"\x05owner\x18\x03 \x01(\tR\x05owner\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -2655,6 +2655,7 @@ func file_copilot_bridge_v1_callback_service_proto_init() {
 	if File_copilot_bridge_v1_callback_service_proto != nil {
 		return
 	}
+	file_copilot_bridge_v1_bounds_proto_init()
 	file_copilot_bridge_v1_callback_proto_init()
 	file_copilot_bridge_v1_error_proto_init()
 	file_copilot_bridge_v1_event_service_proto_init()

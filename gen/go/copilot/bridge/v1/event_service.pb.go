@@ -1958,9 +1958,9 @@ var File_copilot_bridge_v1_event_service_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_event_service_proto_rawDesc = "" +
 	"\n" +
-	"%copilot/bridge/v1/event_service.proto\x12\x11copilot.bridge.v1\x1a copilot/bridge/v1/callback.proto\x1a\x1dcopilot/bridge/v1/error.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a#copilot/cli/v1/callback_types.proto\x1a\"copilot/cli/v1/session_event.proto\x1a\x1egoogle/protobuf/duration.proto\"\xaa\x01\n" +
-	"\x10SubscribeRequest\x12<\n" +
-	"\bsessions\x18\x01 \x03(\v2 .copilot.bridge.v1.SessionCursorR\bsessions\x12:\n" +
+	"%copilot/bridge/v1/event_service.proto\x12\x11copilot.bridge.v1\x1a\x1ecopilot/bridge/v1/bounds.proto\x1a copilot/bridge/v1/callback.proto\x1a\x1dcopilot/bridge/v1/error.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a#copilot/cli/v1/callback_types.proto\x1a\"copilot/cli/v1/session_event.proto\x1a\x1egoogle/protobuf/duration.proto\"\xb1\x01\n" +
+	"\x10SubscribeRequest\x12C\n" +
+	"\bsessions\x18\x01 \x03(\v2 .copilot.bridge.v1.SessionCursorB\x05Ѐ\x19\x90NR\bsessions\x12:\n" +
 	"\aoptions\x18\x02 \x01(\v2 .copilot.bridge.v1.StreamOptionsR\aoptions\x12\x1c\n" +
 	"\tcallbacks\x18\x03 \x01(\bR\tcallbacks\"\xcf\x01\n" +
 	"\rSessionCursor\x12\x1d\n" +
@@ -1968,12 +1968,12 @@ const file_copilot_bridge_v1_event_service_proto_rawDesc = "" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x121\n" +
 	"\x05after\x18\x02 \x01(\v2\x1b.copilot.bridge.v1.PositionR\x05after\x124\n" +
 	"\x05start\x18\x03 \x01(\x0e2\x1e.copilot.bridge.v1.StreamStartR\x05start\x126\n" +
-	"\x06filter\x18\x04 \x01(\v2\x1e.copilot.bridge.v1.EventFilterR\x06filter\"\xd8\x01\n" +
-	"\vEventFilter\x12\x14\n" +
-	"\x05types\x18\x01 \x03(\tR\x05types\x12#\n" +
-	"\rexclude_types\x18\x02 \x03(\tR\fexcludeTypes\x12+\n" +
-	"\x11exclude_ephemeral\x18\x03 \x01(\bR\x10excludeEphemeral\x12\x1b\n" +
-	"\tagent_ids\x18\x04 \x03(\tR\bagentIds\x12#\n" +
+	"\x06filter\x18\x04 \x01(\v2\x1e.copilot.bridge.v1.EventFilterR\x06filter\"\xed\x01\n" +
+	"\vEventFilter\x12\x1b\n" +
+	"\x05types\x18\x01 \x03(\tB\x05Ѐ\x19\xe8\aR\x05types\x12*\n" +
+	"\rexclude_types\x18\x02 \x03(\tB\x05Ѐ\x19\xe8\aR\fexcludeTypes\x12+\n" +
+	"\x11exclude_ephemeral\x18\x03 \x01(\bR\x10excludeEphemeral\x12\"\n" +
+	"\tagent_ids\x18\x04 \x03(\tB\x05Ѐ\x19\xe8\aR\bagentIds\x12#\n" +
 	"\rinclude_large\x18\x05 \x01(\bR\fincludeLarge\x12\x1f\n" +
 	"\vexclude_all\x18\x06 \x01(\bR\n" +
 	"excludeAll\"\xf3\x01\n" +
@@ -2234,6 +2234,7 @@ func file_copilot_bridge_v1_event_service_proto_init() {
 	if File_copilot_bridge_v1_event_service_proto != nil {
 		return
 	}
+	file_copilot_bridge_v1_bounds_proto_init()
 	file_copilot_bridge_v1_callback_proto_init()
 	file_copilot_bridge_v1_error_proto_init()
 	file_copilot_bridge_v1_session_proto_init()

@@ -351,18 +351,18 @@ var File_copilot_bridge_v1_model_response_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_model_response_proto_rawDesc = "" +
 	"\n" +
-	"&copilot/bridge/v1/model_response.proto\x12\x11copilot.bridge.v1\x1a\x1bcopilot/cli/v1/common.proto\"\xb1\x01\n" +
+	"&copilot/bridge/v1/model_response.proto\x12\x11copilot.bridge.v1\x1a\x1ecopilot/bridge/v1/bounds.proto\x1a\x1bcopilot/cli/v1/common.proto\"\xb1\x01\n" +
 	"\rModelResponse\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12:\n" +
 	"\x04head\x18\x02 \x01(\v2$.copilot.bridge.v1.ModelResponseHeadH\x00R\x04head\x12=\n" +
 	"\x05chunk\x18\x03 \x01(\v2%.copilot.bridge.v1.ModelResponseChunkH\x00R\x05chunkB\x06\n" +
-	"\x04part\"\xf6\x01\n" +
+	"\x04part\"\xfb\x01\n" +
 	"\x11ModelResponseHead\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\x05R\x06status\x12\x1f\n" +
 	"\vstatus_text\x18\x02 \x01(\tR\n" +
-	"statusText\x12P\n" +
-	"\aheaders\x18\x03 \x03(\v21.copilot.bridge.v1.ModelResponseHead.HeadersEntryB\x03\x80\x01\x01R\aheaders\x1aV\n" +
+	"statusText\x12U\n" +
+	"\aheaders\x18\x03 \x03(\v21.copilot.bridge.v1.ModelResponseHead.HeadersEntryB\bЀ\x19\xe8\a\x80\x01\x01R\aheaders\x1aV\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
 	"\x05value\x18\x02 \x01(\v2\x1a.copilot.cli.v1.StringListR\x05value:\x028\x01\"\x9b\x01\n" +
@@ -416,6 +416,7 @@ func file_copilot_bridge_v1_model_response_proto_init() {
 	if File_copilot_bridge_v1_model_response_proto != nil {
 		return
 	}
+	file_copilot_bridge_v1_bounds_proto_init()
 	file_copilot_bridge_v1_model_response_proto_msgTypes[0].OneofWrappers = []any{
 		(*ModelResponse_Head)(nil),
 		(*ModelResponse_Chunk)(nil),

@@ -396,13 +396,13 @@ var File_copilot_bridge_v1_runtime_profile_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_runtime_profile_proto_rawDesc = "" +
 	"\n" +
-	"'copilot/bridge/v1/runtime_profile.proto\x12\x11copilot.bridge.v1\"\x80\x05\n" +
+	"'copilot/bridge/v1/runtime_profile.proto\x12\x11copilot.bridge.v1\x1a\x1ecopilot/bridge/v1/bounds.proto\"\x85\x05\n" +
 	"\x0eRuntimeProfile\x12\x12\n" +
 	"\x04home\x18\x01 \x01(\tR\x04home\x12\x1b\n" +
 	"\thome_name\x18\x02 \x01(\tR\bhomeName\x12\x1b\n" +
 	"\tuser_home\x18\x03 \x01(\tR\buserHome\x12+\n" +
-	"\x11working_directory\x18\x04 \x01(\tR\x10workingDirectory\x12A\n" +
-	"\x03env\x18\x05 \x03(\v2*.copilot.bridge.v1.RuntimeProfile.EnvEntryB\x03\x80\x01\x01R\x03env\x12&\n" +
+	"\x11working_directory\x18\x04 \x01(\tR\x10workingDirectory\x12F\n" +
+	"\x03env\x18\x05 \x03(\v2*.copilot.bridge.v1.RuntimeProfile.EnvEntryB\bЀ\x19\xe8\a\x80\x01\x01R\x03env\x12&\n" +
 	"\fgithub_token\x18\x06 \x01(\tB\x03\x80\x01\x01R\vgithubToken\x12 \n" +
 	"\tuse_login\x18\a \x01(\bH\x00R\buseLogin\x88\x01\x01\x12\x1b\n" +
 	"\tlog_level\x18\b \x01(\tR\blogLevel\x12\x1c\n" +
@@ -472,6 +472,7 @@ func file_copilot_bridge_v1_runtime_profile_proto_init() {
 	if File_copilot_bridge_v1_runtime_profile_proto != nil {
 		return
 	}
+	file_copilot_bridge_v1_bounds_proto_init()
 	file_copilot_bridge_v1_runtime_profile_proto_msgTypes[0].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

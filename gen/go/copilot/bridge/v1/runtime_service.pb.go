@@ -972,9 +972,29 @@ type Limits struct {
 	// Maximum number of loaded sessions in a runtime; further sessions go to another runtime.
 	MaxSessionsPerRuntime int32 `protobuf:"varint,6,opt,name=max_sessions_per_runtime,json=maxSessionsPerRuntime,proto3" json:"max_sessions_per_runtime,omitempty"`
 	// Maximum number of runtimes.
-	MaxRuntimes   int32 `protobuf:"varint,7,opt,name=max_runtimes,json=maxRuntimes,proto3" json:"max_runtimes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	MaxRuntimes int32 `protobuf:"varint,7,opt,name=max_runtimes,json=maxRuntimes,proto3" json:"max_runtimes,omitempty"`
+	// Maximum number of elements of a repeated field, or of entries of a map field, in a message from a
+	// client, for fields without the option max_items (bounds.proto).
+	MaxFieldItems int32 `protobuf:"varint,8,opt,name=max_field_items,json=maxFieldItems,proto3" json:"max_field_items,omitempty"`
+	// Maximum number of elements of a message from a client altogether: those of all repeated fields,
+	// the entries of maps, and the messages in it.
+	MaxMessageElements int32 `protobuf:"varint,9,opt,name=max_message_elements,json=maxMessageElements,proto3" json:"max_message_elements,omitempty"`
+	// Maximum number of concurrent streaming calls on a connection. One more fails with
+	// RESOURCE_EXHAUSTED LIMIT_EXCEEDED, so that other calls can be made on the connection.
+	MaxConnectionStreams int32 `protobuf:"varint,10,opt,name=max_connection_streams,json=maxConnectionStreams,proto3" json:"max_connection_streams,omitempty"`
+	// Maximum number of concurrent calls on a connection, streaming or not. One more fails with
+	// RESOURCE_EXHAUSTED LIMIT_EXCEEDED.
+	MaxConnectionCalls int32 `protobuf:"varint,11,opt,name=max_connection_calls,json=maxConnectionCalls,proto3" json:"max_connection_calls,omitempty"`
+	// Maximum size of a call's metadata, in bytes: names, values and 32 for each entry.
+	MaxHeaderBytes int64 `protobuf:"varint,12,opt,name=max_header_bytes,json=maxHeaderBytes,proto3" json:"max_header_bytes,omitempty"`
+	// Minimum time between a client's HTTP/2 pings. The server closes connections of clients that ping
+	// more often, with GOAWAY ENHANCE_YOUR_CALM.
+	MinPingInterval *durationpb.Duration `protobuf:"bytes,13,opt,name=min_ping_interval,json=minPingInterval,proto3" json:"min_ping_interval,omitempty"`
+	// Age at which the server asks the calls of a TCP connection to move to another one, plus or minus
+	// a tenth; unset without such a limit.
+	MaxConnectionAge *durationpb.Duration `protobuf:"bytes,14,opt,name=max_connection_age,json=maxConnectionAge,proto3" json:"max_connection_age,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Limits) Reset() {
@@ -1054,6 +1074,55 @@ func (x *Limits) GetMaxRuntimes() int32 {
 		return x.MaxRuntimes
 	}
 	return 0
+}
+
+func (x *Limits) GetMaxFieldItems() int32 {
+	if x != nil {
+		return x.MaxFieldItems
+	}
+	return 0
+}
+
+func (x *Limits) GetMaxMessageElements() int32 {
+	if x != nil {
+		return x.MaxMessageElements
+	}
+	return 0
+}
+
+func (x *Limits) GetMaxConnectionStreams() int32 {
+	if x != nil {
+		return x.MaxConnectionStreams
+	}
+	return 0
+}
+
+func (x *Limits) GetMaxConnectionCalls() int32 {
+	if x != nil {
+		return x.MaxConnectionCalls
+	}
+	return 0
+}
+
+func (x *Limits) GetMaxHeaderBytes() int64 {
+	if x != nil {
+		return x.MaxHeaderBytes
+	}
+	return 0
+}
+
+func (x *Limits) GetMinPingInterval() *durationpb.Duration {
+	if x != nil {
+		return x.MinPingInterval
+	}
+	return nil
+}
+
+func (x *Limits) GetMaxConnectionAge() *durationpb.Duration {
+	if x != nil {
+		return x.MaxConnectionAge
+	}
+	return nil
 }
 
 type ListRuntimesRequest struct {
@@ -2528,7 +2597,7 @@ const file_copilot_bridge_v1_runtime_service_proto_rawDesc = "" +
 	"\roffline_model\x18\x04 \x01(\bR\fofflineModel\x124\n" +
 	"\x16runtime_profile_fields\x18\x05 \x03(\tR\x14runtimeProfileFields\x12\x1d\n" +
 	"\n" +
-	"home_names\x18\x06 \x03(\tR\thomeNames\"\xe2\x02\n" +
+	"home_names\x18\x06 \x03(\tR\thomeNames\"\xde\x05\n" +
 	"\x06Limits\x12(\n" +
 	"\x10max_prompt_bytes\x18\x01 \x01(\x03R\x0emaxPromptBytes\x12*\n" +
 	"\x11max_request_bytes\x18\x02 \x01(\x03R\x0fmaxRequestBytes\x120\n" +
@@ -2536,7 +2605,15 @@ const file_copilot_bridge_v1_runtime_service_proto_rawDesc = "" +
 	"\x10callback_timeout\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x0fcallbackTimeout\x12.\n" +
 	"\x13max_ephemeral_bytes\x18\x05 \x01(\x03R\x11maxEphemeralBytes\x127\n" +
 	"\x18max_sessions_per_runtime\x18\x06 \x01(\x05R\x15maxSessionsPerRuntime\x12!\n" +
-	"\fmax_runtimes\x18\a \x01(\x05R\vmaxRuntimes\"\x15\n" +
+	"\fmax_runtimes\x18\a \x01(\x05R\vmaxRuntimes\x12&\n" +
+	"\x0fmax_field_items\x18\b \x01(\x05R\rmaxFieldItems\x120\n" +
+	"\x14max_message_elements\x18\t \x01(\x05R\x12maxMessageElements\x124\n" +
+	"\x16max_connection_streams\x18\n" +
+	" \x01(\x05R\x14maxConnectionStreams\x120\n" +
+	"\x14max_connection_calls\x18\v \x01(\x05R\x12maxConnectionCalls\x12(\n" +
+	"\x10max_header_bytes\x18\f \x01(\x03R\x0emaxHeaderBytes\x12E\n" +
+	"\x11min_ping_interval\x18\r \x01(\v2\x19.google.protobuf.DurationR\x0fminPingInterval\x12G\n" +
+	"\x12max_connection_age\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\x10maxConnectionAge\"\x15\n" +
 	"\x13ListRuntimesRequest\"R\n" +
 	"\x14ListRuntimesResponse\x12:\n" +
 	"\bruntimes\x18\x01 \x03(\v2\x1e.copilot.bridge.v1.RuntimeInfoR\bruntimes\"\xea\x03\n" +
@@ -2752,66 +2829,68 @@ var file_copilot_bridge_v1_runtime_service_proto_depIdxs = []int32{
 	14, // 7: copilot.bridge.v1.GetServerInfoResponse.capabilities:type_name -> copilot.bridge.v1.Capabilities
 	15, // 8: copilot.bridge.v1.GetServerInfoResponse.limits:type_name -> copilot.bridge.v1.Limits
 	41, // 9: copilot.bridge.v1.Limits.callback_timeout:type_name -> google.protobuf.Duration
-	18, // 10: copilot.bridge.v1.ListRuntimesResponse.runtimes:type_name -> copilot.bridge.v1.RuntimeInfo
-	1,  // 11: copilot.bridge.v1.RuntimeInfo.state:type_name -> copilot.bridge.v1.RuntimeState
-	42, // 12: copilot.bridge.v1.RuntimeInfo.start_time:type_name -> google.protobuf.Timestamp
-	42, // 13: copilot.bridge.v1.RuntimeInfo.retry_time:type_name -> google.protobuf.Timestamp
-	41, // 14: copilot.bridge.v1.RuntimeInfo.latency:type_name -> google.protobuf.Duration
-	18, // 15: copilot.bridge.v1.DrainRuntimeResponse.runtime:type_name -> copilot.bridge.v1.RuntimeInfo
-	41, // 16: copilot.bridge.v1.RecycleRuntimeRequest.grace_period:type_name -> google.protobuf.Duration
-	18, // 17: copilot.bridge.v1.RecycleRuntimeResponse.runtime:type_name -> copilot.bridge.v1.RuntimeInfo
-	41, // 18: copilot.bridge.v1.WatchServerLogRequest.heartbeat_interval:type_name -> google.protobuf.Duration
-	25, // 19: copilot.bridge.v1.WatchServerLogResponse.record:type_name -> copilot.bridge.v1.ServerLogRecord
-	26, // 20: copilot.bridge.v1.WatchServerLogResponse.caught_up:type_name -> copilot.bridge.v1.ServerLogCaughtUp
-	27, // 21: copilot.bridge.v1.WatchServerLogResponse.gap:type_name -> copilot.bridge.v1.ServerLogGap
-	28, // 22: copilot.bridge.v1.WatchServerLogResponse.heartbeat:type_name -> copilot.bridge.v1.ServerLogHeartbeat
-	42, // 23: copilot.bridge.v1.ServerLogRecord.time:type_name -> google.protobuf.Timestamp
-	2,  // 24: copilot.bridge.v1.ServerLogRecord.level:type_name -> copilot.bridge.v1.ServerLogLevel
-	40, // 25: copilot.bridge.v1.ServerLogRecord.attributes:type_name -> copilot.bridge.v1.ServerLogRecord.AttributesEntry
-	41, // 26: copilot.bridge.v1.WatchTelemetryRequest.heartbeat_interval:type_name -> google.protobuf.Duration
-	43, // 27: copilot.bridge.v1.WatchTelemetryResponse.event:type_name -> copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
-	41, // 28: copilot.bridge.v1.WatchHostEventsRequest.heartbeat_interval:type_name -> google.protobuf.Duration
-	44, // 29: copilot.bridge.v1.WatchHostEventsResponse.event:type_name -> copilot.cli.v1.CallbackHostServiceEventRequest
-	45, // 30: copilot.bridge.v1.WatchHostEventsResponse.cause:type_name -> copilot.bridge.v1.EventCause
-	46, // 31: copilot.bridge.v1.PingRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	41, // 32: copilot.bridge.v1.PingResponse.round_trip:type_name -> google.protobuf.Duration
-	47, // 33: copilot.bridge.v1.PingResponse.greeting:type_name -> copilot.cli.v1.InternalServerServiceConnectServerResponse
-	46, // 34: copilot.bridge.v1.GetAuthStatusRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	46, // 35: copilot.bridge.v1.ListModelsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	48, // 36: copilot.bridge.v1.ListModelsResponse.models:type_name -> copilot.cli.v1.Model
-	12, // 37: copilot.bridge.v1.RuntimeService.GetServerInfo:input_type -> copilot.bridge.v1.GetServerInfoRequest
-	16, // 38: copilot.bridge.v1.RuntimeService.ListRuntimes:input_type -> copilot.bridge.v1.ListRuntimesRequest
-	19, // 39: copilot.bridge.v1.RuntimeService.DrainRuntime:input_type -> copilot.bridge.v1.DrainRuntimeRequest
-	21, // 40: copilot.bridge.v1.RuntimeService.RecycleRuntime:input_type -> copilot.bridge.v1.RecycleRuntimeRequest
-	23, // 41: copilot.bridge.v1.RuntimeService.WatchServerLog:input_type -> copilot.bridge.v1.WatchServerLogRequest
-	33, // 42: copilot.bridge.v1.RuntimeService.Ping:input_type -> copilot.bridge.v1.PingRequest
-	35, // 43: copilot.bridge.v1.RuntimeService.GetAuthStatus:input_type -> copilot.bridge.v1.GetAuthStatusRequest
-	37, // 44: copilot.bridge.v1.RuntimeService.ListModels:input_type -> copilot.bridge.v1.ListModelsRequest
-	29, // 45: copilot.bridge.v1.RuntimeService.WatchTelemetry:input_type -> copilot.bridge.v1.WatchTelemetryRequest
-	31, // 46: copilot.bridge.v1.RuntimeService.WatchHostEvents:input_type -> copilot.bridge.v1.WatchHostEventsRequest
-	10, // 47: copilot.bridge.v1.RuntimeService.CreateWebLink:input_type -> copilot.bridge.v1.CreateWebLinkRequest
-	4,  // 48: copilot.bridge.v1.RuntimeService.ListNodes:input_type -> copilot.bridge.v1.ListNodesRequest
-	6,  // 49: copilot.bridge.v1.RuntimeService.DrainNode:input_type -> copilot.bridge.v1.DrainNodeRequest
-	8,  // 50: copilot.bridge.v1.RuntimeService.MoveSession:input_type -> copilot.bridge.v1.MoveSessionRequest
-	13, // 51: copilot.bridge.v1.RuntimeService.GetServerInfo:output_type -> copilot.bridge.v1.GetServerInfoResponse
-	17, // 52: copilot.bridge.v1.RuntimeService.ListRuntimes:output_type -> copilot.bridge.v1.ListRuntimesResponse
-	20, // 53: copilot.bridge.v1.RuntimeService.DrainRuntime:output_type -> copilot.bridge.v1.DrainRuntimeResponse
-	22, // 54: copilot.bridge.v1.RuntimeService.RecycleRuntime:output_type -> copilot.bridge.v1.RecycleRuntimeResponse
-	24, // 55: copilot.bridge.v1.RuntimeService.WatchServerLog:output_type -> copilot.bridge.v1.WatchServerLogResponse
-	34, // 56: copilot.bridge.v1.RuntimeService.Ping:output_type -> copilot.bridge.v1.PingResponse
-	36, // 57: copilot.bridge.v1.RuntimeService.GetAuthStatus:output_type -> copilot.bridge.v1.GetAuthStatusResponse
-	38, // 58: copilot.bridge.v1.RuntimeService.ListModels:output_type -> copilot.bridge.v1.ListModelsResponse
-	30, // 59: copilot.bridge.v1.RuntimeService.WatchTelemetry:output_type -> copilot.bridge.v1.WatchTelemetryResponse
-	32, // 60: copilot.bridge.v1.RuntimeService.WatchHostEvents:output_type -> copilot.bridge.v1.WatchHostEventsResponse
-	11, // 61: copilot.bridge.v1.RuntimeService.CreateWebLink:output_type -> copilot.bridge.v1.CreateWebLinkResponse
-	5,  // 62: copilot.bridge.v1.RuntimeService.ListNodes:output_type -> copilot.bridge.v1.ListNodesResponse
-	7,  // 63: copilot.bridge.v1.RuntimeService.DrainNode:output_type -> copilot.bridge.v1.DrainNodeResponse
-	9,  // 64: copilot.bridge.v1.RuntimeService.MoveSession:output_type -> copilot.bridge.v1.MoveSessionResponse
-	51, // [51:65] is the sub-list for method output_type
-	37, // [37:51] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	41, // 10: copilot.bridge.v1.Limits.min_ping_interval:type_name -> google.protobuf.Duration
+	41, // 11: copilot.bridge.v1.Limits.max_connection_age:type_name -> google.protobuf.Duration
+	18, // 12: copilot.bridge.v1.ListRuntimesResponse.runtimes:type_name -> copilot.bridge.v1.RuntimeInfo
+	1,  // 13: copilot.bridge.v1.RuntimeInfo.state:type_name -> copilot.bridge.v1.RuntimeState
+	42, // 14: copilot.bridge.v1.RuntimeInfo.start_time:type_name -> google.protobuf.Timestamp
+	42, // 15: copilot.bridge.v1.RuntimeInfo.retry_time:type_name -> google.protobuf.Timestamp
+	41, // 16: copilot.bridge.v1.RuntimeInfo.latency:type_name -> google.protobuf.Duration
+	18, // 17: copilot.bridge.v1.DrainRuntimeResponse.runtime:type_name -> copilot.bridge.v1.RuntimeInfo
+	41, // 18: copilot.bridge.v1.RecycleRuntimeRequest.grace_period:type_name -> google.protobuf.Duration
+	18, // 19: copilot.bridge.v1.RecycleRuntimeResponse.runtime:type_name -> copilot.bridge.v1.RuntimeInfo
+	41, // 20: copilot.bridge.v1.WatchServerLogRequest.heartbeat_interval:type_name -> google.protobuf.Duration
+	25, // 21: copilot.bridge.v1.WatchServerLogResponse.record:type_name -> copilot.bridge.v1.ServerLogRecord
+	26, // 22: copilot.bridge.v1.WatchServerLogResponse.caught_up:type_name -> copilot.bridge.v1.ServerLogCaughtUp
+	27, // 23: copilot.bridge.v1.WatchServerLogResponse.gap:type_name -> copilot.bridge.v1.ServerLogGap
+	28, // 24: copilot.bridge.v1.WatchServerLogResponse.heartbeat:type_name -> copilot.bridge.v1.ServerLogHeartbeat
+	42, // 25: copilot.bridge.v1.ServerLogRecord.time:type_name -> google.protobuf.Timestamp
+	2,  // 26: copilot.bridge.v1.ServerLogRecord.level:type_name -> copilot.bridge.v1.ServerLogLevel
+	40, // 27: copilot.bridge.v1.ServerLogRecord.attributes:type_name -> copilot.bridge.v1.ServerLogRecord.AttributesEntry
+	41, // 28: copilot.bridge.v1.WatchTelemetryRequest.heartbeat_interval:type_name -> google.protobuf.Duration
+	43, // 29: copilot.bridge.v1.WatchTelemetryResponse.event:type_name -> copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
+	41, // 30: copilot.bridge.v1.WatchHostEventsRequest.heartbeat_interval:type_name -> google.protobuf.Duration
+	44, // 31: copilot.bridge.v1.WatchHostEventsResponse.event:type_name -> copilot.cli.v1.CallbackHostServiceEventRequest
+	45, // 32: copilot.bridge.v1.WatchHostEventsResponse.cause:type_name -> copilot.bridge.v1.EventCause
+	46, // 33: copilot.bridge.v1.PingRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	41, // 34: copilot.bridge.v1.PingResponse.round_trip:type_name -> google.protobuf.Duration
+	47, // 35: copilot.bridge.v1.PingResponse.greeting:type_name -> copilot.cli.v1.InternalServerServiceConnectServerResponse
+	46, // 36: copilot.bridge.v1.GetAuthStatusRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	46, // 37: copilot.bridge.v1.ListModelsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	48, // 38: copilot.bridge.v1.ListModelsResponse.models:type_name -> copilot.cli.v1.Model
+	12, // 39: copilot.bridge.v1.RuntimeService.GetServerInfo:input_type -> copilot.bridge.v1.GetServerInfoRequest
+	16, // 40: copilot.bridge.v1.RuntimeService.ListRuntimes:input_type -> copilot.bridge.v1.ListRuntimesRequest
+	19, // 41: copilot.bridge.v1.RuntimeService.DrainRuntime:input_type -> copilot.bridge.v1.DrainRuntimeRequest
+	21, // 42: copilot.bridge.v1.RuntimeService.RecycleRuntime:input_type -> copilot.bridge.v1.RecycleRuntimeRequest
+	23, // 43: copilot.bridge.v1.RuntimeService.WatchServerLog:input_type -> copilot.bridge.v1.WatchServerLogRequest
+	33, // 44: copilot.bridge.v1.RuntimeService.Ping:input_type -> copilot.bridge.v1.PingRequest
+	35, // 45: copilot.bridge.v1.RuntimeService.GetAuthStatus:input_type -> copilot.bridge.v1.GetAuthStatusRequest
+	37, // 46: copilot.bridge.v1.RuntimeService.ListModels:input_type -> copilot.bridge.v1.ListModelsRequest
+	29, // 47: copilot.bridge.v1.RuntimeService.WatchTelemetry:input_type -> copilot.bridge.v1.WatchTelemetryRequest
+	31, // 48: copilot.bridge.v1.RuntimeService.WatchHostEvents:input_type -> copilot.bridge.v1.WatchHostEventsRequest
+	10, // 49: copilot.bridge.v1.RuntimeService.CreateWebLink:input_type -> copilot.bridge.v1.CreateWebLinkRequest
+	4,  // 50: copilot.bridge.v1.RuntimeService.ListNodes:input_type -> copilot.bridge.v1.ListNodesRequest
+	6,  // 51: copilot.bridge.v1.RuntimeService.DrainNode:input_type -> copilot.bridge.v1.DrainNodeRequest
+	8,  // 52: copilot.bridge.v1.RuntimeService.MoveSession:input_type -> copilot.bridge.v1.MoveSessionRequest
+	13, // 53: copilot.bridge.v1.RuntimeService.GetServerInfo:output_type -> copilot.bridge.v1.GetServerInfoResponse
+	17, // 54: copilot.bridge.v1.RuntimeService.ListRuntimes:output_type -> copilot.bridge.v1.ListRuntimesResponse
+	20, // 55: copilot.bridge.v1.RuntimeService.DrainRuntime:output_type -> copilot.bridge.v1.DrainRuntimeResponse
+	22, // 56: copilot.bridge.v1.RuntimeService.RecycleRuntime:output_type -> copilot.bridge.v1.RecycleRuntimeResponse
+	24, // 57: copilot.bridge.v1.RuntimeService.WatchServerLog:output_type -> copilot.bridge.v1.WatchServerLogResponse
+	34, // 58: copilot.bridge.v1.RuntimeService.Ping:output_type -> copilot.bridge.v1.PingResponse
+	36, // 59: copilot.bridge.v1.RuntimeService.GetAuthStatus:output_type -> copilot.bridge.v1.GetAuthStatusResponse
+	38, // 60: copilot.bridge.v1.RuntimeService.ListModels:output_type -> copilot.bridge.v1.ListModelsResponse
+	30, // 61: copilot.bridge.v1.RuntimeService.WatchTelemetry:output_type -> copilot.bridge.v1.WatchTelemetryResponse
+	32, // 62: copilot.bridge.v1.RuntimeService.WatchHostEvents:output_type -> copilot.bridge.v1.WatchHostEventsResponse
+	11, // 63: copilot.bridge.v1.RuntimeService.CreateWebLink:output_type -> copilot.bridge.v1.CreateWebLinkResponse
+	5,  // 64: copilot.bridge.v1.RuntimeService.ListNodes:output_type -> copilot.bridge.v1.ListNodesResponse
+	7,  // 65: copilot.bridge.v1.RuntimeService.DrainNode:output_type -> copilot.bridge.v1.DrainNodeResponse
+	9,  // 66: copilot.bridge.v1.RuntimeService.MoveSession:output_type -> copilot.bridge.v1.MoveSessionResponse
+	53, // [53:67] is the sub-list for method output_type
+	39, // [39:53] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_runtime_service_proto_init() }

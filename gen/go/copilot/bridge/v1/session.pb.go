@@ -1579,7 +1579,7 @@ var File_copilot_bridge_v1_session_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_session_proto_rawDesc = "" +
 	"\n" +
-	"\x1fcopilot/bridge/v1/session.proto\x12\x11copilot.bridge.v1\x1a\x1dcopilot/bridge/v1/error.proto\x1a\x1bcopilot/cli/v1/common.proto\x1a\"copilot/cli/v1/session_types.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"2\n" +
+	"\x1fcopilot/bridge/v1/session.proto\x12\x11copilot.bridge.v1\x1a\x1ecopilot/bridge/v1/bounds.proto\x1a\x1dcopilot/bridge/v1/error.proto\x1a\x1bcopilot/cli/v1/common.proto\x1a\"copilot/cli/v1/session_types.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"2\n" +
 	"\bPosition\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xc7\n" +
@@ -1654,26 +1654,26 @@ const file_copilot_bridge_v1_session_proto_rawDesc = "" +
 	"\x05tools\x18\x03 \x03(\tR\x05tools\x12\x1c\n" +
 	"\tconnected\x18\x04 \x01(\bR\tconnected\x12\x1a\n" +
 	"\bcommands\x18\x05 \x03(\tR\bcommands\x12\x1a\n" +
-	"\bcanvases\x18\x06 \x03(\tR\bcanvases\"\x90\x02\n" +
+	"\bcanvases\x18\x06 \x03(\tR\bcanvases\"\x96\x02\n" +
 	"\rSessionFilter\x12+\n" +
 	"\x11working_directory\x18\x01 \x01(\tR\x10workingDirectory\x12\x19\n" +
 	"\bgit_root\x18\x02 \x01(\tR\agitRoot\x12\x1e\n" +
 	"\n" +
 	"repository\x18\x03 \x01(\tR\n" +
 	"repository\x12\x16\n" +
-	"\x06branch\x18\x04 \x01(\tR\x06branch\x12D\n" +
-	"\x06labels\x18\x05 \x03(\v2,.copilot.bridge.v1.SessionFilter.LabelsEntryR\x06labels\x1a9\n" +
+	"\x06branch\x18\x04 \x01(\tR\x06branch\x12J\n" +
+	"\x06labels\x18\x05 \x03(\v2,.copilot.bridge.v1.SessionFilter.LabelsEntryB\x04Ѐ\x19@R\x06labels\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x85\x06\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x91\x06\n" +
 	"\x06Prompt\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12!\n" +
-	"\fdisplay_text\x18\x02 \x01(\tR\vdisplayText\x12<\n" +
-	"\vattachments\x18\x03 \x03(\v2\x1a.copilot.cli.v1.AttachmentR\vattachments\x12,\n" +
+	"\fdisplay_text\x18\x02 \x01(\tR\vdisplayText\x12C\n" +
+	"\vattachments\x18\x03 \x03(\v2\x1a.copilot.cli.v1.AttachmentB\x05Ѐ\x19\xe8\aR\vattachments\x12,\n" +
 	"\x04mode\x18\x04 \x01(\x0e2\x18.copilot.cli.v1.SendModeR\x04mode\x12<\n" +
 	"\n" +
-	"agent_mode\x18\x05 \x01(\x0e2\x1d.copilot.cli.v1.SendAgentModeR\tagentMode\x12[\n" +
-	"\x0frequest_headers\x18\x06 \x03(\v2-.copilot.bridge.v1.Prompt.RequestHeadersEntryB\x03\x80\x01\x01R\x0erequestHeaders\x12J\n" +
+	"agent_mode\x18\x05 \x01(\x0e2\x1d.copilot.cli.v1.SendAgentModeR\tagentMode\x12`\n" +
+	"\x0frequest_headers\x18\x06 \x03(\v2-.copilot.bridge.v1.Prompt.RequestHeadersEntryB\bЀ\x19\x80\x02\x80\x01\x01R\x0erequestHeaders\x12J\n" +
 	"\x0fheader_strategy\x18\a \x01(\x0e2!.copilot.bridge.v1.HeaderStrategyR\x0eheaderStrategy\x12\x18\n" +
 	"\aprepend\x18\b \x01(\bR\aprepend\x12\x1f\n" +
 	"\bbillable\x18\t \x01(\bH\x00R\bbillable\x88\x01\x01\x12#\n" +
@@ -1834,6 +1834,7 @@ func file_copilot_bridge_v1_session_proto_init() {
 	if File_copilot_bridge_v1_session_proto != nil {
 		return
 	}
+	file_copilot_bridge_v1_bounds_proto_init()
 	file_copilot_bridge_v1_error_proto_init()
 	file_copilot_bridge_v1_session_proto_msgTypes[8].OneofWrappers = []any{}
 	file_copilot_bridge_v1_session_proto_msgTypes[10].OneofWrappers = []any{}

@@ -4080,7 +4080,7 @@ var File_copilot_bridge_v1_session_service_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\n" +
-	"'copilot/bridge/v1/session_service.proto\x12\x11copilot.bridge.v1\x1a copilot/bridge/v1/callback.proto\x1a%copilot/bridge/v1/event_service.proto\x1a'copilot/bridge/v1/runtime_profile.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a\"copilot/cli/v1/session_types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x84\x01\n" +
+	"'copilot/bridge/v1/session_service.proto\x12\x11copilot.bridge.v1\x1a\x1ecopilot/bridge/v1/bounds.proto\x1a copilot/bridge/v1/callback.proto\x1a%copilot/bridge/v1/event_service.proto\x1a'copilot/bridge/v1/runtime_profile.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a\"copilot/cli/v1/session_types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x84\x01\n" +
 	"\x13ShareSessionRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x16\n" +
@@ -4115,7 +4115,7 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\x13DeclineShareRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\"\x16\n" +
-	"\x14DeclineShareResponse\"\xd9\x06\n" +
+	"\x14DeclineShareResponse\"\xe5\x06\n" +
 	"\x14CreateSessionRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x1d\n" +
@@ -4127,11 +4127,11 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\x10callback_timeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x0fcallbackTimeout\x128\n" +
 	"\x05cloud\x18\a \x01(\v2\".copilot.cli.v1.CloudSessionConfigR\x05cloud\x12J\n" +
 	"\x0fruntime_profile\x18\b \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\x12!\n" +
-	"\fprovider_ref\x18\t \x01(\tR\vproviderRef\x12K\n" +
+	"\fprovider_ref\x18\t \x01(\tR\vproviderRef\x12Q\n" +
 	"\x06labels\x18\n" +
-	" \x03(\v23.copilot.bridge.v1.CreateSessionRequest.LabelsEntryR\x06labels\x12J\n" +
-	"\x0fon_interruption\x18\v \x01(\x0e2!.copilot.bridge.v1.OnInterruptionR\x0eonInterruption\x12X\n" +
-	"\vnode_labels\x18\f \x03(\v27.copilot.bridge.v1.CreateSessionRequest.NodeLabelsEntryR\n" +
+	" \x03(\v23.copilot.bridge.v1.CreateSessionRequest.LabelsEntryB\x04Ѐ\x19@R\x06labels\x12J\n" +
+	"\x0fon_interruption\x18\v \x01(\x0e2!.copilot.bridge.v1.OnInterruptionR\x0eonInterruption\x12^\n" +
+	"\vnode_labels\x18\f \x03(\v27.copilot.bridge.v1.CreateSessionRequest.NodeLabelsEntryB\x04Ѐ\x19@R\n" +
 	"nodeLabels\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -4341,15 +4341,15 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\vupdate_mask\x18\x03 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
 	"updateMask\x12\x19\n" +
 	"\bmodel_id\x18\x04 \x01(\tR\amodelId\"\x18\n" +
-	"\x16UpdateProviderResponse\"\x96\x02\n" +
+	"\x16UpdateProviderResponse\"\x9c\x02\n" +
 	"\x0fGetUsageRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x128\n" +
 	"\x06filter\x18\x02 \x01(\v2 .copilot.bridge.v1.SessionFilterR\x06filter\x129\n" +
 	"\n" +
 	"start_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
-	"\bend_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x128\n" +
-	"\bgroup_by\x18\x05 \x03(\x0e2\x1d.copilot.bridge.v1.UsageGroupR\agroupBy\"C\n" +
+	"\bend_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12>\n" +
+	"\bgroup_by\x18\x05 \x03(\x0e2\x1d.copilot.bridge.v1.UsageGroupB\x04Ѐ\x19dR\agroupBy\"C\n" +
 	"\x10GetUsageResponse\x12/\n" +
 	"\x04rows\x18\x01 \x03(\v2\x1b.copilot.bridge.v1.UsageRowR\x04rows\"\x92\x03\n" +
 	"\bUsageRow\x12\x10\n" +
@@ -4366,12 +4366,12 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\x12cache_write_tokens\x18\n" +
 	" \x01(\x03R\x10cacheWriteTokens\x12\x12\n" +
 	"\x04cost\x18\v \x01(\x01R\x04cost\x12<\n" +
-	"\fapi_duration\x18\f \x01(\v2\x19.google.protobuf.DurationR\vapiDuration\"\xc7\x01\n" +
+	"\fapi_duration\x18\f \x01(\v2\x19.google.protobuf.DurationR\vapiDuration\"\xd3\x01\n" +
 	"\x13UpdateLabelsRequest\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\x01 \x01(\tR\tsessionId\x12A\n" +
-	"\x03set\x18\x02 \x03(\v2/.copilot.bridge.v1.UpdateLabelsRequest.SetEntryR\x03set\x12\x16\n" +
-	"\x06remove\x18\x03 \x03(\tR\x06remove\x1a6\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12G\n" +
+	"\x03set\x18\x02 \x03(\v2/.copilot.bridge.v1.UpdateLabelsRequest.SetEntryB\x04Ѐ\x19@R\x03set\x12\x1c\n" +
+	"\x06remove\x18\x03 \x03(\tB\x04Ѐ\x19@R\x06remove\x1a6\n" +
 	"\bSetEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"L\n" +
@@ -4680,6 +4680,7 @@ func file_copilot_bridge_v1_session_service_proto_init() {
 	if File_copilot_bridge_v1_session_service_proto != nil {
 		return
 	}
+	file_copilot_bridge_v1_bounds_proto_init()
 	file_copilot_bridge_v1_callback_proto_init()
 	file_copilot_bridge_v1_event_service_proto_init()
 	file_copilot_bridge_v1_runtime_profile_proto_init()
