@@ -261,14 +261,14 @@ func (b *Bridge) compose(defaults jsonobj.Object) {
 		Ambient:    func(tenant string) bool { t, ok := b.tenants.Get(tenant); return ok && t.Ambient },
 	})
 	b.fleet = fleet.New(fleet.Config{
-		Supervise: cfg.Runtimes, Tenants: b.tenants, Shutdown: b.shutdown, Changed: b.updated,
+		Supervise: cfg.Runtimes, Tenants: b.tenants, Shutdown: b.shutdown, Changed: b.updated, Notified: b.notified,
 		Sessions: func() []*session.Session { return sessions.Of(b.store.Usable()) },
 		Bounds:   b.admission.Runtimes, MaxRSS: b.admission.MaxRSS, Warm: cfg.Warm, SweepInterval: cfg.sweepInterval(),
 		Tuning: cfg.tuning().fleet(), Log: b.log,
 	})
 	b.shells = shell.New(b.shutdown, b.log)
 	b.operations = operation.New(b.shutdown, b.admission.Remembered, b.log)
-	b.Watch = watch.New(b.store, b.shutdown)
+	b.Watch = watch.New(b.store, b.shutdown, b.codec)
 	b.Events = stream.New(b.store, b.codec, b.shutdown)
 	b.Callbacks = Callbacks{
 		inbox.New(b.store, b.codec, b.operations), pending.New(b.store, b.codec, b.shutdown, b.log),
@@ -353,6 +353,15 @@ func (b *Bridge) updated(s *session.Session, what bridgev1.SessionChange) {
 func (b *Bridge) forget(key string) {
 	b.fleet.Forget(key)
 	b.shells.Forget(key)
+// notified publishes a notification of a CLI process; s is nil if the process has not loaded the session.
+func (b *Bridge) notified(s *session.Session, tenant, id string, params []byte) {
+	var e *registry.Entry
+	if s != nil {
+		e = b.store.EntryOf(s)
+	}
+	b.Watch.Notified(e, tenant, id, params)
+}
+
 }
 
 // restoreOperations restores the operations of the bridge's previous run.

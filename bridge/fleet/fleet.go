@@ -76,6 +76,9 @@ type Config struct {
 	SweepInterval time.Duration
 	Tuning        Tuning
 	Log           *slog.Logger
+	// Notified reports a session.lifecycle notification of a tenant's process that the bridge did not cause; s is nil
+	// unless the process has loaded the session. It must neither wait nor keep params.
+	Notified func(s *session.Session, tenant, id string, params []byte)
 }
 
 // Tuning is the part of the configuration that may change while a fleet runs.

@@ -59,10 +59,12 @@ func (rt *Runtime) lifecycle(params []byte) {
 	if json.Unmarshal(params, &l) != nil {
 		return
 	}
-	if change, ok := lifecycleChanges[l.Type]; ok {
-		if s := rt.session([]byte(l.SessionID)); s != nil {
-			rt.fleet.cfg.Changed(s, change)
-		}
+	s := rt.session([]byte(l.SessionID))
+	if change, ok := lifecycleChanges[l.Type]; ok && s != nil {
+		rt.fleet.cfg.Changed(s, change)
+	}
+	if s == nil || !s.Loader().Internal() {
+		rt.fleet.cfg.Notified(s, rt.profile.Tenant, l.SessionID, params)
 	}
 }
 

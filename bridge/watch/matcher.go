@@ -36,6 +36,10 @@ func (m *matcher) pass(e *registry.Entry, r *bridgev1.WatchSessionsResponse) *br
 	}
 	_, reported := m.reported[e]
 	switch {
+	case r.GetChange() == bridgev1.SessionChange_SESSION_CHANGE_NOTIFICATION:
+		if !reported {
+			return nil
+		}
 	case ends(r.GetChange()):
 		delete(m.reported, e)
 		if !reported {

@@ -6,6 +6,7 @@
 package watch
 
 import (
+	"bytes"
 	"context"
 	"time"
 
@@ -17,7 +18,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
+	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/leaving"
 )
 
@@ -35,12 +38,13 @@ type Sessions interface {
 type Service struct {
 	sessions Sessions
 	shutdown *shutdown.Coordinator
+	codec    *wire.Codec
 	hub      *broadcast.Hub[change]
 }
 
 // New returns a service. Its streams end when s drains.
-func New(sessions Sessions, s *shutdown.Coordinator) *Service {
-	return &Service{sessions: sessions, shutdown: s, hub: broadcast.New[change](queueSize, broadcast.Reset)}
+func New(sessions Sessions, s *shutdown.Coordinator, codec *wire.Codec) *Service {
+	return &Service{sessions: sessions, shutdown: s, codec: codec, hub: broadcast.New[change](queueSize, broadcast.Reset)}
 }
 
 // change is a change to a session of the bridge or, if e is nil, of the history.
@@ -48,6 +52,8 @@ type change struct {
 	e    *registry.Entry
 	what bridgev1.SessionChange
 	id   string
+	// notification has the parameters of the CLI's notification, for NOTIFICATION only.
+	notification []byte
 	// shown reports whether the watchers of a tenant may know of the change.
 	shown func(tenant string) bool
 }
@@ -55,26 +61,47 @@ type change struct {
 // Changed publishes a change to the watchers of all tenants that may know of the session. It never
 // blocks.
 func (svc *Service) Changed(e *registry.Entry, what bridgev1.SessionChange) {
-	svc.hub.Publish(change{e, what, e.Session.ID(), e.VisibleTo})
+	svc.hub.Publish(change{e: e, what: what, id: e.Session.ID(), shown: e.VisibleTo})
 }
 
 // ChangedFor publishes a change to the watchers of one tenant: the session was shared with it, or
 // no longer is.
 func (svc *Service) ChangedFor(e *registry.Entry, with string, what bridgev1.SessionChange) {
-	svc.hub.Publish(change{e, what, e.Session.ID(), func(tenant string) bool { return tenant == with }})
+	svc.hub.Publish(change{
+		e: e, what: what, id: e.Session.ID(), shown: func(tenant string) bool { return tenant == with },
+	})
 }
 
 // Deleted publishes that a session of the history was deleted; e is nil unless the bridge has the
 // session.
 func (svc *Service) Deleted(e *registry.Entry, tenant, id string) {
-	svc.hub.Publish(change{e, bridgev1.SessionChange_SESSION_CHANGE_DELETED, id, func(to string) bool {
-		return to == tenant || e != nil && e.VisibleTo(to)
-	}})
+	svc.hub.Publish(change{
+		e: e, what: bridgev1.SessionChange_SESSION_CHANGE_DELETED, id: id, shown: shownTo(e, tenant),
+	})
 }
 
-// subscribe subscribes to the changes that a tenant may know of.
-func (svc *Service) subscribe(tenant string) *broadcast.Subscription[change] {
-	return svc.hub.Subscribe(func(c change) bool { return c.shown(tenant) })
+// Notified publishes a session.lifecycle notification of a tenant's CLI process, with the session's id; e is nil unless
+// the bridge has the session. It never blocks and does not keep params.
+func (svc *Service) Notified(e *registry.Entry, tenant, id string, params []byte) {
+	if !svc.hub.Active() {
+		return
+	}
+	svc.hub.Publish(change{
+		e: e, what: bridgev1.SessionChange_SESSION_CHANGE_NOTIFICATION, id: id, notification: bytes.Clone(params),
+		shown: shownTo(e, tenant),
+	})
+}
+
+// shownTo returns which tenants may know of a change in a tenant's history: e may be nil.
+func shownTo(e *registry.Entry, tenant string) func(to string) bool {
+	return func(to string) bool { return to == tenant || e != nil && e.VisibleTo(to) }
+}
+
+// subscribe subscribes to the changes that a tenant may know of, and to the CLI's notifications if asked.
+func (svc *Service) subscribe(tenant string, notifications bool) *broadcast.Subscription[change] {
+	return svc.hub.Subscribe(func(c change) bool {
+		return (notifications || c.notification == nil) && c.shown(tenant)
+	})
 }
 
 // WatchSessions streams the current sessions and then their changes. It calls open before it sends: changes after
@@ -91,11 +118,8 @@ func (svc *Service) WatchSessions(
 		return err
 	}
 	tenant := caller.From(ctx).Tenant
-	w := svc.subscribe(tenant)
+	w := svc.subscribe(tenant, r.GetNotifications())
 	defer w.Close()
-	if r.GetNotifications() {
-		send = notifying(send)
-	}
 	matching := newMatcher(r.GetFilter())
 	current := svc.sessions.Visible(ctx)
 	if err := open(); err != nil {
@@ -120,7 +144,11 @@ func (svc *Service) WatchSessions(
 			if !c.visibleTo(tenant) {
 				continue
 			}
-			if out := matching.pass(c.e, c.response(tenant)); out != nil {
+			out, err := svc.response(c, tenant)
+			if err != nil {
+				return err
+			}
+			if out = matching.pass(c.e, out); out != nil {
 				if err := send(out); err != nil {
 					return err
 				}
@@ -128,6 +156,20 @@ func (svc *Service) WatchSessions(
 		}
 		return nil
 	})
+}
+
+// response describes a change to callers of a tenant.
+func (svc *Service) response(c change, tenant string) (*bridgev1.WatchSessionsResponse, error) {
+	out := c.response(tenant)
+	if c.notification == nil {
+		return out, nil
+	}
+	out.Notification = &cliv1.CallbackSessionServiceLifecycleRequest{}
+	if err := svc.codec.FromJSON(c.notification, out.GetNotification()); err != nil {
+		return nil, err
+	}
+	out.Notification.SessionId = out.GetSession().GetSessionId() // another tenant has another name for the session
+	return out, nil
 }
 
 // Loop runs a stream of a subscription: it calls take when ready receives and beat in intervals.
@@ -184,8 +226,12 @@ func (c change) visibleTo(tenant string) bool {
 
 // nameOnly reports whether a change describes only the session's name.
 func nameOnly(what bridgev1.SessionChange) bool {
-	return what == bridgev1.SessionChange_SESSION_CHANGE_DELETED ||
-		what == bridgev1.SessionChange_SESSION_CHANGE_UNSHARED
+	switch what {
+	case bridgev1.SessionChange_SESSION_CHANGE_DELETED, bridgev1.SessionChange_SESSION_CHANGE_UNSHARED,
+		bridgev1.SessionChange_SESSION_CHANGE_NOTIFICATION:
+		return true
+	}
+	return false
 }
 
 // response describes a change to callers of a tenant.

@@ -390,6 +390,9 @@ const (
 	SessionChange_SESSION_CHANGE_UNSHARED SessionChange = 11
 	// The session no longer matches the stream's filter.
 	SessionChange_SESSION_CHANGE_UNMATCHED SessionChange = 12
+	// The CLI sent `notification`, in this place among the CLI's notifications. Sent only if
+	// WatchSessionsRequest.notifications is set.
+	SessionChange_SESSION_CHANGE_NOTIFICATION SessionChange = 13
 )
 
 // Enum value maps for SessionChange.
@@ -408,6 +411,7 @@ var (
 		10: "SESSION_CHANGE_SHARED",
 		11: "SESSION_CHANGE_UNSHARED",
 		12: "SESSION_CHANGE_UNMATCHED",
+		13: "SESSION_CHANGE_NOTIFICATION",
 	}
 	SessionChange_value = map[string]int32{
 		"SESSION_CHANGE_UNSPECIFIED":  0,
@@ -423,6 +427,7 @@ var (
 		"SESSION_CHANGE_SHARED":       10,
 		"SESSION_CHANGE_UNSHARED":     11,
 		"SESSION_CHANGE_UNMATCHED":    12,
+		"SESSION_CHANGE_NOTIFICATION": 13,
 	}
 )
 
@@ -1830,7 +1835,7 @@ type WatchSessionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Interval of HEARTBEAT changes in a silent stream; 1 s to 10 min, default 30 s.
 	HeartbeatInterval *durationpb.Duration `protobuf:"bytes,1,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
-	// Also sets `notification`.
+	// Also sends a NOTIFICATION change for each session.lifecycle notification of the CLI.
 	Notifications bool `protobuf:"varint,2,opt,name=notifications,proto3" json:"notifications,omitempty"`
 	// Reports only matching sessions; unset fields match all.
 	Filter        *SessionFilter `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
@@ -1893,11 +1898,11 @@ func (x *WatchSessionsRequest) GetFilter() *SessionFilter {
 type WatchSessionsResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Change SessionChange          `protobuf:"varint,1,opt,name=change,proto3,enum=copilot.bridge.v1.SessionChange" json:"change,omitempty"`
-	// The session after the change; only its id if it was deleted or is no longer shared.
+	// The session after the change; only its id if it was deleted or is no longer shared, and in a
+	// NOTIFICATION.
 	Session *Session `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
-	// The CLI's notification, if WatchSessionsRequest.notifications is set and the CLI has one: for
-	// CREATED, UPDATED, DELETED, FOREGROUND and BACKGROUND. Each is sent once; the CLI repeats
-	// some.
+	// The CLI's own notification; set only for NOTIFICATION. The CLI repeats some. Notifications that
+	// the bridge causes by loading or unloading a session are not sent.
 	Notification  *v1.CallbackSessionServiceLifecycleRequest `protobuf:"bytes,3,opt,name=notification,proto3" json:"notification,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2091,7 +2096,7 @@ const file_copilot_bridge_v1_event_service_proto_rawDesc = "" +
 	"\x11CLOSE_REASON_LEFT\x10\x03\x12\x19\n" +
 	"\x15CLOSE_REASON_REPLACED\x10\x04\x12\x19\n" +
 	"\x15CLOSE_REASON_DRAINING\x10\x05\x12\x19\n" +
-	"\x15CLOSE_REASON_UNSHARED\x10\x06*\x8c\x03\n" +
+	"\x15CLOSE_REASON_UNSHARED\x10\x06*\xad\x03\n" +
 	"\rSessionChange\x12\x1e\n" +
 	"\x1aSESSION_CHANGE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16SESSION_CHANGE_CURRENT\x10\x01\x12\x1a\n" +
@@ -2106,7 +2111,8 @@ const file_copilot_bridge_v1_event_service_proto_rawDesc = "" +
 	"\x15SESSION_CHANGE_SHARED\x10\n" +
 	"\x12\x1b\n" +
 	"\x17SESSION_CHANGE_UNSHARED\x10\v\x12\x1c\n" +
-	"\x18SESSION_CHANGE_UNMATCHED\x10\f2\xd8\x01\n" +
+	"\x18SESSION_CHANGE_UNMATCHED\x10\f\x12\x1f\n" +
+	"\x1bSESSION_CHANGE_NOTIFICATION\x10\r2\xd8\x01\n" +
 	"\fEventService\x12]\n" +
 	"\tSubscribe\x12#.copilot.bridge.v1.SubscribeRequest\x1a$.copilot.bridge.v1.SubscribeResponse\"\x03\x90\x02\x010\x01\x12i\n" +
 	"\rWatchSessions\x12'.copilot.bridge.v1.WatchSessionsRequest\x1a(.copilot.bridge.v1.WatchSessionsResponse\"\x03\x90\x02\x010\x01B\xe1\x01\n" +
