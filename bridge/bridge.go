@@ -126,6 +126,8 @@ type Config struct {
 	// program requests the CLI's own behaviour, it may also call methods that change a whole
 	// process. Its sessions may be open in other processes of the program.
 	Sole bool
+	// Host receives what the CLI calls about the AHP hosts of a sole program. Nil: such requests are refused.
+	Host HostCallbacks
 	// OfflineModel reports that a scripted model replaces real ones.
 	OfflineModel bool
 	// Version is the version of this program.
@@ -172,6 +174,8 @@ func (c Callbacks) WatchPending(
 type (
 	// Start starts a runtime whose connection the bridge serves.
 	Start = fleet.Start
+	// HostCallbacks is documented there.
+	HostCallbacks = fleet.HostCallbacks
 	// Runtimes starts and restarts CLI processes.
 	Runtimes = fleet.Supervisor
 	// Directory stores what outlives a bridge: its sessions, their state and their journals.
@@ -264,7 +268,7 @@ func (b *Bridge) compose(defaults jsonobj.Object) {
 		Supervise: cfg.Runtimes, Tenants: b.tenants, Shutdown: b.shutdown, Changed: b.updated, Notified: b.notified,
 		Sessions: func() []*session.Session { return sessions.Of(b.store.Usable()) },
 		Bounds:   b.admission.Runtimes, MaxRSS: b.admission.MaxRSS, Warm: cfg.Warm, SweepInterval: cfg.sweepInterval(),
-		Tuning: cfg.tuning().fleet(), Log: b.log,
+		Tuning: cfg.tuning().fleet(), Host: cfg.Host, Log: b.log,
 	})
 	b.shells = shell.New(b.shutdown, b.log)
 	b.operations = operation.New(b.shutdown, b.admission.Remembered, b.log)
@@ -349,10 +353,6 @@ func (b *Bridge) updated(s *session.Session, what bridgev1.SessionChange) {
 	}
 }
 
-// forget removes what other parts have of a session that leaves memory.
-func (b *Bridge) forget(key string) {
-	b.fleet.Forget(key)
-	b.shells.Forget(key)
 // notified publishes a notification of a CLI process; s is nil if the process has not loaded the session.
 func (b *Bridge) notified(s *session.Session, tenant, id string, params []byte) {
 	var e *registry.Entry
@@ -362,6 +362,10 @@ func (b *Bridge) notified(s *session.Session, tenant, id string, params []byte) 
 	b.Watch.Notified(e, tenant, id, params)
 }
 
+// forget removes what other parts have of a session that leaves memory.
+func (b *Bridge) forget(key string) {
+	b.fleet.Forget(key)
+	b.shells.Forget(key)
 }
 
 // restoreOperations restores the operations of the bridge's previous run.

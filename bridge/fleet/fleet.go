@@ -14,6 +14,7 @@ package fleet
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"log/slog"
 	"slices"
 	"sync/atomic"
@@ -54,7 +55,16 @@ type Releaser interface {
 	Release(rt *runtime.Runtime) bool
 }
 
-// Config configures a Fleet. All fields but Warm and Tuning are required.
+// HostCallbacks receives what CLI processes call in the namespace host about AHP hosts (host.start). These calls are
+// about no session. A bridge has one only if it serves one program, which runs in the same process.
+type HostCallbacks interface {
+	// Request answers a request. It may wait.
+	Request(ctx context.Context, method string, params []byte) (json.RawMessage, error)
+	// Notification takes a notification. It must neither wait nor keep params.
+	Notification(method string, params []byte)
+}
+
+// Config configures a Fleet. All fields but Host, Warm and Tuning are required.
 type Config struct {
 	// Supervise returns the supervisor, which starts each process by start.
 	Supervise func(start Start) Supervisor
@@ -66,6 +76,9 @@ type Config struct {
 	Sessions func() []*session.Session
 	// Changed reports a change of a session, such as the CLI's own.
 	Changed func(s *session.Session, change bridgev1.SessionChange)
+	// Notified reports a session.lifecycle notification of a tenant's process that the bridge did not cause; s is nil
+	// unless the process has loaded the session. It must neither wait nor keep params.
+	Notified func(s *session.Session, tenant, id string, params []byte)
 	// Bounds limits the runtimes of a tenant and of all tenants.
 	Bounds func(tenant string) (own, all placement.Bounds)
 	// MaxRSS returns the memory limit of a tenant's processes; configured is that of the process's configuration.
@@ -75,10 +88,9 @@ type Config struct {
 	// SweepInterval is the time between two sweeps.
 	SweepInterval time.Duration
 	Tuning        Tuning
-	Log           *slog.Logger
-	// Notified reports a session.lifecycle notification of a tenant's process that the bridge did not cause; s is nil
-	// unless the process has loaded the session. It must neither wait nor keep params.
-	Notified func(s *session.Session, tenant, id string, params []byte)
+	// Host receives the CLI's calls in the namespace host; nil refuses the requests and drops the notifications.
+	Host HostCallbacks
+	Log  *slog.Logger
 }
 
 // Tuning is the part of the configuration that may change while a fleet runs.

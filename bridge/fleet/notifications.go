@@ -48,6 +48,10 @@ func (rt *Runtime) notification(method string, params []byte) {
 		rt.takeTelemetry(params)
 	case hostEvent:
 		rt.takeHostEvent(params)
+	default:
+		if host := rt.fleet.cfg.Host; host != nil && hostCallback(method) {
+			host.Notification(method, params)
+		}
 	}
 }
 

@@ -23,6 +23,9 @@ type subject struct {
 // modelRequest reports whether a request of the CLI belongs to a request to a model.
 func modelRequest(method string) bool { return strings.HasPrefix(method, "llmInference.") }
 
+// hostCallback reports whether a call of the CLI is about an AHP host.
+func hostCallback(method string) bool { return strings.HasPrefix(method, "host.") }
+
 // lane returns the lane of a request: the parts of one request to a model stay in order.
 func lane(r *rpcconn.Request) string {
 	if !modelRequest(r.Method) {
@@ -35,6 +38,9 @@ func lane(r *rpcconn.Request) string {
 
 // request takes a request of the CLI. It runs on a worker and waits for the answer.
 func (rt *Runtime) request(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
+	if host := rt.fleet.cfg.Host; host != nil && hostCallback(r.Method) {
+		return host.Request(ctx, r.Method, r.Params)
+	}
 	var about subject
 	_ = json.Unmarshal(r.Params, &about) // params that are no object name no session
 	about.SessionID = cmp.Or(about.SessionID, about.PolicySessionID)

@@ -44,7 +44,7 @@ const (
 var overrides = []methodRule{
 	{method: "connect", why: "the bridge has already connected, and a second handshake would change the agreed protocol"},
 	{method: "runtime.", why: "the bridge owns its CLI processes", instead: "none: the server ends its runtimes when it stops"},
-	{method: "host.", why: whyHost},
+	{method: "host.", why: whyHost, exact: (*Service).passOn, sole: true},
 	{method: "sessionFs.", why: whyProcess, instead: "SessionService.CreateSession with a runtime_profile"},
 	{method: "llmInference.", why: whyProcess, instead: "SessionService.CreateSession with a runtime_profile"},
 	{method: "registerExtensionLaunchProvider", why: whyConn, exact: (*Service).passOn, sole: true},

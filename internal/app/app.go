@@ -210,6 +210,7 @@ func (a *App) newBridge(
 		MaxMemoryBytes:     a.config.MaxMemoryBytes,
 		Raw:                a.config.Raw,
 		Sole:               a.config.Sole,
+		Host:               set.host,
 		OfflineModel:       a.offline != nil,
 		Version:            a.config.Version,
 		Observer:           a.observing.observer,

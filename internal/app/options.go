@@ -7,6 +7,7 @@ import (
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 )
@@ -23,6 +24,7 @@ type settings struct {
 	breaker  runtime.Breaker
 	spans    sdktrace.SpanExporter
 	probe    bool
+	host     bridge.HostCallbacks
 }
 
 func newSettings(options []Option) settings {
@@ -47,6 +49,9 @@ func WithLevel(level *slog.LevelVar) Option { return func(s *settings) { s.level
 // WithRunner replaces the way to a CLI that the configuration describes, such as by one
 // in this process.
 func WithRunner(r runtime.Runner) Option { return func(s *settings) { s.runner = r } }
+
+// WithHostCallbacks has h receive what the CLI calls about AHP hosts. It is for a server of one program (Config.Sole).
+func WithHostCallbacks(h bridge.HostCallbacks) Option { return func(s *settings) { s.host = h } }
 
 // WithProgress tells f of the installation and unpacking of the CLI, in addition to the
 // log. It must not block.

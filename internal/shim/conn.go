@@ -70,6 +70,7 @@ func (c *conn) serve(ctx context.Context) error {
 		c.rpc.Flush(flush) // a failure is reported to its caller
 		cancel()
 	}
+	c.disposeHosts(context.WithoutCancel(ctx))
 	c.sessions.leave()
 	_ = c.rpc.Close()
 	c.end()

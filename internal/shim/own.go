@@ -33,6 +33,11 @@ func init() {
 		"session.eventLog.registerInterest": (*conn).registerInterest,
 		"sessionFs.setProvider":             (*conn).provideFiles,
 		"llmInference.setProvider":          (*conn).provideModels,
+		"host.start":                        (*conn).startHost,
+		"host.dispose":                      (*conn).callHost,
+		"host.listSessions":                 (*conn).callHost,
+		"host.publishSession":               (*conn).callHost,
+		"host.unpublishSession":             (*conn).callHost,
 		"llmInference.httpResponseStart":    (*conn).respondHead,
 		"llmInference.httpResponseChunk":    (*conn).respondChunk,
 	}

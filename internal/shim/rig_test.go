@@ -92,10 +92,15 @@ func newRigWith(t testing.TB, script fakecli.Script, kind func(*app.Config), cha
 		ProfileFields: tenancy.ProfileFields(),
 	}
 	kind(&c)
-	a, err := app.New(t.Context(), c,
-		app.WithRunner(runtime.InProcess(func(context.Context, runtime.Spec) (io.ReadWriteCloser, error) {
-			return r.cli.Connect(), nil
-		})))
+	var hosts *Hosts
+	options := []app.Option{}
+	if c.Sole {
+		hosts = NewHosts()
+		options = append(options, app.WithHostCallbacks(hosts))
+	}
+	options = append(options, app.WithRunner(runtime.InProcess(
+		func(context.Context, runtime.Spec) (io.ReadWriteCloser, error) { return r.cli.Connect(), nil })))
+	a, err := app.New(t.Context(), c, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +136,7 @@ func newRigWith(t testing.TB, script fakecli.Script, kind func(*app.Config), cha
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	config := Config{Bridge: conn}
+	config := Config{Bridge: conn, Hosts: hosts}
 	for _, f := range change {
 		f(&config)
 	}
@@ -150,6 +155,7 @@ type program struct {
 	mu     sync.Mutex
 	heard  []string // events by type, notifications by method, replies as "reply to METHOD"
 	host   []string // notifications to the host
+	told   []string // other notifications, each "METHOD PARAMS"
 	change chan struct{}
 	// answer answers requests; on receives events.
 	answer func(method string, params json.RawMessage) (json.RawMessage, error)
@@ -176,11 +182,13 @@ func (r *rig) connect(direct bool) *program {
 	}
 	p.conn = rpcconn.New(rwc, rpcconn.Options{
 		Event: p.event, Notification: func(method string, params []byte) {
+			p.mu.Lock()
 			if method == hostEvent {
-				p.mu.Lock()
 				p.host = append(p.host, string(params))
-				p.mu.Unlock()
+			} else {
+				p.told = append(p.told, method+" "+string(params))
 			}
+			p.mu.Unlock()
 			p.hear(method)
 			if method == "session.lifecycle" && strings.Contains(string(params), "session.deleted") {
 				p.hear("session.deleted")

@@ -39,6 +39,8 @@ type Config struct {
 	// Shutdown ends the bridge, where it is the shim's own. runtime.shutdown calls it once, when the
 	// connections have left their sessions, and is answered when it has returned. Default: nothing.
 	Shutdown func()
+	// Hosts are given to the bridge too, if it is the shim's own. Nil: the bridge refuses the methods host.*.
+	Hosts *Hosts
 	// Grace is how long the connection to the bridge may be broken. Default: DefaultGrace.
 	Grace time.Duration
 	// Logger gets what is odd, never contents. Default: nowhere.

@@ -135,7 +135,7 @@ func shimCommand(ctx context.Context, p *program, args []string) (err error) {
 	defer func() { err = errors.Join(err, bridge.close()) }()
 	config := shim.Config{
 		Bridge: bridge.conn, Token: p.getenv("COPILOT_CONNECTION_TOKEN"), Profile: bridge.profile, Grace: o.grace,
-		Logger: logger,
+		Logger: logger, Hosts: bridge.hosts,
 	}
 	if bridge.own {
 		config.Shutdown = func() { _ = bridge.close() } // its error is reported at the end

@@ -24,6 +24,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
+	"github.com/copilot-grpc/copilot-grpc/internal/shim"
 )
 
 // shimBridge is the bridge behind a shim.
@@ -34,6 +35,7 @@ type shimBridge struct {
 	// close ends the connection, and the bridge if it is the shim's own; it may be called again.
 	close func() error
 	own   bool
+	hosts *shim.Hosts // of a bridge of the shim's own
 }
 
 // bridge connects to the bridge of --target, or starts one for this shim alone.
@@ -121,7 +123,8 @@ func (o *shimOptions) private(ctx context.Context, p *program, logger *slog.Logg
 	}
 	config := o.privateConfig(p, folder)
 	cli := &starts{Runner: config.NewRunner(logger, nil)}
-	a, err := app.New(ctx, config, app.WithLogger(logger), app.WithRunner(cli))
+	hosts := shim.NewHosts()
+	a, err := app.New(ctx, config, app.WithLogger(logger), app.WithRunner(cli), app.WithHostCallbacks(hosts))
 	if err != nil {
 		return nil, errors.Join(err, folder.remove())
 	}
@@ -130,7 +133,7 @@ func (o *shimOptions) private(ctx context.Context, p *program, logger *slog.Logg
 	ended := make(chan error, 1)
 	go func() { ended <- p.run(running, a) }()
 	conn, err := dial(a.Target(), "")
-	b := &shimBridge{conn: conn, close: sync.OnceValue(func() error {
+	b := &shimBridge{conn: conn, hosts: hosts, close: sync.OnceValue(func() error {
 		if conn != nil {
 			_ = conn.Close()
 		}
