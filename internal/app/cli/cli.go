@@ -90,7 +90,12 @@ func Main(version string, args []string) int {
 		version: version, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv, again: again,
 		processors: func(n int) { runtime.GOMAXPROCS(n) },
 	}
-	return p.main(ctx, standingIn(os.Args[0], args))
+	code := p.main(ctx, standingIn(os.Args[0], args))
+	// The outputs end before the input, as those of the CLI: a program that is writing to the input must not fail before
+	// it can read why this process ended.
+	_ = os.Stderr.Close()
+	_ = os.Stdout.Close()
+	return code
 }
 
 // standingIn makes the program the shim when it is called by the name of the CLI.

@@ -51,10 +51,11 @@ func (o *shimOptions) bridge(ctx context.Context, p *program, logger *slog.Logge
 	if err != nil {
 		return nil, err
 	}
-	profile, err := o.profile(ctx, p, conn, logger)
+	info, err := o.reach(ctx, conn, logger)
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
+	profile := o.profile(p, info.GetCapabilities().GetRuntimeProfileFields(), logger)
 	return &shimBridge{conn: conn, profile: profile, close: sync.OnceValue(conn.Close)}, nil
 }
 
@@ -166,10 +167,9 @@ func (o *shimOptions) cliLevel() string {
 	return o.cliLogLevel
 }
 
-// profile is the program's runtime profile, as far as the bridge lets callers set one. The rest is logged.
-func (o *shimOptions) profile(
-	ctx context.Context, p *program, conn *grpc.ClientConn, logger *slog.Logger,
-) (*bridgev1.RuntimeProfile, error) {
+// profile is the program's runtime profile, as far as the bridge lets callers set one: the fields that are allowed. The
+// rest is logged. It is nil if nothing is set.
+func (o *shimOptions) profile(p *program, allowed []string, logger *slog.Logger) *bridgev1.RuntimeProfile {
 	want := &bridgev1.RuntimeProfile{Home: p.getenv("COPILOT_HOME"), GithubToken: o.githubToken(p),
 		LogLevel: o.cliLevel()}
 	if o.noLogin {
@@ -187,13 +187,8 @@ func (o *shimOptions) profile(
 		want.Env[name] = p.getenv(name)
 	}
 	if proto.Size(want) == 0 {
-		return nil, nil
+		return nil
 	}
-	info, err := o.reach(ctx, conn, logger)
-	if err != nil {
-		return nil, err
-	}
-	allowed := info.GetCapabilities().GetRuntimeProfileFields()
 	m := want.ProtoReflect()
 	for i := range m.Descriptor().Fields().Len() {
 		field := m.Descriptor().Fields().Get(i)
@@ -203,12 +198,15 @@ func (o *shimOptions) profile(
 			m.Clear(field)
 		}
 	}
-	return want, nil
+	return want
 }
 
-// reach asks the bridge about itself, again and again while it cannot be reached, for as
-// long as the connection to it may be broken. Why it cannot be is logged at once: the program
-// may not wait as long.
+// firstContact is how long the shim tries to reach its bridge at the start: the program waits for a reply, and the
+// address may be wrong. The connection of a bridge that was reached once may be broken for longer (--grace).
+const firstContact = 5 * time.Second
+
+// reach asks the bridge about itself, again and again while it cannot be reached, for firstContact or --grace if that
+// is shorter. Why it cannot be reached is logged at once.
 func (o *shimOptions) reach(
 	ctx context.Context, conn *grpc.ClientConn, logger *slog.Logger,
 ) (*bridgev1.GetServerInfoResponse, error) {
@@ -219,13 +217,15 @@ func (o *shimOptions) reach(
 		})
 	}
 	info, err := backoff.Retry(ctx, func() (*bridgev1.GetServerInfoResponse, error) {
+		ctx, cancel := context.WithTimeout(ctx, firstContact) // a peer may accept the connection and say nothing
+		defer cancel()
 		info, err := bridgev1.NewRuntimeServiceClient(conn).GetServerInfo(ctx, &bridgev1.GetServerInfoRequest{})
 		if err != nil && status.Code(err) != codes.Unavailable {
 			err = backoff.Permanent(err)
 		}
 		return info, err
 	}, backoff.WithBackOff(backoff.NewConstantBackOff(shimBackoff.BaseDelay)),
-		backoff.WithMaxElapsedTime(max(o.grace, 1)), backoff.WithNotify(warn)) // 0 would be no limit
+		backoff.WithMaxElapsedTime(max(min(o.grace, firstContact), 1)), backoff.WithNotify(warn)) // 0 would be no limit
 	if err != nil {
 		return nil, fmt.Errorf("asking the bridge %q: %w", o.target, err)
 	}
