@@ -8,6 +8,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
+	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/settings"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 )
@@ -21,32 +23,35 @@ func (svc *Service) answer(ctx context.Context, c *call) (json.RawMessage, error
 	id := c.params.String("requestId")
 	p, err := tenancy.Pending(ctx, s, id)
 	if err != nil {
-		return unanswered(c, err)
+		return unanswered(ctx, s, c, err)
 	}
 	reply, err := replyOf(p, c)
 	if err != nil {
-		return unanswered(c, err)
+		return unanswered(ctx, s, c, err)
 	}
 	if err := tenancy.CheckAnswer(ctx, s, p, reply, "result"); err != nil {
 		return nil, err
 	}
 	at, err := s.Callbacks().Resolve(ctx, id, callback.Giver{}, reply)
 	if err != nil {
-		return unanswered(c, err)
+		return unanswered(ctx, s, c, err)
 	}
 	return recorded(ctx, done, at, nil)
 }
 
-// unanswered returns the result of an answer to a callback that has ended. For the CLI this is not an error,
-// and for commands it is not a refusal.
-func unanswered(c *call, err error) (json.RawMessage, error) {
-	if r := fault.ReasonOf(err); c.exact && (r == fault.CallbackNotFound || r == fault.CallbackResolved) {
-		if c.method == callback.ForEvent(callback.CommandExecute).AnswerMethod {
-			return done, nil
-		}
-		return undone, nil
+// unanswered returns the result of an answer to a callback that has ended, or never was. For the CLI that is no error,
+// and its methods check the other parameters first: so the CLI is called, for exact callers. The call names a callback
+// that the CLI does not have, so that it cannot precede another caller's answer on its way.
+func unanswered(ctx context.Context, s *session.Session, c *call, err error) (json.RawMessage, error) {
+	if r := fault.ReasonOf(err); !c.exact || r != fault.CallbackNotFound && r != fault.CallbackResolved {
+		return nil, fields.Rename(err, "callback_id", "request_id")
 	}
-	return nil, fields.Rename(err, "callback_id", "request_id")
+	params := c.params.Clone()
+	if params.String("requestId") != "" {
+		params.SetString("requestId", registry.NewID())
+	}
+	result, at, err := s.Loader().Do(ctx, c.method, params)
+	return recorded(ctx, result, at, err)
 }
 
 // replyOf checks an answer that came as parameters.

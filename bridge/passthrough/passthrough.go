@@ -67,9 +67,17 @@ func (svc *Service) CallCLI(
 	}
 	reply, err := svc.callTranslated(ctx, c, method, request, requestID)
 	if err != nil && exact {
-		return nil, session.Exactly(err, c.method, c.id)
+		return nil, c.exactly(err)
 	}
 	return reply, err
+}
+
+// exactly returns an error with the CLI's own code and text.
+func (c *call) exactly(err error) error {
+	if fault.ReasonOf(err) == fault.InvalidField && c.id == "" && isString(c.params.Get("sessionId")) {
+		err = fault.New(fault.SessionNotFound, "there is no session with an empty id") // for the CLI, no id is missing
+	}
+	return session.Exactly(err, c.method, c.id)
 }
 
 func (svc *Service) callTranslated(
@@ -104,7 +112,9 @@ func (c *call) read(codec *wire.Codec, method protoreflect.MethodDescriptor, req
 		return fault.Wrap(err, fault.Internal, "parameters of %s", c.method)
 	}
 	c.id = c.params.String("sessionId")
-	c.params.Set("sessionId", nil)
+	if c.id != "" || !c.exact { // the CLI says what is wrong with another value
+		c.params.Set("sessionId", nil)
+	}
 	return nil
 }
 

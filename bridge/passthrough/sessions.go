@@ -277,7 +277,11 @@ func (svc *Service) setTools(ctx context.Context, c *call) (json.RawMessage, err
 	if err != nil {
 		return nil, err
 	}
-	tools, err := svc.toolsOf(c, c.params.Get("tools"))
+	array := c.params.Get("tools")
+	if c.exact && !config.AreTools(array) {
+		return refused(ctx, s, c)
+	}
+	tools, err := svc.toolsOf(c, array)
 	if err == nil && !c.passErrors(svc) {
 		err = s.Participants().CheckNames(ctx, tools, nil, "")
 	}
@@ -320,8 +324,11 @@ func (svc *Service) registerInterest(ctx context.Context, c *call) (json.RawMess
 	if err != nil {
 		return nil, err
 	}
+	if c.exact && !isString(c.params.Get("eventType")) {
+		return refused(ctx, s, c)
+	}
 	eventType := c.params.String("eventType")
-	if eventType == "" {
+	if eventType == "" && !c.exact {
 		return nil, fault.New(fault.InvalidField, "event_type is required").WithField("event_type")
 	}
 	handle, err := s.Settings().Register(ctx, eventType)
@@ -339,6 +346,19 @@ func (svc *Service) releaseInterest(ctx context.Context, c *call) (json.RawMessa
 	if err != nil {
 		return nil, err
 	}
+	if c.exact && !isString(c.params.Get("handle")) {
+		return refused(ctx, s, c)
+	}
 	s.Settings().Release(c.params.String("handle"))
 	return recorded(ctx, done, s.Journal().Last(), nil)
 }
+
+// refused makes a call that the CLI refuses in its own words: a parameter that the bridge would use is missing or of
+// another type.
+func refused(ctx context.Context, s *session.Session, c *call) (json.RawMessage, error) {
+	result, at, err := s.Loader().Do(ctx, c.method, c.params)
+	return recorded(ctx, result, at, err)
+}
+
+// isString reports whether a member is a string.
+func isString(value json.RawMessage) bool { return len(value) > 0 && value[0] == '"' }

@@ -258,7 +258,9 @@ func (l *Loader) resume(ctx context.Context, o Opening) error {
 	rt, warm, continuing := l.runtime, l.state == Loaded, l.cfg.turns.Machine().Continuing()
 	l.mu.Unlock()
 	params := l.cfg.settings.Traced(ctx, o.Params)
-	params.SetBool("continuePendingWork", o.ContinuePending)
+	if o.ContinuePending { // false is the default, and would be in the session.resume event
+		params.SetBool("continuePendingWork", true)
+	}
 	if warm {
 		// Without disableResume the CLI writes a resume event, as for any caller's resume.
 		err := l.cfg.participants.WarmResume(ctx, rt, func(p *jsonobj.Object) {

@@ -87,8 +87,8 @@ func (c *conn) call(ctx context.Context, name string, params json.RawMessage) (j
 	return result, nil
 }
 
-// orEmpty returns a call's parameters as an object. Missing parameters become {}, and a single positional parameter,
-// as some JSON-RPC libraries send it, is unwrapped.
+// orEmpty returns a call's parameters as an object. A single positional parameter, as some JSON-RPC libraries send it, is
+// unwrapped. Missing parameters, and those that are no object, become {}: the CLI ignores them.
 func orEmpty(params json.RawMessage) json.RawMessage {
 	if bytes.HasPrefix(params, []byte("{")) {
 		return params
@@ -100,7 +100,7 @@ func orEmpty(params json.RawMessage) json.RawMessage {
 			params = positional[0]
 		}
 	}
-	if len(params) == 0 || bytes.Equal(params, []byte("null")) {
+	if !bytes.HasPrefix(params, []byte("{")) {
 		return json.RawMessage(`{}`)
 	}
 	return params
@@ -135,9 +135,7 @@ func (c *conn) callRaw(ctx context.Context, name string, params json.RawMessage)
 		return nil, unhandled(name)
 	}
 	id := about(params).SessionID
-	if id != "" {
-		delete(members, "sessionId")
-	}
+	delete(members, "sessionId")
 	text, err := json.Marshal(members)
 	if err != nil {
 		return nil, err

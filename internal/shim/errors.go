@@ -17,6 +17,7 @@ import (
 // JSON-RPC codes of the CLI.
 const (
 	codeMethodNotFound = -32601
+	codeInvalidParams  = -32602
 	codeInternal       = -32603
 	codeShuttingDown   = -32000
 	codeAuthRequired   = -32001

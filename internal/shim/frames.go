@@ -232,7 +232,7 @@ func (p *participant) event(b []byte) error {
 			p.reach(at)
 			return nil
 		}
-		p.conn.sessions.ended(p.id)
+		p.conn.sessions.ended(p)
 	}
 	if err := p.tell("session.event", text); err != nil {
 		return err
@@ -392,7 +392,7 @@ func (p *participant) streamed(r *bridgev1.SubscribeResponse) (over bool, err er
 		}
 		over = true
 		if p.farewell != nil {
-			p.conn.sessions.ended(p.id)
+			p.conn.sessions.ended(p)
 			err = p.tell("session.event", p.farewell)
 		}
 	}

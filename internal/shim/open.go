@@ -13,6 +13,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
@@ -35,6 +36,8 @@ type opening struct {
 	tools  bool // it names tools, or that there are none
 }
 
+const pendingWork = "continuePendingWork"
+
 // extraMembers are the members that only a resume takes.
 var extraMembers = []string{"disableResume", "openCanvases", "factories", "requestedEnvironmentVariables"}
 
@@ -54,11 +57,11 @@ func openingOf(t *tables, params json.RawMessage, resume bool) (*opening, error)
 	}}
 	_, o.tools = members["tools"]
 	_ = json.Unmarshal(members["sessionId"], &o.id)
-	_ = json.Unmarshal(members["continuePendingWork"], &o.pend)
+	_ = json.Unmarshal(members[pendingWork], &o.pend)
 	if err := o.apart(t, members, resume); err != nil {
 		return nil, err
 	}
-	for _, name := range append(callback.Switches(), "sessionId", "continuePendingWork", "requestPermission") {
+	for _, name := range append(callback.Switches(), "sessionId", pendingWork, "requestPermission") {
 		delete(members, name)
 	}
 	text, err := json.Marshal(members)
@@ -91,6 +94,9 @@ func (o *opening) apart(t *tables, members map[string]json.RawMessage, resume bo
 		return nil
 	}
 	extras := map[string]json.RawMessage{}
+	if string(members[pendingWork]) == "false" { // differs from none in the session.resume event
+		extras[pendingWork] = members[pendingWork]
+	}
 	for _, name := range extraMembers {
 		if value, ok := members[name]; ok {
 			extras[name] = value
@@ -135,8 +141,30 @@ func handlersOf(members map[string]json.RawMessage) *bridgev1.Handlers {
 	return h
 }
 
+// checkOpening checks what the CLI checks before it reads the parameters of session.create and session.resume.
+func checkOpening(r *rpcconn.Request) error {
+	if len(r.Params) == 0 || r.Params[0] == 'n' {
+		return nil
+	}
+	if r.Params[0] != '{' {
+		return failure(r.Method, "session lifecycle params must be an object")
+	}
+	members, err := jsonobj.Parse(r.Params)
+	if err != nil {
+		return failure(r.Method, err.Error())
+	}
+	id := members.Get("sessionId")
+	if r.Method == "session.create" && id != nil && id[0] != '"' && id[0] != 'n' {
+		return failure(r.Method, "session.create sessionId must be a string")
+	}
+	return nil
+}
+
 // create is session.create.
 func (c *conn) create(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
+	if err := checkOpening(r); err != nil {
+		return nil, err
+	}
 	o, err := openingOf(c.server.tables, r.Params, false)
 	if err != nil {
 		return nil, failure("session.create", err.Error())
@@ -154,12 +182,17 @@ func (c *conn) create(ctx context.Context, r *rpcconn.Request) (json.RawMessage,
 
 // resume is session.resume.
 func (c *conn) resume(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
+	if err := checkOpening(r); err != nil {
+		return nil, err
+	}
+	if id, named := sessionIn(r.Params); !named {
+		return nil, noSession(r.Method)
+	} else if id == "" {
+		return nil, failure(r.Method, "Rejected session.resume request with invalid sessionId: ")
+	}
 	o, err := openingOf(c.server.tables, r.Params, true)
 	if err != nil {
 		return nil, failure("session.resume", err.Error())
-	}
-	if o.id == "" {
-		return nil, noSession(r.Method)
 	}
 	profile := c.profile()
 	if p := c.sessions.participant(o.id); p != nil {

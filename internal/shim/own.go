@@ -7,7 +7,9 @@ import (
 	"slices"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
@@ -31,13 +33,13 @@ func init() {
 		"session.sendAndWait":               (*conn).sendAndWait,
 		"session.tools.set":                 (*conn).setTools,
 		"session.eventLog.registerInterest": (*conn).registerInterest,
-		"sessionFs.setProvider":             (*conn).provideFiles,
-		"llmInference.setProvider":          (*conn).provideModels,
 		"host.start":                        (*conn).startHost,
 		"host.dispose":                      (*conn).callHost,
 		"host.listSessions":                 (*conn).callHost,
 		"host.publishSession":               (*conn).callHost,
 		"host.unpublishSession":             (*conn).callHost,
+		"sessionFs.setProvider":             (*conn).provideFiles,
+		"llmInference.setProvider":          (*conn).provideModels,
 		"llmInference.httpResponseStart":    (*conn).respondHead,
 		"llmInference.httpResponseChunk":    (*conn).respondChunk,
 	}
@@ -51,16 +53,23 @@ var (
 // connect is the handshake. The bridge has made its own with the CLI: what the CLI said
 // then is the answer.
 func (c *conn) connect(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
+	params := r.Params
+	if len(params) == 0 || params[0] == 'n' {
+		params = json.RawMessage(`{}`)
+	}
+	token, params := splitToken(params)
+	if err := c.authenticate(token); err != nil {
+		return nil, err
+	}
+	if err := connectParams.check(params); err != nil {
+		return nil, &rpcconn.Error{Code: codeInvalidParams, Message: "Invalid connect request: " + err.Error()}
+	}
 	var p struct {
-		Token     *string `json:"token"`
-		Telemetry bool    `json:"enableGitHubTelemetryForwarding"`
+		Telemetry bool `json:"enableGitHubTelemetryForwarding"`
 		// Kinds are the kinds of background tasks that the program understands.
 		Kinds []string `json:"supportedTaskKinds"`
 	}
-	_ = json.Unmarshal(r.Params, &p) // what is not understood says nothing
-	if err := c.authenticate(p.Token); err != nil {
-		return nil, err
-	}
+	_ = json.Unmarshal(params, &p) // an array, which the CLI accepts, sets nothing
 	if p.Telemetry {
 		c.feeds.forwardTelemetry()
 	}
@@ -79,17 +88,29 @@ func (c *conn) connect(ctx context.Context, r *rpcconn.Request) (json.RawMessage
 	return c.server.tables.write(greeting)
 }
 
+// splitToken takes the token out of the parameters of connect. For the CLI an empty token, or one that is no string, is
+// none.
+func splitToken(params json.RawMessage) (token string, others json.RawMessage) {
+	members, err := jsonobj.Parse(params)
+	if err != nil {
+		return "", params
+	}
+	token = members.String("token")
+	members.Set("token", nil)
+	return token, members.JSON()
+}
+
 // authenticate checks a token as the CLI does.
-func (c *conn) authenticate(token *string) error {
+func (c *conn) authenticate(token string) error {
 	want := c.server.config.Token
 	if c.trusted {
 		want = ""
 	}
 	switch {
-	case want == "" && token != nil:
+	case want == "" && token != "":
 		return &rpcconn.Error{Code: codeAuthNotSet, Message: "AUTHENTICATION_NOT_CONFIGURED"}
 	case want == "":
-	case token == nil || subtle.ConstantTimeCompare([]byte(*token), []byte(want)) != 1:
+	case subtle.ConstantTimeCompare([]byte(token), []byte(want)) != 1:
 		return &rpcconn.Error{Code: codeAuthFailed, Message: "AUTHENTICATION_FAILED"}
 	}
 	c.mu.Lock()
@@ -110,12 +131,13 @@ func (c *conn) shutdown(_ context.Context, r *rpcconn.Request) (json.RawMessage,
 
 // destroy leaves a session, and ends it if there are no other participants.
 func (c *conn) destroy(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
-	id := about(r.Params).SessionID
+	id, named := sessionIn(r.Params)
 	p := c.sessions.participant(id)
+	detach := r.Method == "session.detach"
 	switch {
-	case id == "":
+	case !named:
 		return nil, noSession(r.Method)
-	case p == nil && r.Method == "session.destroy":
+	case p == nil && !detach:
 		c.server.counter.own(r.Method)
 		return nothing, nil
 	case p == nil:
@@ -123,10 +145,20 @@ func (c *conn) destroy(ctx context.Context, r *rpcconn.Request) (json.RawMessage
 		return succeeded, nil
 	}
 	c.server.counter.typed(r.Method)
+	p.detaching.Store(detach)
 	p.leave(true)
 	p.awaitDone(ctx)
 	c.sessions.drop(p, nil)
 	return succeeded, nil
+}
+
+// sessionIn returns the session that parameters name, which may be "". named is false unless they have a string.
+func sessionIn(params json.RawMessage) (id string, named bool) {
+	var p struct{ SessionID *string }
+	if json.Unmarshal(params, &p) != nil || p.SessionID == nil {
+		return "", false
+	}
+	return *p.SessionID, true
 }
 
 // shutSession is session.shutdown.
@@ -170,6 +202,10 @@ func (c *conn) setTools(ctx context.Context, r *rpcconn.Request) (json.RawMessag
 	if p == nil {
 		return c.call(ctx, "session.tools.set", r.Params)
 	}
+	members, _ := jsonobj.Parse(orEmpty(r.Params))
+	if !config.AreTools(members.Get("tools")) {
+		return c.call(ctx, r.Method, r.Params) // the CLI refuses it
+	}
 	o, err := openingOf(c.server.tables, r.Params, true)
 	if err != nil {
 		return nil, failure("session.tools.set", err.Error())
@@ -180,7 +216,7 @@ func (c *conn) setTools(ctx context.Context, r *rpcconn.Request) (json.RawMessag
 	cmd := &bridgev1.AttachCommand{Command: &bridgev1.AttachCommand_SetTools{SetTools: &bridgev1.SetToolsCommand{Tools: o.start.GetTools()}}}
 	if err := p.command(ctx, cmd); err != nil {
 		p.change(func(start *bridgev1.AttachStart) { start.Tools = before })
-		return nil, rpcError(err, "session.tools.set")
+		return nil, err
 	}
 	return json.RawMessage(`{}`), nil
 }

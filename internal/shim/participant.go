@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -46,7 +47,9 @@ type participant struct {
 	left    bool // it has said goodbye, or is to
 	// shutting says that the program has called session.shutdown.
 	shutting bool
-	sending  sync.Mutex
+	// detaching says that it has called session.detach.
+	detaching atomic.Bool
+	sending   sync.Mutex
 	// held are the events that came before it was known where among them the answer to
 	// the create or resume stands; released says that that has been written.
 	held     [][]byte

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"regexp"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -60,13 +62,11 @@ const maxModelRequests = 4096
 
 // provideFiles is sessionFs.setProvider.
 func (c *conn) provideFiles(_ context.Context, r *rpcconn.Request) (json.RawMessage, error) {
-	var p struct {
-		InitialCwd, SessionStatePath, Conventions string
-		Capabilities                              struct{ SQLite, Binary bool }
+	fs, err := fileProvider(r.Params)
+	if err != nil {
+		return nil, err
 	}
-	if err := json.Unmarshal(r.Params, &p); err != nil {
-		return nil, failure("sessionFs.setProvider", err.Error())
-	}
+	fs.Key = c.server.key
 	active := c.server.active()
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
@@ -78,16 +78,59 @@ func (c *conn) provideFiles(_ context.Context, r *rpcconn.Request) (json.RawMess
 		return nil, &rpcconn.Error{Code: codeInternal,
 			Message: "Another client is already the session filesystem provider."}
 	}
-	fs := &bridgev1.SessionFileSystem{
-		Key: c.server.key, InitialDirectory: p.InitialCwd, StatePath: p.SessionStatePath,
-		Sqlite: p.Capabilities.SQLite, Binary: p.Capabilities.Binary,
+	c.server.providers.files, c.server.profile.SessionFs = c, fs
+	c.server.counter.typed(methodProvideFiles)
+	return succeeded, nil
+}
+
+const methodProvideFiles = "sessionFs.setProvider"
+
+// fileProvider reads the parameters of sessionFs.setProvider. The CLI would refuse bad ones at the start of the first
+// runtime that has them, so they are refused here, in its words.
+func fileProvider(params json.RawMessage) (*bridgev1.SessionFileSystem, error) {
+	if len(params) == 0 || params[0] == 'n' {
+		params = json.RawMessage(`{}`)
 	}
-	if p.Conventions == "windows" {
+	if err := fileProviderParams.check(params); err != nil {
+		return nil, failure(methodProvideFiles, "Invalid sessionFs.setProvider params: "+err.Error())
+	}
+	if params[0] != '{' {
+		return nil, failure(methodProvideFiles, "sessionFs.setProvider requires initialCwd")
+	}
+	var p struct {
+		InitialCwd, SessionStatePath, Conventions string
+		Capabilities                              json.RawMessage
+	}
+	if err := json.Unmarshal(params, &p); err != nil {
+		return nil, err
+	}
+	if !absolute(p.InitialCwd, p.Conventions) {
+		return nil, failure(methodProvideFiles, `sessionFs.setProvider requires an initialCwd that is absolute under the "`+
+			p.Conventions+`" path convention; got "`+p.InitialCwd+`".`)
+	}
+	var can struct{ SQLite, Binary bool }
+	_ = json.Unmarshal(p.Capabilities, &can) // none, or an array, which means nothing
+	fs := &bridgev1.SessionFileSystem{
+		InitialDirectory: p.InitialCwd, StatePath: p.SessionStatePath, Sqlite: can.SQLite, Binary: can.Binary,
+	}
+	if p.Conventions == windowsPaths {
 		fs.Conventions = bridgev1.PathConventions_PATH_CONVENTIONS_WINDOWS
 	}
-	c.server.providers.files, c.server.profile.SessionFs = c, fs
-	c.server.counter.typed("sessionFs.setProvider")
-	return succeeded, nil
+	return fs, nil
+}
+
+// windowsPaths are the conventions of Windows in sessionFs.setProvider.
+const windowsPaths = "windows"
+
+// drivePath is an absolute path on a drive of Windows.
+var drivePath = regexp.MustCompile(`^[A-Za-z]:[/\\]`)
+
+// absolute reports whether the CLI takes a path for absolute.
+func absolute(path, conventions string) bool {
+	if conventions == windowsPaths {
+		return strings.HasPrefix(path, "/") || strings.HasPrefix(path, `\`) || drivePath.MatchString(path)
+	}
+	return strings.HasPrefix(path, "/")
 }
 
 // provideModels is llmInference.setProvider.
@@ -181,6 +224,9 @@ func (c *conn) respondHead(ctx context.Context, r *rpcconn.Request) (json.RawMes
 		StatusText string              `json:"statusText"`
 		Headers    map[string][]string `json:"headers"`
 	}
+	if c.server.requestSession(about(r.Params).RequestID) == "" {
+		return unaccepted, nil // whatever else is said
+	}
 	if err := json.Unmarshal(r.Params, &p); err != nil {
 		return nil, failure("llmInference.httpResponseStart", err.Error())
 	}
@@ -202,6 +248,9 @@ func (c *conn) respondChunk(ctx context.Context, r *rpcconn.Request) (json.RawMe
 		Binary    bool   `json:"binary"`
 		End       bool   `json:"end"`
 		Error     *struct{ Message, Code string }
+	}
+	if c.server.requestSession(about(r.Params).RequestID) == "" {
+		return unaccepted, nil // whatever else is said
 	}
 	if err := json.Unmarshal(r.Params, &p); err != nil {
 		return nil, failure("llmInference.httpResponseChunk", err.Error())
@@ -227,11 +276,16 @@ var (
 	unaccepted = json.RawMessage(`{"accepted":false}`)
 )
 
+// requestSession returns the session of a model request that is under way; "" if there is none.
+func (s *Server) requestSession(id string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.providers.requests[id]
+}
+
 // respond gives the bridge a part of a model's response.
 func (c *conn) respond(ctx context.Context, part *bridgev1.ModelResponse) (json.RawMessage, error) {
-	c.server.mu.Lock()
-	id := c.server.providers.requests[part.GetRequestId()]
-	c.server.mu.Unlock()
+	id := c.server.requestSession(part.GetRequestId())
 	if id == "" {
 		return unaccepted, nil
 	}

@@ -77,20 +77,27 @@ func (s *sessions) active() bool {
 	return len(s.open) > 0
 }
 
-// ended notes that a session ended while the connection was in it.
-func (s *sessions) ended(id string) {
+// ended notes that a participant's session ended while the connection was in it.
+func (s *sessions) ended(p *participant) {
+	if p.detaching.Load() {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.past = append(s.past, id); len(s.past) > maxPast {
+	if s.past = append(s.past, p.id); len(s.past) > maxPast {
 		s.past = slices.Delete(s.past, 0, 1)
 	}
 }
 
-// hears reports whether the connection is in a session, or was when it ended.
+// hears reports whether the CLI tells the connection of host events of a session: the connection is in it, or was when
+// it ended, and has not detached from it.
 func (s *sessions) hears(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.open[id] != nil || slices.Contains(s.past, id)
+	if p := s.open[id]; p != nil {
+		return !p.detaching.Load()
+	}
+	return slices.Contains(s.past, id)
 }
 
 // leave ends all participations, and waits a little for the bridge to know.

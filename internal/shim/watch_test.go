@@ -67,6 +67,67 @@ func TestHostEvents(t *testing.T) {
 	}
 }
 
+// lifecycle are the session.lifecycle notifications.
+func (p *program) lifecycle() (told []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, text := range p.told {
+		if params, ok := strings.CutPrefix(text, "session.lifecycle "); ok {
+			told = append(told, params)
+		}
+	}
+	return told
+}
+
+// A program gets the CLI's own session.lifecycle notifications: all of them, in order, with their metadata, except those
+// that the bridge causes.
+func TestLifecycle(t *testing.T) {
+	t.Parallel()
+	live := func(p *program, before func()) []string {
+		p.call("session.create", `{"sessionId":"s1"}`)
+		p.call("session.send", `{"sessionId":"s1","prompt":"hello"}`)
+		p.await("session.idle", 1)
+		before()
+		p.call("session.send", `{"sessionId":"s1","prompt":"hello"}`)
+		p.await("session.idle", 2)
+		p.call("session.destroy", `{"sessionId":"s1"}`)
+		p.call("session.delete", `{"sessionId":"s1"}`)
+		p.await("session.deleted", 1)
+		return masked(t, p.lifecycle())
+	}
+	want := live(newRig(t, script).connect(true), func() {})
+	r := newRigWith(t, script, func(c *app.Config) { c.IdleUnload = 20 * time.Millisecond })
+	p := r.connect(false)
+	p.call("ping", `{}`)
+	got := live(p, func() {
+		sessions := bridgev1.NewSessionServiceClient(r.server.config.Bridge)
+		until(t, "the session to be unloaded", func() bool {
+			s, err := sessions.GetSession(t.Context(), &bridgev1.GetSessionRequest{SessionId: "s1"})
+			return err == nil && s.GetSession().GetState() == bridgev1.SessionState_SESSION_STATE_UNLOADED
+		})
+	})
+	if !slices.Equal(got, want) || len(want) < 3 {
+		t.Errorf("told\n got %q\nwant %q", got, want)
+	}
+}
+
+// The CLI reports no host event of a session that the program has detached from.
+func TestDetachIsSilent(t *testing.T) {
+	t.Parallel()
+	p := newRig(t, script).connect(false)
+	for _, id := range []string{"s1", "s2"} {
+		p.call("session.create", `{"sessionId":"`+id+`"}`)
+		p.call("session.send", `{"sessionId":"`+id+`","prompt":"hello"}`)
+	}
+	p.await("session.idle", 2)
+	p.call("session.detach", `{"sessionId":"s1"}`)
+	p.call("session.destroy", `{"sessionId":"s2"}`)
+	p.await(hostEvent, 1)
+	if got := p.hosted(); len(got) != 1 || !strings.Contains(got[0], `"s2"`) {
+		t.Errorf("told %q, want the event of s2", got)
+	}
+}
+
 // until polls until a condition holds, for changes that no event reports.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()

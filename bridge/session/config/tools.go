@@ -37,6 +37,15 @@ func (h Handling) Handles(p *callback.Pending) bool {
 // rejects every request of a turn that has a longer one.
 var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
+// AreTools reports whether a value is an array of objects with names, which ParseTools reads. The CLI refuses others.
+func AreTools(value json.RawMessage) bool {
+	var tools []struct{ Name *string }
+	if json.Unmarshal(value, &tools) != nil || tools == nil {
+		return false
+	}
+	return !slices.ContainsFunc(tools, func(t struct{ Name *string }) bool { return t.Name == nil })
+}
+
 // ParseTools checks tools given as a JSON array; field names it in errors. It refuses declarations that the CLI
 // accepts and then does not offer to the model, or with which every turn fails.
 func ParseTools(array json.RawMessage, field string) ([]Tool, error) {
