@@ -6,26 +6,33 @@ import (
 	"testing"
 )
 
-// TestCLIDemo plays the built-in script to the real CLI: a tool of the caller,
-// and a shell command that needs a permission.
+// TestCLIDemo plays the built-in script to the real CLI: a tool of the caller, a shell command that needs a permission,
+// and the same questions in a session that has neither tool. What the script proposes works in the session that asks.
 func TestCLIDemo(t *testing.T) {
 	t.Parallel()
 	server := start(t, Options{})
 	c := startCLI(t)
-	session := c.session(map[string]any{"model": "offline-demo", "tools": weatherTool, "provider": map[string]any{
+	provider := map[string]any{
 		"type": "openai", "wireApi": "completions", "baseUrl": server.OpenAIBaseURL(), "apiKey": "any",
-	}})
-	for prompt, want := range map[string]string{
-		"What is the weather like in Lisbon?": "what I was told: sunny in Lisbon",
-		"Please run `echo 4$((1+1))`.":        "came back:\n\n42",
-		"Hello there":                         "You said: Hello there",
+	}
+	full := c.session(map[string]any{"model": "offline-demo", "tools": weatherTool, "provider": provider})
+	plain := c.session(map[string]any{"model": "offline-demo", "provider": provider})
+	bare := c.session(map[string]any{"model": "offline-demo", "provider": provider, "excludedTools": []string{"bash"}})
+	for _, tc := range []struct{ session, prompt, want string }{
+		{full, "What is the weather like in Lisbon?", "what I was told: sunny in Lisbon"},
+		{full, "Please run `echo 4$((1+1))`.", "came back:\n\n42"},
+		{full, "Hello there", "You said: Hello there\n\nI am a script, not a model. Ask me what the weather"},
+		{plain, "What is the weather like in Lisbon?", "no tool that knows the weather in Lisbon"},
+		{plain, "Hello there", "I am a script, not a model. Ask me to run `date`."},
+		{bare, "Hello there", "You said: Hello there\n\nI am a script, not a model."},
+		{bare, "Please run `date`.", "no tool that runs commands"},
 	} {
-		events := c.turn(session, map[string]any{"prompt": prompt})
-		if got := joined(events, "assistant.message", "content"); !strings.Contains(got, want) {
-			t.Errorf("%q is answered %q, want %q", prompt, got, want)
+		events := c.turn(tc.session, map[string]any{"prompt": tc.prompt})
+		if got := joined(events, "assistant.message", "content"); !strings.Contains(got, tc.want) {
+			t.Errorf("%q is answered %q, want %q", tc.prompt, got, tc.want)
 		}
-		if deltas := joined(events, "assistant.message_delta", "deltaContent"); !strings.Contains(deltas, want) {
-			t.Errorf("deltas of %q say %q", prompt, deltas)
+		if deltas := joined(events, "assistant.message_delta", "deltaContent"); !strings.Contains(deltas, tc.want) {
+			t.Errorf("deltas of %q say %q", tc.prompt, deltas)
 		}
 	}
 }
