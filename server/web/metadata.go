@@ -3,9 +3,12 @@ package web
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -91,6 +94,27 @@ func isGRPC(r *http.Request) bool {
 func mediaType(r *http.Request) string {
 	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	return strings.ToLower(strings.TrimSpace(kind))
+}
+
+// mediaTypes are the media types of requests, by their beginnings.
+var mediaTypes = []string{"application/json", "application/proto", "application/connect+", "application/grpc-web"}
+
+// readable reports whether the body of a request has a media type of a protocol that this package serves.
+func readable(r *http.Request) bool {
+	kind := mediaType(r)
+	return slices.ContainsFunc(mediaTypes, func(known string) bool { return strings.HasPrefix(kind, known) })
+}
+
+// unsupported answers a request whose media type is not served. Connect's own answer has no body, which leaves users of
+// curl without a hint: curl sends a form's media type unless it is told otherwise.
+func unsupported(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Accept-Post", "application/json, application/proto, application/connect+json, "+
+		"application/connect+proto, application/grpc-web, application/grpc-web+proto")
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusUnsupportedMediaType)
+	_ = json.NewEncoder(w).Encode(lineError{Code: connect.CodeInvalidArgument, Message: fmt.Sprintf(
+		"the Content-Type %q is not served: send the header \"Content-Type: application/json\" with a JSON body",
+		r.Header.Get("Content-Type"))})
 }
 
 // timeoutOf returns how long the body of a call may pause; 0 sets no limit. A client stream may pause.

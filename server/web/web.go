@@ -204,6 +204,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case m == nil:
 		h.other(w, r)
 		return
+	case r.Method == http.MethodPost && !readable(r):
+		unsupported(w, r)
+		return
 	case wantsLines(r, m):
 		h.lines(w, r, m)
 		return
