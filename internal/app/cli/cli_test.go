@@ -238,7 +238,7 @@ func TestServe(t *testing.T) {
 		t.Errorf("code %d: %s", code, stderr)
 	}
 	for _, want := range []string{
-		"msg=listening address=unix:" + path, "address=127.0.0.1:", "The token of this server", "http://127.0.0.1:",
+		"msg=listening address=unix:" + path, "address=127.0.0.1:", "export COPILOT_GRPC_TOKEN=", "http://127.0.0.1:",
 		"grpcurl -plaintext unix:" + path + " list", "call --target unix:" + path,
 	} {
 		if !strings.Contains(stderr.String(), want) {

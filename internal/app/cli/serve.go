@@ -147,7 +147,8 @@ func listensOnTCP(addresses []string) bool {
 // welcome prints the first steps. It prints a generated token.
 func welcome(w io.Writer, a *app.App, generated bool) {
 	if generated && a.Token() != "" {
-		fmt.Fprintf(w, "\nThe token of this server, valid until it ends: %s\n", a.Token())
+		fmt.Fprintf(w, "\nThe token of this server, valid until it ends. Type this in the terminal of the client:\n"+
+			"  export COPILOT_GRPC_TOKEN=%s\n", a.Token())
 	}
 	if model := a.OfflineModel(); model != nil {
 		// The testing modules of the client libraries read this line.
@@ -156,12 +157,13 @@ func welcome(w io.Writer, a *app.App, generated bool) {
 	if link := a.WebLink(); link != "" {
 		fmt.Fprintf(w, "\nTo log in with a browser, open this link within an hour, once: %s\n", link)
 	}
-	fmt.Fprintln(w, "\nTry:")
-	for _, line := range examples(a.Target(), a.Token() != "") {
-		fmt.Fprintln(w, "  "+line)
-	}
+	fmt.Fprintln(w, "\nTry:") // the client libraries wait for this line
+	lines := examples(a.Target(), a.Token() != "")
 	if url := a.WebURL(); url != "" {
-		fmt.Fprintln(w, "  "+webExample(url, a.Token() != ""))
+		lines = append(lines, webExample(url, a.Token() != ""))
+	}
+	for _, line := range lines {
+		fmt.Fprintln(w, "  "+line)
 	}
 	fmt.Fprintln(w)
 }
@@ -189,11 +191,9 @@ func examples(target string, token bool) []string {
 	}
 	const run = `'{"create": {"config": {"streaming": true}}, "prompt": {"text": "Hello"}}'`
 	return []string{
-		grpcurl + " " + where + " list",
-		grpcurl + " " + where + " describe copilot.bridge.v1.SessionService.Run",
-		grpcurl + " " + where + " copilot.bridge.v1.RuntimeService/GetServerInfo",
-		grpcurl + " -d " + run + " " + where + " copilot.bridge.v1.SessionService/Run",
 		call + " SessionService/Run " + run,
+		grpcurl + " " + where + " list",
+		grpcurl + " -d " + run + " " + where + " copilot.bridge.v1.SessionService/Run",
 	}
 }
 
