@@ -18,9 +18,29 @@ const socketMode fs.FileMode = 0o600
 // probeTimeout is how long another server may take to accept the connection that detects it.
 const probeTimeout = time.Second
 
+// ListenError is the error of an address on which the server cannot listen.
+type ListenError struct {
+	Address string
+	Err     error
+}
+
+// Error implements error.
+func (e *ListenError) Error() string { return fmt.Sprintf("listen on %q: %v", e.Address, e.Err) }
+
+// Unwrap returns the cause.
+func (e *ListenError) Unwrap() error { return e.Err }
+
 // Listen opens a listener: on the socket of "unix:PATH", for the server's user only, or on the TCP port of
-// "HOST:PORT". The caller must control access to a TCP port.
+// "HOST:PORT". The caller must control access to a TCP port. Errors are a [*ListenError].
 func Listen(ctx context.Context, address string) (net.Listener, error) {
+	l, err := listen(ctx, address)
+	if err != nil {
+		return nil, &ListenError{address, err}
+	}
+	return l, nil
+}
+
+func listen(ctx context.Context, address string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(address, unixPrefix); ok {
 		return listenUnix(ctx, path)
 	}

@@ -47,7 +47,7 @@ func (s *Server) newReplica(ctx context.Context, c *forward.Config) (*replica, e
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", c.Listen)
 	if err != nil {
-		return nil, err
+		return nil, &ListenError{c.Listen, err}
 	}
 	r := &replica{listener: l, credentials: creds, forwarder: forward.New(c, creds, s.config.Logger)}
 	ch := &chain{panicked: s.reporter.rescue, logged: s.reporter.requests.Load, router: forward.NewReceiver(c),

@@ -93,7 +93,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	for _, address := range c.Listen {
 		l, err := Listen(ctx, address)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("server: listen on %q: %w", address, err), s.closeListeners())
+			return nil, errors.Join(fmt.Errorf("server: %w", err), s.closeListeners())
 		}
 		s.listeners = append(s.listeners, listener{l, s.connections})
 	}

@@ -275,7 +275,7 @@ func (a *App) listen(ctx context.Context, b *bridge.Bridge) (err error) {
 		Ready:         a.observing.ready,
 	})
 	if err != nil {
-		return err
+		return a.config.unavailable(err)
 	}
 	a.closers.add("server", func(context.Context) error { return a.server.Close() })
 	return nil

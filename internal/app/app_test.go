@@ -250,7 +250,7 @@ func TestNewUnwinds(t *testing.T) {
 	a, err := New(t.Context(), Config{
 		Listen: []string{"unix:" + path, taken.Addr().String()}, OfflineModel: OfflineDefault,
 	})
-	if err == nil || a != nil || !strings.Contains(err.Error(), "listen on") {
+	if err == nil || a != nil || !strings.Contains(err.Error(), "another one with --listen") {
 		t.Fatalf("New: %v, %v", a, err)
 	}
 	if !gone(path) {

@@ -117,7 +117,7 @@ func (a *App) observe(ctx context.Context, set *settings) (err error) {
 			Logger: a.logger,
 		})
 		if err != nil {
-			return err
+			return a.config.unavailable(err)
 		}
 		a.closers.add("admin listener", func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, flushTimeout)

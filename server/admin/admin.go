@@ -97,7 +97,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	}
 	l, err := server.Listen(ctx, c.Listen)
 	if err != nil {
-		return nil, fmt.Errorf("admin: listen on %q: %w", c.Listen, err)
+		return nil, fmt.Errorf("admin: %w", err)
 	}
 	s := &Server{config: c, listener: l, grpc: grpc.NewServer(), done: make(chan struct{})}
 	channelz.RegisterChannelzServiceToServer(s.grpc)
