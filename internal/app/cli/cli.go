@@ -34,6 +34,8 @@ type program struct {
 	stdout  io.Writer
 	stderr  io.Writer
 	getenv  func(string) string
+	// environ lists the environment, as [os.Environ] does.
+	environ func() []string
 	// again tells of the second signal, after the first has ended the context.
 	again <-chan struct{}
 	// processors sets how many processors the goroutines of this process use.
@@ -87,7 +89,8 @@ func Main(version string, args []string) int {
 	ctx, again, release := signals()
 	defer release()
 	p := &program{
-		version: version, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv, again: again,
+		version: version, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv, environ: os.Environ,
+		again:      again,
 		processors: func(n int) { runtime.GOMAXPROCS(n) },
 	}
 	code := p.main(ctx, standingIn(os.Args[0], args))

@@ -41,7 +41,7 @@ func newProgram(env []string, stdin string) (p *program, stdout, stderr *bytes.B
 			}
 			return ""
 		},
-		processors: func(int) {},
+		environ: func() []string { return env }, processors: func(int) {},
 	}, stdout, stderr
 }
 

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,6 +47,27 @@ func TestPrintConfig(t *testing.T) {
 	}
 	if again := run(t, nil, "", "serve", "--print-config", "--config", configFile(t, r.stdout)); again.code != exitOK {
 		t.Errorf("what is printed is no file of settings: %+v", again)
+	}
+}
+
+// A misspelt variable does not go unnoticed. Variables of Kubernetes and of other commands are no misspelt ones.
+func TestUnknownVariables(t *testing.T) {
+	t.Parallel()
+	p, _, _ := newProgram([]string{"COPILOT_GRPC_LISTN=x", "COPILOT_GRPC_LISTEN=x", "COPILOT_GRPC_TARGET=x",
+		"COPILOT_GRPC_BINARY=x", "COPILOT_GRPC_SERVICE_HOST=10.0.0.1", "COPILOT_GRPC_PORT_7443_TCP=x", "HOME=/",
+		"COPILOT_GRPC_QQQQQQQQ="}, "")
+	want := map[string]string{"COPILOT_GRPC_LISTN": "COPILOT_GRPC_LISTEN", "COPILOT_GRPC_QQQQQQQQ": ""}
+	got := unknownVariables(p)
+	got["COPILOT_GRPC_QQQQQQQQ"] = "" // any name, as long as it is reported
+	if !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	p, _, stderr := newProgram([]string{"COPILOT_GRPC_LISTN=x"}, "")
+	p.main(ctx, []string{"serve", "--listen", "unix:" + socket(t), "--data-dir", t.TempDir()})
+	if !strings.Contains(stderr.String(), "name=COPILOT_GRPC_LISTN did_you_mean=COPILOT_GRPC_LISTEN") {
+		t.Errorf("no warning: %s", stderr)
 	}
 }
 

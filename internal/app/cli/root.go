@@ -9,7 +9,7 @@ import (
 
 // Command returns the tree of all commands with their flags, for their manual pages.
 func Command(version string) *cobra.Command {
-	p := &program{version: version, getenv: func(string) string { return "" }}
+	p := &program{version: version, getenv: func(string) string { return "" }, environ: func() []string { return nil }}
 	return p.root(true)
 }
 

@@ -50,6 +50,10 @@ func serve(ctx context.Context, p *program, args []string) error {
 	if err != nil {
 		return err
 	}
+	for name, near := range unknownVariables(p) {
+		logger.Warn("no setting has this environment variable", slog.String("name", name),
+			slog.String("did_you_mean", near))
+	}
 	outliveReaders()
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		logger.Warn("telemetry failed", slog.String("error", redact.Text(err.Error())))

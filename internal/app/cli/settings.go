@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
 	"github.com/copilot-grpc/copilot-grpc/internal/setting"
+	"github.com/copilot-grpc/copilot-grpc/internal/timerslack"
 )
 
 // flags are a command's flags, each of which can also be set in the environment.
@@ -42,6 +44,32 @@ func newFlags(name, args, usage string) *flags {
 // variable is the environment variable of a flag.
 func variable(flag string) string {
 	return app.EnvPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// otherVariables are variables with our prefix that are not named after a flag.
+var otherVariables = []string{app.EnvPrefix + "BINARY", timerslack.Variable, shimMarker}
+
+// foreignVariables are the beginnings of names that follow our prefix in variables of others: Kubernetes sets them in
+// each pod beside a Service that is called copilot-grpc; tests have theirs.
+var foreignVariables = []string{"SERVICE_", "PORT", "TEST_"}
+
+// unknownVariables returns the names of variables with our prefix that no command reads, each with the name that may
+// have been meant, or "".
+func unknownVariables(p *program) map[string]string {
+	known := slices.Clone(otherVariables)
+	for _, c := range commands() {
+		c.flags(p).VisitAll(func(f *pflag.Flag) { known = append(known, variable(f.Name)) })
+	}
+	unknown := map[string]string{}
+	for _, entry := range p.environ() {
+		name, _, _ := strings.Cut(entry, "=")
+		rest, ours := strings.CutPrefix(name, app.EnvPrefix)
+		foreign := slices.ContainsFunc(foreignVariables, func(p string) bool { return strings.HasPrefix(rest, p) })
+		if ours && !foreign && !slices.Contains(known, name) {
+			unknown[name] = setting.Nearest(name, known)
+		}
+	}
+	return unknown
 }
 
 // parse reads the command line, and the environment for what that does not set.
