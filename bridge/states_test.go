@@ -135,7 +135,7 @@ var sessionOperations = []struct {
 		_, err := r.Sessions.DeleteSession(ctx, &bridgev1.DeleteSessionRequest{SessionId: "s"})
 		return err
 	}, map[string]string{"deleted": notFound}},
-	{"a call of the CLI", func(ctx context.Context, r *lives) error {
+	{"a call of the CLI", func(_ context.Context, r *lives) error {
 		_, err := invokeCLI(r.rig, "session.metadata.activity", &cliv1.SessionMetadataServiceActivityRequest{SessionId: "s"},
 			&cliv1.SessionMetadataServiceActivityResponse{}, false, "")
 		return err

@@ -105,7 +105,7 @@ func TestWaitingCallsAreRefused(t *testing.T) {
 	t.Parallel()
 	waiting, done := make(chan struct{}), make(chan struct{})
 	defer close(done)
-	slow := &sessions{get: func(ctx context.Context, _ *bridgev1.GetSessionRequest) (*bridgev1.GetSessionResponse, error) {
+	slow := &sessions{get: func(_ context.Context, _ *bridgev1.GetSessionRequest) (*bridgev1.GetSessionResponse, error) {
 		waiting <- struct{}{}
 		<-done
 		return &bridgev1.GetSessionResponse{}, nil

@@ -39,7 +39,7 @@ func TestShimEndsItsOutputsFirst(t *testing.T) {
 			if i == 0 {
 				ours, their = w, r
 			}
-			defer ours.Close()
+			t.Cleanup(func() { _ = ours.Close() })
 			pipes[i], theirs = int(ours.Fd()), append(theirs, their)
 		}
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs[0], theirs[1], theirs[2]
