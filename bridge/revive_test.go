@@ -213,7 +213,11 @@ func TestCallsOfALostRuntime(t *testing.T) {
 			})
 			r.create("s1")
 			r.ask("s1", "hi")
-			if got := fault.ReasonOf(call(r)); got != fault.RuntimeLost {
+			want := fault.RuntimeLost
+			if method == "session.abort" {
+				want = fault.None // the session's next runtime may continue the turn, and is asked again
+			}
+			if got := fault.ReasonOf(call(r)); got != want {
 				t.Errorf("the reason is %q", got)
 			}
 			if err := call(r); err != nil {

@@ -50,8 +50,9 @@ func TestEffectiveConfiguration(t *testing.T) {
 	if _, err := r.s.loader.Resume(t.Context(), Opening{Config: object(t, `{"model":"n"}`)}); err != nil {
 		t.Fatal(err)
 	}
-	has(t, r.last("session.resume"), `"model":"n","streaming":true`, `"continuePendingWork":false`, `"tools":[{"name":"own"}]`)
-	lacks(t, r.last("session.resume"), `"disableResume":true`)
+	has(t, r.last("session.resume"), `"model":"n","streaming":true`, `"tools":[{"name":"own"}]`)
+	// The CLI's event of the resume has each member that is given, and continuePendingWork only if the caller asked.
+	lacks(t, r.last("session.resume"), `"disableResume":true`, "continuePendingWork")
 	r.awaitEvent("session.resume")
 }
 

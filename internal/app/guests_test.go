@@ -93,6 +93,21 @@ func (k *marker) paths(d protoreflect.MessageDescriptor) [][]protoreflect.FieldD
 
 // put sets the field at the end of a path.
 func put(m protoreflect.Message, path []protoreflect.FieldDescriptor) {
+	if m.Descriptor().FullName() == "copilot.cli.v1.AttachmentSelection" { // what it needs besides
+		for _, name := range []protoreflect.Name{"selection", "text", "display_name"} {
+			switch f := m.Descriptor().Fields().ByName(name); f.Kind() {
+			case protoreflect.StringKind:
+				m.Set(f, protoreflect.ValueOfString("x"))
+			case protoreflect.MessageKind:
+				details := m.Mutable(f).Message()
+				for i := range details.Descriptor().Fields().Len() {
+					if f := details.Descriptor().Fields().Get(i); f.Kind() == protoreflect.MessageKind {
+						details.Mutable(f)
+					}
+				}
+			}
+		}
+	}
 	f := path[0]
 	next := func(v protoreflect.Value) protoreflect.Value {
 		if len(path) > 1 {

@@ -30,7 +30,7 @@ const (
 	// idleEnv is set in the process that measures idle subscribers.
 	idleEnv = "COPILOT_GRPC_TEST_IDLE"
 	// idleSubscribers are as many as a connection may have streams, without some that are opened before.
-	idleSubscribers, idleBefore = 900, 100
+	idleSubscribers, idleBefore = 850, 100
 	// idleBytes is the limit of a subscriber with a separate stream: a stack of 4 KB, for all but a few, and objects
 	// of 4.0 KB, of which gRPC has 1.9 and the goroutine 0.5. That is 8,120 bytes, and some slack.
 	idleBytes = 8_340

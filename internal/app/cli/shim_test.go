@@ -62,8 +62,8 @@ func TestShimCounts(t *testing.T) {
 		io.Reader
 		io.WriteCloser
 	}{replies, requests}, rpcconn.Options{})
-	for _, method := range []string{"connect", "session.destroy"} {
-		if _, err := conn.Call(t.Context(), method, []byte(`{"sessionId":"nobody"}`)); err != nil {
+	for method, params := range map[string]string{"connect": `{}`, "session.destroy": `{"sessionId":"nobody"}`} {
+		if _, err := conn.Call(t.Context(), method, []byte(params)); err != nil {
 			t.Errorf("%s: %v", method, err)
 		}
 	}
