@@ -327,3 +327,26 @@ func TestRunEndsWithItsTurn(t *testing.T) {
 		t.Errorf("the message behind it ends as %s", got)
 	}
 }
+
+// A prompt that is sent when the abort has returned is not part of what was aborted, also if the CLI has not said yet
+// that it is idle.
+func TestPromptBehindAnAbort(t *testing.T) {
+	t.Parallel()
+	st := harness.NewScripted(t,
+		harness.Rule{When: harness.WhenUser("slow"), WaitFor: "never", Reply: harness.Steps(harness.Say("never"))})
+	s := st.Create(copilot.SessionOptions{Config: st.Config()})
+	for i := range 10 {
+		ended := st.GoTurn(s, "slow")
+		st.Gate("never")
+		if running, err := s.Abort(st.Ctx); err != nil || !running {
+			t.Fatalf("abort: %v, %v", running, err)
+		}
+		text := fmt.Sprint("again ", i)
+		if got := brief(st.Say(s, text)); got != "COMPLETED You said: "+text {
+			t.Errorf("the prompt behind the abort: %s", got)
+		}
+		if got := ended().GetStatus(); got != bridgev1.TurnStatus_TURN_STATUS_ABORTED {
+			t.Errorf("the aborted turn: %v", got)
+		}
+	}
+}
