@@ -13,6 +13,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -162,6 +163,12 @@ func TestTurnEndsBeforeTheNextMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
+	queued := &turn.Waiter{}
+	queued.Init()
+	s.mu.Lock()
+	s.turns.Machine().Expect(queued)
+	s.turns.Machine().Identify(queued, "m2")
+	s.mu.Unlock()
 	for i, e := range [][2]string{
 		{"user.message", `{"messageId":"m1","interactionId":"i1"}`}, {"assistant.message", `{"content":"A1"}`}, {"assistant.turn_end", "{}"},
 		{"user.message", `{"messageId":"m2","interactionId":"i2"}`}, {"session.error", "{}"},

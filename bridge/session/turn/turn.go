@@ -4,8 +4,8 @@
 // A turn is what the agent does for one message. The CLI calls that an interaction and says only once that the session
 // is idle, after the last message of its queue. So a turn ends with an error, when the CLI takes up a message of another
 // interaction, or when the session is idle, whichever comes first. To a turn belong the messages that steer it, the
-// messages of one call, what the CLI tells the agent by itself and, in autopilot mode, the interactions with which the
-// CLI continues it.
+// messages of one call, what the CLI tells the agent by itself, and the interactions with which the CLI continues it: in
+// autopilot mode, or because a hook sends the agent back to work.
 //
 // Machine is a pure state machine without a lock, clock, timer or goroutine. The session calls it under its
 // mutex and passes the time. A call returns effects; the session carries them out in order before the next
@@ -188,10 +188,22 @@ func (m *Machine) begin(rec *journal.Record) {
 // last, and Apply have the message, so that readers learn of the end first. For a message of the past, Apply alone ends
 // the turn and does not tell.
 func (m *Machine) Precede(rec *journal.Record, last journal.Position) []Effect {
-	if rec.Type == "user.message" && rec.Agent == "" && m.passes(rec) {
+	if rec.Type != "user.message" || rec.Agent != "" || !m.passes(rec) {
+		return nil
+	}
+	if m.prompted(event.Text(rec, "messageId")) {
 		m.pass(completed, last)
+	} else { // the CLI's own message, as when a hook sends the agent back to work
+		m.interaction = event.Text(rec, "interactionId")
 	}
 	return m.take()
+}
+
+// prompted reports whether a message that the agent takes up may be a prompt that waits; id may be empty.
+func (m *Machine) prompted(id string) bool {
+	return slices.ContainsFunc(m.waiters, func(w *Waiter) bool {
+		return !w.begun && (id == "" || !w.known || w.messageID == id)
+	})
 }
 
 // passes reports whether a message ends the turn that runs.

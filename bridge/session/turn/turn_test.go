@@ -337,8 +337,6 @@ func TestEachMessageHasItsOutcome(t *testing.T) {
 		"an agent in the background ends": {"user m1 i1, say A1, end, assistant.idle, user m2 i2, say A2, end, assistant.idle, " +
 			"system.notification, assistant.turn_start, say news, end, session.idle",
 			[]string{"COMPLETED A1 at 5", "COMPLETED news at 15"}, 2},
-		"another's message": {"user x i0, say X, end, user m1 i1, say A1, end, user y i2, end, fail no, session.idle",
-			[]string{"COMPLETED A1 at 8"}, 3},
 		"a notification begins a turn that fails": {"user m1 i1, say A1, end, session.idle, assistant.turn_start, end, fail no",
 			[]string{"COMPLETED A1 at 5"}, 2},
 	} {
@@ -382,6 +380,29 @@ func TestEachMessageHasItsOutcome(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A message that nobody has sent, as when a hook sends the agent back to work, continues the turn, also if a prompt waits
+// behind it.
+func TestMessageOfTheCLIContinuesTheTurn(t *testing.T) {
+	t.Parallel()
+	d := newDriver()
+	first := d.sent("m1")
+	for _, line := range strings.Split("user m1 i1, say A1, end, user y i2, say checked, end", ", ") {
+		d.line(line)
+	}
+	second := d.sent("m2")
+	for _, line := range strings.Split("user m2 i3, say A2, end, session.idle", ", ") {
+		d.line(line)
+	}
+	for w, want := range map[*Waiter]string{first: "COMPLETED checked at 8", second: "COMPLETED A2 at 13"} {
+		if got := result(w); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	if d.ended != 2 {
+		t.Errorf("%d ends told, want 2", d.ended)
 	}
 }
 

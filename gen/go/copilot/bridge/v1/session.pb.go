@@ -1407,8 +1407,8 @@ func (x *Prompt) GetJsonExtra() string {
 //
 // A prompt that steers a running turn belongs to that turn: both callers receive its status, error
 // and end, and each the last message that the agent sent after it took up the caller's prompt. To a
-// turn also belong the work of its sub-agents and the messages with which the CLI continues it in
-// autopilot mode. What the CLI tells the agent later, such as the end of a background task, belongs
+// turn also belong the work of its sub-agents and the messages with which the CLI continues it, in
+// autopilot mode or because a hook sends the agent back to work. What the CLI tells the agent later, such as the end of a background task, belongs
 // to the latest turn, or to a turn without a prompt if the session is idle.
 type TurnOutcome struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
