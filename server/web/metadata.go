@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -106,15 +105,14 @@ func readable(r *http.Request) bool {
 }
 
 // unsupported answers a request whose media type is not served. Connect's own answer has no body, which leaves users of
-// curl without a hint: curl sends a form's media type unless it is told otherwise.
+// curl without a hint: curl sends a form's media type unless it is told otherwise. The text is plain, since clients take
+// the code of a call from the HTTP status then, as the protocols demand.
 func unsupported(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Accept-Post", "application/json, application/proto, application/connect+json, "+
 		"application/connect+proto, application/grpc-web, application/grpc-web+proto")
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusUnsupportedMediaType)
-	_ = json.NewEncoder(w).Encode(lineError{Code: connect.CodeInvalidArgument, Message: fmt.Sprintf(
+	http.Error(w, fmt.Sprintf(
 		"the Content-Type %q is not served: send the header \"Content-Type: application/json\" with a JSON body",
-		r.Header.Get("Content-Type"))})
+		r.Header.Get("Content-Type")), http.StatusUnsupportedMediaType)
 }
 
 // timeoutOf returns how long the body of a call may pause; 0 sets no limit. A client stream may pause.

@@ -19,8 +19,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	pb "github.com/copilot-grpc/copilot-grpc/internal/testing/connectsuite/gen/connectrpc/conformance/v1"
+	"github.com/copilot-grpc/copilot-grpc/server/account"
 	serverstatus "github.com/copilot-grpc/copilot-grpc/server/status"
-	"github.com/copilot-grpc/copilot-grpc/server/web"
 )
 
 // service is the suite's service. Its requests contain the reply: headers, messages, an error, trailers, delays. The
@@ -235,7 +235,7 @@ func wait(ctx context.Context, millis uint32) error {
 type queryKey struct{}
 
 // withQuery returns the context of a request with its query if its method is GET. Nothing counts the request's memory.
-func withQuery(ctx context.Context, r *http.Request) (context.Context, web.Budget, error) {
+func withQuery(ctx context.Context, r *http.Request) (context.Context, *account.Account, error) {
 	if r.Method == http.MethodGet {
 		ctx = context.WithValue(ctx, queryKey{}, r.URL.Query())
 	}
