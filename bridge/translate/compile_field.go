@@ -64,6 +64,7 @@ func (c *compiler) field(fd protoreflect.FieldDescriptor) (*field, error) {
 func (f *field) settle(presence, nullable bool) {
 	f.nullable = f.required && nullable && f.card == single
 	f.spareNull = !f.required && nullable
+	f.takesNull = nullable
 	switch {
 	case presence || f.card != single:
 		f.zero = zeroKept

@@ -175,8 +175,8 @@ func (d *decoder) checkExtra(t *Table, s *objectScan, name, value []byte, i int)
 	if !d.opts.RejectDeclaredExtra || i < 0 && !reserved {
 		return nil
 	}
-	if i >= 0 && string(value) == "null" && !s.seen.has(i) {
-		if f := t.members[i].field; f != nil && f.spareNull {
+	if i >= 0 && !s.seen.has(i) {
+		if f := t.members[i].field; f != nil && f.isEmpty(value) {
 			return nil
 		}
 	}

@@ -140,6 +140,7 @@ type field struct {
 	required  bool
 	nullable  bool // null leaves the field unset
 	spareNull bool // null of this optional member means something
+	takesNull bool // the schema permits null
 	oneof     bool
 
 	zeroText string // what an unset required member is written as; empty: it is left out

@@ -112,9 +112,10 @@ func (t *Table) AppendWire(dst, json []byte, f Fidelity) ([]byte, error) {
 // everything.
 type JSONOptions struct {
 	// RejectDeclaredExtra refuses json_extra, at any level, that names a declared
-	// member or holds "$absent" or "$value". The one exception is null for a
-	// member declared optional and nullable whose field is unset: there is no
-	// other way to say null.
+	// member or holds "$absent" or "$value". The one exception is an explicit empty
+	// value for a member whose field is unset: [], {} or "" for a list, map, object
+	// or string, and null for a member declared nullable. An unset field leaves the
+	// member out, so lists and maps have no other way to be empty.
 	RejectDeclaredExtra bool
 	// ForbidExtra names members that the json_extra of the message itself (not of
 	// messages inside it) must not mention, whether declared or not.
