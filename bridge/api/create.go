@@ -157,7 +157,7 @@ func (svc *Service) abandon(e *registry.Entry, fresh bool) {
 // inRequest prefixes the fields of a create or resume request in err with the path of that request
 // in the caller's. Fields of the participant that joins with it are not changed.
 func inRequest(err error, at string) error {
-	for _, field := range []string{"session_id", "config."} {
+	for _, field := range []string{"session_id", "config.", "update_mask"} {
 		err = fields.Rename(err, field, at+field)
 	}
 	return err

@@ -61,7 +61,7 @@ func (svc *Service) Resume(
 	}
 	s := e.Session
 	if fresh || o.Anew && s.Loader().State() == session.Disconnected {
-		if o.Config, err = svc.parser.Underlying(c, o.Config); err != nil {
+		if o.Config, err = svc.parser.Underlying(c, o.Config, o.Removed...); err != nil {
 			svc.abandon(e, fresh)
 			return nil, session.Joined{}, inRequest(err, at)
 		}

@@ -62,12 +62,17 @@ func mustEmpty() jsonobj.Object {
 	return o
 }
 
-// Underlying merges a configuration into the one with which sessions of the caller's tenant begin.
-func (p *Parser) Underlying(c caller.Caller, config jsonobj.Object) (jsonobj.Object, error) {
-	if p.ambient(c.Tenant) {
-		return p.defaults.Merge(config), nil
+// Underlying merges a configuration into the one with which sessions of the caller's tenant begin, without the
+// server's defaults for the removed members.
+func (p *Parser) Underlying(c caller.Caller, config jsonobj.Object, removed ...string) (jsonobj.Object, error) {
+	defaults := p.defaults.Clone()
+	for _, name := range removed {
+		defaults.Set(name, nil)
 	}
-	config = emptyConfig.Merge(p.defaults).Merge(config)
+	if p.ambient(c.Tenant) {
+		return defaults.Merge(config), nil
+	}
+	config = emptyConfig.Merge(defaults).Merge(config)
 	config.Set(systemMessage, withoutEnvironment(config.Get(systemMessage)))
 	return Restrained(c, config)
 }

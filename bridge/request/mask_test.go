@@ -31,17 +31,38 @@ func TestResumeMask(t *testing.T) {
 		tools   int // -1: unchanged
 		field   string
 	}{
-		"no mask":            {config: model, want: `{"model":"m","skillDirectories":["/s"]}`, tools: -1},
-		"lists and maps":     {mask: paths("mcp_servers", "custom_agents"), want: `{"mcpServers":{},"customAgents":[]}`, tools: -1},
-		"tools":              {mask: paths("tools"), want: `{}`},
-		"tools with a value": {config: &cliv1.SessionConfig{Tools: []*cliv1.ToolDefinition{{Name: "t"}}}, mask: paths("tools"), want: `{}`, tools: 1},
-		"others":             {mask: paths("system_message", "hooks", "available_tools"), want: `{}`, tools: -1, removed: []string{"systemMessage", "hooks", "availableTools"}},
-		"with values":        {config: model, mask: paths("model", "skill_directories"), want: `{"model":"m","skillDirectories":["/s"]}`, tools: -1},
-		"unlisted values":    {config: model, mask: paths("mcp_servers"), want: `{"model":"m","skillDirectories":["/s"],"mcpServers":{}}`, tools: -1},
-		"an explicit list":   {config: &cliv1.SessionConfig{AvailableTools: &cliv1.StringList{}}, mask: paths("available_tools"), want: `{"availableTools":[]}`, tools: -1},
-		"an explicit text":   {config: &cliv1.SessionConfig{Agent: proto.String("")}, mask: paths("agent"), want: `{"agent":""}`, tools: -1},
-		"json_extra":         {config: &cliv1.SessionConfig{JsonExtra: `{"mcpServers":{}, "tools":[]}`}, want: `{"mcpServers":{}}`},
-		"listed twice":       {mask: paths("mcp_servers", "mcp_servers"), want: `{"mcpServers":{}}`, tools: -1},
+		"no mask": {config: model, want: `{"model":"m","skillDirectories":["/s"]}`, tools: -1},
+		"lists and maps": {
+			mask: paths("mcp_servers", "custom_agents"), want: `{"mcpServers":{},"customAgents":[]}`, tools: -1,
+		},
+		"tools": {mask: paths("tools"), want: `{}`},
+		"tools with a value": {
+			config: &cliv1.SessionConfig{Tools: []*cliv1.ToolDefinition{{Name: "t"}}}, mask: paths("tools"),
+			want: `{}`, tools: 1,
+		},
+		"others": {
+			mask: paths("system_message", "hooks", "available_tools"), want: `{}`, tools: -1,
+			removed: []string{"systemMessage", "hooks", "availableTools"},
+		},
+		"with values": {
+			config: model, mask: paths("model", "skill_directories"), tools: -1,
+			want: `{"model":"m","skillDirectories":["/s"]}`,
+		},
+		"unlisted values": {
+			config: model, mask: paths("mcp_servers"), tools: -1,
+			want: `{"model":"m","skillDirectories":["/s"],"mcpServers":{}}`,
+		},
+		"an explicit list": {
+			config: &cliv1.SessionConfig{AvailableTools: &cliv1.StringList{}}, mask: paths("available_tools"),
+			want: `{"availableTools":[]}`, tools: -1,
+		},
+		"an explicit text": {
+			config: &cliv1.SessionConfig{Agent: proto.String("")}, mask: paths("agent"), want: `{"agent":""}`, tools: -1,
+		},
+		"json_extra": {
+			config: &cliv1.SessionConfig{JsonExtra: `{"mcpServers":{}, "tools":[]}`}, want: `{"mcpServers":{}}`,
+		},
+		"listed twice": {mask: paths("mcp_servers", "mcp_servers"), want: `{"mcpServers":{}}`, tools: -1},
 
 		// A tenant's session returns to what keeps it from the host.
 		"of a tenant": {
@@ -65,7 +86,8 @@ func TestResumeMask(t *testing.T) {
 		if by.Tenant == "" {
 			by = host
 		}
-		o, err := p.Resumption(by, &bridgev1.ResumeSessionRequest{Config: test.config, UpdateMask: test.mask}, "resume.", false)
+		q := &bridgev1.ResumeSessionRequest{Config: test.config, UpdateMask: test.mask}
+		o, err := p.Resumption(by, q, "resume.", false)
 		if test.field != "" {
 			wantField(t, name, err, fault.InvalidField, test.field)
 			continue

@@ -140,7 +140,11 @@ func (p *Parser) Creation(
 	if o.Config, o.Tools, err = p.config(r.GetConfig(), at+"config", exact); err != nil {
 		return o, err
 	}
-	if o.Config, err = p.Underlying(c, o.Config); err != nil {
+	removed, err := clearListed(&o, r.GetUpdateMask(), at+"update_mask")
+	if err != nil {
+		return o, err
+	}
+	if o.Config, err = p.Underlying(c, o.Config, removed...); err != nil {
 		return o, fields.Within(err, at)
 	}
 	if err := p.settings(c, &o, r, at); err != nil {
@@ -175,9 +179,14 @@ func (p *Parser) Resumption(
 	if o.Config, o.Tools, err = p.config(r.GetConfig(), at+"config", exact); err != nil {
 		return o, err
 	}
+	removed, err := clearListed(&o, r.GetUpdateMask(), at+"update_mask")
+	if err != nil {
+		return o, err
+	}
 	if o.Config, err = Restrained(c, o.Config); err != nil {
 		return o, fields.Within(err, at)
 	}
+	p.remove(c, &o, removed)
 	if err := p.settings(c, &o, r, at); err != nil {
 		return o, err
 	}

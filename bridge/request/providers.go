@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"slices"
 
-	"google.golang.org/protobuf/reflect/protoreflect"
-
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
@@ -60,20 +58,9 @@ func (p *Parser) ProviderChange(r *bridgev1.UpdateProviderRequest) (func(jsonobj
 	if given == nil {
 		given = &cliv1.ProviderConfig{}
 	}
-	members := given.ProtoReflect().Descriptor().Fields()
-	var names []string // the CLI's members that change
-	paths := r.GetUpdateMask().GetPaths()
-	all := slices.Equal(paths, []string{"*"})
-	if all {
-		paths = nil
-	}
-	for _, path := range paths {
-		fd := members.ByName(protoreflect.Name(path))
-		// json_extra is no member but some: they change without being named, or with all.
-		if fd == nil || path == "json_extra" {
-			return nil, fault.New(fault.InvalidField, "the provider has no field %q", path).WithField("update_mask")
-		}
-		names = append(names, fd.JSONName())
+	listed, err := masked(given.ProtoReflect().Descriptor(), r.GetUpdateMask(), "provider", "update_mask")
+	if err != nil {
+		return nil, err
 	}
 	text, err := p.codec.ToJSON(given, "provider")
 	if err != nil {
@@ -83,18 +70,18 @@ func (p *Parser) ProviderChange(r *bridgev1.UpdateProviderRequest) (func(jsonobj
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Internal, "provider")
 	}
-	if all {
+	if slices.Equal(r.GetUpdateMask().GetPaths(), []string{allFields}) { // also the members of json_extra
 		return func(jsonobj.Object) jsonobj.Object { return values }, nil
 	}
-	if len(names) == 0 {
+	if len(listed) == 0 {
 		if given.GetBaseUrl() == "" {
 			values.Set("baseUrl", nil) // required, so always written; unset means unchanged
 		}
 		return func(provider jsonobj.Object) jsonobj.Object { return provider.Merge(values) }, nil
 	}
 	return func(provider jsonobj.Object) jsonobj.Object {
-		for _, name := range names {
-			provider.Set(name, values.Get(name))
+		for _, field := range listed {
+			provider.Set(field.JSONName(), values.Get(field.JSONName()))
 		}
 		return provider
 	}, nil

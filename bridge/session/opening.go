@@ -18,6 +18,8 @@ import (
 type Opening struct {
 	// Config is the CLI's configuration without the tools. A resume merges it into the session's configuration.
 	Config jsonobj.Object
+	// Removed are members that a resume removes from the session's configuration before it merges Config.
+	Removed []string
 	// Tools are the tools of the session itself. A resume with nil does not change them.
 	Tools *[]config.Tool
 	// Handling selects the callbacks that callers of Resolve answer for the session itself. A resume with
@@ -130,6 +132,9 @@ func (l *Loader) apply(o Opening) (Joined, error) {
 	if o.Anew && l.state == Disconnected {
 		l.cfg.settings.State.Forget()
 	}
+	if err := l.cfg.settings.State.Remove(o.Removed); err != nil {
+		return Joined{}, err
+	}
 	l.cfg.settings.State.Object = l.cfg.settings.State.Object.Merge(o.Config)
 	has := func(member string) bool { return l.cfg.settings.State.Object.Get(member) != nil }
 	if o.AnswersGitHubToken() && !has("provider") && !has(config.GitHubToken) && !has(config.TokenProvider) {
@@ -139,6 +144,7 @@ func (l *Loader) apply(o Opening) (Joined, error) {
 	for _, m := range o.Config {
 		l.cfg.settings.State.Regained(m.Key)
 	}
+	l.cfg.settings.State.Regained(o.Removed...)
 	if o.Tools != nil {
 		l.cfg.settings.State.Tools = *o.Tools
 		for p := range l.cfg.roster.All() {
@@ -165,7 +171,8 @@ func (l *Loader) apply(o Opening) (Joined, error) {
 	if o.Timeout > 0 {
 		l.timeout = o.Timeout
 	}
-	if o.ProviderRef != "" || o.Config.Get("provider") != nil { // a caller's provider has no name
+	if o.ProviderRef != "" || o.Config.Get("provider") != nil || slices.Contains(o.Removed, "provider") {
+		// A caller's provider has no name.
 		l.cfg.settings.State.ProviderRef = o.ProviderRef
 	}
 	if o.Join == nil {
@@ -229,11 +236,14 @@ func (l *Loader) Resume(ctx context.Context, o Opening) (_ Joined, err error) {
 	if err := l.checkNames(ctx, o); err != nil {
 		return Joined{}, err
 	}
+	l.mu.Lock()
+	before := l.cfg.settings.State.Object
+	l.mu.Unlock()
 	joined, undo, err := l.open(o)
 	if err != nil {
 		return joined, err
 	}
-	if err := l.resume(ctx, o); err != nil {
+	if err := l.resume(ctx, o, before); err != nil {
 		// A configuration that the CLI rejects would make every later load fail.
 		l.mu.Lock()
 		undo()
@@ -246,8 +256,17 @@ func (l *Loader) Resume(ctx context.Context, o Opening) (_ Joined, err error) {
 	return joined, nil
 }
 
-// resume calls session.resume with the changed configuration. The caller holds the lifecycle lock.
-func (l *Loader) resume(ctx context.Context, o Opening) error {
+// resume calls session.resume with the changed configuration. before is the configuration before the change. The
+// caller holds the lifecycle lock.
+func (l *Loader) resume(ctx context.Context, o Opening, before jsonobj.Object) error {
+	l.mu.Lock()
+	needsLoad := l.state == Loaded && !o.Exact && config.NeedsLoad(before, l.cfg.settings.State.Object)
+	l.mu.Unlock()
+	if needsLoad {
+		if err := l.unloadNow(ctx); err != nil {
+			return err
+		}
+	}
 	if l.State() == Unloaded {
 		// For callers an unloaded session is open. The bridge loads it first, and then makes the caller's resume.
 		if _, err := l.load(ctx); err != nil {

@@ -92,6 +92,18 @@ func unload(ctx context.Context, l *Loader, idle time.Duration) (bool, error) {
 	return true, l.destroy(ctx, rt)
 }
 
+// unloadNow is Unload for a session that is idle now. It fails with SESSION_BUSY for any other. The caller holds the
+// lifecycle lock.
+func (l *Loader) unloadNow(ctx context.Context) error {
+	unloaded, err := unload(ctx, l, 0)
+	if err == nil && !unloaded {
+		err = fault.New(fault.SessionBusy, "the CLI must load session %q again to clear this field: wait until the session "+
+			"has no turn, task, shell, schedule, pending callback and canvas of a participant", l.cfg.calls.id).
+			WithField("update_mask").With("session_id", l.cfg.calls.id)
+	}
+	return err
+}
+
 // drop removes the session from rt without regard to running work. It is for a session that cannot continue in
 // its runtime. If rt no longer has the session, drop does nothing.
 func (l *Loader) drop(ctx context.Context, rt Runtime) error {

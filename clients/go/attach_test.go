@@ -125,6 +125,9 @@ func TestOpeningFails(t *testing.T) {
 		"join with a provider": {func(ctx context.Context) (*copilot.Session, error) {
 			return c.JoinSession(ctx, "s1", copilot.SessionOptions{ProviderRef: "ours"})
 		}, "changes nothing"},
+		"join and clear": {func(ctx context.Context) (*copilot.Session, error) {
+			return c.JoinSession(ctx, "s1", copilot.SessionOptions{Clear: []string{"tools"}})
+		}, "changes nothing"},
 		"resume with an id": {func(ctx context.Context) (*copilot.Session, error) {
 			return c.ResumeSession(ctx, "s1", copilot.SessionOptions{ID: "s2"})
 		}, "CreateSession"},

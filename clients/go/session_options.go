@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
@@ -32,6 +33,12 @@ type SessionOptions struct {
 	// How it works: model, provider, instructions, folders, …. On a resume, what is set
 	// changes and the rest stays. Not for joining.
 	Config *cliv1.SessionConfig
+	// Fields of Config to clear, by their names in the API, such as "mcp_servers": a list or
+	// map becomes empty, any other field is removed. An empty list or map in Config changes
+	// nothing. Fields with a value in Config are set. When a session is created, it has no
+	// value to clear but those that the server gives to new sessions. See
+	// ResumeSessionRequest.update_mask of the API. Not for joining.
+	Clear []string
 	// A model provider of the server's own configuration, by its name, in place of
 	// Config.Provider: its secrets are the server's to keep. On a resume, empty is as
 	// before. Not for joining.
@@ -197,6 +204,13 @@ func (o *SessionOptions) callbackTimeout() *durationpb.Duration {
 	return nil
 }
 
+func (o *SessionOptions) updateMask() *fieldmaskpb.FieldMask {
+	if len(o.Clear) == 0 {
+		return nil
+	}
+	return &fieldmaskpb.FieldMask{Paths: o.Clear}
+}
+
 // config is the session's configuration with the tools that it is to own. It is nil
 // where there is nothing to say.
 func (o *SessionOptions) config(tools map[string]Tool) *cliv1.SessionConfig {
@@ -229,6 +243,7 @@ func (o *SessionOptions) createStart(tools map[string]Tool) (*bridgev1.AttachSta
 		Labels:          o.Labels,
 		NodeLabels:      o.NodeLabels,
 		OnInterruption:  o.InterruptedTurns,
+		UpdateMask:      o.updateMask(),
 	}}}, nil
 }
 
@@ -248,11 +263,12 @@ func (o *SessionOptions) resumeStart(id string, tools map[string]Tool) (*bridgev
 		RuntimeProfile:      o.runtimeProfile(),
 		Options:             o.Resume,
 		OnInterruption:      o.InterruptedTurns,
+		UpdateMask:          o.updateMask(),
 	}}}, nil
 }
 
 func (o *SessionOptions) joinStart(id string) (*bridgev1.AttachStart, error) {
-	if o.ID != "" || o.Config != nil || o.ProviderRef != "" || o.Lifetime != 0 || o.SessionHandlers != nil ||
+	if o.ID != "" || o.Config != nil || o.Clear != nil || o.ProviderRef != "" || o.Lifetime != 0 || o.SessionHandlers != nil ||
 		o.CallbackTimeout != 0 || o.Labels != nil || o.NodeLabels != nil || o.InterruptedTurns != 0 ||
 		o.Cloud != nil || o.ContinuePendingWork || o.Resume != nil || o.RequestID != "" || o.RuntimeProfile != nil {
 		return nil, errors.New("copilot: joining a session changes nothing about it: only the options " +

@@ -6,9 +6,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	"github.com/copilot-grpc/copilot-grpc/e2e/harness"
@@ -181,5 +183,46 @@ func TestDataDirectoryIsTaken(t *testing.T) {
 		"another --data-dir\n", dir)
 	if err == nil || !strings.HasSuffix(string(out), want) {
 		t.Errorf("a second server: %v, %s, want %s", err, out, want)
+	}
+}
+
+// Fields that a caller cleared stay empty when the server starts again.
+func TestClearedFieldsOutliveTheServer(t *testing.T) {
+	t.Parallel()
+	st := harness.NewScripted(t)
+	d := harness.NewDaemon(st)
+	config := d.Config()
+	config.Provider.ApiKey = proto.String(harness.Planted)
+	config.Tools = []*cliv1.ToolDefinition{toolNamed("probe", true)}
+	config.McpServers = map[string]*cliv1.McpSerializableServerConfig{"loud": harness.MCPServer(t)}
+	config.SystemMessage = &cliv1.SystemMessageConfig{Content: proto.String("Probe gently.")}
+	created, err := d.Client.Sessions().CreateSession(d.Ctx, &bridgev1.CreateSessionRequest{Config: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := created.GetSession().GetSessionId()
+	d.SayTo(id, "hello")
+	if q := st.LastModelRequest(); !slices.Contains(q.ToolNames(), "probe") || !strings.Contains(string(q.Body), "Probe gently.") {
+		t.Errorf("at first the model has %q", q.ToolNames())
+	}
+	_, err = d.Client.Sessions().ResumeSession(d.Ctx, &bridgev1.ResumeSessionRequest{
+		SessionId: id, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"mcp_servers", "tools", "system_message"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Stop(syscall.SIGTERM)
+	d.Start()
+	// The MCP server's environment was a secret too: without the server, it is not missing.
+	d.Provide(id)
+	d.SayTo(id, "hello again")
+	q := st.LastModelRequest()
+	for _, name := range q.ToolNames() {
+		if name == "probe" || name == "loud-shout" {
+			t.Errorf("the model has the tool %s", name)
+		}
+	}
+	if strings.Contains(string(q.Body), "Probe gently.") {
+		t.Error("the model has the system message")
 	}
 }

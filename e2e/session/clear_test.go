@@ -74,7 +74,9 @@ func skillEnabled(s *harness.TestSession) bool {
 	if err != nil {
 		s.Fixture.T.Fatal(err)
 	}
-	return slices.ContainsFunc(list.GetSkills(), func(k *cliv1.Skill) bool { return k.GetName() == "probe" && k.GetEnabled() })
+	return slices.ContainsFunc(list.GetSkills(), func(k *cliv1.Skill) bool {
+		return k.GetName() == "probe" && k.GetEnabled()
+	})
 }
 
 func hasAgent(s *harness.TestSession) bool {
@@ -263,8 +265,8 @@ func resume(s *harness.TestSession, request string) {
 
 func resumeWith(s *harness.TestSession, config *cliv1.SessionConfig) {
 	s.Fixture.T.Helper()
-	_, err := s.Fixture.Client.Sessions().ResumeSession(s.Fixture.Ctx, &bridgev1.ResumeSessionRequest{SessionId: s.ID(), Config: config})
-	if err != nil {
+	q := &bridgev1.ResumeSessionRequest{SessionId: s.ID(), Config: config}
+	if _, err := s.Fixture.Client.Sessions().ResumeSession(s.Fixture.Ctx, q); err != nil {
 		s.Fixture.T.Fatal(err)
 	}
 }
@@ -314,7 +316,8 @@ func TestClearedAtCreation(t *testing.T) {
 // What cannot be cleared is refused, and changes nothing.
 func TestClearRefused(t *testing.T) {
 	t.Parallel()
-	st := harness.NewScripted(t, harness.OnUser("probe", harness.Call("probe", nil)), harness.OnResult("probe", harness.Say("done")))
+	st := harness.NewScripted(t,
+		harness.OnUser("probe", harness.Call("probe", nil)), harness.OnResult("probe", harness.Say("done")))
 	hold := harness.NewHold()
 	opts := st.Options(func(c *cliv1.SessionConfig) {
 		c.SystemMessage = &cliv1.SystemMessageConfig{Content: proto.String("Probe gently.")}
@@ -330,7 +333,9 @@ func TestClearRefused(t *testing.T) {
 		return copilot.FromError(err)
 	}
 	const field = "update_mask"
-	for _, path := range []string{"colour", "mcpServers", "system_message.content", "", "json_extra", "model", "working_directory"} {
+	for _, path := range []string{
+		"colour", "mcpServers", "system_message.content", "", "json_extra", "model", "working_directory",
+	} {
 		harness.WantField(t, clearFields("skill_directories", path), codes.InvalidArgument,
 			bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD, field)
 	}

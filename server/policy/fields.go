@@ -1,10 +1,13 @@
 package policy
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -65,6 +68,9 @@ func fieldName(short string) protoreflect.FullName {
 	return protoreflect.FullName(cliPackage + "." + short)
 }
 
+// updateMask is the field of a request that lists fields of another message of the request.
+const updateMask = "update_mask"
+
 // The fields of every CLI message with undeclared content.
 const (
 	jsonExtra    = "json_extra"
@@ -72,8 +78,8 @@ const (
 )
 
 // CheckFields refuses a request of a caller without the rights of the class host if it names the host, or an address
-// that is not on the tenant's list. Members that the contract does not declare cannot be checked and are refused too,
-// so json_extra does not bypass the check.
+// that is not on the tenant's list. An update mask names a field like a value of the field does. Members that the
+// contract does not declare cannot be checked and are refused too, so json_extra does not bypass the check.
 func (t *Tenant) CheckFields(ctx context.Context, m protoreflect.Message) error {
 	return (&fieldCheck{ctx: ctx, lists: []*Tenant{t}}).message(m, "")
 }
@@ -90,11 +96,11 @@ func (c *fieldCheck) message(m protoreflect.Message, at string) (err error) {
 		path := at + string(f.Name())
 		switch class := fieldClasses[f.FullName()]; {
 		case f.Name() == jsonExtra || f.Name() == unrecognized:
-			err = c.undeclared(v.String(), path)
+			err = c.undeclared(m.Descriptor(), v.String(), path)
+		case f.Name() == updateMask:
+			err = c.masked(m.Descriptor(), v.Message(), path)
 		case class == fieldHost && !harmless(f, v):
-			err = fault.New(fault.Forbidden,
-				"%s affects the host: only the host's owner or a tenant with a sandbox may use it",
-				path).WithField(path)
+			err = ofHost(path, path)
 		case class == fieldURL:
 			err = c.url(v.String(), path)
 		default:
@@ -129,13 +135,38 @@ func harmless(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 	return f.Kind() == protoreflect.BoolKind && !f.IsList() && !v.Bool()
 }
 
-// undeclared refuses members that the contract does not declare, except null.
-func (c *fieldCheck) undeclared(text, path string) error {
+// ofHost is the error for a name that affects the host.
+func ofHost(name, path string) error {
+	return fault.New(fault.Forbidden, "%s affects the host: only the host's owner or a tenant with a sandbox may use it",
+		name).WithField(path)
+}
+
+// masked refuses an update mask of a session's configuration that lists a field of the host: the server's own value
+// would be cleared. The masks of other messages set only fields that the request has.
+func (c *fieldCheck) masked(m protoreflect.MessageDescriptor, mask protoreflect.Message, path string) error {
+	config := m.Fields().ByName("config")
+	if config == nil {
+		return nil
+	}
+	paths := mask.Get(mask.Descriptor().Fields().ByName("paths")).List()
+	for i := range paths.Len() {
+		name := paths.Get(i).String()
+		field := config.Message().Fields().ByName(protoreflect.Name(name))
+		if name == "*" || field != nil && fieldClasses[field.FullName()] == fieldHost {
+			return ofHost(strconv.Quote(name), path)
+		}
+	}
+	return nil
+}
+
+// undeclared refuses members that the contract does not declare, except null, and members that it declares unless they
+// are empty: an empty value names nothing.
+func (c *fieldCheck) undeclared(m protoreflect.MessageDescriptor, text, path string) error {
 	members := map[string]json.RawMessage{}
 	if err := json.Unmarshal([]byte(text), &members); err == nil {
 		all := true
-		for _, value := range members {
-			all = all && string(value) == "null"
+		for name, value := range members {
+			all = all && (string(value) == "null" || declaredEmpty(m, name, value))
 		}
 		if all {
 			return nil
@@ -144,6 +175,18 @@ func (c *fieldCheck) undeclared(text, path string) error {
 	return fault.New(fault.Forbidden, "%s has members that the contract does not declare, so their effect is "+
 		"unknown: only the "+
 		"host's owner or a tenant with a sandbox may send them", path).WithField(path)
+}
+
+// declaredEmpty reports whether a value is empty and its member is one of a message of the CLI that does not affect the
+// host.
+func declaredEmpty(m protoreflect.MessageDescriptor, name string, value json.RawMessage) bool {
+	field := m.Fields().ByJSONName(name)
+	if m.ParentFile().Package() != cliPackage || field == nil || fieldClasses[field.FullName()] == fieldHost {
+		return false
+	}
+	var compact bytes.Buffer
+	err := json.Compact(&compact, value)
+	return err == nil && slices.Contains([]string{`[]`, `{}`, `""`}, compact.String())
 }
 
 // url refuses an address that is not on the lists.

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
@@ -267,6 +268,8 @@ func TestFields(t *testing.T) {
 		change(c)
 		return &bridgev1.CreateSessionRequest{Config: c}
 	}
+	paths := func(list ...string) *fieldmaskpb.FieldMask { return &fieldmaskpb.FieldMask{Paths: list} }
+	masked := func(list ...string) proto.Message { return &bridgev1.ResumeSessionRequest{UpdateMask: paths(list...)} }
 	start := func(m proto.Message) proto.Message {
 		return &bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Start{Start: &bridgev1.AttachStart{
 			Session: &bridgev1.AttachStart_Create{Create: m.(*bridgev1.CreateSessionRequest)},
@@ -317,6 +320,19 @@ func TestFields(t *testing.T) {
 		}), "config.provider.json_extra"},
 		"null as extra": {config(func(c *cliv1.SessionConfig) { c.JsonExtra = `{"contextTier":null}` }), ""},
 		"no object":     {config(func(c *cliv1.SessionConfig) { c.JsonExtra = `[1]` }), "config.json_extra"},
+		"declared and empty": {config(func(c *cliv1.SessionConfig) {
+			c.JsonExtra = `{"mcpServers": { }, "customAgents": [], "model": "", "agent": null}`
+		}), ""},
+		"declared and set":            {config(func(c *cliv1.SessionConfig) { c.JsonExtra = `{"tools":[{}]}` }), "config.json_extra"},
+		"declared, empty, the host's": {config(func(c *cliv1.SessionConfig) { c.JsonExtra = `{"pluginDirectories":[]}` }), "config.json_extra"},
+		"declared elsewhere": {&bridgev1.SendRequest{Prompt: &bridgev1.Prompt{JsonExtra: `{"attachments":[]}`}},
+			"prompt.json_extra"},
+		"mask":          {masked("mcp_servers", "system_message", "nonsense"), ""},
+		"mask, host":    {masked("mcp_servers", "working_directory"), "update_mask"},
+		"mask, all":     {masked("*"), "update_mask"},
+		"mask, create":  {&bridgev1.CreateSessionRequest{UpdateMask: paths("enable_skills")}, "update_mask"},
+		"mask, Attach":  {start(&bridgev1.CreateSessionRequest{UpdateMask: paths("memory")}), "start.create.update_mask"},
+		"provider mask": {&bridgev1.UpdateProviderRequest{UpdateMask: paths("*")}, ""},
 		"file attached": {&bridgev1.SendRequest{Prompt: &bridgev1.Prompt{Attachments: []*cliv1.Attachment{
 			{Variant: &cliv1.Attachment_File{File: &cliv1.AttachmentFile{Path: "/etc/passwd"}}},
 		}}}, "prompt.attachments[0].file.path"},

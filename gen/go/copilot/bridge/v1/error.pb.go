@@ -55,7 +55,8 @@ const (
 	// would accept but cannot process.
 	ErrorReason_ERROR_REASON_ANSWER_INVALID ErrorReason = 6
 	// INVALID_ARGUMENT: a json_extra contains a member that it must not contain: the session id, or
-	// a member with a typed field.
+	// a member with a typed field. A member whose typed field is unset may be empty: [] for a list, {}
+	// for a map or an object, "" for a string, and null where the CLI's schema permits it.
 	ErrorReason_ERROR_REASON_JSON_EXTRA_FORBIDDEN ErrorReason = 7
 	// INVALID_ARGUMENT: the same request_id came with a different request.
 	ErrorReason_ERROR_REASON_REQUEST_ID_REUSED ErrorReason = 8

@@ -677,7 +677,10 @@ type CreateSessionRequest struct {
 	// cluster only replicas with these labels get the session, also when its replica ends; until there
 	// is one, calls about it fail with FAILED_PRECONDITION NODE_LABELS_UNMET, as this call does. The
 	// rules for keys and values are those of `labels`.
-	NodeLabels    map[string]string `protobuf:"bytes,12,rep,name=node_labels,json=nodeLabels,proto3" json:"node_labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	NodeLabels map[string]string `protobuf:"bytes,12,rep,name=node_labels,json=nodeLabels,proto3" json:"node_labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Fields of `config` to clear if they have no value, where the server's own configuration for new
+	// sessions gives them one; see ResumeSessionRequest.update_mask.
+	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,13,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -796,6 +799,13 @@ func (x *CreateSessionRequest) GetNodeLabels() map[string]string {
 	return nil
 }
 
+func (x *CreateSessionRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.UpdateMask
+	}
+	return nil
+}
+
 type CreateSessionResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       *Session               `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
@@ -845,8 +855,9 @@ type ResumeSessionRequest struct {
 	// Makes the call idempotent; see CreateSessionRequest.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Changes to the configuration: fields that are set replace the remembered values, other fields
-	// keep them. For a session that this server has not opened before, the complete configuration.
+	// Changes to the configuration: fields with a value replace the remembered values, other fields
+	// keep them unless `update_mask` lists them. For a session that this server has not opened before,
+	// the complete configuration.
 	Config *v1.SessionConfig `protobuf:"bytes,3,opt,name=config,proto3" json:"config,omitempty"`
 	// Keeps the tool calls and permission requests that were pending when the session was unloaded:
 	// they can be answered under their ids. Otherwise they end.
@@ -866,8 +877,24 @@ type ResumeSessionRequest struct {
 	ProviderRef string `protobuf:"bytes,10,opt,name=provider_ref,json=providerRef,proto3" json:"provider_ref,omitempty"`
 	// See CreateSessionRequest; unset: unchanged.
 	OnInterruption OnInterruption `protobuf:"varint,11,opt,name=on_interruption,json=onInterruption,proto3,enum=copilot.bridge.v1.OnInterruption" json:"on_interruption,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Fields of `config` to clear if they have no value, for example "mcp_servers,tools" (in JSON
+	// "mcpServers,tools"). A listed list or map without elements becomes empty: MCP servers end, tools,
+	// agents and skills disappear. Any other listed field without a value is removed, as if it had
+	// never been set. Fields with a value are set, listed or not. "*" lists all fields. A path that is
+	// no field of `config`, a path into a field, and json_extra are INVALID_ARGUMENT INVALID_FIELD.
+	//
+	// The CLI keeps some values while it has the session loaded. To clear these, the server unloads
+	// the session and loads it again, which requires a session at rest: FAILED_PRECONDITION
+	// SESSION_BUSY otherwise. available_tools, custom_agents, excluded_builtin_agents,
+	// excluded_tools, instruction_directories, mcp_servers, plugin_directories, skill_directories,
+	// disabled_skills and tools become empty at any time.
+	//
+	// The CLI stores agent, context_tier, model, reasoning_effort, reasoning_summary, session_limits
+	// and working_directory with the history. They can be changed and not removed: INVALID_ARGUMENT
+	// INVALID_FIELD if the session has one of them, it is listed, and it has no value here.
+	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,12,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ResumeSessionRequest) Reset() {
@@ -975,6 +1002,13 @@ func (x *ResumeSessionRequest) GetOnInterruption() OnInterruption {
 		return x.OnInterruption
 	}
 	return OnInterruption_ON_INTERRUPTION_UNSPECIFIED
+}
+
+func (x *ResumeSessionRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.UpdateMask
+	}
+	return nil
 }
 
 type ResumeSessionResponse struct {
@@ -4115,7 +4149,7 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\x13DeclineShareRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\"\x16\n" +
-	"\x14DeclineShareResponse\"\xe5\x06\n" +
+	"\x14DeclineShareResponse\"\xa2\a\n" +
 	"\x14CreateSessionRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x1d\n" +
@@ -4132,7 +4166,9 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	" \x03(\v23.copilot.bridge.v1.CreateSessionRequest.LabelsEntryB\x04Ѐ\x19@R\x06labels\x12J\n" +
 	"\x0fon_interruption\x18\v \x01(\x0e2!.copilot.bridge.v1.OnInterruptionR\x0eonInterruption\x12^\n" +
 	"\vnode_labels\x18\f \x03(\v27.copilot.bridge.v1.CreateSessionRequest.NodeLabelsEntryB\x04Ѐ\x19@R\n" +
-	"nodeLabels\x1a9\n" +
+	"nodeLabels\x12;\n" +
+	"\vupdate_mask\x18\r \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
+	"updateMask\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a=\n" +
@@ -4140,7 +4176,7 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"M\n" +
 	"\x15CreateSessionResponse\x124\n" +
-	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession\"\xf1\x04\n" +
+	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession\"\xae\x05\n" +
 	"\x14ResumeSessionRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x1d\n" +
@@ -4155,7 +4191,9 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\x0fruntime_profile\x18\t \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\x12!\n" +
 	"\fprovider_ref\x18\n" +
 	" \x01(\tR\vproviderRef\x12J\n" +
-	"\x0fon_interruption\x18\v \x01(\x0e2!.copilot.bridge.v1.OnInterruptionR\x0eonInterruption\"M\n" +
+	"\x0fon_interruption\x18\v \x01(\x0e2!.copilot.bridge.v1.OnInterruptionR\x0eonInterruption\x12;\n" +
+	"\vupdate_mask\x18\f \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
+	"updateMask\"M\n" +
 	"\x15ResumeSessionResponse\x124\n" +
 	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession\"~\n" +
 	"\x11GetSessionRequest\x12\x1d\n" +
@@ -4519,21 +4557,21 @@ var file_copilot_bridge_v1_session_service_proto_goTypes = []any{
 	(*v1.CloudSessionConfig)(nil),        // 75: copilot.cli.v1.CloudSessionConfig
 	(*RuntimeProfile)(nil),               // 76: copilot.bridge.v1.RuntimeProfile
 	(OnInterruption)(0),                  // 77: copilot.bridge.v1.OnInterruption
-	(*v1.SessionResumeExtras)(nil),       // 78: copilot.cli.v1.SessionResumeExtras
-	(*SessionFilter)(nil),                // 79: copilot.bridge.v1.SessionFilter
-	(*Prompt)(nil),                       // 80: copilot.bridge.v1.Prompt
-	(*Position)(nil),                     // 81: copilot.bridge.v1.Position
-	(*TurnOutcome)(nil),                  // 82: copilot.bridge.v1.TurnOutcome
-	(*EventFilter)(nil),                  // 83: copilot.bridge.v1.EventFilter
-	(*StreamOptions)(nil),                // 84: copilot.bridge.v1.StreamOptions
-	(*SubscribeResponse)(nil),            // 85: copilot.bridge.v1.SubscribeResponse
-	(Fidelity)(0),                        // 86: copilot.bridge.v1.Fidelity
-	(*Event)(nil),                        // 87: copilot.bridge.v1.Event
-	(*Gap)(nil),                          // 88: copilot.bridge.v1.Gap
-	(*v1.ModelCapabilitiesOverride)(nil), // 89: copilot.cli.v1.ModelCapabilitiesOverride
-	(v1.SessionLogLevel)(0),              // 90: copilot.cli.v1.SessionLogLevel
-	(*v1.ProviderConfig)(nil),            // 91: copilot.cli.v1.ProviderConfig
-	(*fieldmaskpb.FieldMask)(nil),        // 92: google.protobuf.FieldMask
+	(*fieldmaskpb.FieldMask)(nil),        // 78: google.protobuf.FieldMask
+	(*v1.SessionResumeExtras)(nil),       // 79: copilot.cli.v1.SessionResumeExtras
+	(*SessionFilter)(nil),                // 80: copilot.bridge.v1.SessionFilter
+	(*Prompt)(nil),                       // 81: copilot.bridge.v1.Prompt
+	(*Position)(nil),                     // 82: copilot.bridge.v1.Position
+	(*TurnOutcome)(nil),                  // 83: copilot.bridge.v1.TurnOutcome
+	(*EventFilter)(nil),                  // 84: copilot.bridge.v1.EventFilter
+	(*StreamOptions)(nil),                // 85: copilot.bridge.v1.StreamOptions
+	(*SubscribeResponse)(nil),            // 86: copilot.bridge.v1.SubscribeResponse
+	(Fidelity)(0),                        // 87: copilot.bridge.v1.Fidelity
+	(*Event)(nil),                        // 88: copilot.bridge.v1.Event
+	(*Gap)(nil),                          // 89: copilot.bridge.v1.Gap
+	(*v1.ModelCapabilitiesOverride)(nil), // 90: copilot.cli.v1.ModelCapabilitiesOverride
+	(v1.SessionLogLevel)(0),              // 91: copilot.cli.v1.SessionLogLevel
+	(*v1.ProviderConfig)(nil),            // 92: copilot.cli.v1.ProviderConfig
 	(*timestamppb.Timestamp)(nil),        // 93: google.protobuf.Timestamp
 }
 var file_copilot_bridge_v1_session_service_proto_depIdxs = []int32{
@@ -4552,127 +4590,129 @@ var file_copilot_bridge_v1_session_service_proto_depIdxs = []int32{
 	65,  // 12: copilot.bridge.v1.CreateSessionRequest.labels:type_name -> copilot.bridge.v1.CreateSessionRequest.LabelsEntry
 	77,  // 13: copilot.bridge.v1.CreateSessionRequest.on_interruption:type_name -> copilot.bridge.v1.OnInterruption
 	66,  // 14: copilot.bridge.v1.CreateSessionRequest.node_labels:type_name -> copilot.bridge.v1.CreateSessionRequest.NodeLabelsEntry
-	70,  // 15: copilot.bridge.v1.CreateSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	71,  // 16: copilot.bridge.v1.ResumeSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
-	72,  // 17: copilot.bridge.v1.ResumeSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
-	73,  // 18: copilot.bridge.v1.ResumeSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
-	74,  // 19: copilot.bridge.v1.ResumeSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
-	78,  // 20: copilot.bridge.v1.ResumeSessionRequest.options:type_name -> copilot.cli.v1.SessionResumeExtras
-	76,  // 21: copilot.bridge.v1.ResumeSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	77,  // 22: copilot.bridge.v1.ResumeSessionRequest.on_interruption:type_name -> copilot.bridge.v1.OnInterruption
-	70,  // 23: copilot.bridge.v1.ResumeSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	76,  // 24: copilot.bridge.v1.GetSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	70,  // 25: copilot.bridge.v1.GetSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	79,  // 26: copilot.bridge.v1.ListSessionsRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
-	76,  // 27: copilot.bridge.v1.ListSessionsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	70,  // 28: copilot.bridge.v1.ListSessionsResponse.sessions:type_name -> copilot.bridge.v1.Session
-	76,  // 29: copilot.bridge.v1.DeleteSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	76,  // 30: copilot.bridge.v1.GetLastSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	80,  // 31: copilot.bridge.v1.SendRequest.prompt:type_name -> copilot.bridge.v1.Prompt
-	81,  // 32: copilot.bridge.v1.SendResponse.position:type_name -> copilot.bridge.v1.Position
-	30,  // 33: copilot.bridge.v1.SendStreamRequest.request:type_name -> copilot.bridge.v1.SendRequest
-	33,  // 34: copilot.bridge.v1.SendStreamRequest.chunk:type_name -> copilot.bridge.v1.AttachmentChunk
-	81,  // 35: copilot.bridge.v1.SendStreamResponse.position:type_name -> copilot.bridge.v1.Position
-	37,  // 36: copilot.bridge.v1.ExportSessionResponse.header:type_name -> copilot.bridge.v1.ExportSessionHeader
-	81,  // 37: copilot.bridge.v1.ExportSessionHeader.position:type_name -> copilot.bridge.v1.Position
-	39,  // 38: copilot.bridge.v1.ImportSessionRequest.header:type_name -> copilot.bridge.v1.ImportSessionHeader
-	71,  // 39: copilot.bridge.v1.ImportSessionHeader.config:type_name -> copilot.cli.v1.SessionConfig
-	70,  // 40: copilot.bridge.v1.ImportSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	80,  // 41: copilot.bridge.v1.SendAndWaitRequest.prompt:type_name -> copilot.bridge.v1.Prompt
-	74,  // 42: copilot.bridge.v1.SendAndWaitRequest.idle_timeout:type_name -> google.protobuf.Duration
-	74,  // 43: copilot.bridge.v1.SendAndWaitRequest.timeout:type_name -> google.protobuf.Duration
-	82,  // 44: copilot.bridge.v1.SendAndWaitResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
-	12,  // 45: copilot.bridge.v1.RunRequest.create:type_name -> copilot.bridge.v1.CreateSessionRequest
-	80,  // 46: copilot.bridge.v1.RunRequest.prompt:type_name -> copilot.bridge.v1.Prompt
-	83,  // 47: copilot.bridge.v1.RunRequest.filter:type_name -> copilot.bridge.v1.EventFilter
-	84,  // 48: copilot.bridge.v1.RunRequest.options:type_name -> copilot.bridge.v1.StreamOptions
-	45,  // 49: copilot.bridge.v1.RunResponse.started:type_name -> copilot.bridge.v1.RunStarted
-	85,  // 50: copilot.bridge.v1.RunResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
-	82,  // 51: copilot.bridge.v1.RunResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
-	81,  // 52: copilot.bridge.v1.RunStarted.position:type_name -> copilot.bridge.v1.Position
-	81,  // 53: copilot.bridge.v1.ListEventsRequest.after:type_name -> copilot.bridge.v1.Position
-	83,  // 54: copilot.bridge.v1.ListEventsRequest.filter:type_name -> copilot.bridge.v1.EventFilter
-	86,  // 55: copilot.bridge.v1.ListEventsRequest.fidelity:type_name -> copilot.bridge.v1.Fidelity
-	87,  // 56: copilot.bridge.v1.ListEventsResponse.events:type_name -> copilot.bridge.v1.Event
-	88,  // 57: copilot.bridge.v1.ListEventsResponse.gap:type_name -> copilot.bridge.v1.Gap
-	81,  // 58: copilot.bridge.v1.ReadEventRequest.position:type_name -> copilot.bridge.v1.Position
-	89,  // 59: copilot.bridge.v1.SetModelRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
-	90,  // 60: copilot.bridge.v1.WriteLogRequest.level:type_name -> copilot.cli.v1.SessionLogLevel
-	91,  // 61: copilot.bridge.v1.UpdateProviderRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
-	92,  // 62: copilot.bridge.v1.UpdateProviderRequest.update_mask:type_name -> google.protobuf.FieldMask
-	79,  // 63: copilot.bridge.v1.GetUsageRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
-	93,  // 64: copilot.bridge.v1.GetUsageRequest.start_time:type_name -> google.protobuf.Timestamp
-	93,  // 65: copilot.bridge.v1.GetUsageRequest.end_time:type_name -> google.protobuf.Timestamp
-	0,   // 66: copilot.bridge.v1.GetUsageRequest.group_by:type_name -> copilot.bridge.v1.UsageGroup
-	60,  // 67: copilot.bridge.v1.GetUsageResponse.rows:type_name -> copilot.bridge.v1.UsageRow
-	74,  // 68: copilot.bridge.v1.UsageRow.api_duration:type_name -> google.protobuf.Duration
-	67,  // 69: copilot.bridge.v1.UpdateLabelsRequest.set:type_name -> copilot.bridge.v1.UpdateLabelsRequest.SetEntry
-	70,  // 70: copilot.bridge.v1.UpdateLabelsResponse.session:type_name -> copilot.bridge.v1.Session
-	91,  // 71: copilot.bridge.v1.ProvideCredentialsRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
-	70,  // 72: copilot.bridge.v1.ProvideCredentialsResponse.session:type_name -> copilot.bridge.v1.Session
-	12,  // 73: copilot.bridge.v1.SessionService.CreateSession:input_type -> copilot.bridge.v1.CreateSessionRequest
-	14,  // 74: copilot.bridge.v1.SessionService.ResumeSession:input_type -> copilot.bridge.v1.ResumeSessionRequest
-	16,  // 75: copilot.bridge.v1.SessionService.GetSession:input_type -> copilot.bridge.v1.GetSessionRequest
-	18,  // 76: copilot.bridge.v1.SessionService.ListSessions:input_type -> copilot.bridge.v1.ListSessionsRequest
-	20,  // 77: copilot.bridge.v1.SessionService.DeleteSession:input_type -> copilot.bridge.v1.DeleteSessionRequest
-	22,  // 78: copilot.bridge.v1.SessionService.GetLastSession:input_type -> copilot.bridge.v1.GetLastSessionRequest
-	24,  // 79: copilot.bridge.v1.SessionService.DisconnectSession:input_type -> copilot.bridge.v1.DisconnectSessionRequest
-	26,  // 80: copilot.bridge.v1.SessionService.GetForegroundSession:input_type -> copilot.bridge.v1.GetForegroundSessionRequest
-	28,  // 81: copilot.bridge.v1.SessionService.SetForegroundSession:input_type -> copilot.bridge.v1.SetForegroundSessionRequest
-	30,  // 82: copilot.bridge.v1.SessionService.Send:input_type -> copilot.bridge.v1.SendRequest
-	32,  // 83: copilot.bridge.v1.SessionService.SendStream:input_type -> copilot.bridge.v1.SendStreamRequest
-	41,  // 84: copilot.bridge.v1.SessionService.SendAndWait:input_type -> copilot.bridge.v1.SendAndWaitRequest
-	43,  // 85: copilot.bridge.v1.SessionService.Run:input_type -> copilot.bridge.v1.RunRequest
-	46,  // 86: copilot.bridge.v1.SessionService.Abort:input_type -> copilot.bridge.v1.AbortRequest
-	48,  // 87: copilot.bridge.v1.SessionService.ListEvents:input_type -> copilot.bridge.v1.ListEventsRequest
-	50,  // 88: copilot.bridge.v1.SessionService.ReadEvent:input_type -> copilot.bridge.v1.ReadEventRequest
-	35,  // 89: copilot.bridge.v1.SessionService.ExportSession:input_type -> copilot.bridge.v1.ExportSessionRequest
-	38,  // 90: copilot.bridge.v1.SessionService.ImportSession:input_type -> copilot.bridge.v1.ImportSessionRequest
-	52,  // 91: copilot.bridge.v1.SessionService.SetModel:input_type -> copilot.bridge.v1.SetModelRequest
-	54,  // 92: copilot.bridge.v1.SessionService.WriteLog:input_type -> copilot.bridge.v1.WriteLogRequest
-	56,  // 93: copilot.bridge.v1.SessionService.UpdateProvider:input_type -> copilot.bridge.v1.UpdateProviderRequest
-	58,  // 94: copilot.bridge.v1.SessionService.GetUsage:input_type -> copilot.bridge.v1.GetUsageRequest
-	61,  // 95: copilot.bridge.v1.SessionService.UpdateLabels:input_type -> copilot.bridge.v1.UpdateLabelsRequest
-	63,  // 96: copilot.bridge.v1.SessionService.ProvideCredentials:input_type -> copilot.bridge.v1.ProvideCredentialsRequest
-	1,   // 97: copilot.bridge.v1.SessionService.ShareSession:input_type -> copilot.bridge.v1.ShareSessionRequest
-	3,   // 98: copilot.bridge.v1.SessionService.UnshareSession:input_type -> copilot.bridge.v1.UnshareSessionRequest
-	5,   // 99: copilot.bridge.v1.SessionService.ListShareOffers:input_type -> copilot.bridge.v1.ListShareOffersRequest
-	8,   // 100: copilot.bridge.v1.SessionService.AcceptShare:input_type -> copilot.bridge.v1.AcceptShareRequest
-	10,  // 101: copilot.bridge.v1.SessionService.DeclineShare:input_type -> copilot.bridge.v1.DeclineShareRequest
-	13,  // 102: copilot.bridge.v1.SessionService.CreateSession:output_type -> copilot.bridge.v1.CreateSessionResponse
-	15,  // 103: copilot.bridge.v1.SessionService.ResumeSession:output_type -> copilot.bridge.v1.ResumeSessionResponse
-	17,  // 104: copilot.bridge.v1.SessionService.GetSession:output_type -> copilot.bridge.v1.GetSessionResponse
-	19,  // 105: copilot.bridge.v1.SessionService.ListSessions:output_type -> copilot.bridge.v1.ListSessionsResponse
-	21,  // 106: copilot.bridge.v1.SessionService.DeleteSession:output_type -> copilot.bridge.v1.DeleteSessionResponse
-	23,  // 107: copilot.bridge.v1.SessionService.GetLastSession:output_type -> copilot.bridge.v1.GetLastSessionResponse
-	25,  // 108: copilot.bridge.v1.SessionService.DisconnectSession:output_type -> copilot.bridge.v1.DisconnectSessionResponse
-	27,  // 109: copilot.bridge.v1.SessionService.GetForegroundSession:output_type -> copilot.bridge.v1.GetForegroundSessionResponse
-	29,  // 110: copilot.bridge.v1.SessionService.SetForegroundSession:output_type -> copilot.bridge.v1.SetForegroundSessionResponse
-	31,  // 111: copilot.bridge.v1.SessionService.Send:output_type -> copilot.bridge.v1.SendResponse
-	34,  // 112: copilot.bridge.v1.SessionService.SendStream:output_type -> copilot.bridge.v1.SendStreamResponse
-	42,  // 113: copilot.bridge.v1.SessionService.SendAndWait:output_type -> copilot.bridge.v1.SendAndWaitResponse
-	44,  // 114: copilot.bridge.v1.SessionService.Run:output_type -> copilot.bridge.v1.RunResponse
-	47,  // 115: copilot.bridge.v1.SessionService.Abort:output_type -> copilot.bridge.v1.AbortResponse
-	49,  // 116: copilot.bridge.v1.SessionService.ListEvents:output_type -> copilot.bridge.v1.ListEventsResponse
-	51,  // 117: copilot.bridge.v1.SessionService.ReadEvent:output_type -> copilot.bridge.v1.ReadEventResponse
-	36,  // 118: copilot.bridge.v1.SessionService.ExportSession:output_type -> copilot.bridge.v1.ExportSessionResponse
-	40,  // 119: copilot.bridge.v1.SessionService.ImportSession:output_type -> copilot.bridge.v1.ImportSessionResponse
-	53,  // 120: copilot.bridge.v1.SessionService.SetModel:output_type -> copilot.bridge.v1.SetModelResponse
-	55,  // 121: copilot.bridge.v1.SessionService.WriteLog:output_type -> copilot.bridge.v1.WriteLogResponse
-	57,  // 122: copilot.bridge.v1.SessionService.UpdateProvider:output_type -> copilot.bridge.v1.UpdateProviderResponse
-	59,  // 123: copilot.bridge.v1.SessionService.GetUsage:output_type -> copilot.bridge.v1.GetUsageResponse
-	62,  // 124: copilot.bridge.v1.SessionService.UpdateLabels:output_type -> copilot.bridge.v1.UpdateLabelsResponse
-	64,  // 125: copilot.bridge.v1.SessionService.ProvideCredentials:output_type -> copilot.bridge.v1.ProvideCredentialsResponse
-	2,   // 126: copilot.bridge.v1.SessionService.ShareSession:output_type -> copilot.bridge.v1.ShareSessionResponse
-	4,   // 127: copilot.bridge.v1.SessionService.UnshareSession:output_type -> copilot.bridge.v1.UnshareSessionResponse
-	6,   // 128: copilot.bridge.v1.SessionService.ListShareOffers:output_type -> copilot.bridge.v1.ListShareOffersResponse
-	9,   // 129: copilot.bridge.v1.SessionService.AcceptShare:output_type -> copilot.bridge.v1.AcceptShareResponse
-	11,  // 130: copilot.bridge.v1.SessionService.DeclineShare:output_type -> copilot.bridge.v1.DeclineShareResponse
-	102, // [102:131] is the sub-list for method output_type
-	73,  // [73:102] is the sub-list for method input_type
-	73,  // [73:73] is the sub-list for extension type_name
-	73,  // [73:73] is the sub-list for extension extendee
-	0,   // [0:73] is the sub-list for field type_name
+	78,  // 15: copilot.bridge.v1.CreateSessionRequest.update_mask:type_name -> google.protobuf.FieldMask
+	70,  // 16: copilot.bridge.v1.CreateSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	71,  // 17: copilot.bridge.v1.ResumeSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
+	72,  // 18: copilot.bridge.v1.ResumeSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
+	73,  // 19: copilot.bridge.v1.ResumeSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
+	74,  // 20: copilot.bridge.v1.ResumeSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
+	79,  // 21: copilot.bridge.v1.ResumeSessionRequest.options:type_name -> copilot.cli.v1.SessionResumeExtras
+	76,  // 22: copilot.bridge.v1.ResumeSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	77,  // 23: copilot.bridge.v1.ResumeSessionRequest.on_interruption:type_name -> copilot.bridge.v1.OnInterruption
+	78,  // 24: copilot.bridge.v1.ResumeSessionRequest.update_mask:type_name -> google.protobuf.FieldMask
+	70,  // 25: copilot.bridge.v1.ResumeSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	76,  // 26: copilot.bridge.v1.GetSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	70,  // 27: copilot.bridge.v1.GetSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	80,  // 28: copilot.bridge.v1.ListSessionsRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
+	76,  // 29: copilot.bridge.v1.ListSessionsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	70,  // 30: copilot.bridge.v1.ListSessionsResponse.sessions:type_name -> copilot.bridge.v1.Session
+	76,  // 31: copilot.bridge.v1.DeleteSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	76,  // 32: copilot.bridge.v1.GetLastSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	81,  // 33: copilot.bridge.v1.SendRequest.prompt:type_name -> copilot.bridge.v1.Prompt
+	82,  // 34: copilot.bridge.v1.SendResponse.position:type_name -> copilot.bridge.v1.Position
+	30,  // 35: copilot.bridge.v1.SendStreamRequest.request:type_name -> copilot.bridge.v1.SendRequest
+	33,  // 36: copilot.bridge.v1.SendStreamRequest.chunk:type_name -> copilot.bridge.v1.AttachmentChunk
+	82,  // 37: copilot.bridge.v1.SendStreamResponse.position:type_name -> copilot.bridge.v1.Position
+	37,  // 38: copilot.bridge.v1.ExportSessionResponse.header:type_name -> copilot.bridge.v1.ExportSessionHeader
+	82,  // 39: copilot.bridge.v1.ExportSessionHeader.position:type_name -> copilot.bridge.v1.Position
+	39,  // 40: copilot.bridge.v1.ImportSessionRequest.header:type_name -> copilot.bridge.v1.ImportSessionHeader
+	71,  // 41: copilot.bridge.v1.ImportSessionHeader.config:type_name -> copilot.cli.v1.SessionConfig
+	70,  // 42: copilot.bridge.v1.ImportSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	81,  // 43: copilot.bridge.v1.SendAndWaitRequest.prompt:type_name -> copilot.bridge.v1.Prompt
+	74,  // 44: copilot.bridge.v1.SendAndWaitRequest.idle_timeout:type_name -> google.protobuf.Duration
+	74,  // 45: copilot.bridge.v1.SendAndWaitRequest.timeout:type_name -> google.protobuf.Duration
+	83,  // 46: copilot.bridge.v1.SendAndWaitResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
+	12,  // 47: copilot.bridge.v1.RunRequest.create:type_name -> copilot.bridge.v1.CreateSessionRequest
+	81,  // 48: copilot.bridge.v1.RunRequest.prompt:type_name -> copilot.bridge.v1.Prompt
+	84,  // 49: copilot.bridge.v1.RunRequest.filter:type_name -> copilot.bridge.v1.EventFilter
+	85,  // 50: copilot.bridge.v1.RunRequest.options:type_name -> copilot.bridge.v1.StreamOptions
+	45,  // 51: copilot.bridge.v1.RunResponse.started:type_name -> copilot.bridge.v1.RunStarted
+	86,  // 52: copilot.bridge.v1.RunResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
+	83,  // 53: copilot.bridge.v1.RunResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
+	82,  // 54: copilot.bridge.v1.RunStarted.position:type_name -> copilot.bridge.v1.Position
+	82,  // 55: copilot.bridge.v1.ListEventsRequest.after:type_name -> copilot.bridge.v1.Position
+	84,  // 56: copilot.bridge.v1.ListEventsRequest.filter:type_name -> copilot.bridge.v1.EventFilter
+	87,  // 57: copilot.bridge.v1.ListEventsRequest.fidelity:type_name -> copilot.bridge.v1.Fidelity
+	88,  // 58: copilot.bridge.v1.ListEventsResponse.events:type_name -> copilot.bridge.v1.Event
+	89,  // 59: copilot.bridge.v1.ListEventsResponse.gap:type_name -> copilot.bridge.v1.Gap
+	82,  // 60: copilot.bridge.v1.ReadEventRequest.position:type_name -> copilot.bridge.v1.Position
+	90,  // 61: copilot.bridge.v1.SetModelRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
+	91,  // 62: copilot.bridge.v1.WriteLogRequest.level:type_name -> copilot.cli.v1.SessionLogLevel
+	92,  // 63: copilot.bridge.v1.UpdateProviderRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
+	78,  // 64: copilot.bridge.v1.UpdateProviderRequest.update_mask:type_name -> google.protobuf.FieldMask
+	80,  // 65: copilot.bridge.v1.GetUsageRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
+	93,  // 66: copilot.bridge.v1.GetUsageRequest.start_time:type_name -> google.protobuf.Timestamp
+	93,  // 67: copilot.bridge.v1.GetUsageRequest.end_time:type_name -> google.protobuf.Timestamp
+	0,   // 68: copilot.bridge.v1.GetUsageRequest.group_by:type_name -> copilot.bridge.v1.UsageGroup
+	60,  // 69: copilot.bridge.v1.GetUsageResponse.rows:type_name -> copilot.bridge.v1.UsageRow
+	74,  // 70: copilot.bridge.v1.UsageRow.api_duration:type_name -> google.protobuf.Duration
+	67,  // 71: copilot.bridge.v1.UpdateLabelsRequest.set:type_name -> copilot.bridge.v1.UpdateLabelsRequest.SetEntry
+	70,  // 72: copilot.bridge.v1.UpdateLabelsResponse.session:type_name -> copilot.bridge.v1.Session
+	92,  // 73: copilot.bridge.v1.ProvideCredentialsRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
+	70,  // 74: copilot.bridge.v1.ProvideCredentialsResponse.session:type_name -> copilot.bridge.v1.Session
+	12,  // 75: copilot.bridge.v1.SessionService.CreateSession:input_type -> copilot.bridge.v1.CreateSessionRequest
+	14,  // 76: copilot.bridge.v1.SessionService.ResumeSession:input_type -> copilot.bridge.v1.ResumeSessionRequest
+	16,  // 77: copilot.bridge.v1.SessionService.GetSession:input_type -> copilot.bridge.v1.GetSessionRequest
+	18,  // 78: copilot.bridge.v1.SessionService.ListSessions:input_type -> copilot.bridge.v1.ListSessionsRequest
+	20,  // 79: copilot.bridge.v1.SessionService.DeleteSession:input_type -> copilot.bridge.v1.DeleteSessionRequest
+	22,  // 80: copilot.bridge.v1.SessionService.GetLastSession:input_type -> copilot.bridge.v1.GetLastSessionRequest
+	24,  // 81: copilot.bridge.v1.SessionService.DisconnectSession:input_type -> copilot.bridge.v1.DisconnectSessionRequest
+	26,  // 82: copilot.bridge.v1.SessionService.GetForegroundSession:input_type -> copilot.bridge.v1.GetForegroundSessionRequest
+	28,  // 83: copilot.bridge.v1.SessionService.SetForegroundSession:input_type -> copilot.bridge.v1.SetForegroundSessionRequest
+	30,  // 84: copilot.bridge.v1.SessionService.Send:input_type -> copilot.bridge.v1.SendRequest
+	32,  // 85: copilot.bridge.v1.SessionService.SendStream:input_type -> copilot.bridge.v1.SendStreamRequest
+	41,  // 86: copilot.bridge.v1.SessionService.SendAndWait:input_type -> copilot.bridge.v1.SendAndWaitRequest
+	43,  // 87: copilot.bridge.v1.SessionService.Run:input_type -> copilot.bridge.v1.RunRequest
+	46,  // 88: copilot.bridge.v1.SessionService.Abort:input_type -> copilot.bridge.v1.AbortRequest
+	48,  // 89: copilot.bridge.v1.SessionService.ListEvents:input_type -> copilot.bridge.v1.ListEventsRequest
+	50,  // 90: copilot.bridge.v1.SessionService.ReadEvent:input_type -> copilot.bridge.v1.ReadEventRequest
+	35,  // 91: copilot.bridge.v1.SessionService.ExportSession:input_type -> copilot.bridge.v1.ExportSessionRequest
+	38,  // 92: copilot.bridge.v1.SessionService.ImportSession:input_type -> copilot.bridge.v1.ImportSessionRequest
+	52,  // 93: copilot.bridge.v1.SessionService.SetModel:input_type -> copilot.bridge.v1.SetModelRequest
+	54,  // 94: copilot.bridge.v1.SessionService.WriteLog:input_type -> copilot.bridge.v1.WriteLogRequest
+	56,  // 95: copilot.bridge.v1.SessionService.UpdateProvider:input_type -> copilot.bridge.v1.UpdateProviderRequest
+	58,  // 96: copilot.bridge.v1.SessionService.GetUsage:input_type -> copilot.bridge.v1.GetUsageRequest
+	61,  // 97: copilot.bridge.v1.SessionService.UpdateLabels:input_type -> copilot.bridge.v1.UpdateLabelsRequest
+	63,  // 98: copilot.bridge.v1.SessionService.ProvideCredentials:input_type -> copilot.bridge.v1.ProvideCredentialsRequest
+	1,   // 99: copilot.bridge.v1.SessionService.ShareSession:input_type -> copilot.bridge.v1.ShareSessionRequest
+	3,   // 100: copilot.bridge.v1.SessionService.UnshareSession:input_type -> copilot.bridge.v1.UnshareSessionRequest
+	5,   // 101: copilot.bridge.v1.SessionService.ListShareOffers:input_type -> copilot.bridge.v1.ListShareOffersRequest
+	8,   // 102: copilot.bridge.v1.SessionService.AcceptShare:input_type -> copilot.bridge.v1.AcceptShareRequest
+	10,  // 103: copilot.bridge.v1.SessionService.DeclineShare:input_type -> copilot.bridge.v1.DeclineShareRequest
+	13,  // 104: copilot.bridge.v1.SessionService.CreateSession:output_type -> copilot.bridge.v1.CreateSessionResponse
+	15,  // 105: copilot.bridge.v1.SessionService.ResumeSession:output_type -> copilot.bridge.v1.ResumeSessionResponse
+	17,  // 106: copilot.bridge.v1.SessionService.GetSession:output_type -> copilot.bridge.v1.GetSessionResponse
+	19,  // 107: copilot.bridge.v1.SessionService.ListSessions:output_type -> copilot.bridge.v1.ListSessionsResponse
+	21,  // 108: copilot.bridge.v1.SessionService.DeleteSession:output_type -> copilot.bridge.v1.DeleteSessionResponse
+	23,  // 109: copilot.bridge.v1.SessionService.GetLastSession:output_type -> copilot.bridge.v1.GetLastSessionResponse
+	25,  // 110: copilot.bridge.v1.SessionService.DisconnectSession:output_type -> copilot.bridge.v1.DisconnectSessionResponse
+	27,  // 111: copilot.bridge.v1.SessionService.GetForegroundSession:output_type -> copilot.bridge.v1.GetForegroundSessionResponse
+	29,  // 112: copilot.bridge.v1.SessionService.SetForegroundSession:output_type -> copilot.bridge.v1.SetForegroundSessionResponse
+	31,  // 113: copilot.bridge.v1.SessionService.Send:output_type -> copilot.bridge.v1.SendResponse
+	34,  // 114: copilot.bridge.v1.SessionService.SendStream:output_type -> copilot.bridge.v1.SendStreamResponse
+	42,  // 115: copilot.bridge.v1.SessionService.SendAndWait:output_type -> copilot.bridge.v1.SendAndWaitResponse
+	44,  // 116: copilot.bridge.v1.SessionService.Run:output_type -> copilot.bridge.v1.RunResponse
+	47,  // 117: copilot.bridge.v1.SessionService.Abort:output_type -> copilot.bridge.v1.AbortResponse
+	49,  // 118: copilot.bridge.v1.SessionService.ListEvents:output_type -> copilot.bridge.v1.ListEventsResponse
+	51,  // 119: copilot.bridge.v1.SessionService.ReadEvent:output_type -> copilot.bridge.v1.ReadEventResponse
+	36,  // 120: copilot.bridge.v1.SessionService.ExportSession:output_type -> copilot.bridge.v1.ExportSessionResponse
+	40,  // 121: copilot.bridge.v1.SessionService.ImportSession:output_type -> copilot.bridge.v1.ImportSessionResponse
+	53,  // 122: copilot.bridge.v1.SessionService.SetModel:output_type -> copilot.bridge.v1.SetModelResponse
+	55,  // 123: copilot.bridge.v1.SessionService.WriteLog:output_type -> copilot.bridge.v1.WriteLogResponse
+	57,  // 124: copilot.bridge.v1.SessionService.UpdateProvider:output_type -> copilot.bridge.v1.UpdateProviderResponse
+	59,  // 125: copilot.bridge.v1.SessionService.GetUsage:output_type -> copilot.bridge.v1.GetUsageResponse
+	62,  // 126: copilot.bridge.v1.SessionService.UpdateLabels:output_type -> copilot.bridge.v1.UpdateLabelsResponse
+	64,  // 127: copilot.bridge.v1.SessionService.ProvideCredentials:output_type -> copilot.bridge.v1.ProvideCredentialsResponse
+	2,   // 128: copilot.bridge.v1.SessionService.ShareSession:output_type -> copilot.bridge.v1.ShareSessionResponse
+	4,   // 129: copilot.bridge.v1.SessionService.UnshareSession:output_type -> copilot.bridge.v1.UnshareSessionResponse
+	6,   // 130: copilot.bridge.v1.SessionService.ListShareOffers:output_type -> copilot.bridge.v1.ListShareOffersResponse
+	9,   // 131: copilot.bridge.v1.SessionService.AcceptShare:output_type -> copilot.bridge.v1.AcceptShareResponse
+	11,  // 132: copilot.bridge.v1.SessionService.DeclineShare:output_type -> copilot.bridge.v1.DeclineShareResponse
+	104, // [104:133] is the sub-list for method output_type
+	75,  // [75:104] is the sub-list for method input_type
+	75,  // [75:75] is the sub-list for extension type_name
+	75,  // [75:75] is the sub-list for extension extendee
+	0,   // [0:75] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_session_service_proto_init() }

@@ -72,12 +72,13 @@ type SessionServiceClient interface {
 	// CLI's message.
 	CreateSession(ctx context.Context, in *CreateSessionRequest, opts ...grpc.CallOption) (*CreateSessionResponse, error)
 	// ResumeSession opens a session of the CLI's history, or one that is open already. The CLI
-	// keeps no configuration of a session that no process has open. Fields that the request does
-	// not set keep the values that the server remembers. The call adds one session.resume event to
+	// keeps no configuration of a session that no process has open. Fields that the request neither
+	// sets nor clears keep the values that the server remembers. The call adds one session.resume event to
 	// the history.
 	//
 	// Errors: as for CreateSession except SESSION_EXISTS; FAILED_PRECONDITION SESSION_IN_USE if
-	// another process has the session open.
+	// another process has the session open, SESSION_BUSY if `update_mask` clears a field that a
+	// session with unfinished work cannot lose.
 	ResumeSession(ctx context.Context, in *ResumeSessionRequest, opts ...grpc.CallOption) (*ResumeSessionResponse, error)
 	// GetSession returns one session.
 	GetSession(ctx context.Context, in *GetSessionRequest, opts ...grpc.CallOption) (*GetSessionResponse, error)
@@ -631,12 +632,13 @@ type SessionServiceServer interface {
 	// CLI's message.
 	CreateSession(context.Context, *CreateSessionRequest) (*CreateSessionResponse, error)
 	// ResumeSession opens a session of the CLI's history, or one that is open already. The CLI
-	// keeps no configuration of a session that no process has open. Fields that the request does
-	// not set keep the values that the server remembers. The call adds one session.resume event to
+	// keeps no configuration of a session that no process has open. Fields that the request neither
+	// sets nor clears keep the values that the server remembers. The call adds one session.resume event to
 	// the history.
 	//
 	// Errors: as for CreateSession except SESSION_EXISTS; FAILED_PRECONDITION SESSION_IN_USE if
-	// another process has the session open.
+	// another process has the session open, SESSION_BUSY if `update_mask` clears a field that a
+	// session with unfinished work cannot lose.
 	ResumeSession(context.Context, *ResumeSessionRequest) (*ResumeSessionResponse, error)
 	// GetSession returns one session.
 	GetSession(context.Context, *GetSessionRequest) (*GetSessionResponse, error)
