@@ -9,6 +9,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
@@ -32,7 +33,7 @@ func masked(
 		}
 	}
 	for _, path := range paths {
-		field := m.Fields().ByName(protoreflect.Name(path))
+		field := fields.OfPath(m, path)
 		// json_extra is not a member of the CLI's object: it holds several.
 		if field == nil || path == jsonExtra {
 			return nil, fault.New(fault.InvalidField, "the %s has no field %q", what, path).WithField(at)

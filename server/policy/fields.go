@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 )
 
 // fieldClass is the kind of resource that a field names.
@@ -151,7 +152,7 @@ func (c *fieldCheck) masked(m protoreflect.MessageDescriptor, mask protoreflect.
 	paths := mask.Get(mask.Descriptor().Fields().ByName("paths")).List()
 	for i := range paths.Len() {
 		name := paths.Get(i).String()
-		field := config.Message().Fields().ByName(protoreflect.Name(name))
+		field := fields.OfPath(config.Message(), name)
 		if name == "*" || field != nil && fieldClasses[field.FullName()] == fieldHost {
 			return ofHost(strconv.Quote(name), path)
 		}
