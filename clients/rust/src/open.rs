@@ -73,6 +73,7 @@ impl Opening for Create {
             labels: options.labels,
             node_labels: options.node_labels,
             on_interruption: options.on_interruption,
+            update_mask: update_mask(options.clear),
         }))
     }
 }
@@ -93,6 +94,7 @@ impl Opening for Resume {
             runtime_profile: options.runtime_profile,
             provider_ref: options.provider_ref,
             on_interruption: options.on_interruption,
+            update_mask: update_mask(options.clear),
         }))
     }
 }
@@ -105,6 +107,10 @@ impl Opening for Join {
     }
 }
 
+fn update_mask(paths: Vec<String>) -> Option<prost_types::FieldMask> {
+    (!paths.is_empty()).then_some(prost_types::FieldMask { paths })
+}
+
 #[doc(hidden)]
 #[derive(Default)]
 pub struct Options {
@@ -113,6 +119,7 @@ pub struct Options {
     node_labels: HashMap<String, String>,
     request_id: Option<String>,
     config: Option<cli::SessionConfig>,
+    clear: Vec<String>,
     lifetime: i32,
     on_interruption: i32,
     session_handlers: Option<bridge::Handlers>,
@@ -265,6 +272,14 @@ impl<M: Configuring> SessionBuilder<M> {
     /// Sends the model's text as it arrives; required for [`Turn::deltas`](crate::Turn::deltas) to be more than one piece.
     pub fn streaming(mut self, streaming: bool) -> Self {
         self.config_mut().streaming = Some(streaming);
+        self
+    }
+
+    /// Clears fields of the configuration, such as `["mcp_servers"]`: a list or map becomes empty, any other field is
+    /// removed. An empty list or map in the configuration changes nothing; fields with a value there are set. A session
+    /// that is created loses the values that the server gives to new sessions.
+    pub fn clear<F: Into<String>>(mut self, fields: impl IntoIterator<Item = F>) -> Self {
+        self.options.clear.extend(fields.into_iter().map(Into::into));
         self
     }
 

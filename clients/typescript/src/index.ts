@@ -65,6 +65,7 @@ export type {
   AnswerInit,
   Attachment,
   Callback,
+  ConfigField,
   Event,
   EventFilter,
   Gap,

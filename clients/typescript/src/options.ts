@@ -5,6 +5,7 @@ import type { ModelTransport } from "./modeltransport.js";
 import type { ConnectionChange, Declaration } from "./participant.js";
 import type {
   AttachStartInit,
+  ConfigField,
   CreateInit,
   HandlersInit,
   ResumeInit,
@@ -12,7 +13,7 @@ import type {
   SessionConfig,
   ToolDefinition,
 } from "./proto.js";
-import { Lifetime, OnInterruption } from "./proto.js";
+import { Lifetime, OnInterruption, SessionConfigSchema } from "./proto.js";
 import type { Tool } from "./tool.js";
 
 /** Options of a participant: its tools, its handlers and its connection. */
@@ -49,6 +50,12 @@ export interface SessionOptions extends ParticipantOptions {
   streaming?: boolean | undefined;
   /** Every other setting of the session: provider, instructions, MCP servers and so on. */
   config?: SessionConfig | undefined;
+  /**
+   * Fields of `config` to clear, such as `["mcpServers"]`: a list or map becomes empty, any other field is removed. An
+   * empty list or map in `config` changes nothing. Fields with a value in `config` are set. A session that is created
+   * loses the values that the server gives to new sessions.
+   */
+  clear?: readonly ConfigField[] | undefined;
   /** Name of a model provider in the server's configuration, instead of `config.provider`. */
   providerRef?: string | undefined;
   /** "keep" (the default) until it is disconnected or deleted, or until the last participant leaves. */
@@ -134,6 +141,7 @@ function sharedFields(options: SessionOptions, owned: ToolDefinition[], handlers
   return {
     requestId: options.requestId ?? randomId(),
     config: sessionConfig(options, owned),
+    updateMask: options.clear?.length ? { paths: options.clear.map(configPath) } : undefined,
     providerRef: options.providerRef,
     lifetime: options.lifetime && (options.lifetime === "keep" ? Lifetime.KEEP : Lifetime.END_WITH_LAST_PARTICIPANT),
     onInterruption:
@@ -143,6 +151,11 @@ function sharedFields(options: SessionOptions, owned: ToolDefinition[], handlers
     callbackTimeout: options.callbackTimeoutMs === undefined ? undefined : durationMs(options.callbackTimeoutMs),
     runtimeProfile: runtimeProfile(options),
   };
+}
+
+/** The path of a field in an update mask. The server refuses names that are no fields. */
+function configPath(field: string): string {
+  return SessionConfigSchema.fields.find(({ localName }) => localName === field)?.name ?? field;
 }
 
 function sessionConfig(options: SessionOptions, owned: ToolDefinition[]): SessionConfig {

@@ -44,6 +44,7 @@ export {
 } from "#gen/copilot/bridge/v1/session_pb.js";
 export type { Position, Session as SessionInfo, TurnOutcome } from "#gen/copilot/bridge/v1/session_pb.js";
 export { SessionService, UsageGroup } from "#gen/copilot/bridge/v1/session_service_pb.js";
+export { SessionConfigSchema } from "#gen/copilot/cli/v1/session_types_pb.js";
 export type {
   ExportSessionResponse,
   ImportSessionResponse,
@@ -67,6 +68,8 @@ export type ModelResponseInit = MessageInitShape<typeof ModelResponseSchema>;
 export type PromptInit = InitOnly<MessageInitShape<typeof PromptSchema>>;
 /** The session's configuration: model, provider, instructions, directories and so on. */
 export type SessionConfig = InitOnly<NonNullable<CreateInit["config"]>>;
+/** A field of the session's configuration. */
+export type ConfigField = Exclude<keyof SessionConfig, "jsonExtra">;
 /** The environment of the CLI process of a session. */
 export type RuntimeProfile = InitOnly<NonNullable<CreateInit["runtimeProfile"]>>;
 /** A tool as the CLI knows it. */

@@ -1092,7 +1092,9 @@ type Open struct {
 	// Slash commands of this participant, executed by Handlers.command.
 	Commands []string `protobuf:"bytes,15,rep,name=commands,proto3" json:"commands,omitempty"`
 	// Labels of a session that is created.
-	Labels        map[string]string `protobuf:"bytes,16,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Labels map[string]string `protobuf:"bytes,16,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Fields of the configuration to clear, by their names in the API.
+	Clear         []string `protobuf:"bytes,17,rep,name=clear,proto3" json:"clear,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1235,6 +1237,13 @@ func (x *Open) GetCommands() []string {
 func (x *Open) GetLabels() map[string]string {
 	if x != nil {
 		return x.Labels
+	}
+	return nil
+}
+
+func (x *Open) GetClear() []string {
+	if x != nil {
+		return x.Clear
 	}
 	return nil
 }
@@ -3823,7 +3832,7 @@ const file_copilot_conformance_v1_conformance_proto_rawDesc = "" +
 	"\x10give_up_after_ms\x18\x03 \x01(\x05R\rgiveUpAfterMs\x12%\n" +
 	"\x0echanging_token\x18\x04 \x01(\bR\rchangingToken\x12\x1f\n" +
 	"\vobserve_log\x18\x05 \x01(\bR\n" +
-	"observeLog\"\xa9\x06\n" +
+	"observeLog\"\xbf\x06\n" +
 	"\x04Open\x122\n" +
 	"\x03how\x18\x01 \x01(\x0e2 .copilot.conformance.v1.Open.HowR\x03how\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12\x16\n" +
@@ -3841,7 +3850,8 @@ const file_copilot_conformance_v1_conformance_proto_rawDesc = "" +
 	"\x05tools\x18\r \x03(\v2\x1c.copilot.conformance.v1.ToolR\x05tools\x12<\n" +
 	"\bhandlers\x18\x0e \x01(\v2 .copilot.conformance.v1.HandlersR\bhandlers\x12\x1a\n" +
 	"\bcommands\x18\x0f \x03(\tR\bcommands\x12@\n" +
-	"\x06labels\x18\x10 \x03(\v2(.copilot.conformance.v1.Open.LabelsEntryR\x06labels\x1a9\n" +
+	"\x06labels\x18\x10 \x03(\v2(.copilot.conformance.v1.Open.LabelsEntryR\x06labels\x12\x14\n" +
+	"\x05clear\x18\x11 \x03(\tR\x05clear\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"H\n" +

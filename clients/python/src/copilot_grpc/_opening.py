@@ -7,6 +7,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from google.protobuf.field_mask_pb2 import FieldMask
+
 from ._client import Connection
 from ._handlers import Handlers
 from ._participant import Participant
@@ -59,6 +61,8 @@ def _start(how: str, session_id: str, options: Any, handlers: Handlers) -> bridg
         "handlers": options.get("session_handlers"),
         "runtime_profile": _profile(options),
     }
+    if fields := options.get("clear"):
+        common["update_mask"] = FieldMask(paths=fields)
     if timeout := options.get("callback_timeout"):
         common["callback_timeout"] = timedelta(seconds=timeout)
     if how == "create":

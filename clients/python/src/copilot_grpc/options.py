@@ -213,6 +213,10 @@ class OpenOptions(ParticipantOptions, total=False):
 
     config: cli.SessionConfig
     """Model, provider, instructions, directories and so on. The shortcuts below override its fields."""
+    clear: Sequence[str]
+    """Fields of `config` to clear, such as `["mcp_servers"]`: a list or map becomes empty, any other field is removed.
+    An empty list or map in `config` changes nothing. Fields with a value in `config` are set. A session that is created
+    loses the values that the server gives to new sessions."""
     model: str
     working_directory: str
     streaming: bool

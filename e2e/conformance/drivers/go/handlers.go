@@ -37,7 +37,7 @@ func (r *runner) options(a *v1.Open) copilot.SessionOptions {
 	if a.GetHow() == v1.Open_JOIN {
 		return o
 	}
-	o.Labels = a.GetLabels()
+	o.Labels, o.Clear = a.GetLabels(), a.GetClear()
 	o.ContinuePendingWork = a.GetContinuePendingWork()
 	o.CallbackTimeout = time.Duration(a.GetCallbackTimeoutMs()) * time.Millisecond
 	if a.GetEndWithLastParticipant() {

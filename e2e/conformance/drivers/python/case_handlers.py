@@ -79,6 +79,8 @@ def options(runner: CaseRunner, step: pb.Open) -> dict[str, Any]:
     o["streaming"] = step.streaming
     if step.labels:
         o["labels"] = dict(step.labels)
+    if step.clear:
+        o["clear"] = list(step.clear)
     if step.callback_timeout_ms:
         o["callback_timeout"] = step.callback_timeout_ms / 1000
     if step.continue_pending_work:

@@ -97,6 +97,7 @@ final class CaseHandlers {
 		if (step.getContinuePendingWork()) {
 			options.continuePendingWork();
 		}
+		options.clear(step.getClearList().toArray(String[]::new));
 		if (step.getCallbackTimeoutMs() > 0) {
 			options.callbackTimeout(Duration.ofMillis(step.getCallbackTimeoutMs()));
 		}

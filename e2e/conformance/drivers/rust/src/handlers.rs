@@ -99,7 +99,7 @@ pub fn configure<M: Configuring>(
     if step.end_with_last_participant {
         builder = builder.lifetime(bridge::Lifetime::EndWithLastParticipant);
     }
-    builder.streaming(step.streaming)
+    builder.clear(&step.clear).streaming(step.streaming)
 }
 
 /// The options of a participant.

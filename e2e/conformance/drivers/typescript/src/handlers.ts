@@ -12,6 +12,7 @@ import {
   type PermissionRequest,
   reject,
   rejected,
+  type ConfigField,
   type ResumeOptions,
   type Tool,
 } from "@copilot-grpc/client";
@@ -94,6 +95,8 @@ const noText = Symbol("no text") as unknown as string;
 export function optionsOf(runner: CaseRunner, open: Open): ResumeOptions & CreateOptions {
   const { session, provider, streaming, continuePendingWork, endWithLastParticipant } = open;
   const { callbackTimeoutMs, graceMs, commands, labels } = open;
+  // Programs name the fields as TypeScript does.
+  const clear = open.clear.map((name) => name.replace(/_./g, ([, c]) => c!.toUpperCase())) as ConfigField[];
   return {
     tools: toolsOf(runner, session, open.tools),
     ...handlersOf(runner, session, open.handlers),
@@ -107,6 +110,7 @@ export function optionsOf(runner: CaseRunner, open: Open): ResumeOptions & Creat
     ...(continuePendingWork ? { continuePendingWork } : {}),
     ...(endWithLastParticipant ? { lifetime: "end-with-last-participant" } : {}),
     ...(Object.keys(labels).length > 0 ? { labels } : {}),
+    ...(clear.length > 0 ? { clear } : {}),
     streaming,
     ...(provider ? providerOptions(provider, open.workingDirectory) : {}),
   };

@@ -1,5 +1,6 @@
 package io.github.copilotgrpc;
 
+import com.google.protobuf.FieldMask;
 import io.github.copilotgrpc.bridge.v1.AttachStart;
 import io.github.copilotgrpc.bridge.v1.CreateSessionRequest;
 import io.github.copilotgrpc.bridge.v1.Handlers;
@@ -11,6 +12,7 @@ import io.github.copilotgrpc.bridge.v1.RuntimeProfile;
 import io.github.copilotgrpc.cli.v1.SessionConfig;
 import java.time.Duration;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.UUID;
@@ -22,6 +24,7 @@ import java.util.function.Consumer;
  */
 public final class SessionOptions extends HandlerOptions<SessionOptions> {
 	private final SessionConfig.Builder config = SessionConfig.newBuilder();
+	private final FieldMask.Builder cleared = FieldMask.newBuilder();
 	private String sessionId = "";
 	private String requestId = "";
 	private String providerRef = "";
@@ -121,6 +124,19 @@ public final class SessionOptions extends HandlerOptions<SessionOptions> {
 	}
 
 	/**
+	 * Clears fields of the configuration: a list or map becomes empty, any other field is removed. An empty list or map
+	 * in {@link #configure} changes nothing; fields with a value there are set. A session that is created loses the
+	 * values that the server gives to new sessions.
+	 *
+	 * @param fields the names of the fields in the API, such as "mcp_servers"
+	 * @return these options
+	 */
+	public SessionOptions clear(String... fields) {
+		cleared.addAllPaths(List.of(fields));
+		return this;
+	}
+
+	/**
 	 * Uses a model provider of the server's configuration.
 	 *
 	 * @param name the provider's name there
@@ -213,6 +229,9 @@ public final class SessionOptions extends HandlerOptions<SessionOptions> {
 				.setRequestId(id()).setSessionId(sessionId).setConfig(config(handlers)).setLifetime(lifetime)
 				.setProviderRef(providerRef).putAllLabels(labels).putAllNodeLabels(nodeLabels)
 				.setOnInterruption(onInterruption);
+		if (cleared.getPathsCount() > 0) {
+			create.setUpdateMask(cleared);
+		}
 		if (sessionHandlers != null) {
 			create.setHandlers(sessionHandlers);
 		}
@@ -234,6 +253,9 @@ public final class SessionOptions extends HandlerOptions<SessionOptions> {
 		SessionConfig changes = config(handlers);
 		if (changes.getSerializedSize() > 0) {
 			resume.setConfig(changes);
+		}
+		if (cleared.getPathsCount() > 0) {
+			resume.setUpdateMask(cleared);
 		}
 		if (sessionHandlers != null) {
 			resume.setHandlers(sessionHandlers);
