@@ -50,7 +50,8 @@ func TestRights(t *testing.T) {
 	}
 	defer admin.Close()
 	value := encode(holder{Node: "gone", Address: strings.Repeat("x", 200)})
-	js, err := jetstream.New(admin)
+	// With the default of 4,000 a server that is busy for 200 ms refuses the next one.
+	js, err := jetstream.New(admin, jetstream.WithPublishAsyncMaxPending(sessions))
 	if err != nil {
 		t.Fatal(err)
 	}
