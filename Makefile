@@ -134,7 +134,7 @@ e2e-entry: ## those of sessions, callbacks and the CLI's methods, through a repl
 e2e-81: ## the tests that depend on the CLI version, with the oldest supported CLI
 	@.ci/step "e2e sample on CLI $(CLI_OLDEST)" go,npm .ci/e2e $(CLI_OLDEST) e2e/smoke-$(CLI_OLDEST).txt
 
-e2e-versions: ## a sample of them with each supported version, and the README's statement of what was tested
+e2e-versions: ## a sample of them with each supported version, into docs/tested-versions.txt
 	@.ci/step "e2e sample on each CLI version" go,npm .ci/e2e-versions
 
 e2e-81-all: ## all of them with the oldest supported CLI
