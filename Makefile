@@ -36,7 +36,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 TOOL := go tool -modfile=internal/tools/go.mod
 
-.PHONY: help forget-flaky build size generate docs baseline schema lint test test-all clients-and-smokes unit race check-generated proto-lint \
+.PHONY: help forget-flaky build packages size generate docs baseline schema lint test test-all clients-and-smokes unit race check-generated proto-lint \
 	proto-breaking e2e e2e-entry e2e-81 e2e-81-all e2e-versions fuzz-smoke demo demo-smoke \
 	clients client-typescript client-console client-console-all console console-shots client-python client-java client-rust conformance conformance-smoke sdk sdk-smoke bench bench-cluster bench-compare bench-libraries schema-history clean man check \
 	chaos chaos-smoke chaos-cluster chaos-cluster-smoke kills soak upgrade deploy-lint vulncheck mutate mutate-sample connect-conformance
@@ -60,6 +60,9 @@ docs: ## build the reference of all packages in bin/reference
 
 schema: ## take in a CLI version (CLI=1.0.103): its schemas, proto, gen, checks, a changelog
 	@.ci/step "schema of CLI $(CLI)" go,git,npm .ci/schema $(CLI)
+
+packages: ## the program for each platform as packages of npm and PyPI, into bin/packages (VERSION=0.1.0)
+	@.ci/step "packages" go .ci/packages $(VERSION)
 
 man: ## write the manual pages into bin/man
 	@.ci/step "manual pages" go go run ./cmd/manpages -out bin/man
