@@ -67,6 +67,24 @@ describe("journeys", () => {
       await says(page, "I understand: only the README.");
     }));
 
+  test("start a session by Enter, find it by its id, and look at the keys", () =>
+    journey(async (page) => {
+      await page.keyboard.press("c");
+      const dialog = page.getByRole("dialog", { name: "New session" });
+      await dialog.getByLabel("Prompt").fill("by keyboard");
+      await page.keyboard.press("Enter");
+      await dialog.waitFor({ state: "detached" });
+      await conversation(page).getByText("by keyboard").first().waitFor();
+      const id = new URL(page.url()).pathname.split("/").pop() ?? "";
+      await page.keyboard.press("Escape");
+      await page.keyboard.press("Escape");
+      await page.getByRole("listitem").filter({ hasText: id }).filter({ hasText: "by keyboard" }).waitFor();
+      await page.keyboard.press("?");
+      await page.getByRole("dialog", { name: "Keys" }).getByText("Steer the running turn").waitFor();
+      await page.keyboard.press("Escape");
+      await page.getByRole("dialog").waitFor({ state: "detached" });
+    }));
+
   test("answer a question, and one with a text of one's own", () =>
     journey(async (page) => {
       await startSession(page, server, "which database");

@@ -50,3 +50,46 @@ function isTyping(target: EventTarget | null): boolean {
 }
 
 export const keys = new Keys();
+
+/** Keys with their meaning, for the page that "?" shows. Each has the key strokes of one meaning. */
+export const describedKeys: readonly {
+  readonly where: string;
+  readonly keys: readonly (readonly [names: readonly string[], what: string])[];
+}[] = [
+  {
+    where: "Everywhere",
+    keys: [
+      [["g f"], "Fleet"],
+      [["g i"], "Inbox"],
+      [["g u"], "Usage"],
+      [["g r"], "Runtimes"],
+      [["?"], "Show these keys"],
+    ],
+  },
+  {
+    where: "Lists",
+    keys: [
+      [["j", "k"], "Next, previous"],
+      [["Enter"], "Open the session"],
+      [["/"], "Search the fleet"],
+      [["c"], "New session"],
+    ],
+  },
+  {
+    where: "Prompts",
+    keys: [
+      [["Enter"], "Send; while a turn runs, queue"],
+      [["Ctrl Enter"], "Steer the running turn"],
+      [["Shift Enter"], "New line"],
+      [["Esc"], "Leave the field, then the session"],
+    ],
+  },
+  {
+    where: "A request that waits",
+    keys: [
+      [["a"], "Approve once"],
+      [["s"], "Approve for the session"],
+      [["r"], "Refuse with feedback"],
+    ],
+  },
+];
