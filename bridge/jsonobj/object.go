@@ -22,14 +22,14 @@ type Member struct {
 
 // Parse splits a JSON object into its members. The values share b's memory.
 func Parse(b []byte) (Object, error) {
-	o := make(Object, 0, 8)
+	s := setter{object: make(Object, 0, 8)}
 	for m, err := range translate.Members(b) {
 		if err != nil {
 			return nil, err
 		}
-		o.Set(string(m.Name), m.Value)
+		s.set(string(m.Name), m.Value)
 	}
-	return o, nil
+	return s.object, nil
 }
 
 // Get returns a member's value, or nil.
@@ -113,11 +113,40 @@ func (o Object) Clone() Object { return append(make(Object, 0, len(o)+8), o...) 
 // Merge returns o with its members replaced by the members of over with the same keys, and the other members of
 // over appended.
 func (o Object) Merge(over Object) Object {
-	out := o.Clone()
+	s := setter{object: o.Clone()}
 	for _, m := range over {
-		out.Set(m.Key, m.Value)
+		s.set(m.Key, m.Value)
 	}
-	return out
+	return s.object
+}
+
+// scanned is the number of members up to which a scan finds a key sooner than a map does.
+const scanned = 32
+
+// setter sets many members of an object in a time that grows with their number, not with its square.
+type setter struct {
+	object Object
+	places map[string]int // of the object's keys; nil while there are few
+}
+
+func (s *setter) set(key string, value json.RawMessage) {
+	if len(s.object) <= scanned || value == nil {
+		s.object.Set(key, value)
+		s.places = nil // a removal moves members
+		return
+	}
+	if s.places == nil {
+		s.places = make(map[string]int, 2*len(s.object))
+		for i, m := range s.object {
+			s.places[m.Key] = i
+		}
+	}
+	if i, ok := s.places[key]; ok {
+		s.object[i].Value = value
+		return
+	}
+	s.places[key] = len(s.object)
+	s.object = append(s.object, Member{key, value})
 }
 
 // JSON returns the object's text.

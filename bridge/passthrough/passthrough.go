@@ -103,7 +103,7 @@ func (c *call) read(codec *wire.Codec, method protoreflect.MethodDescriptor, req
 	if c.exact { // the session is read from what comes out
 		limits = translate.JSONOptions{}
 	}
-	limits.MaxDepth = wire.MaxRequestDepth
+	limits.MaxDepth, limits.MaxExtraMembers = wire.MaxRequestDepth, wire.MaxExtraMembers
 	text, err := in.AppendJSON(nil, request, limits)
 	if err != nil {
 		return fields.Rename(wire.BadField(err, requestField), requestField+".", "")

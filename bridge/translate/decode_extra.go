@@ -122,6 +122,10 @@ func (d *decoder) examine(t *Table, s *objectScan) (extraInfo, *Error) {
 			x.named.add(i)
 		}
 		x.others++
+		if d.opts.MaxExtraMembers > 0 && x.others > d.opts.MaxExtraMembers {
+			err = fail(KindSize, s.extra.value+m.start)
+			return false
+		}
 		d.keys = append(d.keys, span{m.start, value})
 		return true
 	})

@@ -151,6 +151,8 @@ func TestAppendJSONErrors(t *testing.T) {
 		{"the same of a const", "Config", message{{"json_extra", `{"kind":1}`}}, strict, translate.KindDeclaredExtra, "json_extra", "kind"},
 		{"reserved name", "Leaf", message{{"json_extra", `{"$value":1}`}}, strict, translate.KindDeclaredExtra, "json_extra", "$value"},
 		{"other reserved name", "Leaf", message{{"json_extra", `{"$absent":["name"]}`}}, strict, translate.KindDeclaredExtra, "json_extra", "$absent"},
+		{"many members in json_extra", "All", message{{"leaf", message{{"json_extra", `{"a":1,"b":2,"c":3}`}}}}, translate.JSONOptions{MaxExtraMembers: 2}, translate.KindSize, "leaf.json_extra", ""},
+		{"as many as may be", "Leaf", message{{"json_extra", `{"a":1,"b":2}`}}, translate.JSONOptions{MaxExtraMembers: 2}, 0, "", ""},
 		{"null of a nullable member", "All", message{{"json_extra", `{"tristateString":null}`}}, strict, 0, "", ""},
 		{"null of a nullable member that is set", "All", message{{"tristate_string", "x"}, {"json_extra", `{"tristateString":null}`}}, strict, translate.KindDeclaredExtra, "json_extra", "tristateString"},
 		{"null of another member", "All", message{{"json_extra", `{"optionalInt":null}`}}, strict, translate.KindDeclaredExtra, "json_extra", "optionalInt"},

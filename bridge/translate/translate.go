@@ -126,6 +126,8 @@ type JSONOptions struct {
 	// MaxDepth is how deeply the message and the JSON text in its fields may be nested, if that is
 	// less than Limits.MaxDepth. Zero is that.
 	MaxDepth int
+	// MaxExtraMembers is how many members each json_extra may have. Zero is any number.
+	MaxExtraMembers int
 }
 
 // AppendJSON appends to dst the JSON form of a protobuf message in wire form

@@ -99,6 +99,10 @@ func (c *Codec) HookTyped(hook string) bool { return c.hooks[hook] }
 // the levels that the bridge adds, it stays below rpcconn.CLIMaxDepth.
 const MaxRequestDepth = 100
 
+// MaxExtraMembers is how many members each json_extra of a caller's message may have. A member has 7 bytes of text or
+// more, and costs its readers ten times that.
+const MaxExtraMembers = 10_000
+
 // ToJSON gives a caller's message the CLI's form. field is where the message is in the
 // request; json_extra may name neither a declared member nor one of forbidden.
 func (c *Codec) ToJSON(m proto.Message, field string, forbidden ...string) ([]byte, error) {
@@ -115,7 +119,7 @@ func (c *Codec) ToJSONAs(m proto.Message, field string, o translate.JSONOptions)
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Internal, "compiling a message")
 	}
-	o.MaxDepth = MaxRequestDepth
+	o.MaxDepth, o.MaxExtraMembers = MaxRequestDepth, MaxExtraMembers
 	out, err := table.AppendJSON(nil, wire, o)
 	if err != nil {
 		return nil, BadField(err, field)
