@@ -16,17 +16,23 @@ import (
 // provider then rejects every request of the turn. Unknown keywords, annotations and patterns are not checked: the
 // dialects differ in them. field names the schema in errors.
 func checkSchema(schema json.RawMessage, field string) error {
-	c := schemaCheck{root: schema}
-	c.schema(schema, "")
+	c := schemaCheck{root: schema, objects: map[string]map[string]json.RawMessage{}}
+	c.schema(schema)
 	if c.problem == "" {
 		return nil
 	}
 	return fault.New(fault.InvalidField, "not a JSON Schema: at %q, %s", "#"+c.at, c.problem).WithField(field)
 }
 
-// schemaCheck finds the first problem of a schema.
+// schemaCheck finds the first problem of a schema. Its time and memory grow with the schema's length and depth alone,
+// whatever is in the schema.
 type schemaCheck struct {
 	root json.RawMessage
+	// objects are the members of the objects and arrays that references lead through, by JSON pointer. With them, a
+	// schema with many references is read once and not once for each.
+	objects map[string]map[string]json.RawMessage
+	// path leads to the part that is being checked.
+	path []string
 	// problem is what is wrong, and at the JSON pointer of the place.
 	problem, at string
 }
@@ -58,128 +64,154 @@ var keywords = map[string]keyword{
 // typeNames are the types of JSON Schema.
 var typeNames = []string{"array", "boolean", "integer", "null", "number", "object", "string"}
 
-func (c *schemaCheck) fail(at, problem string) {
-	if c.problem == "" {
-		c.problem, c.at = problem, at
+func (c *schemaCheck) fail(problem string) {
+	if c.problem != "" {
+		return
+	}
+	c.problem = problem
+	for _, name := range c.path {
+		c.at += "/" + escapePointer.Replace(name)
 	}
 }
 
-// schema checks a schema, which is at the pointer at.
-func (c *schemaCheck) schema(text json.RawMessage, at string) {
+// under checks a part of the current part.
+func (c *schemaCheck) under(name string, check func()) {
+	c.path = append(c.path, name)
+	check()
+	c.path = c.path[:len(c.path)-1]
+}
+
+// schema checks a schema.
+func (c *schemaCheck) schema(text json.RawMessage) {
 	if s := string(text); s == "true" || s == "false" {
 		return
 	}
+	c.members(text, "there is neither an object nor a boolean", func(m jsonobj.Member) { c.keyword(keywords[m.Key], m.Value) })
+}
+
+// members checks the members of an object, up to the first problem.
+func (c *schemaCheck) members(text json.RawMessage, otherwise string, check func(jsonobj.Member)) {
 	members, err := jsonobj.Parse(text)
 	if err != nil {
-		c.fail(at, "there is neither an object nor a boolean")
-		return
+		c.fail(otherwise)
 	}
 	for _, m := range members {
-		c.keyword(keywords[m.Key], m.Value, at+"/"+escapePointer(m.Key))
+		if c.problem != "" {
+			return
+		}
+		c.under(m.Key, func() { check(m) })
 	}
 }
 
 // keyword checks the value of a keyword.
-func (c *schemaCheck) keyword(form keyword, value json.RawMessage, at string) {
+func (c *schemaCheck) keyword(form keyword, value json.RawMessage) {
 	switch form {
 	case oneSchema:
-		c.schema(value, at)
+		c.schema(value)
 	case schemaList:
-		c.list(value, at)
+		c.list(value)
 	case oneOrList:
 		if len(value) > 0 && value[0] == '[' {
-			c.list(value, at)
+			c.list(value)
 		} else {
-			c.schema(value, at)
+			c.schema(value)
 		}
 	case schemaMap:
-		members, err := jsonobj.Parse(value)
-		if err != nil {
-			c.fail(at, "there is no object of schemas")
-		}
-		for _, m := range members {
-			c.schema(m.Value, at+"/"+escapePointer(m.Key))
-		}
+		c.members(value, "there is no object of schemas", func(m jsonobj.Member) { c.schema(m.Value) })
 	case stringList:
 		var list []string
 		if string(value) == "null" || json.Unmarshal(value, &list) != nil {
-			c.fail(at, "there is no array of strings")
+			c.fail("there is no array of strings")
 		}
 	case anyList:
 		var list []json.RawMessage
 		if string(value) == "null" || json.Unmarshal(value, &list) != nil {
-			c.fail(at, "there is no array")
+			c.fail("there is no array")
 		}
 	case typeName:
-		c.types(value, at)
+		c.types(value)
 	case reference:
-		c.reference(value, at)
+		c.reference(value)
 	}
 }
 
-func (c *schemaCheck) list(value json.RawMessage, at string) {
+func (c *schemaCheck) list(value json.RawMessage) {
 	var list []json.RawMessage
 	if json.Unmarshal(value, &list) != nil || len(list) == 0 {
-		c.fail(at, "there is no array of schemas")
+		c.fail("there is no array of schemas")
 	}
 	for i, schema := range list {
-		c.schema(schema, at+"/"+strconv.Itoa(i))
+		if c.problem != "" {
+			return
+		}
+		c.under(strconv.Itoa(i), func() { c.schema(schema) })
 	}
 }
 
-func (c *schemaCheck) types(value json.RawMessage, at string) {
+func (c *schemaCheck) types(value json.RawMessage) {
 	list := []string{jsonobj.Text(value)}
 	if len(value) > 0 && value[0] == '[' && json.Unmarshal(value, &list) != nil {
 		list = nil
 	}
 	unknown := func(name string) bool { return !slices.Contains(typeNames, name) }
 	if len(list) == 0 || slices.ContainsFunc(list, unknown) {
-		c.fail(at, "there is no type among "+strings.Join(typeNames, ", "))
+		c.fail("there is no type among " + strings.Join(typeNames, ", "))
 	}
 }
 
 // reference checks that a pointer into the schema leads somewhere. It ignores other references: a reader may know the
 // anchor or the other schema.
-func (c *schemaCheck) reference(value json.RawMessage, at string) {
+func (c *schemaCheck) reference(value json.RawMessage) {
 	ref := jsonobj.Text(value)
 	if ref == "" {
-		c.fail(at, "there is no reference")
+		c.fail("there is no reference")
 		return
 	}
 	pointer, local := strings.CutPrefix(ref, "#/")
 	if !local {
 		return
 	}
-	if path, err := url.PathUnescape(pointer); err != nil || !resolves(c.root, strings.Split(path, "/")) {
-		c.fail(at, "the reference "+strconv.Quote(ref)+" leads nowhere")
+	if path, err := url.PathUnescape(pointer); err != nil || !c.resolves("/"+path) {
+		c.fail("the reference " + strconv.Quote(ref) + " leads nowhere")
 	}
 }
 
-// resolves reports whether a JSON value has a part at the path of a JSON pointer.
-func resolves(value json.RawMessage, path []string) bool {
-	for _, step := range path {
-		if len(value) > 0 && value[0] == '[' {
-			var list []json.RawMessage
-			i, err := strconv.Atoi(step)
-			if json.Unmarshal(value, &list) != nil || err != nil || i < 0 || i >= len(list) {
-				return false
-			}
-			value = list[i]
-			continue
+// resolves reports whether the schema has a part at a JSON pointer.
+func (c *schemaCheck) resolves(pointer string) bool {
+	value := c.root
+	for at := 0; at < len(pointer); {
+		members, known := c.objects[pointer[:at]]
+		if !known {
+			members = membersOf(value)
+			c.objects[pointer[:at]] = members
 		}
-		members, err := jsonobj.Parse(value)
-		if err != nil {
+		step, _, _ := strings.Cut(pointer[at+1:], "/")
+		if value = members[unescapePointer.Replace(step)]; value == nil {
 			return false
 		}
-		if value = members.Get(unescapePointer.Replace(step)); value == nil {
-			return false
-		}
+		at += 1 + len(step)
 	}
 	return true
 }
 
-var unescapePointer = strings.NewReplacer("~1", "/", "~0", "~")
-
-func escapePointer(name string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+// membersOf returns the members of a JSON object, or the elements of an array by their index.
+func membersOf(value json.RawMessage) map[string]json.RawMessage {
+	members := map[string]json.RawMessage{}
+	var list []json.RawMessage
+	if json.Unmarshal(value, &list) == nil {
+		for i, element := range list {
+			members[strconv.Itoa(i)] = element
+		}
+		return members
+	}
+	object, _ := jsonobj.Parse(value) // anything else has no parts
+	for _, m := range object {
+		members[m.Key] = m.Value
+	}
+	return members
 }
+
+var (
+	unescapePointer = strings.NewReplacer("~1", "/", "~0", "~")
+	escapePointer   = strings.NewReplacer("~", "~0", "/", "~1")
+)
