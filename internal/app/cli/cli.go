@@ -199,8 +199,17 @@ func (p *program) help(w io.Writer) {
 // self is how the user calls this program.
 func self() string {
 	path := os.Args[0]
-	if strings.Contains(filepath.ToSlash(path), "/go-build") {
-		return "go run ./cmd/copilot-grpc" // and the executable is gone afterwards
+	if !strings.Contains(filepath.ToSlash(path), "/go-build") {
+		return path
 	}
-	return path
+	// go run removes the executable afterwards.
+	if built := "bin/copilot-grpc"; exists(built) {
+		return built
+	}
+	return "go run ./cmd/copilot-grpc"
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }

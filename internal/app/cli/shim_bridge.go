@@ -55,7 +55,7 @@ func (o *shimOptions) bridge(ctx context.Context, p *program, logger *slog.Logge
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	profile := o.profile(p, info.GetCapabilities().GetRuntimeProfileFields(), logger)
+	profile := o.profile(ctx, p, info.GetCapabilities().GetRuntimeProfileFields(), logger)
 	return &shimBridge{conn: conn, profile: profile, close: sync.OnceValue(conn.Close)}, nil
 }
 
@@ -169,7 +169,7 @@ func (o *shimOptions) cliLevel() string {
 
 // profile is the program's runtime profile, as far as the bridge lets callers set one: the fields that are allowed. The
 // rest is logged. It is nil if nothing is set.
-func (o *shimOptions) profile(p *program, allowed []string, logger *slog.Logger) *bridgev1.RuntimeProfile {
+func (o *shimOptions) profile(ctx context.Context, p *program, allowed []string, logger *slog.Logger) *bridgev1.RuntimeProfile {
 	want := &bridgev1.RuntimeProfile{Home: p.getenv("COPILOT_HOME"), GithubToken: o.githubToken(p),
 		LogLevel: o.cliLevel()}
 	if o.noLogin {
@@ -193,7 +193,11 @@ func (o *shimOptions) profile(p *program, allowed []string, logger *slog.Logger)
 	for i := range m.Descriptor().Fields().Len() {
 		field := m.Descriptor().Fields().Get(i)
 		if m.Has(field) && !slices.Contains(allowed, string(field.Name())) {
-			logger.Warn("the bridge does not let callers set this field; it uses its own value",
+			level := slog.LevelWarn
+			if field.Name() == "working_directory" {
+				level = slog.LevelInfo // every program has one, and few have chosen it
+			}
+			logger.Log(ctx, level, "the bridge does not let callers set this field; it uses its own value",
 				slog.String("field", string(field.Name())))
 			m.Clear(field)
 		}
