@@ -79,7 +79,7 @@ func TestShortAnswers(t *testing.T) {
 		}, `{"mcpHeaders":{"headers":{"headers":{"x":"y"}}}}`},
 		{bridgev1.CallbackKind_CALLBACK_KIND_SAMPLING, &bridgev1.Callback{
 			Request: &bridgev1.Callback_Sampling{Sampling: &copilot.SamplingRequest{}},
-		}, `{"error":{"message":"no model"}}`},
+		}, `{"error":{"message":"The handler failed."}}`},
 	} {
 		tc.cb.CallbackId, tc.cb.SessionId, tc.cb.Kind = tc.kind.String(), "s1", tc.kind
 		a.ask(tc.cb)

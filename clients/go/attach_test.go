@@ -104,6 +104,29 @@ func TestCreateSaysEverythingInItsFirstFrame(t *testing.T) {
 	}
 }
 
+func TestStreamingIsOnUnlessSaidOtherwise(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		opts copilot.SessionOptions
+		want bool
+	}{
+		"default":                     {copilot.SessionOptions{}, true},
+		"switched off":                {copilot.SessionOptions{DisableStreaming: true}, false},
+		"configuration says no":       {copilot.SessionOptions{Config: &cliv1.SessionConfig{Streaming: proto.Bool(false)}}, false},
+		"other configuration":         {copilot.SessionOptions{Config: &cliv1.SessionConfig{Model: proto.String("m")}}, true},
+		"the configuration has a say": {copilot.SessionOptions{DisableStreaming: true, Config: &cliv1.SessionConfig{Streaming: proto.Bool(true)}}, true},
+	} {
+		f, c := newFake(t)
+		_, a := session(t, f, c, tc.opts)
+		if got := a.start.GetCreate().GetConfig(); got.Streaming == nil || got.GetStreaming() != tc.want {
+			t.Errorf("%s: config = %v, want streaming %v", name, got, tc.want)
+		}
+		if tc.opts.Config != nil && name == "other configuration" && tc.opts.Config.Streaming != nil {
+			t.Errorf("%s: the program's own message was changed", name)
+		}
+	}
+}
+
 func TestOpeningFails(t *testing.T) {
 	t.Parallel()
 	f, c := newFake(t)
@@ -130,10 +153,7 @@ func TestOpeningFails(t *testing.T) {
 		}, "changes nothing"},
 		"resume with an id": {func(ctx context.Context) (*copilot.Session, error) {
 			return c.ResumeSession(ctx, "s1", copilot.SessionOptions{ID: "s2"})
-		}, "CreateSession"},
-		"create with pending work": {func(ctx context.Context) (*copilot.Session, error) {
-			return c.CreateSession(ctx, copilot.SessionOptions{ContinuePendingWork: true})
-		}, "ResumeSession"},
+		}, `the id "s2"`},
 		"refused by the server": {func(ctx context.Context) (*copilot.Session, error) {
 			go func() {
 				a := <-f.attaches

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -42,6 +43,9 @@ func testTools() []copilot.Tool {
 		copilot.NewTool("error", "", func(context.Context, struct{}) (string, error) {
 			return "", errors.New("disk on fire")
 		}),
+		copilot.NewTool("toolError", "", func(context.Context, struct{}) (string, error) {
+			return "", fmt.Errorf("look up: %w", &copilot.ToolError{Text: "no such city"})
+		}),
 		copilot.NewTool("panic", "", func(context.Context, struct{}) (string, error) { panic("boom") }),
 		copilot.NewTool("abstain", "", func(context.Context, struct{}) (string, error) {
 			return "", copilot.ErrAbstain
@@ -58,6 +62,14 @@ func testTools() []copilot.Tool {
 				return strings.Join([]string{call.SessionID, call.ToolCallID, call.Traceparent, string(args)}, " "), nil
 			},
 		},
+	}
+}
+
+// failsFor checks a failure with a text for the model and one for the record.
+func failsFor(model, record string) func(*bridgev1.Answer) bool {
+	return func(an *bridgev1.Answer) bool {
+		r := an.GetTool().GetResult()
+		return r.GetResultType() == "failure" && r.GetTextResultForLlm() == model && r.GetError() == record
 	}
 }
 
@@ -83,10 +95,9 @@ func TestToolOutcomes(t *testing.T) {
 		}},
 		{"nothing", `{}`, func(an *bridgev1.Answer) bool { return an.GetTool().GetText() == "Done." }},
 		{"nil", `{}`, func(an *bridgev1.Answer) bool { return an.GetTool().GetText() == "Done." }},
-		{"error", `{}`, func(an *bridgev1.Answer) bool { return an.GetTool().GetException() == "disk on fire" }},
-		{"panic", `{}`, func(an *bridgev1.Answer) bool {
-			return strings.Contains(an.GetTool().GetException(), "boom")
-		}},
+		{"error", `{}`, failsFor("The tool failed.", "disk on fire")},
+		{"panic", `{}`, failsFor("The tool failed.", "the handler panicked: boom")},
+		{"toolError", `{}`, failsFor("no such city", "no such city")},
 		{"unencodable", `{}`, failsWith("its result cannot be encoded")},
 		{"garbled", `{}`, func(an *bridgev1.Answer) bool { return an.GetTool().GetText() == "a\uFFFDb" }},
 		{"garbledResult", `{}`, func(an *bridgev1.Answer) bool {
@@ -203,11 +214,11 @@ func TestRawRequests(t *testing.T) {
 		t.Errorf("answer = %s", got)
 	}
 	a.ask(raw("new.refused"))
-	if got := a.answer().GetAnswer().GetError().GetMessage(); got != "no" {
+	if got := a.answer().GetAnswer().GetError().GetMessage(); got != "The handler failed." {
 		t.Errorf("error = %q", got)
 	}
 	a.ask(raw("new.requested"))
-	if got := a.answer().GetAnswer().GetError().GetMessage(); !strings.Contains(got, "boom") {
+	if got := a.answer().GetAnswer().GetError().GetMessage(); got != "The handler failed." {
 		t.Errorf("error = %q", got)
 	}
 }

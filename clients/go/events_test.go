@@ -339,7 +339,7 @@ func TestResumedSessionBeginsWhereItWasOpened(t *testing.T) {
 		ch <- opened{s, err}
 	}()
 	a := f.attached(t)
-	if r := a.start.GetResume(); r.GetSessionId() != "s1" || !r.GetContinuePendingWork() || r.GetConfig() != nil {
+	if r := a.start.GetResume(); r.GetSessionId() != "s1" || !r.GetContinuePendingWork() || !r.GetConfig().GetStreaming() {
 		t.Errorf("resume = %v", r)
 	}
 	o := receive(t, ch, "session")

@@ -136,7 +136,7 @@ func (hs *handlers) handlerFor(cb *bridgev1.Callback) (Handler, bool) {
 func (hs *handlers) answerWith(ctx context.Context, cb *bridgev1.Callback, h Handler) (answer *bridgev1.Answer) {
 	defer func() {
 		if r := recover(); r != nil {
-			answer = answerError(hs.panicText(cb, r))
+			answer = handlerFailed(cb, hs.panicked(cb, r))
 		}
 	}()
 	req := h.message(cb)
@@ -147,10 +147,12 @@ func (hs *handlers) answerWith(ctx context.Context, cb *bridgev1.Callback, h Han
 	switch {
 	case errors.Is(err, ErrAbstain):
 		return abstain()
-	case err != nil:
-		return answerError(err.Error())
-	case out == nil && h.kind != bridgev1.CallbackKind_CALLBACK_KIND_HOOK:
-		return answerError("the handler gave no answer")
+	case err == nil && out == nil && h.kind != bridgev1.CallbackKind_CALLBACK_KIND_HOOK:
+		err = errNoAnswer
+	}
+	if err != nil {
+		hs.failed(cb, err)
+		return handlerFailed(cb, err.Error())
 	}
 	return h.wrap(out)
 }

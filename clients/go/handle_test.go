@@ -162,9 +162,9 @@ func TestHandlersAnswer(t *testing.T) {
 		want string
 	}{
 		"user input":     {userInput("q"), `"answer":"to q"`},
-		"nothing":        {userInput("nothing"), "the handler gave no answer"},
+		"nothing":        {userInput("nothing"), "The handler failed."},
 		"abstain":        {userInput("others"), "abstain"},
-		"panic":          {userInput("boom"), "boom"},
+		"panic":          {userInput("boom"), "The handler failed."},
 		"unknown form":   {unknown, "form that its handler does not know"},
 		"command":        {command("good"), "command:{}"},
 		"command fails":  {command("bad"), "no such place"},

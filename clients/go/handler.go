@@ -133,15 +133,20 @@ func (hs *handlers) answerTool(
 ) (answer *bridgev1.Answer) {
 	defer func() {
 		if r := recover(); r != nil {
-			answer = toolException(hs.panicText(cb, r))
+			answer = toolFailed(hs.panicked(cb, r))
 		}
 	}()
 	result, err := h(ctx, json.RawMessage(cb.GetToolCall().GetArgumentsJson()))
+	var forModel *ToolError
 	switch {
 	case errors.Is(err, ErrAbstain):
 		return abstain()
+	case errors.As(err, &forModel):
+		hs.failed(cb, err)
+		result = Failure(forModel.Text)
 	case err != nil:
-		return toolException(err.Error())
+		hs.failed(cb, err)
+		return toolFailed(err.Error())
 	}
 	tool, err := toolAnswer(result)
 	if err != nil {
@@ -159,7 +164,7 @@ func (hs *handlers) answerPermission(
 ) (answer *bridgev1.Answer) {
 	defer func() {
 		if r := recover(); r != nil {
-			answer = answerError(hs.panicText(cb, r))
+			answer = handlerFailed(cb, hs.panicked(cb, r))
 		}
 	}()
 	data := cb.GetPermission()
@@ -172,10 +177,12 @@ func (hs *handlers) answerPermission(
 	switch {
 	case errors.Is(err, ErrAbstain):
 		return abstain()
-	case err != nil:
-		return answerError(err.Error())
-	case decision == nil:
-		return answerError("the permission handler gave no decision")
+	case err == nil && decision == nil:
+		err = errNoAnswer
+	}
+	if err != nil {
+		hs.failed(cb, err)
+		return handlerFailed(cb, err.Error())
 	}
 	return AnswerPermission(decision)
 }
@@ -185,7 +192,7 @@ func (hs *handlers) answerRequest(
 ) (answer *bridgev1.Answer) {
 	defer func() {
 		if r := recover(); r != nil {
-			answer = answerError(hs.panicText(cb, r))
+			answer = handlerFailed(cb, hs.panicked(cb, r))
 		}
 	}()
 	result, err := h(ctx, &Request{
@@ -197,21 +204,55 @@ func (hs *handlers) answerRequest(
 	if errors.Is(err, ErrAbstain) {
 		return abstain()
 	}
-	if err != nil {
-		return answerError(err.Error())
+	if err == nil {
+		answer, err = AnswerRequest(result)
 	}
-	if answer, err = AnswerRequest(result); err != nil {
-		hs.log.Warn("answer not sent", "session_id", cb.GetSessionId(), "callback_id", cb.GetCallbackId(), "error", err)
-		return answerError(err.Error())
+	if err != nil {
+		hs.failed(cb, err)
+		return handlerFailed(cb, err.Error())
 	}
 	return answer
 }
 
-// panicText logs a handler's panic, with its stack, and gives the text to answer with.
-func (hs *handlers) panicText(cb *bridgev1.Callback, r any) string {
-	hs.log.Error("callback handler panicked", "session_id", cb.GetSessionId(), "callback_id", cb.GetCallbackId(),
-		"panic", fmt.Sprint(r), "stack", string(debug.Stack()))
-	return fmt.Sprintf("the handler panicked: %v", r)
+// errNoAnswer is the failure of a handler that returns neither an answer nor an error.
+var errNoAnswer = errors.New("the handler returned no answer")
+
+// failed logs that the handler of a callback failed.
+func (hs *handlers) failed(cb *bridgev1.Callback, err error) {
+	hs.log.Warn("handler failed", append(describe(cb), "error", err)...)
+}
+
+// panicked logs a handler's panic, with its stack, and returns it as a text.
+func (hs *handlers) panicked(cb *bridgev1.Callback, r any) string {
+	text := fmt.Sprintf("the handler panicked: %v", r)
+	hs.log.Warn("handler failed", append(describe(cb), "error", text, "stack", string(debug.Stack()))...)
+	return text
+}
+
+// describe names a callback in the log: by its kind, and by the tool or the hook.
+func describe(cb *bridgev1.Callback) []any {
+	about := []any{"session_id", cb.GetSessionId(), "callback_id", cb.GetCallbackId(), "handler", kindOf(cb)}
+	if tool := cb.GetToolCall().GetToolName(); tool != "" {
+		about = append(about, "tool", tool)
+	}
+	if hook := cb.GetHook().GetHookType(); hook != "" {
+		about = append(about, "hook", hook)
+	}
+	return about
+}
+
+// kindOf is a callback's kind in words, such as "tool_call".
+func kindOf(cb *bridgev1.Callback) string {
+	return strings.ToLower(strings.TrimPrefix(cb.GetKind().String(), "CALLBACK_KIND_"))
+}
+
+// handlerFailed is the answer of a handler that failed. Only the caller of a slash command reads why: what others read
+// may reach the model.
+func handlerFailed(cb *bridgev1.Callback, why string) *bridgev1.Answer {
+	if cb.GetKind() == bridgev1.CallbackKind_CALLBACK_KIND_COMMAND {
+		return answerError(strings.ToValidUTF8(why, "\uFFFD"))
+	}
+	return answerError("The handler failed.")
 }
 
 func (hs *handlers) tool(name string) (Tool, bool) {

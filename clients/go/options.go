@@ -29,7 +29,7 @@ type settings struct {
 
 func newSettings(opts []Option) *settings {
 	st := &settings{
-		log: slog.New(slog.DiscardHandler),
+		log: slog.Default(),
 		reconnect: ReconnectPolicy{
 			MinBackoff:  100 * time.Millisecond,
 			MaxBackoff:  5 * time.Second,
@@ -102,7 +102,7 @@ func WithInsecure() Option { return func(s *settings) { s.insecure = true } }
 // logs. [SessionOptions.Name] wins over it.
 func WithName(name string) Option { return func(s *settings) { s.name = name } }
 
-// WithLogger logs broken streams, failing handlers and the like. Default: nothing.
+// WithLogger logs broken streams, failing handlers and the like, instead of [slog.Default].
 func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = log } }
 
 // WithOptions is several options as one.

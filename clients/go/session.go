@@ -33,11 +33,7 @@ func (c *Client) CreateSession(ctx context.Context, opts SessionOptions) (*Sessi
 	if err != nil {
 		return nil, err
 	}
-	start, err := opts.createStart(tools)
-	if err != nil {
-		return nil, err
-	}
-	return c.attach(ctx, opts, tools, start)
+	return c.attach(ctx, opts, tools, opts.createStart(tools))
 }
 
 // ResumeSession opens a session again, from the CLI's history if need be, and takes part
@@ -52,6 +48,28 @@ func (c *Client) ResumeSession(ctx context.Context, id string, opts SessionOptio
 		return nil, err
 	}
 	return c.attach(ctx, opts, tools, start)
+}
+
+// openAttempts bounds how often OpenSession tries, while others create and delete the session.
+const openAttempts = 5
+
+// OpenSession resumes a session, as [Client.ResumeSession] does, or creates it with this id if there is none.
+// Programs that call it at the same time open the same session. ctx bounds the call alone.
+func (c *Client) OpenSession(ctx context.Context, id string, opts SessionOptions) (s *Session, err error) {
+	creating := opts
+	creating.ID = id
+	if opts.RequestID != "" {
+		creating.RequestID = opts.RequestID + "-create" // one id is for one call
+	}
+	for range openAttempts {
+		if s, err = c.ResumeSession(ctx, id, opts); !IsReason(err, bridgev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND) {
+			return s, err
+		}
+		if s, err = c.CreateSession(ctx, creating); !IsReason(err, bridgev1.ErrorReason_ERROR_REASON_SESSION_EXISTS) {
+			return s, err
+		}
+	}
+	return s, err
 }
 
 // JoinSession takes part in a session that is open already. It leaves no trace in the

@@ -17,19 +17,24 @@ import (
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
-// SessionOptions is how a session is created, resumed or joined, and what this program
+// SessionOptions is how a session is created, resumed, opened or joined, and what this program
 // does in it. The zero value is a session with the CLI's own defaults in which every
-// permission is denied.
+// permission is denied. The same options serve all of them: what only a new session can have
+// is ignored when a session is resumed, and what only a resume takes when it is created.
+// Joining takes the options of the participant, from Tools on, and refuses the others.
 type SessionOptions struct {
-	// Create only: the id to give it; letters, digits, '-' and '_', up to 128. Default: a
-	// random UUID.
+	// New sessions only: the id to give it; letters, digits, '-' and '_', up to 128. Default: a
+	// random UUID. ResumeSession and OpenSession have the id as an argument.
 	ID string
-	// Create only: labels by which ListSessions and other filters find the session; see Session.labels of
+	// New sessions only: labels by which ListSessions and other filters find the session; see Session.labels of
 	// the API. [Session.UpdateLabels] changes them.
 	Labels map[string]string
-	// Create only: labels that the session's server must have, as in a cluster whose replicas have different
+	// New sessions only: labels that the session's server must have, as in a cluster whose replicas have different
 	// directories; see CreateSessionRequest.node_labels of the API.
 	NodeLabels map[string]string
+	// The model's text arrives in whole messages. Otherwise it arrives as it is generated, which
+	// [Turn.Deltas] yields. Streaming in Config wins over it.
+	DisableStreaming bool
 	// How it works: model, provider, instructions, folders, …. On a resume, what is set
 	// changes and the rest stays. Not for joining.
 	Config *cliv1.SessionConfig
@@ -53,7 +58,7 @@ type SessionOptions struct {
 	SessionHandlers *bridgev1.Handlers
 	// How long callbacks wait for an answer; default: the server's. Not for joining.
 	CallbackTimeout time.Duration
-	// Create only: the repository, for a session that runs in GitHub's cloud.
+	// New sessions only: the repository, for a session that runs in GitHub's cloud.
 	Cloud *cliv1.CloudSessionConfig
 	// Profile of the session's CLI process, as far as the server allows it. Default: the
 	// server's profile; on a resume unchanged. Not for joining.
@@ -211,25 +216,20 @@ func (o *SessionOptions) updateMask() *fieldmaskpb.FieldMask {
 	return &fieldmaskpb.FieldMask{Paths: o.Clear}
 }
 
-// config is the session's configuration with the tools that it is to own. It is nil
-// where there is nothing to say.
+// config is the session's configuration with the tools that it is to own, and with streaming unless it has a say.
 func (o *SessionOptions) config(tools map[string]Tool) *cliv1.SessionConfig {
-	owned := definitions(tools, true)
-	if len(owned) == 0 {
-		return o.Config
-	}
 	config := &cliv1.SessionConfig{}
 	if o.Config != nil {
 		config = proto.CloneOf(o.Config)
 	}
-	config.Tools = append(config.Tools, owned...)
+	config.Tools = append(config.Tools, definitions(tools, true)...)
+	if config.Streaming == nil && !slices.Contains(o.Clear, "streaming") {
+		config.Streaming = proto.Bool(!o.DisableStreaming)
+	}
 	return config
 }
 
-func (o *SessionOptions) createStart(tools map[string]Tool) (*bridgev1.AttachStart, error) {
-	if o.ContinuePendingWork || o.Resume != nil {
-		return nil, errors.New("copilot: ContinuePendingWork and Resume are for ResumeSession")
-	}
+func (o *SessionOptions) createStart(tools map[string]Tool) *bridgev1.AttachStart {
 	return &bridgev1.AttachStart{Session: &bridgev1.AttachStart_Create{Create: &bridgev1.CreateSessionRequest{
 		RequestId:       o.requestID(),
 		SessionId:       o.ID,
@@ -244,12 +244,12 @@ func (o *SessionOptions) createStart(tools map[string]Tool) (*bridgev1.AttachSta
 		NodeLabels:      o.NodeLabels,
 		OnInterruption:  o.InterruptedTurns,
 		UpdateMask:      o.updateMask(),
-	}}}, nil
+	}}}
 }
 
 func (o *SessionOptions) resumeStart(id string, tools map[string]Tool) (*bridgev1.AttachStart, error) {
-	if o.ID != "" || o.Cloud != nil || o.Labels != nil || o.NodeLabels != nil {
-		return nil, errors.New("copilot: ID, Cloud, Labels and NodeLabels are for CreateSession")
+	if o.ID != "" && o.ID != id {
+		return nil, fmt.Errorf("copilot: the options have the id %q, and the session to resume is %q", o.ID, id)
 	}
 	return &bridgev1.AttachStart{Session: &bridgev1.AttachStart_Resume{Resume: &bridgev1.ResumeSessionRequest{
 		RequestId:           o.requestID(),
@@ -268,7 +268,7 @@ func (o *SessionOptions) resumeStart(id string, tools map[string]Tool) (*bridgev
 }
 
 func (o *SessionOptions) joinStart(id string) (*bridgev1.AttachStart, error) {
-	if o.ID != "" || o.Config != nil || o.Clear != nil || o.ProviderRef != "" || o.Lifetime != 0 || o.SessionHandlers != nil ||
+	if o.ID != "" || o.Config != nil || o.DisableStreaming || o.Clear != nil || o.ProviderRef != "" || o.Lifetime != 0 || o.SessionHandlers != nil ||
 		o.CallbackTimeout != 0 || o.Labels != nil || o.NodeLabels != nil || o.InterruptedTurns != 0 ||
 		o.Cloud != nil || o.ContinuePendingWork || o.Resume != nil || o.RequestID != "" || o.RuntimeProfile != nil {
 		return nil, errors.New("copilot: joining a session changes nothing about it: only the options " +

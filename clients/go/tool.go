@@ -38,8 +38,9 @@ type Tool struct {
 //   - a *[ToolResult] as the whole result, which may be a failure;
 //   - nil, a nil *ToolResult and [NoResult] as the text "Done.";
 //   - anything else as JSON; a value that JSON cannot hold is a failure;
-//   - an error, or a panic, as a failure without its text; the text goes into the record
-//     only. To send the agent a text, return [Failure];
+//   - a [*ToolError] as a failure with its text;
+//   - another error, or a panic, as the failure "The tool failed."; the error's text goes
+//     into the session's record and the log only;
 //   - [ErrAbstain] not at all: other participants may execute the tool.
 //
 // ctx ends when the answer is no longer wanted: with a [*WithdrawnError] as its cause when
@@ -49,6 +50,15 @@ type ToolHandler func(ctx context.Context, args json.RawMessage) (any, error)
 
 // ToolResult is the whole result of a tool: text, kind of result, files, telemetry.
 type ToolResult = cliv1.ExternalToolTextResultForLlm
+
+// ToolError is the error of a tool whose text the model reads. The text of any other error it does not.
+type ToolError struct {
+	// The text for the model.
+	Text string
+}
+
+// Error is the text.
+func (e *ToolError) Error() string { return e.Text }
 
 // Failure is a result that tells the agent that the tool failed, and how.
 func Failure(text string) *ToolResult {
@@ -143,7 +153,7 @@ func NewTool[Args, Result any](
 	t.Handler = func(ctx context.Context, raw json.RawMessage) (any, error) {
 		var args Args
 		if err := check(raw, &args); err != nil {
-			return Failure(fmt.Sprintf("The arguments do not fit the tool's schema: %v", err)), nil
+			return Failure(fmt.Sprintf("The arguments do not fit: %v", err)), nil
 		}
 		return fn(ctx, args)
 	}
@@ -175,8 +185,11 @@ func done() *bridgev1.ToolAnswer {
 	return &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Text{Text: "Done."}}
 }
 
-func toolException(text string) *bridgev1.Answer {
+// toolFailed is the answer of a tool that failed for a reason that is not for the model, but for the session's record.
+func toolFailed(reason string) *bridgev1.Answer {
+	failed := Failure("The tool failed.")
+	failed.Error = proto.String(strings.ToValidUTF8(reason, "\uFFFD"))
 	return &bridgev1.Answer{Answer: &bridgev1.Answer_Tool{Tool: &bridgev1.ToolAnswer{
-		Outcome: &bridgev1.ToolAnswer_Exception{Exception: text},
+		Outcome: &bridgev1.ToolAnswer_Result{Result: failed},
 	}}}
 }

@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"strings"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -29,7 +26,7 @@ func (s *realServer) ask(ctx context.Context, a *Ask, work string) error {
 	if a == nil {
 		return errors.New("the case has no such ask")
 	}
-	conn, err := grpc.NewClient("unix:"+s.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := s.dial()
 	if err != nil {
 		return err
 	}

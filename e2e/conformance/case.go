@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -31,6 +32,8 @@ type Case struct {
 	Foreign string
 	// Web says that the case also runs over the listener for browsers.
 	Web bool
+	// OwnServer gives the case a server of its own, which its controls may kill.
+	OwnServer bool
 	// Files are the contents of files, by name, in the working directory of a case of the real server.
 	Files map[string]string
 	// Asks are calls of the CLI by name, which the step `control: {name: ask NAME}` makes.
@@ -41,6 +44,8 @@ type Case struct {
 	observations any
 	// connection is what a participant's connection went through.
 	connection any
+	// log are regular expressions of what the driver must have written to its standard error.
+	log []*regexp.Regexp
 }
 
 type step struct {
@@ -59,12 +64,14 @@ type caseFile struct {
 		Wire        []any
 		Foreign     string
 		Web         bool
+		OwnServer   bool `yaml:"own_server"`
 		Files       map[string]string
 		Asks        map[string]*Ask
 		Steps       []map[string]any
 		Expect      struct {
 			Observations any
 			Connection   any
+			Log          []string
 		}
 	}
 }
@@ -106,8 +113,15 @@ func loadFile(file string) ([]*Case, error) {
 	var cases []*Case
 	for _, raw := range f.Cases {
 		c := &Case{Family: family, Name: family + "/" + raw.Name, About: raw.About, Foreign: raw.Foreign, Web: raw.Web}
-		c.Files, c.Asks = raw.Files, raw.Asks
+		c.Files, c.Asks, c.OwnServer = raw.Files, raw.Asks, raw.OwnServer
 		c.observations, c.connection = raw.Expect.Observations, raw.Expect.Connection
+		for _, pattern := range raw.Expect.Log {
+			line, err := regexp.Compile(pattern)
+			if err != nil {
+				return nil, fmt.Errorf("case %s: log: %w", c.Name, err)
+			}
+			c.log = append(c.log, line)
+		}
 		if raw.Model != nil {
 			if c.Model, err = yaml.Marshal(raw.Model); err != nil {
 				return nil, fmt.Errorf("case %s: model: %w", c.Name, err)

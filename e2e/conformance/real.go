@@ -18,6 +18,10 @@ import (
 	"syscall"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/freeport"
 )
@@ -31,11 +35,14 @@ const startTimeout = 90 * time.Second
 // realServer is bin/copilot-grpc with a CLI, in a process of its own.
 type realServer struct {
 	folder  string
-	process *exec.Cmd
+	command []string
+	process *exec.Cmd // nil while it is killed
 	log     *tail
 	socket  string
 	tcp     string
 	web     string
+	// controls are what a case may do with a server of its own.
+	controls map[string]func(context.Context) error
 }
 
 // startReal starts the server and waits until it listens.
@@ -53,31 +60,78 @@ func startReal(ctx context.Context, binary, cli, folder string, c *certificate) 
 			return nil, err
 		}
 	}
-	s.process = exec.Command(binary, "serve", "--listen", "unix:"+s.socket, "--listen", s.tcp, "--tls-cert", c.certFile,
+	s.controls = map[string]func(context.Context) error{
+		"kill server": s.kill, "start server": s.start, "kill runtime": s.killRuntimes,
+	}
+	s.command = []string{binary, "serve", "--listen", "unix:" + s.socket, "--listen", s.tcp, "--tls-cert", c.certFile,
 		"--tls-key", c.keyFile, "--token", token, "--cli", cli, "--no-login", "--home", filepath.Join(folder, "home"),
 		"--user-home", filepath.Join(folder, "user"), "--work-dir", filepath.Join(folder, "work"),
-		"--data-dir", filepath.Join(folder, "data"), "--web-listen", s.web, "--raw")
+		"--data-dir", filepath.Join(folder, "data"), "--web-listen", s.web, "--raw"}
+	if err := s.start(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// start starts the server's process, with the data that a killed one left.
+func (s *realServer) start(ctx context.Context) error {
+	s.process = exec.Command(s.command[0], s.command[1:]...)
 	s.process.Stdout, s.process.Stderr = s.log, s.log
 	if err := s.process.Start(); err != nil {
-		return nil, err
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for {
 		conn, err := new(net.Dialer).DialContext(ctx, "unix", s.socket)
 		if err == nil {
-			return s, conn.Close()
+			return conn.Close()
 		}
 		select {
 		case <-ctx.Done():
-			return nil, errors.Join(fmt.Errorf("the server does not listen: %w\n%s", err, s.log), s.close())
+			return errors.Join(fmt.Errorf("the server does not listen: %w\n%s", err, s.log), s.close())
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }
 
+// kill kills the server's process.
+func (s *realServer) kill(context.Context) error {
+	err := s.process.Process.Kill()
+	_ = s.process.Wait() // it was killed
+	s.process = nil
+	return err
+}
+
+// killRuntimes kills the server's CLI processes.
+func (s *realServer) killRuntimes(ctx context.Context) error {
+	conn, err := s.dial()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	list, err := bridgev1.NewRuntimeServiceClient(conn).ListRuntimes(ctx, &bridgev1.ListRuntimesRequest{})
+	if err != nil {
+		return err
+	}
+	for _, r := range list.GetRuntimes() {
+		if r.GetState() == bridgev1.RuntimeState_RUNTIME_STATE_READY {
+			err = errors.Join(err, syscall.Kill(int(r.GetPid()), syscall.SIGKILL))
+		}
+	}
+	return err
+}
+
+// dial connects to the server's own socket.
+func (s *realServer) dial() (*grpc.ClientConn, error) {
+	return grpc.NewClient("unix:"+s.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+}
+
 // close ends the server and waits for that.
 func (s *realServer) close() error {
+	if s.process == nil {
+		return nil
+	}
 	_ = s.process.Process.Signal(syscall.SIGTERM)
 	timer := time.AfterFunc(20*time.Second, func() { _ = s.process.Process.Kill() })
 	defer timer.Stop()

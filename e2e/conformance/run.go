@@ -30,6 +30,7 @@ const (
 // Environment is what cases run in: folders, the server's program, and one real server for a version of the CLI.
 type Environment struct {
 	folder      string
+	binary, cli string
 	certificate *certificate
 	real        *realServer
 	sockets     atomic.Int64
@@ -41,7 +42,7 @@ func NewEnvironment(ctx context.Context, binary, cli string) (*Environment, erro
 	if err != nil {
 		return nil, err
 	}
-	e := &Environment{folder: folder}
+	e := &Environment{folder: folder, binary: binary, cli: cli}
 	if e.certificate, err = newCertificate(folder); err == nil && cli != "" {
 		e.real, err = startReal(ctx, binary, cli, folder, e.certificate)
 	}
@@ -69,10 +70,46 @@ func (e *Environment) Run(ctx context.Context, d *driver, c *Case, transport str
 	for _, s := range c.steps {
 		message.Steps = append(message.Steps, proto.CloneOf(s.action))
 	}
-	if c.Real() {
-		return e.runReal(ctx, d, c, message, transport)
+	if c.log != nil { // a process of its own, so that all it writes belongs to the case
+		if err := d.stop(false); err != nil {
+			return err
+		}
 	}
-	return e.runScripted(ctx, d, c, message, transport)
+	run := e.runScripted
+	if c.Real() {
+		run = e.runReal
+	}
+	err := run(ctx, d, c, message, transport)
+	if err != nil || c.log == nil {
+		return err
+	}
+	return errors.Join(d.stop(false), c.checkLog(d.stderr.String()))
+}
+
+// checkLog compares what a driver wrote to its standard error with what the case expects.
+func (c *Case) checkLog(text string) error {
+	for _, line := range c.log {
+		if !line.MatchString(text) {
+			return fmt.Errorf("the log has nothing like %q: %q", line, text)
+		}
+	}
+	return nil
+}
+
+// serverFor is the server that a case runs with, and what ends it.
+func (e *Environment) serverFor(ctx context.Context, c *Case) (*realServer, func() error, error) {
+	if !c.OwnServer {
+		return e.real, func() error { return nil }, nil
+	}
+	folder, err := os.MkdirTemp(e.folder, "o")
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := startReal(ctx, e.binary, e.cli, folder, e.certificate)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, s.close, nil
 }
 
 func (e *Environment) runReal(
@@ -83,16 +120,21 @@ func (e *Environment) runReal(
 		return err
 	}
 	defer func() { err = errors.Join(err, closeModel(model)) }()
-	work, err := os.MkdirTemp(filepath.Join(e.folder, "work"), "case")
+	server, end, err := e.serverFor(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	work, err := os.MkdirTemp(filepath.Join(server.folder, "work"), "case")
 	if err != nil {
 		return err
 	}
 	if err := c.writeFiles(work); err != nil {
 		return err
 	}
-	network, address := "unix", e.real.socket
+	network, address := "unix", server.socket
 	if transport != Unix {
-		network, address = "tcp", e.real.tcp
+		network, address = "tcp", server.tcp
 	}
 	listener, err := e.listen(network)
 	if err != nil {
@@ -102,7 +144,7 @@ func (e *Environment) runReal(
 	defer p.close()
 	message.Endpoint = e.endpoint(transport, listener)
 	if transport == Web {
-		message.Endpoint.WebUrl = "https://" + e.real.web
+		message.Endpoint.WebUrl = "https://" + server.web
 	}
 	for _, s := range message.Steps {
 		prepare(s, model, work)
@@ -110,7 +152,10 @@ func (e *Environment) runReal(
 	result, err := d.run(ctx, message, func(ctx context.Context, name string) error {
 		var ask string
 		if scan(name, "ask ", &ask) {
-			return e.real.ask(ctx, c.Asks[ask], work)
+			return server.ask(ctx, c.Asks[ask], work)
+		}
+		if c.OwnServer && server.controls[name] != nil {
+			return server.controls[name](ctx)
 		}
 		return e.control(ctx, p, model, name)
 	})
@@ -161,8 +206,8 @@ func (c *Case) writeFiles(work string) error {
 	return nil
 }
 
-// prepare fills in the model and the folder of a session that is created or resumed, and the folder of a prompt's
-// files.
+// prepare fills in the model and the folder of a session that is created, resumed or opened, and the folder of a
+// prompt's files.
 func prepare(step *conformancev1.Step, model *offlinemodel.Server, work string) {
 	for _, attachment := range step.GetSendAndWait().GetAttachments() {
 		if path := attachment.GetPath(); path != "" {
@@ -170,7 +215,7 @@ func prepare(step *conformancev1.Step, model *offlinemodel.Server, work string) 
 		}
 	}
 	open := step.GetOpen()
-	if open == nil || open.GetHow() > conformancev1.Open_RESUME {
+	if open == nil || open.GetHow() == conformancev1.Open_JOIN || open.GetHow() == conformancev1.Open_HANDLE {
 		return
 	}
 	if open.Provider == nil {

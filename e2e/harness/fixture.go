@@ -168,11 +168,12 @@ func (r *Fixture) Provider() *cliv1.ProviderConfig {
 	}
 }
 
-// Options are the options of a session with the test's model and directory, with changes to its configuration.
+// Options are the options of a session with the test's model and directory, with changes to its configuration. It does
+// not stream.
 func (r *Fixture) Options(changes ...func(*cliv1.SessionConfig)) copilot.SessionOptions {
 	config := &cliv1.SessionConfig{
 		Model: proto.String(offlinemodel.DefaultModel), Provider: r.Provider(),
-		WorkingDirectory: proto.String(r.Dir), SkipCustomInstructions: proto.Bool(true),
+		WorkingDirectory: proto.String(r.Dir), SkipCustomInstructions: proto.Bool(true), Streaming: proto.Bool(false),
 	}
 	for _, change := range changes {
 		change(config)

@@ -33,6 +33,8 @@ const (
 	Open_RESUME          Open_How = 2
 	Open_JOIN            Open_How = 3
 	Open_HANDLE          Open_How = 4
+	// The library's open_session: resumes the session, or creates it if there is none.
+	Open_OPEN_OR_CREATE Open_How = 5
 )
 
 // Enum value maps for Open_How.
@@ -43,6 +45,7 @@ var (
 		2: "RESUME",
 		3: "JOIN",
 		4: "HANDLE",
+		5: "OPEN_OR_CREATE",
 	}
 	Open_How_value = map[string]int32{
 		"HOW_UNSPECIFIED": 0,
@@ -50,6 +53,7 @@ var (
 		"RESUME":          2,
 		"JOIN":            3,
 		"HANDLE":          4,
+		"OPEN_OR_CREATE":  5,
 	}
 )
 
@@ -995,7 +999,8 @@ type Connect struct {
 	GiveUpAfterMs int32 `protobuf:"varint,3,opt,name=give_up_after_ms,json=giveUpAfterMs,proto3" json:"give_up_after_ms,omitempty"`
 	// The token comes from a function that returns another one for each call: "token-1", "token-2" and so on.
 	ChangingToken bool `protobuf:"varint,4,opt,name=changing_token,json=changingToken,proto3" json:"changing_token,omitempty"`
-	// Each warning and error about a callback in the log of the library is an observation of the kind "log".
+	// Each warning and error about a callback in the log of the library is an observation of the kind "log". Otherwise the
+	// driver configures no log, and the library writes to the one it has by default.
 	ObserveLog    bool `protobuf:"varint,5,opt,name=observe_log,json=observeLog,proto3" json:"observe_log,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1066,7 +1071,8 @@ func (x *Connect) GetObserveLog() bool {
 	return false
 }
 
-// Open opens a session: creates, resumes or joins it, or makes a handle without taking part.
+// Open opens a session: creates, resumes or joins it, resumes it or else creates it, or makes a handle without taking
+// part.
 type Open struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	How   Open_How               `protobuf:"varint,1,opt,name=how,proto3,enum=copilot.conformance.v1.Open_How" json:"how,omitempty"`
@@ -1078,11 +1084,12 @@ type Open struct {
 	Id string `protobuf:"bytes,4,opt,name=id,proto3" json:"id,omitempty"`
 	// Name of a session of the case whose id is used instead of id.
 	IdOf string `protobuf:"bytes,5,opt,name=id_of,json=idOf,proto3" json:"id_of,omitempty"`
-	// Model provider and working directory of a session that is created or resumed: filled in by the runner.
-	Provider            *Provider `protobuf:"bytes,6,opt,name=provider,proto3" json:"provider,omitempty"`
-	WorkingDirectory    string    `protobuf:"bytes,7,opt,name=working_directory,json=workingDirectory,proto3" json:"working_directory,omitempty"`
-	Streaming           bool      `protobuf:"varint,8,opt,name=streaming,proto3" json:"streaming,omitempty"`
-	ContinuePendingWork bool      `protobuf:"varint,9,opt,name=continue_pending_work,json=continuePendingWork,proto3" json:"continue_pending_work,omitempty"`
+	// Model provider and working directory of a session that is created, resumed or opened: filled in by the runner.
+	Provider         *Provider `protobuf:"bytes,6,opt,name=provider,proto3" json:"provider,omitempty"`
+	WorkingDirectory string    `protobuf:"bytes,7,opt,name=working_directory,json=workingDirectory,proto3" json:"working_directory,omitempty"`
+	// The library's option for streaming; unset: the driver does not mention streaming at all.
+	Streaming           *bool `protobuf:"varint,8,opt,name=streaming,proto3,oneof" json:"streaming,omitempty"`
+	ContinuePendingWork bool  `protobuf:"varint,9,opt,name=continue_pending_work,json=continuePendingWork,proto3" json:"continue_pending_work,omitempty"`
 	// The session ends with its last participant.
 	EndWithLastParticipant bool      `protobuf:"varint,10,opt,name=end_with_last_participant,json=endWithLastParticipant,proto3" json:"end_with_last_participant,omitempty"`
 	CallbackTimeoutMs      int32     `protobuf:"varint,11,opt,name=callback_timeout_ms,json=callbackTimeoutMs,proto3" json:"callback_timeout_ms,omitempty"`
@@ -1094,9 +1101,11 @@ type Open struct {
 	// Labels of a session that is created.
 	Labels map[string]string `protobuf:"bytes,16,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Fields of the configuration to clear, by their names in the API.
-	Clear         []string `protobuf:"bytes,17,rep,name=clear,proto3" json:"clear,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Clear []string `protobuf:"bytes,17,rep,name=clear,proto3" json:"clear,omitempty"`
+	// The server continues turns that end with their CLI process (ON_INTERRUPTION_CONTINUE).
+	ContinueInterruptedTurns bool `protobuf:"varint,18,opt,name=continue_interrupted_turns,json=continueInterruptedTurns,proto3" json:"continue_interrupted_turns,omitempty"`
+	unknownFields            protoimpl.UnknownFields
+	sizeCache                protoimpl.SizeCache
 }
 
 func (x *Open) Reset() {
@@ -1179,8 +1188,8 @@ func (x *Open) GetWorkingDirectory() string {
 }
 
 func (x *Open) GetStreaming() bool {
-	if x != nil {
-		return x.Streaming
+	if x != nil && x.Streaming != nil {
+		return *x.Streaming
 	}
 	return false
 }
@@ -1246,6 +1255,13 @@ func (x *Open) GetClear() []string {
 		return x.Clear
 	}
 	return nil
+}
+
+func (x *Open) GetContinueInterruptedTurns() bool {
+	if x != nil {
+		return x.ContinueInterruptedTurns
+	}
+	return false
 }
 
 // Provider is a model provider with OpenAI's completions.
@@ -1560,6 +1576,7 @@ type Behaviour_Json struct {
 }
 
 type Behaviour_Failure struct {
+	// A failure with this text for the model: the library's error or result for that.
 	Failure string `protobuf:"bytes,4,opt,name=failure,proto3,oneof"`
 }
 
@@ -1934,7 +1951,7 @@ type Answer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Text  string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
 	Gate  string                 `protobuf:"bytes,2,opt,name=gate,proto3" json:"gate,omitempty"`
-	// Throws text instead.
+	// Throws an error of the language with this text instead.
 	Exception bool `protobuf:"varint,3,opt,name=exception,proto3" json:"exception,omitempty"`
 	// Returns a value that cannot be encoded. The function fails if the types of the language have no such value.
 	Unencodable   bool `protobuf:"varint,4,opt,name=unencodable,proto3" json:"unencodable,omitempty"`
@@ -3193,7 +3210,7 @@ func (x *SetTools) GetTools() []*Tool {
 	return nil
 }
 
-// Control asks the runner: "cut" breaks all connections; a name of a wire script's step lets the script continue.
+// Control asks the runner. The README of the suite lists the names.
 type Control struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -3557,9 +3574,11 @@ func (x *Error) GetMessage() string {
 type Outcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As in "COMPLETED" or "RUNTIME_LOST".
-	Status        string `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
-	Text          string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
-	ErrorType     string `protobuf:"bytes,3,opt,name=error_type,json=errorType,proto3" json:"error_type,omitempty"`
+	Status    string `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	Text      string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	ErrorType string `protobuf:"bytes,3,opt,name=error_type,json=errorType,proto3" json:"error_type,omitempty"`
+	// Text of the error that the library makes of an outcome other than COMPLETED.
+	Error         string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3611,6 +3630,13 @@ func (x *Outcome) GetText() string {
 func (x *Outcome) GetErrorType() string {
 	if x != nil {
 		return x.ErrorType
+	}
+	return ""
+}
+
+func (x *Outcome) GetError() string {
+	if x != nil {
+		return x.Error
 	}
 	return ""
 }
@@ -3832,7 +3858,7 @@ const file_copilot_conformance_v1_conformance_proto_rawDesc = "" +
 	"\x10give_up_after_ms\x18\x03 \x01(\x05R\rgiveUpAfterMs\x12%\n" +
 	"\x0echanging_token\x18\x04 \x01(\bR\rchangingToken\x12\x1f\n" +
 	"\vobserve_log\x18\x05 \x01(\bR\n" +
-	"observeLog\"\xbf\x06\n" +
+	"observeLog\"\xa4\a\n" +
 	"\x04Open\x122\n" +
 	"\x03how\x18\x01 \x01(\x0e2 .copilot.conformance.v1.Open.HowR\x03how\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12\x16\n" +
@@ -3840,8 +3866,8 @@ const file_copilot_conformance_v1_conformance_proto_rawDesc = "" +
 	"\x02id\x18\x04 \x01(\tR\x02id\x12\x13\n" +
 	"\x05id_of\x18\x05 \x01(\tR\x04idOf\x12<\n" +
 	"\bprovider\x18\x06 \x01(\v2 .copilot.conformance.v1.ProviderR\bprovider\x12+\n" +
-	"\x11working_directory\x18\a \x01(\tR\x10workingDirectory\x12\x1c\n" +
-	"\tstreaming\x18\b \x01(\bR\tstreaming\x122\n" +
+	"\x11working_directory\x18\a \x01(\tR\x10workingDirectory\x12!\n" +
+	"\tstreaming\x18\b \x01(\bH\x00R\tstreaming\x88\x01\x01\x122\n" +
 	"\x15continue_pending_work\x18\t \x01(\bR\x13continuePendingWork\x129\n" +
 	"\x19end_with_last_participant\x18\n" +
 	" \x01(\bR\x16endWithLastParticipant\x12.\n" +
@@ -3851,10 +3877,11 @@ const file_copilot_conformance_v1_conformance_proto_rawDesc = "" +
 	"\bhandlers\x18\x0e \x01(\v2 .copilot.conformance.v1.HandlersR\bhandlers\x12\x1a\n" +
 	"\bcommands\x18\x0f \x03(\tR\bcommands\x12@\n" +
 	"\x06labels\x18\x10 \x03(\v2(.copilot.conformance.v1.Open.LabelsEntryR\x06labels\x12\x14\n" +
-	"\x05clear\x18\x11 \x03(\tR\x05clear\x1a9\n" +
+	"\x05clear\x18\x11 \x03(\tR\x05clear\x12<\n" +
+	"\x1acontinue_interrupted_turns\x18\x12 \x01(\bR\x18continueInterruptedTurns\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"H\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\\\n" +
 	"\x03How\x12\x13\n" +
 	"\x0fHOW_UNSPECIFIED\x10\x00\x12\n" +
 	"\n" +
@@ -3863,7 +3890,10 @@ const file_copilot_conformance_v1_conformance_proto_rawDesc = "" +
 	"\x06RESUME\x10\x02\x12\b\n" +
 	"\x04JOIN\x10\x03\x12\n" +
 	"\n" +
-	"\x06HANDLE\x10\x04\"g\n" +
+	"\x06HANDLE\x10\x04\x12\x12\n" +
+	"\x0eOPEN_OR_CREATE\x10\x05B\f\n" +
+	"\n" +
+	"_streaming\"g\n" +
 	"\bProvider\x12\x19\n" +
 	"\bbase_url\x18\x01 \x01(\tR\abaseUrl\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12*\n" +
@@ -4065,12 +4095,13 @@ const file_copilot_conformance_v1_conformance_proto_rawDesc = "" +
 	"\n" +
 	"\x06CLOSED\x10\x05\x12\t\n" +
 	"\x05USAGE\x10\x06\x12\x0f\n" +
-	"\vUNSUPPORTED\x10\a\"T\n" +
+	"\vUNSUPPORTED\x10\a\"j\n" +
 	"\aOutcome\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\tR\x06status\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x1d\n" +
 	"\n" +
-	"error_type\x18\x03 \x01(\tR\terrorType\"U\n" +
+	"error_type\x18\x03 \x01(\tR\terrorType\x12\x14\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\"U\n" +
 	"\x05Event\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x10\n" +
@@ -4260,6 +4291,7 @@ func file_copilot_conformance_v1_conformance_proto_init() {
 		(*Step_Usage)(nil),
 		(*Step_Inbox)(nil),
 	}
+	file_copilot_conformance_v1_conformance_proto_msgTypes[7].OneofWrappers = []any{}
 	file_copilot_conformance_v1_conformance_proto_msgTypes[10].OneofWrappers = []any{
 		(*Behaviour_Text)(nil),
 		(*Behaviour_Json)(nil),

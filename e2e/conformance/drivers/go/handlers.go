@@ -43,7 +43,11 @@ func (r *runner) options(a *v1.Open) copilot.SessionOptions {
 	if a.GetEndWithLastParticipant() {
 		o.Lifetime = bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT
 	}
-	o.Config = &cliv1.SessionConfig{Streaming: proto.Bool(a.GetStreaming())}
+	if a.GetContinueInterruptedTurns() {
+		o.InterruptedTurns = bridgev1.OnInterruption_ON_INTERRUPTION_CONTINUE
+	}
+	o.DisableStreaming = a.Streaming != nil && !a.GetStreaming()
+	o.Config = &cliv1.SessionConfig{}
 	if p := a.GetProvider(); p != nil {
 		o.Config.Model, o.Config.WorkingDirectory = proto.String(p.GetModel()), proto.String(a.GetWorkingDirectory())
 		o.Config.SkipCustomInstructions = proto.Bool(true)

@@ -17,7 +17,11 @@ func outcomeOf(out *copilot.Outcome) *v1.Outcome {
 		return nil
 	}
 	status := strings.TrimPrefix(out.GetStatus().String(), "TURN_STATUS_")
-	return &v1.Outcome{Status: status, Text: out.GetText(), ErrorType: out.GetError().GetErrorType()}
+	o := &v1.Outcome{Status: status, Text: out.GetText(), ErrorType: out.GetError().GetErrorType()}
+	if err := out.Err(); err != nil {
+		o.Error = err.Error()
+	}
+	return o
 }
 
 // eventOf is an element of a sequence; nil for an error that ends it.

@@ -230,6 +230,8 @@ func (r *runner) openSession(ctx context.Context, a *v1.Open) error {
 		s, err = client.CreateSession(ctx, opts)
 	case v1.Open_RESUME:
 		s, err = client.ResumeSession(ctx, id, opts)
+	case v1.Open_OPEN_OR_CREATE:
+		s, err = client.OpenSession(ctx, id, opts)
 	case v1.Open_JOIN:
 		s, err = client.JoinSession(ctx, id, opts)
 	default:

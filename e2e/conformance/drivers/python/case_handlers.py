@@ -76,7 +76,8 @@ def options(runner: CaseRunner, step: pb.Open) -> dict[str, Any]:
         o["grace"] = step.grace_ms / 1000
     if step.how == pb.Open.JOIN:
         return o
-    o["streaming"] = step.streaming
+    if step.HasField("streaming"):
+        o["streaming"] = step.streaming
     if step.labels:
         o["labels"] = dict(step.labels)
     if step.clear:

@@ -99,7 +99,11 @@ pub fn configure<M: Configuring>(
     if step.end_with_last_participant {
         builder = builder.lifetime(bridge::Lifetime::EndWithLastParticipant);
     }
-    builder.clear(&step.clear).streaming(step.streaming)
+    builder = builder.clear(&step.clear);
+    match step.streaming {
+        Some(streaming) => builder.streaming(streaming),
+        None => builder,
+    }
 }
 
 /// The options of a participant.

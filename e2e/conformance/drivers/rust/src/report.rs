@@ -15,7 +15,7 @@ pub fn outcome_of(outcome: Outcome) -> pb::Outcome {
         _ => "UNKNOWN",
     };
     let error_type = outcome.error.map(|error| error.error_type).unwrap_or_default();
-    pb::Outcome { status: status.to_owned(), text: outcome.text, error_type }
+    pb::Outcome { status: status.to_owned(), text: outcome.text, error_type, ..Default::default() }
 }
 
 pub fn event_of(entry: &Entry) -> pb::Event {

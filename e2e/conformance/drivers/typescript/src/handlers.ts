@@ -111,7 +111,7 @@ export function optionsOf(runner: CaseRunner, open: Open): ResumeOptions & Creat
     ...(endWithLastParticipant ? { lifetime: "end-with-last-participant" } : {}),
     ...(Object.keys(labels).length > 0 ? { labels } : {}),
     ...(clear.length > 0 ? { clear } : {}),
-    streaming,
+    ...(streaming === undefined ? {} : { streaming }),
     ...(provider ? providerOptions(provider, open.workingDirectory) : {}),
   };
 }
