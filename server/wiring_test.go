@@ -329,6 +329,10 @@ func (backend) Attach(context.Context, *bridgev1.AttachStart) (rpc.Attachment, e
 	return nil, refusal("Attach")
 }
 
+func (backend) Leave(context.Context, *bridgev1.LeaveRequest) (*bridgev1.LeaveResponse, error) {
+	return called[bridgev1.LeaveResponse]("Leave")
+}
+
 func (backend) RunShell(context.Context, *bridgev1.RunShellRequest, func(*bridgev1.RunShellResponse) error) error {
 	return refusal("RunShell")
 }

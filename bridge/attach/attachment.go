@@ -269,6 +269,18 @@ func (a *Attachment) leave(disconnect bool) {
 	})
 }
 
+// Leave ends a participation by its token.
+func (svc *Service) Leave(ctx context.Context, r *bridgev1.LeaveRequest) (*bridgev1.LeaveResponse, error) {
+	if r.GetParticipantToken() == "" {
+		return nil, fault.New(fault.InvalidField, "participant_token is required").WithField("participant_token")
+	}
+	s, err := svc.sessions.Find(ctx, r.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	return &bridgev1.LeaveResponse{Left: s.Participants().LeaveBy(r.GetParticipantToken(), errLeft)}, nil
+}
+
 // Leave ends the participation at once: the caller says nothing more.
 func (a *Attachment) Leave() {
 	a.mu.Lock()

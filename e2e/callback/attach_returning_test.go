@@ -1,15 +1,18 @@
 package callback
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	"github.com/copilot-grpc/copilot-grpc/e2e/harness"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
 // TestParticipantReturns cuts a client's connection while its tool runs: it takes its place
@@ -70,6 +73,79 @@ func TestCallbacksComeAgain(t *testing.T) {
 	}
 	again.Answer(asked.GetCallbackId(), copilot.AnswerPermission(copilot.ApproveOnce()))
 	turn()
+}
+
+// A program that closes while its stream is broken leaves by its token: its tool's name is free at once, also after the
+// server was killed in the meantime.
+func TestLeaveByToken(t *testing.T) {
+	t.Parallel()
+	d := harness.NewDaemon(harness.NewScripted(t))
+	s, err := d.Client.CreateSession(d.Ctx, copilot.SessionOptions{Config: d.Config()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.SayTo(s.ID(), "hello") // the CLI keeps no session without a turn
+	join := func(name string) (*harness.Attached, error) {
+		start := harness.JoinOf(s.ID(), nil)
+		start.Name, start.Grace = name, durationpb.New(time.Hour)
+		start.Tools = []*cliv1.ToolDefinition{{Name: "measure", Description: "measures"}}
+		return d.TryAttach(d.Client, start)
+	}
+	leave := func(token string) bool {
+		t.Helper()
+		r, err := d.Client.Callbacks().Leave(d.Ctx, &bridgev1.LeaveRequest{SessionId: s.ID(), ParticipantToken: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.GetLeft()
+	}
+	first, err := join("first")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = join("second")
+	wantConflict(t, err, "first", false)
+	d.Crash()
+	d.Provide(s.ID())
+	_, err = join("second")
+	wantConflict(t, err, "first", true)
+	if !leave(first.Token) || leave(first.Token) || leave("no such token") {
+		t.Error("the participant was not there once")
+	}
+	second, err := join("second")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !leave(second.Token) {
+		t.Error("a participant with a stream was not there")
+	}
+	if err := second.End(); err != nil {
+		t.Errorf("its stream ended with %v", err)
+	}
+	if closed := second.Closed(); closed.GetReason() != bridgev1.CloseReason_CLOSE_REASON_LEFT {
+		t.Errorf("its stream ended with %v", closed)
+	}
+}
+
+// wantConflict checks the error about a tool's name that a participant has.
+func wantConflict(t *testing.T, err error, holder string, gone bool) {
+	t.Helper()
+	e, ok := errors.AsType[*copilot.Error](copilot.FromError(err))
+	if !ok || e.Reason != bridgev1.ErrorReason_ERROR_REASON_TOOL_NAME_CONFLICT || e.Metadata["holder"] != holder {
+		t.Fatalf("the conflict is %v", err)
+	}
+	since, free := e.Metadata["disconnected_since"], e.Metadata["free_at"]
+	if !gone {
+		if since != "" || free != "" {
+			t.Errorf("a connected holder has %v", e.Metadata)
+		}
+		return
+	}
+	from, err := time.Parse(time.RFC3339, since)
+	until, err2 := time.Parse(time.RFC3339, free)
+	if err != nil || err2 != nil || until.Sub(from) != time.Hour || time.Since(from) > time.Minute {
+		t.Errorf("the holder that is gone has %v", e.Metadata)
+	}
 }
 
 func TestReplacedStream(t *testing.T) {

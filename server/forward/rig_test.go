@@ -296,6 +296,10 @@ func (b *backend) Attach(ctx context.Context, start *bridgev1.AttachStart) (rpc.
 	return b.attach(ctx, start)
 }
 
+func (*backend) Leave(context.Context, *bridgev1.LeaveRequest) (*bridgev1.LeaveResponse, error) {
+	return &bridgev1.LeaveResponse{Left: true}, nil
+}
+
 // sessions is a client of SessionService on a replica.
 func (r *replica) sessions() bridgev1.SessionServiceClient {
 	return bridgev1.NewSessionServiceClient(r.Conn)

@@ -110,6 +110,10 @@ func (b *backend) Attach(_ context.Context, start *bridgev1.AttachStart) (rpc.At
 	return b.attachment, b.err
 }
 
+func (*backend) Leave(context.Context, *bridgev1.LeaveRequest) (*bridgev1.LeaveResponse, error) {
+	return &bridgev1.LeaveResponse{}, nil
+}
+
 func serve(
 	t *testing.T, b *backend,
 ) (*servertest.Running, bridgev1.CallbackService_AttachClient, context.CancelFunc) {

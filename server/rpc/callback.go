@@ -13,6 +13,8 @@ import (
 type ParticipantBackend[A Attachment] interface {
 	// Attach starts a participation. Its first frame, AttachStarted, comes through Attachment.Stream.
 	Attach(context.Context, *bridgev1.AttachStart) (A, error)
+	// Leave ends a participation by its token.
+	Leave(context.Context, *bridgev1.LeaveRequest) (*bridgev1.LeaveResponse, error)
 }
 
 // CallbackBackend implements the other calls of CallbackService.
@@ -63,6 +65,10 @@ func NewCallback[A Attachment](b CallbackBackend, p ParticipantBackend[A]) Servi
 
 func (s *callbackService[A]) Register(r grpc.ServiceRegistrar) {
 	bridgev1.RegisterCallbackServiceServer(r, s)
+}
+
+func (s *callbackService[A]) Leave(ctx context.Context, req *bridgev1.LeaveRequest) (*bridgev1.LeaveResponse, error) {
+	return s.participants.Leave(ctx, req)
 }
 
 func (s *callbackService[A]) WatchPending(

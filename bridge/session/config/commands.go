@@ -60,6 +60,6 @@ func notInCommand(r rune) bool { return r == '/' || unicode.IsSpace(r) || unicod
 func (c Command) Is(name string) bool { return strings.EqualFold(c.Name, name) }
 
 // CommandClash is the error for a command whose name is taken; field names it.
-func CommandClash(name, field string) error {
+func CommandClash(name, field string) *fault.Error {
 	return fault.New(fault.CommandNameConflict, "the session has a command named %q already", name).WithField(field).With("command", name)
 }

@@ -112,7 +112,7 @@ func checkParameters(tool json.RawMessage, field string) error {
 }
 
 // ToolClash is the error for a tool whose name is taken; field names it.
-func ToolClash(name, field string) error {
+func ToolClash(name, field string) *fault.Error {
 	return fault.New(fault.ToolNameConflict, "the session has a tool named %q already", name).WithField(field).With("tool", name)
 }
 

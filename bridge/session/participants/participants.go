@@ -269,6 +269,7 @@ func (m *Manager) Lost(p *roster.Participant, cause error) {
 
 // awaitReturn starts a participant's grace time. The caller holds the lock.
 func awaitReturn(m *Manager, p *roster.Participant) {
+	p.LostAt = time.Now()
 	p.Timer = time.AfterFunc(p.Grace, func() { m.leave(p, func() bool { return !p.Connected }) })
 }
 
@@ -276,6 +277,28 @@ func awaitReturn(m *Manager, p *roster.Participant) {
 // order with other changes.
 func (m *Manager) Leave(p *roster.Participant) {
 	m.leave(p, func() bool { return true })
+}
+
+// LeaveBy removes the participant with a token, and reports whether it was there. Its stream, if it has one, ends with
+// the cause.
+func (m *Manager) LeaveBy(token string, cause error) bool {
+	m.cfg.Lock.Lock()
+	p := m.cfg.Roster.ByToken(token)
+	m.cfg.Lock.Unlock()
+	if p == nil {
+		return false
+	}
+	var end context.CancelCauseFunc
+	m.leave(p, func() bool {
+		if p.Connected {
+			end = p.Replace
+		}
+		return true
+	})
+	if end != nil {
+		end(cause)
+	}
+	return true
 }
 
 // leave is Leave on the condition that right returns true. The caller of right holds the lock.

@@ -1,11 +1,14 @@
 package roster
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 )
 
@@ -21,8 +24,9 @@ const (
 func (r *Roster) CheckTools(tools, own []config.Tool, except *Participant, field string) error {
 	for i, t := range tools {
 		named := func(o config.Tool) bool { return o.Name == t.Name }
-		if slices.ContainsFunc(own, named) || r.Any(func(p *Participant) bool { return p != except && slices.ContainsFunc(p.Tools, named) }) {
-			return config.ToolClash(t.Name, fmt.Sprintf("%s[%d].name", field, i))
+		holder := r.other(except, func(p *Participant) bool { return slices.ContainsFunc(p.Tools, named) })
+		if holder != nil || slices.ContainsFunc(own, named) {
+			return withHolder(config.ToolClash(t.Name, fmt.Sprintf("%s[%d].name", field, i)), holder)
 		}
 	}
 	return nil
@@ -33,11 +37,38 @@ func (r *Roster) CheckTools(tools, own []config.Tool, except *Participant, field
 func (r *Roster) CheckCommands(commands, own []config.Command, except *Participant, field string) error {
 	for i, c := range commands {
 		named := func(o config.Command) bool { return o.Is(c.Name) }
-		if slices.ContainsFunc(own, named) || r.Any(func(p *Participant) bool { return p != except && slices.ContainsFunc(p.Commands, named) }) {
-			return config.CommandClash(c.Name, fmt.Sprintf("%s[%d].name", field, i))
+		holder := r.other(except, func(p *Participant) bool { return slices.ContainsFunc(p.Commands, named) })
+		if holder != nil || slices.ContainsFunc(own, named) {
+			return withHolder(config.CommandClash(c.Name, fmt.Sprintf("%s[%d].name", field, i)), holder)
 		}
 	}
 	return nil
+}
+
+// other returns the first participant but one of which f is true, or nil.
+func (r *Roster) other(except *Participant, f func(*Participant) bool) *Participant {
+	for _, p := range r.list {
+		if p != except && f(p) {
+			return p
+		}
+	}
+	return nil
+}
+
+// withHolder adds to the error about a name which participant has it, and when it is free if the participant does not
+// return. A nil holder adds nothing.
+func withHolder(err *fault.Error, holder *Participant) error {
+	if holder == nil {
+		return err
+	}
+	err = err.With("holder", cmp.Or(holder.Name, holder.ID))
+	if holder.Connected {
+		return err
+	}
+	since, free := holder.LostAt.UTC().Format(time.RFC3339), holder.LostAt.Add(holder.Grace).UTC().Format(time.RFC3339)
+	return err.With("disconnected_since", since).With("free_at", free).WithRemedy(
+		"participant %q has had no connection since %s: the name is free at %s, or when Leave is called with its token",
+		cmp.Or(holder.Name, holder.ID), since, free)
 }
 
 // Tools are the tools the CLI is to know: the session's own, then each participant's in the

@@ -41,8 +41,9 @@ type Participant struct {
 	Satellite Satellite
 	// Connected says that its stream is there; Left, that it is no participant any more.
 	Connected, Left bool
-	// Timer runs during its grace time.
-	Timer *time.Timer
+	// Timer runs during its grace time, which began at LostAt.
+	Timer  *time.Timer
+	LostAt time.Time
 	// Streams counts its streams: the first one, and each that resumed the participant.
 	Streams int
 
@@ -130,7 +131,7 @@ func (r *Roster) Any(f func(*Participant) bool) bool { return slices.ContainsFun
 // After an error the roster is unchanged.
 func (r *Roster) Place(b Brings, token string, reclaim bool, own *config.State) (p *Participant, displaced Satellite, err error) {
 	if token != "" {
-		if p = r.byToken(token); p == nil || reclaim && p.Identity != b.Identity {
+		if p = r.ByToken(token); p == nil || reclaim && p.Identity != b.Identity {
 			return nil, nil, fault.New(fault.ParticipantNotFound, "no participant has this token; its grace time may have expired").WithField("participant_token")
 		}
 	}
@@ -160,13 +161,14 @@ func (r *Roster) Place(b Brings, token string, reclaim bool, own *config.State) 
 
 // BroughtBy returns what the participant with a token brought last.
 func (r *Roster) BroughtBy(token string) Brings {
-	if p := r.byToken(token); p != nil {
+	if p := r.ByToken(token); p != nil {
 		return p.Brings
 	}
 	return Brings{}
 }
 
-func (r *Roster) byToken(token string) *Participant {
+// ByToken returns the participant with a token, or nil.
+func (r *Roster) ByToken(token string) *Participant {
 	hash := []byte(hashToken(token))
 	for _, p := range r.list {
 		if subtle.ConstantTimeCompare([]byte(p.TokenHash()), hash) == 1 {

@@ -2184,6 +2184,105 @@ func (x *ResolveRequest) GetRequestId() string {
 	return ""
 }
 
+type LeaveRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Token of the participant's `started`.
+	ParticipantToken string `protobuf:"bytes,2,opt,name=participant_token,json=participantToken,proto3" json:"participant_token,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *LeaveRequest) Reset() {
+	*x = LeaveRequest{}
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaveRequest) ProtoMessage() {}
+
+func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
+func (*LeaveRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *LeaveRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *LeaveRequest) GetParticipantToken() string {
+	if x != nil {
+		return x.ParticipantToken
+	}
+	return ""
+}
+
+type LeaveResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The participant was there. False if it has left, or its grace time has ended, or no participant
+	// ever had this token.
+	Left          bool `protobuf:"varint,1,opt,name=left,proto3" json:"left,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaveResponse) Reset() {
+	*x = LeaveResponse{}
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaveResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaveResponse) ProtoMessage() {}
+
+func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
+func (*LeaveResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *LeaveResponse) GetLeft() bool {
+	if x != nil {
+		return x.Left
+	}
+	return false
+}
+
 type SendModelResponseRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
@@ -2194,7 +2293,7 @@ type SendModelResponseRequest struct {
 
 func (x *SendModelResponseRequest) Reset() {
 	*x = SendModelResponseRequest{}
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[26]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2206,7 +2305,7 @@ func (x *SendModelResponseRequest) String() string {
 func (*SendModelResponseRequest) ProtoMessage() {}
 
 func (x *SendModelResponseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[26]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2219,7 +2318,7 @@ func (x *SendModelResponseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendModelResponseRequest.ProtoReflect.Descriptor instead.
 func (*SendModelResponseRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{26}
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SendModelResponseRequest) GetSessionId() string {
@@ -2246,7 +2345,7 @@ type SendModelResponseResponse struct {
 
 func (x *SendModelResponseResponse) Reset() {
 	*x = SendModelResponseResponse{}
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[27]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2258,7 +2357,7 @@ func (x *SendModelResponseResponse) String() string {
 func (*SendModelResponseResponse) ProtoMessage() {}
 
 func (x *SendModelResponseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[27]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2271,7 +2370,7 @@ func (x *SendModelResponseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendModelResponseResponse.ProtoReflect.Descriptor instead.
 func (*SendModelResponseResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{27}
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SendModelResponseResponse) GetPosition() *Position {
@@ -2291,7 +2390,7 @@ type ResolveResponse struct {
 
 func (x *ResolveResponse) Reset() {
 	*x = ResolveResponse{}
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[28]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2303,7 +2402,7 @@ func (x *ResolveResponse) String() string {
 func (*ResolveResponse) ProtoMessage() {}
 
 func (x *ResolveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[28]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2316,7 +2415,7 @@ func (x *ResolveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveResponse.ProtoReflect.Descriptor instead.
 func (*ResolveResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{28}
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ResolveResponse) GetPosition() *Position {
@@ -2482,7 +2581,13 @@ const file_copilot_bridge_v1_callback_service_proto_rawDesc = "" +
 	"callbackId\x121\n" +
 	"\x06answer\x18\x03 \x01(\v2\x19.copilot.bridge.v1.AnswerR\x06answer\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x04 \x01(\tR\trequestId\"w\n" +
+	"request_id\x18\x04 \x01(\tR\trequestId\"_\n" +
+	"\fLeaveRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x120\n" +
+	"\x11participant_token\x18\x02 \x01(\tB\x03\x80\x01\x01R\x10participantToken\"#\n" +
+	"\rLeaveResponse\x12\x12\n" +
+	"\x04left\x18\x01 \x01(\bR\x04left\"w\n" +
 	"\x18SendModelResponseRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12<\n" +
@@ -2490,9 +2595,10 @@ const file_copilot_bridge_v1_callback_service_proto_rawDesc = "" +
 	"\x19SendModelResponseResponse\x127\n" +
 	"\bposition\x18\x01 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition\"J\n" +
 	"\x0fResolveResponse\x127\n" +
-	"\bposition\x18\x01 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition2\xd4\x04\n" +
+	"\bposition\x18\x01 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition2\xa0\x05\n" +
 	"\x0fCallbackService\x12Q\n" +
-	"\x06Attach\x12 .copilot.bridge.v1.AttachRequest\x1a!.copilot.bridge.v1.AttachResponse(\x010\x01\x12a\n" +
+	"\x06Attach\x12 .copilot.bridge.v1.AttachRequest\x1a!.copilot.bridge.v1.AttachResponse(\x010\x01\x12J\n" +
+	"\x05Leave\x12\x1f.copilot.bridge.v1.LeaveRequest\x1a .copilot.bridge.v1.LeaveResponse\x12a\n" +
 	"\vListPending\x12%.copilot.bridge.v1.ListPendingRequest\x1a&.copilot.bridge.v1.ListPendingResponse\"\x03\x90\x02\x01\x12a\n" +
 	"\fWatchPending\x12&.copilot.bridge.v1.WatchPendingRequest\x1a'.copilot.bridge.v1.WatchPendingResponse0\x01\x12f\n" +
 	"\fReadCallback\x12&.copilot.bridge.v1.ReadCallbackRequest\x1a'.copilot.bridge.v1.ReadCallbackResponse\"\x03\x90\x02\x010\x01\x12n\n" +
@@ -2512,7 +2618,7 @@ func file_copilot_bridge_v1_callback_service_proto_rawDescGZIP() []byte {
 	return file_copilot_bridge_v1_callback_service_proto_rawDescData
 }
 
-var file_copilot_bridge_v1_callback_service_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_copilot_bridge_v1_callback_service_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_copilot_bridge_v1_callback_service_proto_goTypes = []any{
 	(*ReadCallbackRequest)(nil),             // 0: copilot.bridge.v1.ReadCallbackRequest
 	(*ReadCallbackResponse)(nil),            // 1: copilot.bridge.v1.ReadCallbackResponse
@@ -2540,111 +2646,115 @@ var file_copilot_bridge_v1_callback_service_proto_goTypes = []any{
 	(*PendingHeartbeat)(nil),                // 23: copilot.bridge.v1.PendingHeartbeat
 	(*PendingUnmatched)(nil),                // 24: copilot.bridge.v1.PendingUnmatched
 	(*ResolveRequest)(nil),                  // 25: copilot.bridge.v1.ResolveRequest
-	(*SendModelResponseRequest)(nil),        // 26: copilot.bridge.v1.SendModelResponseRequest
-	(*SendModelResponseResponse)(nil),       // 27: copilot.bridge.v1.SendModelResponseResponse
-	(*ResolveResponse)(nil),                 // 28: copilot.bridge.v1.ResolveResponse
-	nil,                                     // 29: copilot.bridge.v1.PendingFilter.LabelsEntry
-	(Fidelity)(0),                           // 30: copilot.bridge.v1.Fidelity
-	(*ModelResponse)(nil),                   // 31: copilot.bridge.v1.ModelResponse
-	(*CreateSessionRequest)(nil),            // 32: copilot.bridge.v1.CreateSessionRequest
-	(*ResumeSessionRequest)(nil),            // 33: copilot.bridge.v1.ResumeSessionRequest
-	(*v1.ToolDefinition)(nil),               // 34: copilot.cli.v1.ToolDefinition
-	(*Handlers)(nil),                        // 35: copilot.bridge.v1.Handlers
-	(*durationpb.Duration)(nil),             // 36: google.protobuf.Duration
-	(*Position)(nil),                        // 37: copilot.bridge.v1.Position
-	(StreamStart)(0),                        // 38: copilot.bridge.v1.StreamStart
-	(*EventFilter)(nil),                     // 39: copilot.bridge.v1.EventFilter
-	(*StreamOptions)(nil),                   // 40: copilot.bridge.v1.StreamOptions
-	(*v1.CanvasDeclaration)(nil),            // 41: copilot.cli.v1.CanvasDeclaration
-	(*v1.ExtensionIdentity)(nil),            // 42: copilot.cli.v1.ExtensionIdentity
-	(*v1.CanvasProviderIdentity)(nil),       // 43: copilot.cli.v1.CanvasProviderIdentity
-	(*v1.CommandDeclaration)(nil),           // 44: copilot.cli.v1.CommandDeclaration
-	(*Answer)(nil),                          // 45: copilot.bridge.v1.Answer
-	(*Prompt)(nil),                          // 46: copilot.bridge.v1.Prompt
-	(*v1.SessionServiceSendRequest)(nil),    // 47: copilot.cli.v1.SessionServiceSendRequest
-	(*SubscribeResponse)(nil),               // 48: copilot.bridge.v1.SubscribeResponse
-	(*Session)(nil),                         // 49: copilot.bridge.v1.Session
-	(*v1.SessionServiceCreateResponse)(nil), // 50: copilot.cli.v1.SessionServiceCreateResponse
-	(*v1.SessionServiceResumeResponse)(nil), // 51: copilot.cli.v1.SessionServiceResumeResponse
-	(*v1.SessionServiceSendResponse)(nil),   // 52: copilot.cli.v1.SessionServiceSendResponse
-	(*Failure)(nil),                         // 53: copilot.bridge.v1.Failure
-	(*JsonRpcError)(nil),                    // 54: copilot.bridge.v1.JsonRpcError
-	(*Callback)(nil),                        // 55: copilot.bridge.v1.Callback
-	(CallbackKind)(0),                       // 56: copilot.bridge.v1.CallbackKind
-	(*CallbackResolved)(nil),                // 57: copilot.bridge.v1.CallbackResolved
+	(*LeaveRequest)(nil),                    // 26: copilot.bridge.v1.LeaveRequest
+	(*LeaveResponse)(nil),                   // 27: copilot.bridge.v1.LeaveResponse
+	(*SendModelResponseRequest)(nil),        // 28: copilot.bridge.v1.SendModelResponseRequest
+	(*SendModelResponseResponse)(nil),       // 29: copilot.bridge.v1.SendModelResponseResponse
+	(*ResolveResponse)(nil),                 // 30: copilot.bridge.v1.ResolveResponse
+	nil,                                     // 31: copilot.bridge.v1.PendingFilter.LabelsEntry
+	(Fidelity)(0),                           // 32: copilot.bridge.v1.Fidelity
+	(*ModelResponse)(nil),                   // 33: copilot.bridge.v1.ModelResponse
+	(*CreateSessionRequest)(nil),            // 34: copilot.bridge.v1.CreateSessionRequest
+	(*ResumeSessionRequest)(nil),            // 35: copilot.bridge.v1.ResumeSessionRequest
+	(*v1.ToolDefinition)(nil),               // 36: copilot.cli.v1.ToolDefinition
+	(*Handlers)(nil),                        // 37: copilot.bridge.v1.Handlers
+	(*durationpb.Duration)(nil),             // 38: google.protobuf.Duration
+	(*Position)(nil),                        // 39: copilot.bridge.v1.Position
+	(StreamStart)(0),                        // 40: copilot.bridge.v1.StreamStart
+	(*EventFilter)(nil),                     // 41: copilot.bridge.v1.EventFilter
+	(*StreamOptions)(nil),                   // 42: copilot.bridge.v1.StreamOptions
+	(*v1.CanvasDeclaration)(nil),            // 43: copilot.cli.v1.CanvasDeclaration
+	(*v1.ExtensionIdentity)(nil),            // 44: copilot.cli.v1.ExtensionIdentity
+	(*v1.CanvasProviderIdentity)(nil),       // 45: copilot.cli.v1.CanvasProviderIdentity
+	(*v1.CommandDeclaration)(nil),           // 46: copilot.cli.v1.CommandDeclaration
+	(*Answer)(nil),                          // 47: copilot.bridge.v1.Answer
+	(*Prompt)(nil),                          // 48: copilot.bridge.v1.Prompt
+	(*v1.SessionServiceSendRequest)(nil),    // 49: copilot.cli.v1.SessionServiceSendRequest
+	(*SubscribeResponse)(nil),               // 50: copilot.bridge.v1.SubscribeResponse
+	(*Session)(nil),                         // 51: copilot.bridge.v1.Session
+	(*v1.SessionServiceCreateResponse)(nil), // 52: copilot.cli.v1.SessionServiceCreateResponse
+	(*v1.SessionServiceResumeResponse)(nil), // 53: copilot.cli.v1.SessionServiceResumeResponse
+	(*v1.SessionServiceSendResponse)(nil),   // 54: copilot.cli.v1.SessionServiceSendResponse
+	(*Failure)(nil),                         // 55: copilot.bridge.v1.Failure
+	(*JsonRpcError)(nil),                    // 56: copilot.bridge.v1.JsonRpcError
+	(*Callback)(nil),                        // 57: copilot.bridge.v1.Callback
+	(CallbackKind)(0),                       // 58: copilot.bridge.v1.CallbackKind
+	(*CallbackResolved)(nil),                // 59: copilot.bridge.v1.CallbackResolved
 }
 var file_copilot_bridge_v1_callback_service_proto_depIdxs = []int32{
-	30, // 0: copilot.bridge.v1.ReadCallbackRequest.fidelity:type_name -> copilot.bridge.v1.Fidelity
+	32, // 0: copilot.bridge.v1.ReadCallbackRequest.fidelity:type_name -> copilot.bridge.v1.Fidelity
 	3,  // 1: copilot.bridge.v1.AttachRequest.start:type_name -> copilot.bridge.v1.AttachStart
 	4,  // 2: copilot.bridge.v1.AttachRequest.answer:type_name -> copilot.bridge.v1.CallbackAnswer
 	5,  // 3: copilot.bridge.v1.AttachRequest.command:type_name -> copilot.bridge.v1.AttachCommand
 	8,  // 4: copilot.bridge.v1.AttachRequest.heartbeat:type_name -> copilot.bridge.v1.AttachHeartbeat
 	9,  // 5: copilot.bridge.v1.AttachRequest.leave:type_name -> copilot.bridge.v1.AttachLeave
-	31, // 6: copilot.bridge.v1.AttachRequest.model_response:type_name -> copilot.bridge.v1.ModelResponse
-	32, // 7: copilot.bridge.v1.AttachStart.create:type_name -> copilot.bridge.v1.CreateSessionRequest
-	33, // 8: copilot.bridge.v1.AttachStart.resume:type_name -> copilot.bridge.v1.ResumeSessionRequest
-	34, // 9: copilot.bridge.v1.AttachStart.tools:type_name -> copilot.cli.v1.ToolDefinition
-	35, // 10: copilot.bridge.v1.AttachStart.handlers:type_name -> copilot.bridge.v1.Handlers
-	36, // 11: copilot.bridge.v1.AttachStart.grace:type_name -> google.protobuf.Duration
-	37, // 12: copilot.bridge.v1.AttachStart.after:type_name -> copilot.bridge.v1.Position
-	38, // 13: copilot.bridge.v1.AttachStart.start:type_name -> copilot.bridge.v1.StreamStart
-	39, // 14: copilot.bridge.v1.AttachStart.filter:type_name -> copilot.bridge.v1.EventFilter
-	40, // 15: copilot.bridge.v1.AttachStart.options:type_name -> copilot.bridge.v1.StreamOptions
-	41, // 16: copilot.bridge.v1.AttachStart.canvases:type_name -> copilot.cli.v1.CanvasDeclaration
-	42, // 17: copilot.bridge.v1.AttachStart.extension_info:type_name -> copilot.cli.v1.ExtensionIdentity
-	43, // 18: copilot.bridge.v1.AttachStart.canvas_provider:type_name -> copilot.cli.v1.CanvasProviderIdentity
-	44, // 19: copilot.bridge.v1.AttachStart.commands:type_name -> copilot.cli.v1.CommandDeclaration
-	45, // 20: copilot.bridge.v1.CallbackAnswer.answer:type_name -> copilot.bridge.v1.Answer
-	46, // 21: copilot.bridge.v1.AttachCommand.send:type_name -> copilot.bridge.v1.Prompt
+	33, // 6: copilot.bridge.v1.AttachRequest.model_response:type_name -> copilot.bridge.v1.ModelResponse
+	34, // 7: copilot.bridge.v1.AttachStart.create:type_name -> copilot.bridge.v1.CreateSessionRequest
+	35, // 8: copilot.bridge.v1.AttachStart.resume:type_name -> copilot.bridge.v1.ResumeSessionRequest
+	36, // 9: copilot.bridge.v1.AttachStart.tools:type_name -> copilot.cli.v1.ToolDefinition
+	37, // 10: copilot.bridge.v1.AttachStart.handlers:type_name -> copilot.bridge.v1.Handlers
+	38, // 11: copilot.bridge.v1.AttachStart.grace:type_name -> google.protobuf.Duration
+	39, // 12: copilot.bridge.v1.AttachStart.after:type_name -> copilot.bridge.v1.Position
+	40, // 13: copilot.bridge.v1.AttachStart.start:type_name -> copilot.bridge.v1.StreamStart
+	41, // 14: copilot.bridge.v1.AttachStart.filter:type_name -> copilot.bridge.v1.EventFilter
+	42, // 15: copilot.bridge.v1.AttachStart.options:type_name -> copilot.bridge.v1.StreamOptions
+	43, // 16: copilot.bridge.v1.AttachStart.canvases:type_name -> copilot.cli.v1.CanvasDeclaration
+	44, // 17: copilot.bridge.v1.AttachStart.extension_info:type_name -> copilot.cli.v1.ExtensionIdentity
+	45, // 18: copilot.bridge.v1.AttachStart.canvas_provider:type_name -> copilot.cli.v1.CanvasProviderIdentity
+	46, // 19: copilot.bridge.v1.AttachStart.commands:type_name -> copilot.cli.v1.CommandDeclaration
+	47, // 20: copilot.bridge.v1.CallbackAnswer.answer:type_name -> copilot.bridge.v1.Answer
+	48, // 21: copilot.bridge.v1.AttachCommand.send:type_name -> copilot.bridge.v1.Prompt
 	6,  // 22: copilot.bridge.v1.AttachCommand.abort:type_name -> copilot.bridge.v1.AbortCommand
 	7,  // 23: copilot.bridge.v1.AttachCommand.set_tools:type_name -> copilot.bridge.v1.SetToolsCommand
-	35, // 24: copilot.bridge.v1.AttachCommand.set_handlers:type_name -> copilot.bridge.v1.Handlers
-	47, // 25: copilot.bridge.v1.AttachCommand.exact_send:type_name -> copilot.cli.v1.SessionServiceSendRequest
-	34, // 26: copilot.bridge.v1.SetToolsCommand.tools:type_name -> copilot.cli.v1.ToolDefinition
+	37, // 24: copilot.bridge.v1.AttachCommand.set_handlers:type_name -> copilot.bridge.v1.Handlers
+	49, // 25: copilot.bridge.v1.AttachCommand.exact_send:type_name -> copilot.cli.v1.SessionServiceSendRequest
+	36, // 26: copilot.bridge.v1.SetToolsCommand.tools:type_name -> copilot.cli.v1.ToolDefinition
 	12, // 27: copilot.bridge.v1.AttachResponse.started:type_name -> copilot.bridge.v1.AttachStarted
-	48, // 28: copilot.bridge.v1.AttachResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
+	50, // 28: copilot.bridge.v1.AttachResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
 	13, // 29: copilot.bridge.v1.AttachResponse.done:type_name -> copilot.bridge.v1.AttachDone
 	14, // 30: copilot.bridge.v1.AttachResponse.failed:type_name -> copilot.bridge.v1.AttachFailed
 	11, // 31: copilot.bridge.v1.AttachResponse.opening:type_name -> copilot.bridge.v1.AttachOpening
-	49, // 32: copilot.bridge.v1.AttachStarted.session:type_name -> copilot.bridge.v1.Session
-	50, // 33: copilot.bridge.v1.AttachStarted.create_result:type_name -> copilot.cli.v1.SessionServiceCreateResponse
-	51, // 34: copilot.bridge.v1.AttachStarted.resume_result:type_name -> copilot.cli.v1.SessionServiceResumeResponse
-	37, // 35: copilot.bridge.v1.AttachStarted.position:type_name -> copilot.bridge.v1.Position
-	37, // 36: copilot.bridge.v1.AttachDone.position:type_name -> copilot.bridge.v1.Position
-	52, // 37: copilot.bridge.v1.AttachDone.send_result:type_name -> copilot.cli.v1.SessionServiceSendResponse
-	53, // 38: copilot.bridge.v1.AttachFailed.failure:type_name -> copilot.bridge.v1.Failure
-	54, // 39: copilot.bridge.v1.AttachFailed.rpc_error:type_name -> copilot.bridge.v1.JsonRpcError
-	55, // 40: copilot.bridge.v1.ListPendingResponse.callbacks:type_name -> copilot.bridge.v1.Callback
+	51, // 32: copilot.bridge.v1.AttachStarted.session:type_name -> copilot.bridge.v1.Session
+	52, // 33: copilot.bridge.v1.AttachStarted.create_result:type_name -> copilot.cli.v1.SessionServiceCreateResponse
+	53, // 34: copilot.bridge.v1.AttachStarted.resume_result:type_name -> copilot.cli.v1.SessionServiceResumeResponse
+	39, // 35: copilot.bridge.v1.AttachStarted.position:type_name -> copilot.bridge.v1.Position
+	39, // 36: copilot.bridge.v1.AttachDone.position:type_name -> copilot.bridge.v1.Position
+	54, // 37: copilot.bridge.v1.AttachDone.send_result:type_name -> copilot.cli.v1.SessionServiceSendResponse
+	55, // 38: copilot.bridge.v1.AttachFailed.failure:type_name -> copilot.bridge.v1.Failure
+	56, // 39: copilot.bridge.v1.AttachFailed.rpc_error:type_name -> copilot.bridge.v1.JsonRpcError
+	57, // 40: copilot.bridge.v1.ListPendingResponse.callbacks:type_name -> copilot.bridge.v1.Callback
 	18, // 41: copilot.bridge.v1.WatchPendingRequest.filter:type_name -> copilot.bridge.v1.PendingFilter
-	36, // 42: copilot.bridge.v1.WatchPendingRequest.grace:type_name -> google.protobuf.Duration
-	36, // 43: copilot.bridge.v1.WatchPendingRequest.heartbeat_interval:type_name -> google.protobuf.Duration
-	56, // 44: copilot.bridge.v1.PendingFilter.kinds:type_name -> copilot.bridge.v1.CallbackKind
-	29, // 45: copilot.bridge.v1.PendingFilter.labels:type_name -> copilot.bridge.v1.PendingFilter.LabelsEntry
-	55, // 46: copilot.bridge.v1.WatchPendingResponse.requested:type_name -> copilot.bridge.v1.Callback
+	38, // 42: copilot.bridge.v1.WatchPendingRequest.grace:type_name -> google.protobuf.Duration
+	38, // 43: copilot.bridge.v1.WatchPendingRequest.heartbeat_interval:type_name -> google.protobuf.Duration
+	58, // 44: copilot.bridge.v1.PendingFilter.kinds:type_name -> copilot.bridge.v1.CallbackKind
+	31, // 45: copilot.bridge.v1.PendingFilter.labels:type_name -> copilot.bridge.v1.PendingFilter.LabelsEntry
+	57, // 46: copilot.bridge.v1.WatchPendingResponse.requested:type_name -> copilot.bridge.v1.Callback
 	20, // 47: copilot.bridge.v1.WatchPendingResponse.resolved:type_name -> copilot.bridge.v1.PendingResolved
 	21, // 48: copilot.bridge.v1.WatchPendingResponse.caught_up:type_name -> copilot.bridge.v1.PendingCaughtUp
 	22, // 49: copilot.bridge.v1.WatchPendingResponse.reset:type_name -> copilot.bridge.v1.PendingReset
 	23, // 50: copilot.bridge.v1.WatchPendingResponse.heartbeat:type_name -> copilot.bridge.v1.PendingHeartbeat
 	24, // 51: copilot.bridge.v1.WatchPendingResponse.unmatched:type_name -> copilot.bridge.v1.PendingUnmatched
-	57, // 52: copilot.bridge.v1.PendingResolved.resolved:type_name -> copilot.bridge.v1.CallbackResolved
-	45, // 53: copilot.bridge.v1.ResolveRequest.answer:type_name -> copilot.bridge.v1.Answer
-	31, // 54: copilot.bridge.v1.SendModelResponseRequest.response:type_name -> copilot.bridge.v1.ModelResponse
-	37, // 55: copilot.bridge.v1.SendModelResponseResponse.position:type_name -> copilot.bridge.v1.Position
-	37, // 56: copilot.bridge.v1.ResolveResponse.position:type_name -> copilot.bridge.v1.Position
+	59, // 52: copilot.bridge.v1.PendingResolved.resolved:type_name -> copilot.bridge.v1.CallbackResolved
+	47, // 53: copilot.bridge.v1.ResolveRequest.answer:type_name -> copilot.bridge.v1.Answer
+	33, // 54: copilot.bridge.v1.SendModelResponseRequest.response:type_name -> copilot.bridge.v1.ModelResponse
+	39, // 55: copilot.bridge.v1.SendModelResponseResponse.position:type_name -> copilot.bridge.v1.Position
+	39, // 56: copilot.bridge.v1.ResolveResponse.position:type_name -> copilot.bridge.v1.Position
 	2,  // 57: copilot.bridge.v1.CallbackService.Attach:input_type -> copilot.bridge.v1.AttachRequest
-	15, // 58: copilot.bridge.v1.CallbackService.ListPending:input_type -> copilot.bridge.v1.ListPendingRequest
-	17, // 59: copilot.bridge.v1.CallbackService.WatchPending:input_type -> copilot.bridge.v1.WatchPendingRequest
-	0,  // 60: copilot.bridge.v1.CallbackService.ReadCallback:input_type -> copilot.bridge.v1.ReadCallbackRequest
-	26, // 61: copilot.bridge.v1.CallbackService.SendModelResponse:input_type -> copilot.bridge.v1.SendModelResponseRequest
-	25, // 62: copilot.bridge.v1.CallbackService.Resolve:input_type -> copilot.bridge.v1.ResolveRequest
-	10, // 63: copilot.bridge.v1.CallbackService.Attach:output_type -> copilot.bridge.v1.AttachResponse
-	16, // 64: copilot.bridge.v1.CallbackService.ListPending:output_type -> copilot.bridge.v1.ListPendingResponse
-	19, // 65: copilot.bridge.v1.CallbackService.WatchPending:output_type -> copilot.bridge.v1.WatchPendingResponse
-	1,  // 66: copilot.bridge.v1.CallbackService.ReadCallback:output_type -> copilot.bridge.v1.ReadCallbackResponse
-	27, // 67: copilot.bridge.v1.CallbackService.SendModelResponse:output_type -> copilot.bridge.v1.SendModelResponseResponse
-	28, // 68: copilot.bridge.v1.CallbackService.Resolve:output_type -> copilot.bridge.v1.ResolveResponse
-	63, // [63:69] is the sub-list for method output_type
-	57, // [57:63] is the sub-list for method input_type
+	26, // 58: copilot.bridge.v1.CallbackService.Leave:input_type -> copilot.bridge.v1.LeaveRequest
+	15, // 59: copilot.bridge.v1.CallbackService.ListPending:input_type -> copilot.bridge.v1.ListPendingRequest
+	17, // 60: copilot.bridge.v1.CallbackService.WatchPending:input_type -> copilot.bridge.v1.WatchPendingRequest
+	0,  // 61: copilot.bridge.v1.CallbackService.ReadCallback:input_type -> copilot.bridge.v1.ReadCallbackRequest
+	28, // 62: copilot.bridge.v1.CallbackService.SendModelResponse:input_type -> copilot.bridge.v1.SendModelResponseRequest
+	25, // 63: copilot.bridge.v1.CallbackService.Resolve:input_type -> copilot.bridge.v1.ResolveRequest
+	10, // 64: copilot.bridge.v1.CallbackService.Attach:output_type -> copilot.bridge.v1.AttachResponse
+	27, // 65: copilot.bridge.v1.CallbackService.Leave:output_type -> copilot.bridge.v1.LeaveResponse
+	16, // 66: copilot.bridge.v1.CallbackService.ListPending:output_type -> copilot.bridge.v1.ListPendingResponse
+	19, // 67: copilot.bridge.v1.CallbackService.WatchPending:output_type -> copilot.bridge.v1.WatchPendingResponse
+	1,  // 68: copilot.bridge.v1.CallbackService.ReadCallback:output_type -> copilot.bridge.v1.ReadCallbackResponse
+	29, // 69: copilot.bridge.v1.CallbackService.SendModelResponse:output_type -> copilot.bridge.v1.SendModelResponseResponse
+	30, // 70: copilot.bridge.v1.CallbackService.Resolve:output_type -> copilot.bridge.v1.ResolveResponse
+	64, // [64:71] is the sub-list for method output_type
+	57, // [57:64] is the sub-list for method input_type
 	57, // [57:57] is the sub-list for extension type_name
 	57, // [57:57] is the sub-list for extension extendee
 	0,  // [0:57] is the sub-list for field type_name
@@ -2716,7 +2826,7 @@ func file_copilot_bridge_v1_callback_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_bridge_v1_callback_service_proto_rawDesc), len(file_copilot_bridge_v1_callback_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   30,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -20,6 +20,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	CallbackService_Attach_FullMethodName            = "/copilot.bridge.v1.CallbackService/Attach"
+	CallbackService_Leave_FullMethodName             = "/copilot.bridge.v1.CallbackService/Leave"
 	CallbackService_ListPending_FullMethodName       = "/copilot.bridge.v1.CallbackService/ListPending"
 	CallbackService_WatchPending_FullMethodName      = "/copilot.bridge.v1.CallbackService/WatchPending"
 	CallbackService_ReadCallback_FullMethodName      = "/copilot.bridge.v1.CallbackService/ReadCallback"
@@ -68,6 +69,12 @@ type CallbackServiceClient interface {
 	// FRAME_UNEXPECTED, FEATURE_DISABLED. A later frame that fails does not end the stream; the
 	// server sends `failed` with the cause.
 	Attach(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AttachRequest, AttachResponse], error)
+	// Leave ends a participation by its token, as `leave` does on the stream. It is for callers whose
+	// stream is broken and who do not want to resume it: the names of the participant's tools are free
+	// at once, and not after the grace time. A stream that is still there ends. Leave can be repeated.
+	//
+	// Errors: NOT_FOUND SESSION_NOT_FOUND; INVALID_ARGUMENT INVALID_FIELD without a token.
+	Leave(ctx context.Context, in *LeaveRequest, opts ...grpc.CallOption) (*LeaveResponse, error)
 	// ListPending lists the pending callbacks, oldest first: of one session, or of all sessions
 	// that the caller can see, as an inbox.
 	//
@@ -132,6 +139,16 @@ func (c *callbackServiceClient) Attach(ctx context.Context, opts ...grpc.CallOpt
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type CallbackService_AttachClient = grpc.BidiStreamingClient[AttachRequest, AttachResponse]
+
+func (c *callbackServiceClient) Leave(ctx context.Context, in *LeaveRequest, opts ...grpc.CallOption) (*LeaveResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LeaveResponse)
+	err := c.cc.Invoke(ctx, CallbackService_Leave_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
 
 func (c *callbackServiceClient) ListPending(ctx context.Context, in *ListPendingRequest, opts ...grpc.CallOption) (*ListPendingResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -242,6 +259,12 @@ type CallbackServiceServer interface {
 	// FRAME_UNEXPECTED, FEATURE_DISABLED. A later frame that fails does not end the stream; the
 	// server sends `failed` with the cause.
 	Attach(grpc.BidiStreamingServer[AttachRequest, AttachResponse]) error
+	// Leave ends a participation by its token, as `leave` does on the stream. It is for callers whose
+	// stream is broken and who do not want to resume it: the names of the participant's tools are free
+	// at once, and not after the grace time. A stream that is still there ends. Leave can be repeated.
+	//
+	// Errors: NOT_FOUND SESSION_NOT_FOUND; INVALID_ARGUMENT INVALID_FIELD without a token.
+	Leave(context.Context, *LeaveRequest) (*LeaveResponse, error)
 	// ListPending lists the pending callbacks, oldest first: of one session, or of all sessions
 	// that the caller can see, as an inbox.
 	//
@@ -297,6 +320,9 @@ type UnimplementedCallbackServiceServer struct{}
 func (UnimplementedCallbackServiceServer) Attach(grpc.BidiStreamingServer[AttachRequest, AttachResponse]) error {
 	return status.Error(codes.Unimplemented, "method Attach not implemented")
 }
+func (UnimplementedCallbackServiceServer) Leave(context.Context, *LeaveRequest) (*LeaveResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Leave not implemented")
+}
 func (UnimplementedCallbackServiceServer) ListPending(context.Context, *ListPendingRequest) (*ListPendingResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListPending not implemented")
 }
@@ -339,6 +365,24 @@ func _CallbackService_Attach_Handler(srv interface{}, stream grpc.ServerStream) 
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type CallbackService_AttachServer = grpc.BidiStreamingServer[AttachRequest, AttachResponse]
+
+func _CallbackService_Leave_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LeaveRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CallbackServiceServer).Leave(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CallbackService_Leave_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CallbackServiceServer).Leave(ctx, req.(*LeaveRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
 
 func _CallbackService_ListPending_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListPendingRequest)
@@ -423,6 +467,10 @@ var CallbackService_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "copilot.bridge.v1.CallbackService",
 	HandlerType: (*CallbackServiceServer)(nil),
 	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Leave",
+			Handler:    _CallbackService_Leave_Handler,
+		},
 		{
 			MethodName: "ListPending",
 			Handler:    _CallbackService_ListPending_Handler,

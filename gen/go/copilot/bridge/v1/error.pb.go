@@ -49,7 +49,10 @@ const (
 	// INVALID_ARGUMENT: a tool's name does not match ^[a-zA-Z0-9_-]{1,64}$, or the CLI has a tool of
 	// that name and the declaration does not set overrides_built_in_tool.
 	ErrorReason_ERROR_REASON_TOOL_NAME_INVALID ErrorReason = 4
-	// ALREADY_EXISTS: another participant, or the session, has a tool of that name.
+	// ALREADY_EXISTS: another participant, or the session, has a tool of that name. If a participant
+	// has it, the metadata key `holder` has the participant's name, or its id if it has none. If its
+	// stream is broken, `disconnected_since` and `free_at` have the times (RFC 3339) of that, and of
+	// the end of its grace time, when the name is free.
 	ErrorReason_ERROR_REASON_TOOL_NAME_CONFLICT ErrorReason = 5
 	// INVALID_ARGUMENT: an answer has the wrong type for its callback, or a value that the CLI
 	// would accept but cannot process.
@@ -60,7 +63,8 @@ const (
 	ErrorReason_ERROR_REASON_JSON_EXTRA_FORBIDDEN ErrorReason = 7
 	// INVALID_ARGUMENT: the same request_id came with a different request.
 	ErrorReason_ERROR_REASON_REQUEST_ID_REUSED ErrorReason = 8
-	// ALREADY_EXISTS: the session or a participant has a command of that name.
+	// ALREADY_EXISTS: the session or a participant has a command of that name. The metadata are those
+	// of TOOL_NAME_CONFLICT.
 	ErrorReason_ERROR_REASON_COMMAND_NAME_CONFLICT ErrorReason = 9
 	// NOT_FOUND: the session does not exist, does not belong to the caller, or is disconnected.
 	ErrorReason_ERROR_REASON_SESSION_NOT_FOUND ErrorReason = 20
