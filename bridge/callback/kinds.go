@@ -35,6 +35,8 @@ type Kind struct {
 	// Survives reports that the CLI still knows the callback after its process died and the session was resumed with
 	// continuePendingWork.
 	Survives bool
+	// OfTurn reports that only the agent's turn waits for the callback, so that an abort of the turn ends it.
+	OfTurn bool
 	// Limit bounds the time for an answer independently of the session's settings; zero sets no limit.
 	Limit time.Duration
 	// Fallback returns the bridge's default answer.
@@ -103,11 +105,12 @@ const (
 var events = []*Kind{
 	{
 		Method: ToolRequested, AnswerMethod: "session.tools.handlePendingToolCall",
-		DoneEvent: "external_tool.completed", Survives: true, Fallback: toolFallback,
+		DoneEvent: "external_tool.completed", Survives: true, OfTurn: true, Fallback: toolFallback,
 	},
 	{
 		Method: PermissionRequested, AnswerMethod: "session.permissions.handlePendingPermissionRequest", AnswerMember: "result",
-		DoneEvent: "permission.completed", Survives: true, Fallback: fixed(`{"result":{"kind":"user-not-available"}}`),
+		DoneEvent: "permission.completed", Survives: true, OfTurn: true,
+		Fallback: fixed(`{"result":{"kind":"user-not-available"}}`),
 	},
 	{
 		Method: "elicitation.requested", Switch: "requestElicitation", AnswerMethod: "session.ui.handlePendingElicitation", AnswerMember: "result",
@@ -150,9 +153,9 @@ var Told = map[string]string{
 // requests are the kinds for which a JSON-RPC request asks and that have a special fallback, a switch or a
 // connection. All other requests have a default kind.
 var requests = []*Kind{
-	{Method: "userInput.request", Switch: "requestUserInput", Fallback: errorFallback},
-	{Method: "exitPlanMode.request", Switch: "requestExitPlanMode", Fallback: fixed(`{"approved":false}`)},
-	{Method: "autoModeSwitch.request", Switch: "requestAutoModeSwitch", Fallback: fixed(`{"response":"no"}`)},
+	{Method: "userInput.request", Switch: "requestUserInput", OfTurn: true, Fallback: errorFallback},
+	{Method: "exitPlanMode.request", Switch: "requestExitPlanMode", OfTurn: true, Fallback: fixed(`{"approved":false}`)},
+	{Method: "autoModeSwitch.request", Switch: "requestAutoModeSwitch", OfTurn: true, Fallback: fixed(`{"response":"no"}`)},
 	{Method: HooksInvoke, Switch: "hooks", Fallback: hookFallback},
 	{Method: "systemMessage.transform", Fallback: unchangedSections},
 	{Method: "canvas.open", Bound: true, Fallback: errorFallback},

@@ -137,12 +137,12 @@ func (l *Loader) Usable() error {
 
 // usable is Usable with the session's lock held.
 func (l *Loader) usable() error {
-	if l.state == Disconnected || l.state == Deleted || l.state == Creating {
-		return NotFound(l.cfg.calls.id)
-	}
-	if l.leaving {
+	if l.leaving { // first, because a session that has left is Deleted
 		return fault.New(fault.SessionUnavailable, "session %q is moving to another server", l.cfg.calls.id).
 			With("session_id", l.cfg.calls.id).WithRetry(leavingRetry)
+	}
+	if l.state == Disconnected || l.state == Deleted || l.state == Creating {
+		return NotFound(l.cfg.calls.id)
 	}
 	return nil
 }

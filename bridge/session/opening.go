@@ -231,7 +231,7 @@ func (l *Loader) Resume(ctx context.Context, o Opening) (_ Joined, err error) {
 	}
 	defer l.release()
 	if l.State() == Deleted {
-		return Joined{}, NotFound(l.cfg.calls.id)
+		return Joined{}, l.Usable()
 	}
 	if err := l.checkNames(ctx, o); err != nil {
 		return Joined{}, err

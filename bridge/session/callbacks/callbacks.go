@@ -236,11 +236,11 @@ func (d *Desk) Withdraw(which func(*callback.Pending) bool, outcome bridgev1.Cal
 	}
 }
 
-// WithdrawAborted ends what the session's own agent waits for when its turn has been
-// aborted: CLI 1.0.81 does not tell the end of tool calls then.
+// WithdrawAborted ends what the session's own agent waits for when its turn has been aborted: the CLI does not tell the
+// end of its questions then, and CLI 1.0.81 not that of tool calls either.
 func (d *Desk) WithdrawAborted() {
 	d.Withdraw(func(p *callback.Pending) bool {
-		return p.Kind.Survives && p.Agent == ""
+		return p.Kind.OfTurn && p.Agent == ""
 	}, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
 }
 

@@ -55,7 +55,7 @@ const (
 	Ended
 	// Finished: a waiter has its outcome. The session calls its Release.
 	Finished
-	// Rested: the CLI has said that the session is idle.
+	// Rested: the CLI has said that the session is idle, or has gone on to the next message after an abort.
 	Rested
 )
 
@@ -147,7 +147,7 @@ func (m *Machine) Apply(rec *journal.Record, at time.Time) []Effect {
 	case "tool.execution_complete":
 		m.tools = max(0, m.tools-1)
 	case "abort":
-		m.aborted = true
+		m.abort()
 	case "session.error":
 		m.fail(rec)
 	case "session.idle":
@@ -227,6 +227,9 @@ func (m *Machine) pass(status bridgev1.TurnStatus, end journal.Position) {
 	}
 	out := Outcome{Status: status, Message: m.message, End: end}
 	m.conclude(out, func(w *Waiter) bool { return w.begun && !w.untilRest })
+	if status == aborted {
+		m.effects = append(m.effects, Effect{Kind: Rested, Outcome: out})
+	}
 	m.running, m.continuing = false, false // sub-agents may go on in the background
 }
 
@@ -312,9 +315,21 @@ func (m *Machine) idle(rec *journal.Record) {
 	m.effects = append(m.effects, Effect{Kind: Rested, Outcome: out})
 }
 
+// abort notes that the turn is being aborted, with the messages that the CLI has accepted. It answers messages that come
+// before it says that it is idle, and takes them up afterwards.
+func (m *Machine) abort() {
+	m.aborted = true
+	for _, w := range m.waiters {
+		w.aborted = w.aborted || w.accepted
+	}
+}
+
 // rest ends the turn: the agent has come to rest. An abort also drops messages that were never taken up.
 func (m *Machine) rest(out Outcome) {
-	m.conclude(out, func(w *Waiter) bool { return w.begun || out.Status == aborted || out.Status == stalled })
+	dropped := func(w *Waiter) bool {
+		return out.Status == stalled || out.Status == aborted && (w.aborted || !m.aborted)
+	}
+	m.conclude(out, func(w *Waiter) bool { return w.begun || dropped(w) })
 	m.reset()
 }
 

@@ -34,6 +34,8 @@ type Waiter struct {
 	// removed: the CLI has confirmed an abort that removed the message; the event that says so may
 	// still come.
 	removed bool
+	// aborted: the CLI has begun an abort since it accepted the message.
+	aborted bool
 	// untilRest makes the waiter wait until the agent is idle, also after a failure.
 	untilRest bool
 	// seen are the messages taken up before the id was known.
