@@ -43,6 +43,7 @@ var methods = map[string]handler{
 	"account.getQuota":       (*call).notAuthenticated,
 	"runtime.shutdown":       (*call).shutdown,
 	"sessions.checkInUse":    fixed(`{"inUse":[]}`),
+	"sessions.fork":          (*call).fork,
 	"session.create":         (*call).create,
 	"session.resume":         (*call).resume,
 	"session.destroy":        (*call).destroy,
@@ -56,6 +57,7 @@ var methods = map[string]handler{
 	"session.getMessages":    loaded((*call).getMessages),
 	"session.send":           loaded((*call).send),
 	"session.abort":          loaded((*call).abort),
+	"session.shutdown":       loaded((*call).shutDown),
 	"session.log":            loaded((*call).log),
 	"session.tools.set":      loaded((*call).toolsSet),
 	"session.mode.get":       loaded((*call).modeGet),
@@ -299,6 +301,15 @@ func (c *call) remove() (json.RawMessage, *rpcError) {
 	}
 	c.cli.notifyAll("session.lifecycle", obj("type", "session.deleted", "sessionId", id))
 	return yes, nil
+}
+
+// fork says that it has made a copy of a session, and makes none.
+func (c *call) fork() (json.RawMessage, *rpcError) {
+	id := c.sessionID()
+	if c.cli.sessions[id] == nil && len(c.cli.archive.load(id)) == 0 {
+		return nil, c.fail("Session not found: %s", id)
+	}
+	return obj("sessionId", c.cli.newID()), nil
 }
 
 func (c *call) list() (json.RawMessage, *rpcError) {

@@ -52,6 +52,12 @@ func (c *call) abort(s *session) (json.RawMessage, *rpcError) {
 	return yes, nil
 }
 
+// shutDown ends the session's work.
+func (c *call) shutDown(s *session) (json.RawMessage, *rpcError) {
+	_, err := c.abort(s)
+	return json.RawMessage("null"), err
+}
+
 func (c *call) log(s *session) (json.RawMessage, *rpcError) {
 	var p struct {
 		Message, Level string
