@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
@@ -86,6 +87,11 @@ func (svc *Service) callTranslated(
 	if err := c.read(svc.codec, method, request); err != nil {
 		return nil, err
 	}
+	if reason, ok := dropping[c.method]; ok && !c.exact {
+		if err := complete(svc.codec, method.Input(), request, reason); err != nil {
+			return nil, err
+		}
+	}
 	result, err := svc.callOnce(ctx, c, requestID)
 	if err != nil {
 		return nil, err
@@ -114,6 +120,35 @@ func (c *call) read(codec *wire.Codec, method protoreflect.MethodDescriptor, req
 	c.id = c.params.String("sessionId")
 	if c.id != "" || !c.exact { // the CLI says what is wrong with another value
 		c.params.Set("sessionId", nil)
+	}
+	return nil
+}
+
+// dropping has the methods that take messages with an empty required member, such as a picture without a MIME type, and
+// then drop or misread them, with the reason for which the bridge refuses them. All others check what they are given.
+var dropping = map[string]fault.Reason{
+	"session.send":         fault.InvalidField,
+	"session.sendMessages": fault.InvalidField,
+
+	"session.tools.handlePendingToolCall":                    fault.AnswerInvalid,
+	"session.permissions.handlePendingPermissionRequest":     fault.AnswerInvalid,
+	"session.ui.handlePendingElicitation":                    fault.AnswerInvalid,
+	"session.mcp.oauth.handlePendingRequest":                 fault.AnswerInvalid,
+	"session.mcp.headers.handlePendingHeadersRefreshRequest": fault.AnswerInvalid,
+}
+
+// complete refuses a request with a message that lacks what the CLI needs.
+func complete(codec *wire.Codec, in protoreflect.MessageDescriptor, request []byte, reason fault.Reason) error {
+	kind, err := protoregistry.GlobalTypes.FindMessageByName(in.FullName())
+	if err != nil {
+		return fault.Wrap(err, fault.Internal, "finding the type of a request")
+	}
+	m := kind.New()
+	if err := proto.Unmarshal(request, m.Interface()); err != nil {
+		return fault.Wrap(err, fault.Internal, "decoding a request")
+	}
+	if lacking := codec.LackingWithin(m); lacking != "" {
+		return fault.New(reason, "%s is required", lacking).WithField(lacking)
 	}
 	return nil
 }
