@@ -28,11 +28,13 @@ import javax.tools.ToolProvider;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.DynamicTest;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestFactory;
 import org.junit.jupiter.api.io.TempDir;
 
 /** The examples, and the code of the README, as their readers run them. */
+@Tag("server")
 class ExamplesTest {
 	private static final Path ROOT = Path.of("..").toAbsolutePath().normalize();
 	private static final Pattern BLOCK =
