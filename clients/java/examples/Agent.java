@@ -43,7 +43,7 @@ public final class Agent {
 	public static void main(String[] arguments) {
 		Tool weather = Tool.of("get_weather", "Tells the weather in a city.", Query.class, Agent::getWeather);
 		SessionOptions options = new SessionOptions().tools(weather)
-				.onPermission(Permissions.approve("read"), Agent::askPerson).streaming();
+				.onPermission(Permissions.approve("read"), Agent::askPerson);
 		try (CopilotClient client = CopilotClient.connect();
 				CopilotSession session = client.createSession(options);
 				Turn turn = session.run(arguments[0])) {

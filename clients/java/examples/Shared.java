@@ -23,10 +23,9 @@ public final class Shared {
 				CopilotClient worker = CopilotClient.builder().name("worker").connect();
 				CopilotSession session = boss.createSession(options);
 				CopilotSession joined = worker.joinSession(session.id(), new ParticipantOptions().tools(weather))) {
-			System.out.println("participants: " + session.get().getParticipantsList().stream()
+			System.out.println("participants: " + joined.get().proto().getParticipantsList().stream()
 					.map(participant -> participant.getName()).sorted().collect(Collectors.joining(", ")));
 			System.out.println("agent: " + session.sendAndWait("What is the weather in Paris?").text());
-			joined.close();
 			session.delete();
 		}
 	}

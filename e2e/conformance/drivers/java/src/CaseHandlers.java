@@ -3,16 +3,17 @@ import io.github.copilotgrpc.CallbackHandler;
 import io.github.copilotgrpc.CallbackType;
 import io.github.copilotgrpc.ConnectionEvent;
 import io.github.copilotgrpc.Decision;
-import io.github.copilotgrpc.HandlerException;
 import io.github.copilotgrpc.HandlerOptions;
 import io.github.copilotgrpc.HookType;
+import io.github.copilotgrpc.Lifetime;
+import io.github.copilotgrpc.OnInterruption;
 import io.github.copilotgrpc.ParticipantOptions;
 import io.github.copilotgrpc.PermissionRequest;
 import io.github.copilotgrpc.SessionOptions;
 import io.github.copilotgrpc.Tool;
+import io.github.copilotgrpc.ToolException;
 import io.github.copilotgrpc.ToolResult;
 import io.github.copilotgrpc.bridge.v1.CommandAnswer;
-import io.github.copilotgrpc.bridge.v1.Lifetime;
 import io.github.copilotgrpc.cli.v1.CallbackAutoModeSwitchServiceRequestResponse;
 import io.github.copilotgrpc.cli.v1.CallbackAutoModeSwitchServiceRequestResponseResponse;
 import io.github.copilotgrpc.cli.v1.CallbackGitHubTokenServiceGetTokenResponse;
@@ -62,12 +63,12 @@ final class CaseHandlers {
 		return message.getOwnedBySession() ? tool.ownedBySession() : tool;
 	}
 
-	private static Object behave(Behaviour behaviour, String city) {
+	private static Object behave(Behaviour behaviour, String city) throws ToolException {
 		return switch (behaviour.getResultCase()) {
 			case TEXT -> behaviour.getText();
 			case TEMPLATE -> behaviour.getTemplate().replace("{city}", city);
 			case JSON -> structured(behaviour.getJson());
-			case FAILURE -> ToolResult.failure(behaviour.getFailure());
+			case FAILURE -> throw new ToolException(behaviour.getFailure());
 			case REJECTED -> ToolResult.rejected(behaviour.getRejected());
 			case BINARY -> ToolResult.binary(behaviour.getBinary().getData().toByteArray(),
 					behaviour.getBinary().getMimeType(), behaviour.getBinary().getText());
@@ -91,9 +92,13 @@ final class CaseHandlers {
 
 	static SessionOptions sessionOptions(CaseRunner runner, Open step) {
 		SessionOptions options = participant(new SessionOptions(), runner, step);
-		if (step.getStreaming()) {
-			options.streaming();
+		if (step.hasStreaming()) {
+			options.streaming(step.getStreaming());
 		}
+		if (step.getContinueInterruptedTurns()) {
+			options.interruptedTurns(OnInterruption.CONTINUE);
+		}
+		step.getLabelsMap().forEach(options::label);
 		if (step.getContinuePendingWork()) {
 			options.continuePendingWork();
 		}
@@ -102,7 +107,7 @@ final class CaseHandlers {
 			options.callbackTimeout(Duration.ofMillis(step.getCallbackTimeoutMs()));
 		}
 		if (step.getEndWithLastParticipant()) {
-			options.lifetime(Lifetime.LIFETIME_END_WITH_LAST_PARTICIPANT);
+			options.lifetime(Lifetime.END_WITH_LAST_PARTICIPANT);
 		}
 		if (step.hasProvider()) {
 			options.model(step.getProvider().getModel()).workingDirectory(step.getWorkingDirectory());
@@ -161,7 +166,7 @@ final class CaseHandlers {
 			throws Exception {
 		runner.gate(runner.observe(session, kind, name, ""), answer.getGate());
 		if (answer.getException()) {
-			throw new HandlerException(answer.getText());
+			throw new IllegalStateException(answer.getText());
 		}
 		return answer.getText();
 	}

@@ -28,6 +28,7 @@ import io.github.copilotgrpc.conformance.v1.Send;
 import io.github.copilotgrpc.conformance.v1.Step;
 import io.github.copilotgrpc.conformance.v1.StepResult;
 import io.github.copilotgrpc.conformance.v1.Watch;
+import io.github.copilotgrpc.errors.TurnFailedException;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -155,8 +156,7 @@ final class CaseRunner {
 			}
 			case RELEASE -> update(() -> gates.add(step.getRelease().getGate()));
 			case RESOLVE -> resolve(step.getResolve());
-			case GET -> result.setText(
-					session(step.getGet().getSession()).get().getState().name().replace("SESSION_STATE_", ""));
+			case GET -> result.setText(session(step.getGet().getSession()).get().state().name());
 			case LIST -> list(step.getList(), result);
 			case DELETE -> session(step.getDelete().getSession()).delete();
 			case DISCONNECT -> session(step.getDisconnect().getSession()).disconnect();
@@ -225,10 +225,10 @@ final class CaseRunner {
 		CopilotSession session = switch (step.getHow()) {
 			case CREATE -> {
 				var options = CaseHandlers.sessionOptions(this, step);
-				step.getLabelsMap().forEach(options::label);
 				yield client.createSession(id.isEmpty() ? options : options.sessionId(id));
 			}
 			case RESUME -> client.resumeSession(id, CaseHandlers.sessionOptions(this, step));
+			case OPEN_OR_CREATE -> client.openSession(id, CaseHandlers.sessionOptions(this, step));
 			case JOIN -> client.joinSession(id, CaseHandlers.participantOptions(this, step));
 			default -> client.session(id);
 		};
@@ -299,7 +299,7 @@ final class CaseRunner {
 		String id = step.getCallbackId();
 		while (id.isEmpty()) {
 			var pending = session.pending();
-			id = pending.isEmpty() ? "" : pending.get(0).getCallbackId();
+			id = pending.isEmpty() ? "" : pending.get(0).callback().getCallbackId();
 		}
 		Decision decision = step.getPermission().equals("approve") ? Decision.approve() : Decision.reject();
 		session.resolve(id, step.hasToolText() ? Answers.tool(step.getToolText()) : Answers.permission(decision));
@@ -311,7 +311,7 @@ final class CaseRunner {
 		List<String> found = new ArrayList<>();
 		var filter = SessionFilter.newBuilder().putAllLabels(step.getLabelsMap()).build();
 		try (var list = clients.get(step.getClient()).listSessions(filter)) {
-			list.stream().map(info -> names.get(info.getSessionId())).filter(name -> name != null).forEach(found::add);
+			list.stream().map(info -> names.get(info.id())).filter(name -> name != null).forEach(found::add);
 		}
 		result.addAllSessions(found.stream().sorted().toList());
 	}
@@ -320,8 +320,7 @@ final class CaseRunner {
 		int seen = 0;
 		try (var changes = clients.get(step.getClient()).watchSessions()) {
 			for (var change : changes) {
-				String name = "SESSION_CHANGE_" + step.getChange().toUpperCase();
-				seen += change.getChange().name().equals(name) ? 1 : 0;
+				seen += change.kind().name().equals(step.getChange().toUpperCase()) ? 1 : 0;
 				if (seen == step.getCount()) {
 					return;
 				}
@@ -391,13 +390,24 @@ final class CaseRunner {
 
 	private static Outcome outcome(io.github.copilotgrpc.Outcome outcome) {
 		String type = outcome.error().map(error -> error.getErrorType()).orElse("");
-		return Outcome.newBuilder().setStatus(outcome.status().name()).setText(outcome.text()).setErrorType(type).build();
+		return Outcome.newBuilder().setStatus(outcome.status().name()).setText(outcome.text()).setErrorType(type)
+				.setError(error(outcome)).build();
+	}
+
+	/** The text of the library's error of an outcome; empty if there is none. */
+	private static String error(io.github.copilotgrpc.Outcome outcome) {
+		try {
+			outcome.orThrow();
+			return "";
+		} catch (TurnFailedException e) {
+			return e.getMessage();
+		}
 	}
 
 	private static Event event(StreamItem item) {
 		Event.Builder event = Event.newBuilder();
 		if (item instanceof Gap gap) {
-			event.setGap(gap.reason().name().replace("GAP_REASON_", ""));
+			event.setGap(gap.reason().name());
 			return event.setEpoch(gap.position().epoch()).setSeq(gap.position().seq()).build();
 		}
 		var found = (io.github.copilotgrpc.Event) item;

@@ -4,7 +4,6 @@ import com.google.protobuf.Descriptors.FieldDescriptor;
 import com.google.protobuf.Message;
 import io.github.copilotgrpc.bridge.v1.Answer;
 import io.github.copilotgrpc.bridge.v1.Callback;
-import io.github.copilotgrpc.bridge.v1.CallbackKind;
 import io.github.copilotgrpc.bridge.v1.CommandAnswer;
 import io.github.copilotgrpc.bridge.v1.SamplingAnswer;
 import io.github.copilotgrpc.cli.v1.CallbackAutoModeSwitchServiceRequestRequest;
@@ -279,7 +278,7 @@ public final class CallbackType<Q extends Message, A extends Message> {
 
 	private static <Q extends Message, A extends Message> CallbackType<Q, A> of(String name) {
 		FieldDescriptor request = Callback.getDescriptor().findFieldByName(name);
-		CallbackKind kind = CallbackKind.valueOf("CALLBACK_KIND_" + name.toUpperCase(Locale.ROOT));
+		CallbackKind kind = CallbackKind.valueOf(name.toUpperCase(Locale.ROOT));
 		CallbackType<Q, A> type = new CallbackType<>(request, Answer.getDescriptor().findFieldByName(name), kind);
 		BY_FIELD.put(request.getNumber(), type);
 		return type;

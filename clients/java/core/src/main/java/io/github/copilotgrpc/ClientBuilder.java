@@ -46,7 +46,7 @@ public final class ClientBuilder {
 	 * Sets the server. Default: the environment variable COPILOT_GRPC_TARGET; else the default socket of {@code
 	 * copilot-grpc serve}, if a server listens there; else a private server.
 	 *
-	 * @param address {@code unix:PATH}, {@code HOST:PORT}, or another target of gRPC
+	 * @param address {@code HOST:PORT}, {@code unix:/PATH}, or another target of gRPC such as {@code dns:///HOST:PORT}
 	 * @return this builder
 	 */
 	public ClientBuilder target(String address) {
@@ -55,7 +55,8 @@ public final class ClientBuilder {
 	}
 
 	/**
-	 * Sets the bearer token; see {@link Token} for tokens that change.
+	 * Sets the bearer token; see {@link Token} for tokens that change. Default: the environment variable
+	 * COPILOT_GRPC_TOKEN, except for unix sockets.
 	 *
 	 * @param source the token
 	 * @return this builder
@@ -235,7 +236,7 @@ public final class ClientBuilder {
 	 * @throws ServerNotFoundException there is no server, and no binary to start one
 	 * @throws ServerIncompatibleException the server is no copilot-grpc, or its version does not work with this library
 	 * @throws CopilotException the server refuses the caller
-	 * @throws IllegalArgumentException settings contradict each other
+	 * @throws IllegalArgumentException settings contradict each other, or the target is a URL
 	 */
 	public CopilotClient connect() {
 		if (Boolean.TRUE.equals(launch) && !target.isEmpty()) {
@@ -248,11 +249,12 @@ public final class ClientBuilder {
 				? Target.defaultSocket(env, System.getProperty("os.name"), System.getProperty("user.home"))
 				: Target.parse(given);
 		boolean start = Boolean.TRUE.equals(launch) || launch == null && given.isEmpty() && !chosen.isListening();
-		security.check(chosen, token != null);
+		Token used = token(chosen, env);
+		security.check(chosen, used != null);
 		ServerProcess server = start ? launchServer() : null;
 		CopilotClient client = null;
 		try {
-			client = open(server == null ? chosen : Target.parse(server.target()), server);
+			client = open(server == null ? chosen : Target.parse(server.target()), used, server);
 			return client;
 		} finally {
 			if (client == null && server != null) {
@@ -261,16 +263,23 @@ public final class ClientBuilder {
 		}
 	}
 
+	/** The token, or the one of the environment; null for none. */
+	private Token token(Target chosen, Map<String, String> env) {
+		String given = chosen.isUnix() ? "" : env.getOrDefault(Token.VARIABLE, "");
+		return token != null || given.isEmpty() ? token : Token.of(given);
+	}
+
 	private ServerProcess launchServer() {
 		try {
 			return ServerProcess.start(
 					binary, folder -> serverArguments, serverEnvironment, ServerProcess.START_TIMEOUT);
 		} catch (IOException e) {
-			throw new ServerNotFoundException(e.getMessage(), e);
+			throw new ServerNotFoundException(e.getMessage()
+					+ "; ClientBuilder.target and " + Target.VARIABLE + " name a server that runs");
 		}
 	}
 
-	private CopilotClient open(Target address, ServerProcess server) {
+	private CopilotClient open(Target address, Token bearer, ServerProcess server) {
 		Channels.Opened opened;
 		try {
 			opened = Channels.open(address, security, channel -> customizer.accept(channel));
@@ -282,7 +291,7 @@ public final class ClientBuilder {
 		ExecutorService own = executor == null ? HandlerThreads.open(ClientBuilder::thread) : null;
 		Executor runner = executor == null ? own : executor;
 		Connection connection = new Connection(
-				opened.channel(), timer, runner, token == null ? null : new Bearer(token, runner), name, reconnect,
+				opened.channel(), timer, runner, bearer == null ? null : new Bearer(bearer, runner), name, reconnect,
 				callTimeout);
 		Runnable release = () -> {
 			opened.channel().shutdownNow();
@@ -294,9 +303,9 @@ public final class ClientBuilder {
 		};
 		boolean checked = false;
 		try {
-			GetServerInfoResponse info = check(connection, address);
+			check(connection, address);
 			checked = true;
-			return new CopilotClient(connection, info, server, release);
+			return new CopilotClient(connection, server, release);
 		} finally {
 			if (!checked) {
 				release.run();
@@ -304,19 +313,20 @@ public final class ClientBuilder {
 		}
 	}
 
-	private GetServerInfoResponse check(Connection connection, Target address) {
+	private void check(Connection connection, Target address) {
 		try {
 			GetServerInfoResponse info = Futures.await(connection.unary(
 					RuntimeServiceGrpc.getGetServerInfoMethod(), GetServerInfoRequest.getDefaultInstance(), null,
 					connectTimeout));
 			ServerVersion.check(info.getVersion(), address);
-			return info;
 		} catch (ConnectionLostException e) {
 			throw new ServerNotFoundException("no server at " + address + " (" + e.getMessage()
-					+ "): start it with `copilot-grpc serve`, or set " + Target.VARIABLE, e);
+					+ "): start it with `copilot-grpc serve`, or name another one with ClientBuilder.target or "
+					+ Target.VARIABLE);
 		} catch (CopilotException e) {
 			if (e.code() == Status.Code.UNIMPLEMENTED) {
-				throw new ServerIncompatibleException("the server at " + address + " is no copilot-grpc: " + e, e);
+				throw new ServerIncompatibleException(
+						"the server at " + address + " is no copilot-grpc: " + e.getMessage());
 			}
 			throw e;
 		}

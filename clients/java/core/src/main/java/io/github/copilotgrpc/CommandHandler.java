@@ -7,7 +7,7 @@ public interface CommandHandler {
 	 * Executes the command.
 	 *
 	 * @param arguments the text after the command's name
-	 * @throws Exception the command failed; users see the text of a {@link HandlerException}
+	 * @throws Exception the command failed; its users see the text
 	 */
 	void run(String arguments) throws Exception;
 }

@@ -16,10 +16,10 @@ final class ConnectionListener {
 		this.executor = executor;
 	}
 
-	void tell(ConnectionEvent event) {
+	void tell(String sessionId, ConnectionEvent event) {
 		if (listener != null) {
 			last = last.thenRunAsync(() -> listener.accept(event), executor).exceptionally(error -> {
-				Log.error("the connection listener failed", Errors.unwrap(error));
+				Log.failed("connection listener", sessionId, "none", Errors.unwrap(error), false);
 				return null;
 			});
 		}

@@ -1,11 +1,10 @@
 package io.github.copilotgrpc;
 
-import io.github.copilotgrpc.bridge.v1.AttachStart;
-import io.github.copilotgrpc.bridge.v1.Callback;
 import io.github.copilotgrpc.bridge.v1.DeleteSessionRequest;
 import io.github.copilotgrpc.bridge.v1.GetAuthStatusRequest;
 import io.github.copilotgrpc.bridge.v1.GetAuthStatusResponse;
 import io.github.copilotgrpc.bridge.v1.GetLastSessionRequest;
+import io.github.copilotgrpc.bridge.v1.GetServerInfoRequest;
 import io.github.copilotgrpc.bridge.v1.GetServerInfoResponse;
 import io.github.copilotgrpc.bridge.v1.GetSessionRequest;
 import io.github.copilotgrpc.bridge.v1.GetUsageRequest;
@@ -20,7 +19,6 @@ import io.github.copilotgrpc.bridge.v1.SessionFilter;
 import io.github.copilotgrpc.bridge.v1.SessionServiceGrpc;
 import io.github.copilotgrpc.bridge.v1.UsageRow;
 import io.github.copilotgrpc.bridge.v1.WatchSessionsRequest;
-import io.github.copilotgrpc.bridge.v1.WatchSessionsResponse;
 import io.github.copilotgrpc.cli.v1.Model;
 import io.github.copilotgrpc.errors.CopilotException;
 import io.github.copilotgrpc.internal.ServerProcess;
@@ -41,15 +39,13 @@ import java.util.concurrent.ConcurrentHashMap;
  */
 public final class CopilotClient implements AutoCloseable {
 	private final Connection connection;
-	private final GetServerInfoResponse info;
 	private final ServerProcess server; // null unless this client started one
 	private final Runnable release;
 	private final Set<CopilotSession> sessions = ConcurrentHashMap.newKeySet();
 	private final Opening opening;
 
-	CopilotClient(Connection connection, GetServerInfoResponse info, ServerProcess server, Runnable release) {
+	CopilotClient(Connection connection, ServerProcess server, Runnable release) {
 		this.connection = connection;
-		this.info = info;
 		this.server = server;
 		this.release = release;
 		this.opening = new Opening(connection, sessions);
@@ -108,12 +104,12 @@ public final class CopilotClient implements AutoCloseable {
 	}
 
 	/**
-	 * Returns the server's version, capabilities and limits when the client connected.
+	 * Returns the server's version, capabilities and limits.
 	 *
 	 * @return the server
 	 */
-	public GetServerInfoResponse info() {
-		return info;
+	public GetServerInfoResponse serverInfo() {
+		return call(RuntimeServiceGrpc.getGetServerInfoMethod(), GetServerInfoRequest.getDefaultInstance());
 	}
 
 	// Sessions.
@@ -146,14 +142,14 @@ public final class CopilotClient implements AutoCloseable {
 	 * @return completes with the session
 	 */
 	public CompletableFuture<CopilotSession> createSessionAsync(SessionOptions options) {
-		return opening.open(options, true, options::create);
+		return opening.create(options.sessionId(), options);
 	}
 
 	/**
 	 * Opens a session, from the CLI's history if necessary, and joins it. Adds a session.resume event.
 	 *
 	 * @param sessionId the session
-	 * @param options tools, handlers, and changes of the configuration
+	 * @param options tools, handlers, and changes of the configuration; labels and node labels do not change
 	 * @return the session
 	 * @throws CopilotException the server refused the session, or cannot be reached
 	 */
@@ -169,7 +165,31 @@ public final class CopilotClient implements AutoCloseable {
 	 * @return completes with the session
 	 */
 	public CompletableFuture<CopilotSession> resumeSessionAsync(String sessionId, SessionOptions options) {
-		return opening.open(options, false, (set, handlers) -> options.resume(sessionId, set, handlers));
+		return opening.resume(sessionId, options);
+	}
+
+	/**
+	 * Opens the session with an id, in whatever state it is, or creates it if there is none, and joins it. Programs that
+	 * do so at the same time get the same session.
+	 *
+	 * @param sessionId the session: letters, digits, '-' and '_', at most 128 characters
+	 * @param options tools, handlers and configuration; labels and node labels matter only for a new session
+	 * @return the session
+	 * @throws CopilotException the server refused the session, or cannot be reached
+	 */
+	public CopilotSession openSession(String sessionId, SessionOptions options) {
+		return Futures.await(openSessionAsync(sessionId, options));
+	}
+
+	/**
+	 * Opens the session with an id, or creates it if there is none; see {@link #openSession}.
+	 *
+	 * @param sessionId the session
+	 * @param options tools, handlers and configuration
+	 * @return completes with the session
+	 */
+	public CompletableFuture<CopilotSession> openSessionAsync(String sessionId, SessionOptions options) {
+		return opening.resumeOrCreate(sessionId, options);
 	}
 
 	/**
@@ -192,7 +212,7 @@ public final class CopilotClient implements AutoCloseable {
 	 * @return completes with the session
 	 */
 	public CompletableFuture<CopilotSession> joinSessionAsync(String sessionId, ParticipantOptions options) {
-		return opening.open(options, false, (set, handlers) -> AttachStart.newBuilder().setJoinSessionId(sessionId).build());
+		return opening.join(sessionId, options);
 	}
 
 	/**
@@ -230,9 +250,9 @@ public final class CopilotClient implements AutoCloseable {
 	 * @param sessionId the session
 	 * @return the session
 	 */
-	public Session getSession(String sessionId) {
+	public SessionInfo getSession(String sessionId) {
 		GetSessionRequest request = GetSessionRequest.newBuilder().setSessionId(sessionId).build();
-		return call(SessionServiceGrpc.getGetSessionMethod(), request).getSession();
+		return new SessionInfo(call(SessionServiceGrpc.getGetSessionMethod(), request).getSession());
 	}
 
 	/**
@@ -240,7 +260,7 @@ public final class CopilotClient implements AutoCloseable {
 	 *
 	 * @return the sessions
 	 */
-	public ItemStream<Session> listSessions() {
+	public ItemStream<SessionInfo> listSessions() {
 		return listSessions(SessionFilter.getDefaultInstance());
 	}
 
@@ -250,7 +270,7 @@ public final class CopilotClient implements AutoCloseable {
 	 * @param filter labels, states, tenant and other conditions
 	 * @return the sessions
 	 */
-	public ItemStream<Session> listSessions(SessionFilter filter) {
+	public ItemStream<SessionInfo> listSessions(SessionFilter filter) {
 		return new Lists(connection).sessions(filter);
 	}
 
@@ -305,7 +325,7 @@ public final class CopilotClient implements AutoCloseable {
 	 *
 	 * @return the changes
 	 */
-	public ItemStream<WatchSessionsResponse> watchSessions() {
+	public ItemStream<SessionChange> watchSessions() {
 		return watchSessions(WatchSessionsRequest.getDefaultInstance());
 	}
 
@@ -316,7 +336,7 @@ public final class CopilotClient implements AutoCloseable {
 	 * @param request filter and options
 	 * @return the changes
 	 */
-	public ItemStream<WatchSessionsResponse> watchSessions(WatchSessionsRequest request) {
+	public ItemStream<SessionChange> watchSessions(WatchSessionsRequest request) {
 		return new Lists(connection).changes(request);
 	}
 
@@ -364,7 +384,7 @@ public final class CopilotClient implements AutoCloseable {
 	 *
 	 * @return the callbacks
 	 */
-	public ItemStream<Callback> pending() {
+	public ItemStream<PendingCallback> pending() {
 		return new Lists(connection).pending();
 	}
 

@@ -1,7 +1,6 @@
 package io.github.copilotgrpc;
 
 import io.github.copilotgrpc.bridge.v1.Answer;
-import io.github.copilotgrpc.bridge.v1.Callback;
 import io.github.copilotgrpc.bridge.v1.ExportSessionHeader;
 import io.github.copilotgrpc.bridge.v1.Session;
 import io.github.copilotgrpc.bridge.v1.SubscribeResponse;
@@ -28,7 +27,7 @@ public final class CopilotSession implements AutoCloseable {
 	private final Connection connection;
 	private final String id;
 	private final Participant participant; // null for a handle
-	private final Session info;
+	private final SessionInfo info;
 	private final Consumer<CopilotSession> forget;
 	private final Progress progress;
 	private final Sending sending;
@@ -42,7 +41,7 @@ public final class CopilotSession implements AutoCloseable {
 		this.connection = connection;
 		this.id = info.getSessionId();
 		this.participant = participant;
-		this.info = info;
+		this.info = new SessionInfo(info);
 		this.forget = forget;
 		this.progress = participant == null ? new Progress() : participant.progress();
 		this.sending = new Sending(connection, id, progress);
@@ -73,7 +72,7 @@ public final class CopilotSession implements AutoCloseable {
 	 *
 	 * @return the session
 	 */
-	public Session info() {
+	public SessionInfo info() {
 		return info;
 	}
 
@@ -322,7 +321,7 @@ public final class CopilotSession implements AutoCloseable {
 	 *
 	 * @return the session
 	 */
-	public Session get() {
+	public SessionInfo get() {
 		return calls.get();
 	}
 
@@ -362,7 +361,7 @@ public final class CopilotSession implements AutoCloseable {
 	 *
 	 * @return the callbacks, oldest first
 	 */
-	public List<Callback> pending() {
+	public List<PendingCallback> pending() {
 		return calls.pending();
 	}
 

@@ -27,6 +27,8 @@ import io.github.copilotgrpc.errors.ToolNameConflictException;
 import io.github.copilotgrpc.errors.UnauthenticatedException;
 import io.grpc.Metadata;
 import io.grpc.Status;
+import java.io.FileNotFoundException;
+import java.io.IOException;
 import java.time.Duration;
 import java.util.Map;
 import java.util.concurrent.CompletionException;
@@ -36,6 +38,7 @@ import java.util.concurrent.ExecutionException;
 final class Errors {
 	private static final String DOMAIN = "copilot-grpc";
 	private static final String PREFIX = "ERROR_REASON_";
+	private static final String NETWORK = "io exception";
 	private static final Metadata.Key<byte[]> STATUS =
 			Metadata.Key.of("grpc-status-details-bin", Metadata.BINARY_BYTE_MARSHALLER);
 	private static final Metadata.Key<String> REASON = ascii("copilot-reason");
@@ -93,12 +96,27 @@ final class Errors {
 				// Details of another server: the code and the text remain.
 			}
 		}
-		String message = orEmpty(status.getDescription());
-		Throwable cause = status.asRuntimeException(trailers);
 		Details details = new Details(status.getCode(), reason, field, info, retryAfter);
-		return status.getCause() instanceof Bearer.Replaced
-				? new UnauthenticatedException(message, details, cause, true)
-				: make(message, details, cause);
+		if (status.getCause() instanceof Bearer.Replaced) {
+			return new UnauthenticatedException(describe(status), details, null, true);
+		}
+		// The text of a network error is in the message. Other causes are exceptions of the program, such as a Token's.
+		return make(describe(status), details, status.getCause() instanceof IOException ? null : status.getCause());
+	}
+
+	/** What failed, in one line: gRPC's own text of a network error says only that there is one. */
+	private static String describe(Status status) {
+		String text = orEmpty(status.getDescription());
+		Throwable root = status.getCause();
+		while (root != null && root.getCause() != null) {
+			root = root.getCause();
+		}
+		if (!(root instanceof IOException)) {
+			return text;
+		}
+		String cause = root instanceof FileNotFoundException && root.getMessage() == null // Netty's, of a unix socket
+				? "there is no such socket" : String.valueOf(root.getMessage()).lines().findFirst().orElse("");
+		return text.equals(NETWORK) ? cause : text + ": " + cause;
 	}
 
 	/** The exception of a failure in a stream. */
@@ -110,11 +128,14 @@ final class Errors {
 				new Details(code, reason, failure.getField(), failure.getMetadataMap(), Duration.ZERO), null);
 	}
 
-	private static CopilotException make(String message, Details details, Throwable cause) {
+	private static CopilotException make(String text, Details details, Throwable cause) {
+		String message = details.code() == Status.Code.UNAUTHENTICATED && cause == null
+				? text + ": give a token with ClientBuilder.token, or set " + Token.VARIABLE : text;
 		Factory factory = BY_REASON.get(details.reason());
 		if (factory == null && details.reason().isEmpty()) {
 			factory = switch (details.code()) {
 				case UNAVAILABLE -> ConnectionLostException::new;
+				case UNAUTHENTICATED -> UnauthenticatedException::new;
 				case DEADLINE_EXCEEDED -> DeadlineExceededException::new;
 				default -> null;
 			};

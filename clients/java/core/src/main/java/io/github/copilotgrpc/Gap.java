@@ -1,7 +1,5 @@
 package io.github.copilotgrpc;
 
-import io.github.copilotgrpc.bridge.v1.GapReason;
-
 /**
  * Events that are missing, in the place where they would be.
  *
@@ -26,14 +24,14 @@ public record Gap(io.github.copilotgrpc.bridge.v1.Gap message) implements Stream
 	/**
 	 * Returns the cause.
 	 *
-	 * @return the cause; {@code UNRECOGNIZED} if it is newer than this library
+	 * @return the cause
 	 */
 	public GapReason reason() {
-		return message.getReason();
+		return GapReason.of(message.getReason());
 	}
 
 	/** Whether ephemeral events, such as deltas of old turns, are missing. */
 	boolean isEphemeral() {
-		return message.getReason() == GapReason.GAP_REASON_EPHEMERAL_LOST;
+		return reason() == GapReason.EPHEMERAL_LOST;
 	}
 }

@@ -10,6 +10,6 @@ public class HandlerException extends Exception {
 	 * @param message text of the answer
 	 */
 	public HandlerException(String message) {
-		super(message);
+		super(String.valueOf(message));
 	}
 }

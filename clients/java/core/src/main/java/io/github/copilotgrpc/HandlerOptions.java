@@ -111,7 +111,7 @@ public abstract sealed class HandlerOptions<B extends HandlerOptions<B>> permits
 	 *
 	 * @param command the command's name
 	 * @param description description for users
-	 * @param handler receives the arguments; a {@link HandlerException} is the command's error
+	 * @param handler receives the arguments; the text of an exception is the command's error
 	 * @return these options
 	 */
 	public B command(String command, String description, CommandHandler handler) {
@@ -123,12 +123,8 @@ public abstract sealed class HandlerOptions<B extends HandlerOptions<B>> permits
 			if (!request.getCommandName().equals(command)) {
 				return before == null ? null : before.handle(request);
 			}
-			try {
-				handler.run(request.getArgs());
-				return CommandAnswer.getDefaultInstance();
-			} catch (HandlerException e) {
-				return CommandAnswer.newBuilder().setError(String.valueOf(e.getMessage())).build();
-			}
+			handler.run(request.getArgs());
+			return CommandAnswer.getDefaultInstance();
 		});
 	}
 

@@ -5,8 +5,6 @@ import com.google.protobuf.Descriptors.OneofDescriptor;
 import com.google.protobuf.Message;
 import io.github.copilotgrpc.bridge.v1.Answer;
 import io.github.copilotgrpc.bridge.v1.Callback;
-import io.github.copilotgrpc.bridge.v1.CallbackKind;
-import io.github.copilotgrpc.bridge.v1.ToolAnswer;
 import io.github.copilotgrpc.cli.v1.ExternalToolRequestedData;
 import io.github.copilotgrpc.cli.v1.HookInvocation;
 import io.github.copilotgrpc.cli.v1.HookOutput;
@@ -53,9 +51,9 @@ final class Handlers {
 	/** The handlers for the start frame. */
 	io.github.copilotgrpc.bridge.v1.Handlers announced() {
 		var announced = io.github.copilotgrpc.bridge.v1.Handlers.newBuilder().setPermission(set.permission() != null);
-		set.byKind().keySet().stream().map(CallbackType::kind).sorted().forEach(announced::addKinds);
+		set.byKind().keySet().stream().map(CallbackType::kind).sorted().map(CallbackKind::proto).forEach(announced::addKinds);
 		if (!set.hooks().isEmpty() && !set.byKind().containsKey(CallbackType.HOOK)) {
-			announced.addKinds(CallbackKind.CALLBACK_KIND_HOOK);
+			announced.addKinds(CallbackKind.HOOK.proto());
 			set.hooks().keySet().stream().map(HookType::name).sorted().forEach(announced::addHookTypes);
 		}
 		set.raw().keySet().stream().sorted().forEach(announced::addMethods);
@@ -107,8 +105,8 @@ final class Handlers {
 
 		/** Interrupts the handler. Its answer is no longer needed. */
 		void cancel() {
+			answer.cancel(true); // first: what the handler does from now on is no failure
 			task.cancel(true);
-			answer.cancel(true);
 		}
 	}
 
@@ -117,8 +115,12 @@ final class Handlers {
 		Running running = new Running();
 		running.task = new FutureTask<>(() -> {
 			Traces.run(callback.getTraceparent(), callback.getTracestate(), () -> {
-				answer(callback).whenComplete((answer, error) -> running.answer.complete(
-						error == null ? checked(answer) : failed(callback, Errors.unwrap(error))));
+				answer(callback).whenComplete((answer, error) -> {
+					if (!running.answer.isDone()) { // else it is no longer needed
+						running.answer.complete(
+								error == null ? checked(callback, answer) : failed(callback, Errors.unwrap(error)));
+					}
+				});
 				return null;
 			});
 			return null;
@@ -133,9 +135,8 @@ final class Handlers {
 		try {
 			executor.execute(whole);
 		} catch (RejectedExecutionException e) {
-			Log.error("the executor of handlers is full", e);
 			running.ended.complete(null);
-			running.answer.complete(Answers.error("the program has no thread for the handler"));
+			running.answer.complete(failed(callback, e));
 		}
 		return running;
 	}
@@ -143,10 +144,8 @@ final class Handlers {
 	/** The answer to a callback; an asynchronous tool completes it later. */
 	private CompletableFuture<Answer> answer(Callback callback) {
 		try {
-			if (callback.hasToolCall()) {
-				return answerTool(callback);
-			}
-			return CompletableFuture.completedFuture(dispatch(callback));
+			return callback.hasToolCall()
+					? answerTool(callback) : CompletableFuture.completedFuture(dispatch(callback));
 		} catch (Throwable e) { // also errors: the turn must continue
 			return CompletableFuture.failedFuture(e);
 		}
@@ -194,50 +193,59 @@ final class Handlers {
 		return Answer.newBuilder().setHook(output).build();
 	}
 
-	private CompletableFuture<Answer> answerTool(Callback callback) {
+	private CompletableFuture<Answer> answerTool(Callback callback) throws Exception {
 		ExternalToolRequestedData request = callback.getToolCall();
 		Tool tool = tools.get(request.getToolName());
 		if (tool == null || !tool.hasFunction()) {
 			return CompletableFuture.completedFuture(Answers.abstain());
 		}
-		CompletionStage<?> result;
+		Object value = tool.call(request.getArgumentsJson(), ToolCall.of(callback));
+		return value instanceof CompletionStage<?> later
+				? later.toCompletableFuture().thenApply(result -> encoded(callback, result))
+				: CompletableFuture.completedFuture(encoded(callback, value));
+	}
+
+	private static Answer encoded(Callback callback, Object result) {
 		try {
-			Object value = tool.call(request.getArgumentsJson(), ToolCall.of(callback));
-			result = value instanceof CompletionStage<?> later ? later : CompletableFuture.completedFuture(value);
-		} catch (Throwable e) { // also errors: the turn must continue
-			result = CompletableFuture.failedFuture(e);
+			return Answers.tool(result);
+		} catch (RuntimeException | StackOverflowError e) {
+			Log.failed(describe(callback), callback.getSessionId(), callback.getCallbackId(), e, true);
+			return Answers.tool(ToolResult.failure("The tool ran, but its result cannot be encoded as JSON.", e));
 		}
-		return result.toCompletableFuture().<Answer>handle((value, error) -> {
-			if (error == null) {
-				try {
-					return Answers.tool(value);
-				} catch (RuntimeException | StackOverflowError e) { // JSON cannot hold the result
-					return toolFailed(callback, e);
-				}
-			}
-			return toolFailed(callback, Errors.unwrap(error));
-		});
 	}
 
-	private static Answer toolFailed(Callback callback, Throwable error) {
-		if (error instanceof ToolException) {
-			return Answers.tool(ToolResult.failure(error.getMessage()));
-		}
-		Log.error("tool " + callback.getToolCall().getToolName() + " failed, callback " + callback.getCallbackId(), error);
-		return Answer.newBuilder().setTool(ToolAnswer.newBuilder().setException(error.toString())).build();
-	}
-
+	/**
+	 * The answer in place of a handler's that failed. The model reads only a text that the program meant for it; the user of
+	 * a command reads every text.
+	 */
 	private static Answer failed(Callback callback, Throwable error) {
-		if (error instanceof HandlerException) {
-			return Answers.error(String.valueOf(error.getMessage()));
+		boolean isTool = callback.hasToolCall();
+		boolean isMeant = isTool ? error instanceof ToolException : error instanceof HandlerException;
+		Log.failed(describe(callback), callback.getSessionId(), callback.getCallbackId(), error, isMeant);
+		if (isTool) {
+			return Answers.tool(isMeant ? ToolResult.failure(error.getMessage()) : ToolResult.failure("", error));
 		}
-		Log.error("handler of callback " + callback.getCallbackId() + " failed", error);
-		return Answers.error("the handler failed with " + error.getClass().getSimpleName());
+		return Answers.error(isMeant || callback.hasCommand() ? String.valueOf(error.getMessage()) : "The handler failed.");
 	}
 
-	private static Answer checked(Answer answer) {
+	/** The code that answers a callback, for the log. */
+	private static String describe(Callback callback) {
+		return switch (callback.getRequestCase()) {
+			case TOOL_CALL -> "tool " + callback.getToolCall().getToolName();
+			case COMMAND -> "command " + callback.getCommand().getCommandName();
+			case HOOK -> "hook " + callback.getHook().getHookType();
+			case RAW -> "handler of " + callback.getRaw().getMethod();
+			default -> "handler of " + CallbackKind.of(callback.getKind());
+		};
+	}
+
+	private static Answer checked(Callback callback, Answer answer) {
 		int size = answer.getSerializedSize();
-		return size <= MAX_ANSWER
-				? answer : Answers.error("the answer has " + size + " bytes, more than " + MAX_ANSWER);
+		if (size <= MAX_ANSWER) {
+			return answer;
+		}
+		String problem = "the answer has " + size + " bytes, more than " + MAX_ANSWER;
+		Log.warn(describe(callback) + " of session " + callback.getSessionId(), problem);
+		return Answers.error(problem);
 	}
 }

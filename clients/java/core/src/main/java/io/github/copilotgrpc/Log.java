@@ -13,6 +13,16 @@ final class Log {
 		LOG.log(Level.ERROR, message, error);
 	}
 
+	/** Logs that code of the program failed: with its stack, unless the program meant it to fail with this text. */
+	static void failed(String code, String sessionId, String callbackId, Throwable error, boolean isMeant) {
+		String message = code + " failed: session " + sessionId + ", callback " + callbackId + ": " + error.getMessage();
+		if (isMeant) {
+			LOG.log(Level.WARNING, message);
+		} else {
+			LOG.log(Level.WARNING, message, error);
+		}
+	}
+
 	static void warn(String message, Object detail) {
 		LOG.log(Level.WARNING, "{0}: {1}", message, detail);
 	}

@@ -26,6 +26,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Executor;
 import java.util.concurrent.FutureTask;
 import java.util.function.Function;
+import java.util.function.Supplier;
 
 /** The model requests that a participant answers. Safe for concurrent use. */
 final class Models {
@@ -37,15 +38,17 @@ final class Models {
 	private final Executor executor;
 	private final Map<String, Open> open = new ConcurrentHashMap<>();
 	private volatile Function<AttachRequest, CompletableFuture<Void>> sender;
+	private volatile Supplier<String> session;
 
 	Models(ModelTransport transport, Executor executor) {
 		this.transport = transport;
 		this.executor = executor;
 	}
 
-	/** Sets the function that sends a frame on the next link. */
-	void bind(Function<AttachRequest, CompletableFuture<Void>> function) {
-		sender = function;
+	/** Sets the participant: it sends a frame on the next link, and knows the id of its session. */
+	void bind(Participant participant) {
+		sender = participant::send;
+		session = participant::sessionId;
 	}
 
 	/** Adds the handlers of the callbacks about model requests. */
@@ -109,10 +112,9 @@ final class Models {
 			respond(request.requestId(), transport.send(request));
 		} catch (CallInterruptedException | InterruptedException e) {
 			Log.debug("model request cancelled", request.requestId());
-		} catch (Exception e) {
-			Log.error("the model transport failed", e);
-			ModelResponseError error = ModelResponseError.newBuilder()
-					.setMessage("the model transport failed with " + e.getClass().getSimpleName()).build();
+		} catch (Throwable e) { // also errors: the turn must continue
+			Log.failed("model transport", session.get(), request.requestId(), e, false);
+			ModelResponseError error = ModelResponseError.newBuilder().setMessage("The model transport failed.").build();
 			sender.apply(frame(request.requestId(), ModelResponseChunk.newBuilder().setError(error)));
 		} finally {
 			open.remove(request.requestId());

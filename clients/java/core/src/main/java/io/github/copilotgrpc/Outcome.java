@@ -3,6 +3,7 @@ package io.github.copilotgrpc;
 import io.github.copilotgrpc.bridge.v1.TurnError;
 import io.github.copilotgrpc.bridge.v1.TurnOutcome;
 import io.github.copilotgrpc.errors.TurnFailedException;
+import java.util.Locale;
 import java.util.Optional;
 
 /**
@@ -33,7 +34,13 @@ public record Outcome(
 		/** Only the wait ended; the turn continues. */
 		TIMED_OUT,
 		/** A status that is newer than this library. */
-		UNKNOWN
+		UNKNOWN;
+
+		/** Returns the word of the API, such as {@code completed}. */
+		@Override
+		public String toString() {
+			return name().toLowerCase(Locale.ROOT);
+		}
 	}
 
 	static Outcome of(String messageId, TurnOutcome outcome) {
@@ -76,5 +83,12 @@ public record Outcome(
 			throw new TurnFailedException(this);
 		}
 		return this;
+	}
+
+	/** Returns the status, and the text or the error. */
+	@Override
+	public String toString() {
+		String detail = error.map(TurnError::getMessage).orElse(text);
+		return detail.isEmpty() ? status.toString() : status + ": " + detail;
 	}
 }

@@ -260,7 +260,7 @@ final class Participant implements Link.Owner, Incoming.Owner {
 			reopen(broken, null);
 		} else if (cause.isBroken()) {
 			Log.warn("attach stream of session " + sessionId + " broke", cause);
-			listener.tell(new ConnectionEvent.Disconnected(cause));
+			listener.tell(sessionId, new ConnectionEvent.Disconnected(cause));
 			reopen(broken, cause);
 		} else {
 			finish(cause);
@@ -305,7 +305,7 @@ final class Participant implements Link.Owner, Incoming.Owner {
 				closeOld();
 				adopt(started);
 				Log.debug("attach stream restored", sessionId);
-				listener.tell(new ConnectionEvent.Reconnected(participantId));
+				listener.tell(sessionId, new ConnectionEvent.Reconnected(participantId));
 				return;
 			}
 			reopenFailed(backoff, Errors.of(error), last);
@@ -315,7 +315,7 @@ final class Participant implements Link.Owner, Incoming.Owner {
 	private void reopenFailed(Backoff backoff, CopilotException failure, CopilotException last) {
 		if (failure instanceof ParticipantNotFoundException && !token.isEmpty()) {
 			token = "";
-			listener.tell(new ConnectionEvent.ParticipantExpired(participantId));
+			listener.tell(sessionId, new ConnectionEvent.ParticipantExpired(participantId));
 			retry(backoff, failure, last);
 			return;
 		}

@@ -11,4 +11,13 @@ public sealed interface PendingChange permits PendingCallback, PendingEnd {
 	 * @return the callback
 	 */
 	Callback callback();
+
+	/**
+	 * Returns the kind of the callback.
+	 *
+	 * @return the kind
+	 */
+	default CallbackKind kind() {
+		return CallbackKind.of(callback().getKind());
+	}
 }

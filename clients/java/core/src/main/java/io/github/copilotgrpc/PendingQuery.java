@@ -1,11 +1,10 @@
 package io.github.copilotgrpc;
 
-import io.github.copilotgrpc.bridge.v1.CallbackKind;
 import io.github.copilotgrpc.bridge.v1.PendingFilter;
 import io.github.copilotgrpc.bridge.v1.WatchPendingRequest;
 import java.time.Duration;
-import java.util.List;
 import java.util.function.Consumer;
+import java.util.stream.Stream;
 
 /**
  * Which pending callbacks to watch, and whether to handle them. Immutable: the methods return changed copies.
@@ -46,9 +45,10 @@ public final class PendingQuery {
 	 *
 	 * @param kinds the kinds
 	 * @return the changed copy
+	 * @throws IllegalArgumentException a kind is UNKNOWN
 	 */
 	public PendingQuery kinds(CallbackKind... kinds) {
-		return change(filter -> filter.clearKinds().addAllKinds(List.of(kinds)));
+		return change(filter -> filter.clearKinds().addAllKinds(Stream.of(kinds).map(CallbackKind::proto).toList()));
 	}
 
 	/**

@@ -23,7 +23,7 @@ final class ServerVersion {
 		int minor = Integer.parseInt(matcher.group(2));
 		if (major != 0 || minor < 1) {
 			throw new ServerIncompatibleException("the server at " + address + " has version " + version
-					+ "; this library works with 0.1 up to, but not including, 1.0", null);
+					+ "; this library works with 0.1 up to, but not including, 1.0");
 		}
 	}
 }

@@ -1,12 +1,10 @@
 package io.github.copilotgrpc;
 
-import io.github.copilotgrpc.bridge.v1.Callback;
 import io.github.copilotgrpc.bridge.v1.CallbackServiceGrpc;
 import io.github.copilotgrpc.bridge.v1.DeleteSessionRequest;
 import io.github.copilotgrpc.bridge.v1.DisconnectSessionRequest;
 import io.github.copilotgrpc.bridge.v1.GetSessionRequest;
 import io.github.copilotgrpc.bridge.v1.ListPendingRequest;
-import io.github.copilotgrpc.bridge.v1.Session;
 import io.github.copilotgrpc.bridge.v1.SessionServiceGrpc;
 import io.github.copilotgrpc.bridge.v1.SetModelRequest;
 import io.github.copilotgrpc.bridge.v1.UpdateLabelsRequest;
@@ -18,9 +16,9 @@ import java.util.Map;
 
 /** Makes the unary calls about a session, and waits for their replies. */
 record SessionCalls(Connection connection, String sessionId, Progress progress) {
-	Session get() {
+	SessionInfo get() {
 		GetSessionRequest request = GetSessionRequest.newBuilder().setSessionId(sessionId).build();
-		return call(SessionServiceGrpc.getGetSessionMethod(), request).getSession();
+		return new SessionInfo(call(SessionServiceGrpc.getGetSessionMethod(), request).getSession());
 	}
 
 	String setModel(String modelId) {
@@ -39,9 +37,10 @@ record SessionCalls(Connection connection, String sessionId, Progress progress) 
 		return call(SessionServiceGrpc.getWriteLogMethod(), request).getEventId();
 	}
 
-	List<Callback> pending() {
+	List<PendingCallback> pending() {
 		ListPendingRequest request = ListPendingRequest.newBuilder().setSessionId(sessionId).build();
-		return call(CallbackServiceGrpc.getListPendingMethod(), request).getCallbacksList();
+		return call(CallbackServiceGrpc.getListPendingMethod(), request).getCallbacksList().stream()
+				.map(callback -> new PendingCallback(connection, callback)).toList();
 	}
 
 	void disconnect() {

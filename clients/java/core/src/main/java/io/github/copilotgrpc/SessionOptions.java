@@ -4,8 +4,6 @@ import com.google.protobuf.FieldMask;
 import io.github.copilotgrpc.bridge.v1.AttachStart;
 import io.github.copilotgrpc.bridge.v1.CreateSessionRequest;
 import io.github.copilotgrpc.bridge.v1.Handlers;
-import io.github.copilotgrpc.bridge.v1.Lifetime;
-import io.github.copilotgrpc.bridge.v1.OnInterruption;
 import io.github.copilotgrpc.bridge.v1.ModelInference;
 import io.github.copilotgrpc.bridge.v1.ResumeSessionRequest;
 import io.github.copilotgrpc.bridge.v1.RuntimeProfile;
@@ -19,8 +17,9 @@ import java.util.UUID;
 import java.util.function.Consumer;
 
 /**
- * How a session works, with the tools and handlers of its first participant. A resumed session keeps the values
- * that are not given. Not safe for concurrent use.
+ * How a session works, with the tools and handlers of a participant: the same options create, resume and open
+ * sessions. A session that exists keeps the values that are not given. {@link #label}, {@link #nodeLabel} and {@link
+ * #sessionId} matter only if the session is created. Not safe for concurrent use.
  */
 public final class SessionOptions extends HandlerOptions<SessionOptions> {
 	private final SessionConfig.Builder config = SessionConfig.newBuilder();
@@ -30,8 +29,8 @@ public final class SessionOptions extends HandlerOptions<SessionOptions> {
 	private String providerRef = "";
 	private final Map<String, String> labels = new LinkedHashMap<>();
 	private final Map<String, String> nodeLabels = new LinkedHashMap<>();
-	private Lifetime lifetime = Lifetime.LIFETIME_UNSPECIFIED;
-	private OnInterruption onInterruption = OnInterruption.ON_INTERRUPTION_UNSPECIFIED;
+	private Lifetime lifetime; // null for the default
+	private OnInterruption onInterruption; // null for the default
 	private Handlers sessionHandlers;
 	private Duration callbackTimeout;
 	private RuntimeProfile profile;
@@ -46,7 +45,8 @@ public final class SessionOptions extends HandlerOptions<SessionOptions> {
 	}
 
 	/**
-	 * Sets the id of a new session: letters, digits, '-' and '_', at most 128 characters. Default: a random UUID.
+	 * Sets the id of a session that {@link CopilotClient#createSession} creates: letters, digits, '-' and '_', at most
+	 * 128 characters. Default: a random UUID.
 	 *
 	 * @param id the id
 	 * @return these options
@@ -57,7 +57,7 @@ public final class SessionOptions extends HandlerOptions<SessionOptions> {
 	}
 
 	/**
-	 * Adds a label to a new session, by which sessions can be listed. A resumed session keeps its labels.
+	 * Adds a label to a new session, by which sessions can be listed. A session that exists keeps its labels.
 	 *
 	 * @param name name of the label
 	 * @param value its value
@@ -103,12 +103,13 @@ public final class SessionOptions extends HandlerOptions<SessionOptions> {
 	}
 
 	/**
-	 * Sends the model's text as it arrives. Required for {@link Turn#deltas} to be more than one piece.
+	 * Sets whether the model's text arrives in pieces, as {@link Turn#deltas} reads it. Default: it does.
 	 *
+	 * @param wanted false for whole messages
 	 * @return these options
 	 */
-	public SessionOptions streaming() {
-		config.setStreaming(true);
+	public SessionOptions streaming(boolean wanted) {
+		config.setStreaming(wanted);
 		return this;
 	}
 
@@ -148,7 +149,7 @@ public final class SessionOptions extends HandlerOptions<SessionOptions> {
 	}
 
 	/**
-	 * Sets when the session ends. Default: with {@link CopilotSession#disconnect} or {@link CopilotSession#delete}.
+	 * Sets when the session ends. Default: {@link Lifetime#KEEP}.
 	 *
 	 * @param value the lifetime
 	 * @return these options
@@ -159,8 +160,7 @@ public final class SessionOptions extends HandlerOptions<SessionOptions> {
 	}
 
 	/**
-	 * Sets the server's reaction to a turn that ends with its CLI process. Default: it reports that. With
-	 * {@code ON_INTERRUPTION_CONTINUE} it tells the agent to continue, at most three times in a row.
+	 * Sets the server's reaction to a turn that ends with its CLI process. Default: {@link OnInterruption#REPORT}.
 	 *
 	 * @param value the reaction
 	 * @return these options
@@ -224,11 +224,21 @@ public final class SessionOptions extends HandlerOptions<SessionOptions> {
 		return this;
 	}
 
-	AttachStart create(HandlerSet set, io.github.copilotgrpc.Handlers handlers) {
+	/** The id of a new session; empty for a random one. */
+	String sessionId() {
+		return sessionId;
+	}
+
+	AttachStart create(String newId, HandlerSet set, io.github.copilotgrpc.Handlers handlers) {
 		CreateSessionRequest.Builder create = CreateSessionRequest.newBuilder()
-				.setRequestId(id()).setSessionId(sessionId).setConfig(config(handlers)).setLifetime(lifetime)
-				.setProviderRef(providerRef).putAllLabels(labels).putAllNodeLabels(nodeLabels)
-				.setOnInterruption(onInterruption);
+				.setRequestId(id()).setSessionId(newId).setConfig(config(handlers))
+				.setProviderRef(providerRef).putAllLabels(labels).putAllNodeLabels(nodeLabels);
+		if (lifetime != null) {
+			create.setLifetime(lifetime.proto());
+		}
+		if (onInterruption != null) {
+			create.setOnInterruption(onInterruption.proto());
+		}
 		if (cleared.getPathsCount() > 0) {
 			create.setUpdateMask(cleared);
 		}
@@ -247,12 +257,13 @@ public final class SessionOptions extends HandlerOptions<SessionOptions> {
 
 	AttachStart resume(String resumedId, HandlerSet set, io.github.copilotgrpc.Handlers handlers) {
 		ResumeSessionRequest.Builder resume = ResumeSessionRequest.newBuilder()
-				.setRequestId(id()).setSessionId(resumedId).setLifetime(lifetime)
-				.setProviderRef(providerRef).setContinuePendingWork(continuePendingWork)
-				.setOnInterruption(onInterruption);
-		SessionConfig changes = config(handlers);
-		if (changes.getSerializedSize() > 0) {
-			resume.setConfig(changes);
+				.setRequestId(id()).setSessionId(resumedId).setConfig(config(handlers))
+				.setProviderRef(providerRef).setContinuePendingWork(continuePendingWork);
+		if (lifetime != null) {
+			resume.setLifetime(lifetime.proto());
+		}
+		if (onInterruption != null) {
+			resume.setOnInterruption(onInterruption.proto());
 		}
 		if (cleared.getPathsCount() > 0) {
 			resume.setUpdateMask(cleared);
@@ -275,7 +286,11 @@ public final class SessionOptions extends HandlerOptions<SessionOptions> {
 	}
 
 	private SessionConfig config(io.github.copilotgrpc.Handlers handlers) {
-		return config.clone().addAllTools(handlers.declaredTools(true)).build();
+		SessionConfig.Builder whole = config.clone().addAllTools(handlers.declaredTools(true));
+		if (!whole.hasStreaming() && !cleared.getPathsList().contains("streaming")) {
+			whole.setStreaming(true);
+		}
+		return whole.build();
 	}
 
 	/** The profile of the CLI process, with what this participant provides; null for the server's. */

@@ -15,10 +15,16 @@ import java.util.regex.Pattern;
  */
 record Target(String text) {
 	static final String VARIABLE = "COPILOT_GRPC_TARGET";
+	private static final Pattern URL = Pattern.compile("https?://", Pattern.CASE_INSENSITIVE);
 	private static final Pattern LOOPBACK = Pattern.compile(
 			"(localhost|127(\\.\\d{1,3}){3}|\\[?(::1|0:0:0:0:0:0:0:1)\\]?)(:\\d+)?", Pattern.CASE_INSENSITIVE);
 
+	/** Throws IllegalArgumentException if the text is a URL of HTTP. */
 	static Target parse(String text) {
+		if (URL.matcher(text).lookingAt()) {
+			throw new IllegalArgumentException("target \"" + text + "\" is a URL: a target is host:port,"
+					+ " unix:/path or dns:///host:port, and TLS is an option of the client");
+		}
 		return new Target(text.startsWith("/") ? "unix:" + text : text);
 	}
 

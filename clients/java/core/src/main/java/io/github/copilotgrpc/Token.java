@@ -12,6 +12,9 @@ import java.util.Objects;
  */
 @FunctionalInterface
 public interface Token {
+	/** The environment variable with the token of clients that are given none. */
+	String VARIABLE = "COPILOT_GRPC_TOKEN";
+
 	/**
 	 * Returns the current token.
 	 *

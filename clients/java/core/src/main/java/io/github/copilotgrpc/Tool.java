@@ -21,11 +21,12 @@ import java.util.regex.Pattern;
  *
  * <p>The model reads the result: a string as it is, null as "Done.", a {@link ToolResult} as it says, anything else
  * as JSON. A {@link java.util.concurrent.CompletionStage} completes with one of these later. The text of a {@link
- * ToolException} reaches the model; any other exception is a failure without details for the model, and is logged.
+ * ToolException} reaches the model; of any other exception the model reads "The tool failed.". Both are logged.
  *
  * <p>Functions run in threads of the client's executor. A thread is interrupted if the result is no longer needed.
  */
 public final class Tool {
+	private static final String MISFIT = "The arguments do not fit: ";
 	private static final Pattern NAME = Pattern.compile("[a-zA-Z0-9_-]+");
 
 	private final ToolDefinition definition;
@@ -199,16 +200,16 @@ public final class Tool {
 		return function != null;
 	}
 
-	/** Executes a call. Throws a ToolException, with words for the model, if the arguments do not fit. */
+	/** Executes a call. If the arguments do not fit, the result says so in words for the model. */
 	Object call(String argumentsJson, ToolCall call) throws Exception {
 		Object arguments;
 		try {
 			JsonElement value = argumentsJson.isEmpty() ? new JsonObject() : Json.parse(argumentsJson);
 			arguments = shape.decoder().decode(value, "");
 		} catch (JsonParseException e) {
-			throw new ToolException("The arguments are not valid JSON: " + e.getMessage());
+			return ToolResult.failure(MISFIT + "they are not valid JSON.");
 		} catch (Mismatch e) {
-			throw new ToolException("The arguments do not fit the tool's schema: " + e.getMessage() + ".");
+			return ToolResult.failure(MISFIT + e.getMessage() + ".");
 		}
 		return function.call(arguments, call);
 	}

@@ -32,8 +32,17 @@ public final class ToolResult {
 	 * @return the result
 	 */
 	public static ToolResult failure(String text) {
-		String given = text == null || text.isEmpty() ? "The tool failed." : text;
+		String given = orDefault(text);
 		return of(typed("failure", given).setError(given).build());
+	}
+
+	/** A failure whose cause is for the session's record, and not for the model. */
+	static ToolResult failure(String text, Throwable cause) {
+		return of(typed("failure", orDefault(text)).setError(cause.toString()).build());
+	}
+
+	private static String orDefault(String text) {
+		return text == null || text.isEmpty() ? "The tool failed." : text;
 	}
 
 	/**

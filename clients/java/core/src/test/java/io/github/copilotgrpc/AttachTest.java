@@ -16,23 +16,35 @@ import io.github.copilotgrpc.bridge.v1.AttachDone;
 import io.github.copilotgrpc.bridge.v1.AttachFailed;
 import io.github.copilotgrpc.bridge.v1.AttachOpening;
 import io.github.copilotgrpc.bridge.v1.AttachResponse;
+import io.github.copilotgrpc.bridge.v1.AttachStart;
 import io.github.copilotgrpc.bridge.v1.Callback;
 import io.github.copilotgrpc.bridge.v1.CallbackKind;
 import io.github.copilotgrpc.bridge.v1.CallbackOutcome;
 import io.github.copilotgrpc.bridge.v1.CallbackResolved;
 import io.github.copilotgrpc.bridge.v1.ErrorReason;
 import io.github.copilotgrpc.bridge.v1.Failure;
+import io.github.copilotgrpc.bridge.v1.RawCallback;
 import io.github.copilotgrpc.bridge.v1.ReadCallbackResponse;
 import io.github.copilotgrpc.bridge.v1.SubscribeResponse;
 import io.github.copilotgrpc.cli.v1.CallbackProviderTokenServiceGetTokenRequest;
 import io.github.copilotgrpc.cli.v1.CallbackProviderTokenServiceGetTokenResponse;
+import io.github.copilotgrpc.cli.v1.CallbackUserInputServiceRequestRequest;
+import io.github.copilotgrpc.cli.v1.CommandExecuteData;
+import io.github.copilotgrpc.cli.v1.ElicitationRequestedData;
+import io.github.copilotgrpc.cli.v1.HookInvocation;
+import io.github.copilotgrpc.cli.v1.HookPreToolUseInput;
+import io.github.copilotgrpc.cli.v1.SessionConfig;
 import io.github.copilotgrpc.errors.CopilotException;
 import io.github.copilotgrpc.errors.SessionExistsException;
 import io.grpc.Status;
+import java.io.IOException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Locale;
+import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.BlockingQueue;
@@ -40,9 +52,13 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.Arguments;
+import org.junit.jupiter.params.provider.MethodSource;
 
 /** The Attach stream: opening, callbacks and answers. */
 class AttachTest {
@@ -88,6 +104,7 @@ class AttachTest {
 		var start = stream.request;
 		assertEquals("given", start.getCreate().getSessionId());
 		assertEquals("m1", start.getCreate().getConfig().getModel());
+		assertTrue(start.getCreate().getConfig().getStreaming());
 		assertFalse(start.getCreate().getRequestId().isEmpty());
 		assertEquals(2, start.getCreate().getCallbackTimeout().getSeconds());
 		assertEquals("tests", start.getName());
@@ -139,7 +156,7 @@ class AttachTest {
 		stream.ask(toolCallback("a", "weather", "{\"place\": 1, \"days\": \"x\"}"));
 		var refused = stream.answer().getAnswer().getTool().getResult();
 		assertEquals("failure", refused.getResultType());
-		assertEquals("The arguments do not fit the tool's schema: place: is unknown; city: is missing; "
+		assertEquals("The arguments do not fit: place: is unknown; city: is missing; "
 				+ "days: expected an integer, got a string.", refused.getTextResultForLlm());
 		assertEquals(0, runs.get());
 		stream.done("a");
@@ -147,35 +164,181 @@ class AttachTest {
 		assertEquals("run 1", stream.answer().getAnswer().getTool().getText());
 	}
 
+	static Stream<Arguments> streaming() {
+		return Stream.of(
+				Arguments.of(new SessionOptions(), Optional.of(true)),
+				Arguments.of(new SessionOptions().streaming(false), Optional.of(false)),
+				Arguments.of(new SessionOptions().configure(config -> config.setStreaming(false)), Optional.of(false)),
+				Arguments.of(new SessionOptions().clear("streaming"), Optional.empty()),
+				Arguments.of(new SessionOptions().clear("streaming").streaming(true), Optional.of(true)));
+	}
+
+	@ParameterizedTest
+	@MethodSource("streaming")
+	void sessionsStreamUnlessTheOptionsSayOtherwise(SessionOptions options, Optional<Boolean> want) throws Exception {
+		CompletableFuture<CopilotSession> creating = client.createSessionAsync(options);
+		SessionConfig created = fake.attached().request.getCreate().getConfig();
+		soon(creating);
+		CompletableFuture<CopilotSession> resuming = client.resumeSessionAsync("s1", options);
+		SessionConfig resumed = fake.attached().request.getResume().getConfig();
+		soon(resuming);
+		for (SessionConfig config : List.of(created, resumed)) {
+			assertEquals(want, config.hasStreaming() ? Optional.of(config.getStreaming()) : Optional.empty());
+		}
+	}
+
+	private void refuse(String... reasons) {
+		for (String reason : reasons) {
+			Status.Code code = reason.equals("SESSION_EXISTS") ? Status.Code.ALREADY_EXISTS : Status.Code.NOT_FOUND;
+			fake.refusals.add(refusal(code, reason, "refused", "session_id"));
+		}
+	}
+
+	private static String step(AttachStart start) {
+		return start.hasResume() ? "resume " + start.getResume().getSessionId()
+				: "create " + start.getCreate().getSessionId();
+	}
+
 	@Test
-	void failuresOfToolsAndHandlersHaveNoDetails() throws Exception {
+	void openResumesOrCreates() throws Exception {
+		SessionOptions options = new SessionOptions().sessionId("ignored").label("team", "a").nodeLabel("disk", "b");
+		CompletableFuture<CopilotSession> opening = client.openSessionAsync("s1", options);
+		assertEquals("resume s1", step(fake.attached().request));
+		soon(opening);
+
+		refuse("SESSION_NOT_FOUND");
+		opening = client.openSessionAsync("s1", options);
+		AttachStart created = fake.attached().request;
+		assertEquals("create s1", step(created));
+		assertEquals("a", created.getCreate().getLabelsOrThrow("team"));
+		assertEquals("b", created.getCreate().getNodeLabelsOrThrow("disk"));
+		assertEquals("resume s1", step(soon(fake.refused)));
+		soon(opening);
+
+		refuse("SESSION_NOT_FOUND", "SESSION_EXISTS"); // another program was faster
+		opening = client.openSessionAsync("s1", options);
+		assertEquals("resume s1", step(fake.attached().request));
+		assertEquals("resume s1", step(soon(fake.refused)));
+		assertEquals("create s1", step(soon(fake.refused)));
+		soon(opening);
+	}
+
+	@Test
+	void openEndsWithTheErrorOfTheLastAttempt() {
+		refuse("SESSION_DAMAGED");
+		assertEquals("SESSION_DAMAGED", assertThrows(CopilotException.class,
+				() -> client.openSession("s1", new SessionOptions())).reason());
+		assertEquals(1, fake.refused.size());
+		for (int i = 0; i < 10; i++) {
+			refuse("SESSION_NOT_FOUND", "SESSION_EXISTS");
+		}
+		assertThrows(SessionExistsException.class, () -> client.openSession("s1", new SessionOptions()));
+		assertEquals(11, fake.refused.size());
+	}
+
+	@Test
+	void openingIsCancelledWithTheAttemptThatRuns() throws Exception {
+		refuse("SESSION_NOT_FOUND");
+		CompletableFuture<CopilotSession> opening = client.openSessionAsync("s1", new SessionOptions());
+		Attached creating = soon(fake.attaches);
+		opening.cancel(true);
+		soon(creating.gone);
+	}
+
+	private static Tool failing(String name, Throwable error) {
+		return Tool.of(name, "Fails.", Nothing.class, nothing -> CompletableFuture.failedFuture(error));
+	}
+
+	private static <T> T crash() {
+		throw new IllegalStateException("/secret/path");
+	}
+
+	@Test
+	void failuresHaveNoDetailsForTheModelAndAreLogged() throws Exception {
 		open(with(
-				Tool.of("fails", "Fails.", Nothing.class, nothing -> {
-					throw new ToolException("Closed on Sundays.");
+				failing("fails", new ToolException("Closed on Sundays.")),
+				Tool.of("crashes", "Crashes.", Nothing.class, nothing -> crash()),
+				Tool.of("overflows", "Overflows.", Nothing.class, nothing -> {
+					throw new StackOverflowError("/secret/stack");
 				}),
-				Tool.of("crashes", "Crashes.", Nothing.class, nothing -> {
-					throw new IllegalStateException("/secret/path");
-				}),
+				failing("late", new IOException("/secret/file")),
 				Tool.of("odd", "Returns what JSON cannot hold.", Nothing.class, nothing -> new Object()),
 				Tool.of("later", "Answers later.", Nothing.class,
-						nothing -> CompletableFuture.supplyAsync(() -> List.of(1, "two")))
-				).onPermission(request -> {
-					throw new IllegalStateException("/secret/path");
-				}));
-		stream.ask(toolCallback("a", "fails", "{}"));
-		assertEquals("Closed on Sundays.", stream.answer().getAnswer().getTool().getResult().getTextResultForLlm());
-		stream.ask(toolCallback("b", "crashes", "{}"));
-		assertTrue(stream.answer().getAnswer().getTool().hasException());
-		stream.ask(toolCallback("c", "odd", "{}"));
-		assertTrue(stream.answer().getAnswer().getTool().hasException());
-		stream.ask(toolCallback("d", "later", "{}"));
-		assertEquals("[1,\"two\"]", stream.answer().getAnswer().getTool().getText());
-		stream.ask(permissionCallback("e"));
-		assertEquals("the handler failed with IllegalStateException",
-				stream.answer().getAnswer().getError().getMessage());
-		stream.ask(toolCallback("f", "fails", "{"));
-		assertTrue(stream.answer().getAnswer().getTool().getResult().getTextResultForLlm()
-				.startsWith("The arguments are not valid JSON"));
+						nothing -> CompletableFuture.supplyAsync(() -> List.of(1, "two"))))
+				.onPermission(request -> crash()).onUserInput(question -> crash())
+				.onElicitation(form -> {
+					throw new HandlerException("no forms here");
+				})
+				.command("deploy", "Deploys.", argument -> crash())
+				.hook(HookType.PRE_TOOL_USE, hook -> crash()).onRaw("new.thing", request -> crash()));
+		Map<String, String> texts = new LinkedHashMap<>();
+		try (Logged logged = new Logged()) {
+			for (String tool : List.of("fails", "crashes", "overflows", "late", "odd")) {
+				stream.ask(toolCallback(tool, tool, "{}"));
+				var result = stream.answer().getAnswer().getTool().getResult();
+				assertEquals("failure", result.getResultType());
+				texts.put(tool, result.getTextResultForLlm() + " (" + result.getError() + ")");
+			}
+			stream.ask(toolCallback("d", "later", "{}"));
+			assertEquals("[1,\"two\"]", stream.answer().getAnswer().getTool().getText());
+			stream.ask(toolCallback("f", "fails", "{"));
+			texts.put("no JSON", stream.answer().getAnswer().getTool().getResult().getTextResultForLlm());
+			stream.ask(permissionCallback("permission"));
+			texts.put("permission", stream.answer().getAnswer().getError().getMessage());
+			Callback.Builder callback = Callback.newBuilder().setSessionId("s1");
+			for (Callback.Builder other : List.of(
+					callback.clone().setKind(CallbackKind.CALLBACK_KIND_USER_INPUT)
+							.setUserInput(CallbackUserInputServiceRequestRequest.getDefaultInstance()),
+					callback.clone().setKind(CallbackKind.CALLBACK_KIND_ELICITATION)
+							.setElicitation(ElicitationRequestedData.getDefaultInstance()),
+					callback.clone().setKind(CallbackKind.CALLBACK_KIND_COMMAND)
+							.setCommand(CommandExecuteData.newBuilder().setCommandName("deploy")),
+					callback.clone().setKind(CallbackKind.CALLBACK_KIND_HOOK).setHook(HookInvocation.newBuilder()
+							.setHookType("preToolUse").setPreToolUse(HookPreToolUseInput.getDefaultInstance())),
+					callback.clone().setKind(CallbackKind.CALLBACK_KIND_RAW)
+							.setRaw(RawCallback.newBuilder().setMethod("new.thing").setParamsJson("{}")))) {
+				String id = other.getRequestCase().name().toLowerCase(Locale.ROOT);
+				stream.ask(other.setCallbackId(id).build());
+				texts.put(id, stream.answer().getAnswer().getError().getMessage());
+			}
+			assertEquals(Map.ofEntries(
+					Map.entry("fails", "Closed on Sundays. (Closed on Sundays.)"),
+					Map.entry("crashes", "The tool failed. (java.lang.IllegalStateException: /secret/path)"),
+					Map.entry("overflows", "The tool failed. (java.lang.StackOverflowError: /secret/stack)"),
+					Map.entry("late", "The tool failed. (java.io.IOException: /secret/file)"),
+					Map.entry("odd", "The tool ran, but its result cannot be encoded as JSON."
+							+ " (java.lang.IllegalArgumentException: JSON cannot hold a"
+							+ " java.lang.Object: use records, lists, maps, strings, numbers and booleans)"),
+					Map.entry("no JSON", "The arguments do not fit: they are not valid JSON."),
+					Map.entry("permission", "The handler failed."), Map.entry("user_input", "The handler failed."),
+					Map.entry("elicitation", "no forms here"), Map.entry("command", "/secret/path"),
+					Map.entry("hook", "The handler failed."), Map.entry("raw", "The handler failed.")), texts);
+			assertEquals(List.of(
+					"WARNING tool fails failed: session s1, callback fails: Closed on Sundays.",
+					"WARNING tool crashes failed: session s1, callback crashes: /secret/path with a stack",
+					"WARNING tool overflows failed: session s1, callback overflows: /secret/stack with a stack",
+					"WARNING tool late failed: session s1, callback late: /secret/file with a stack",
+					"WARNING tool odd failed: session s1, callback odd: JSON cannot hold a java.lang.Object:"
+							+ " use records, lists, maps, strings, numbers and booleans",
+					"WARNING handler of permission failed: session s1, callback permission: /secret/path with a stack",
+					"WARNING handler of user_input failed: session s1, callback user_input: /secret/path with a stack",
+					"WARNING handler of elicitation failed: session s1, callback elicitation: no forms here",
+					"WARNING command deploy failed: session s1, callback command: /secret/path with a stack",
+					"WARNING hook preToolUse failed: session s1, callback hook: /secret/path with a stack",
+					"WARNING handler of new.thing failed: session s1, callback raw: /secret/path with a stack"),
+					logged.lines());
+		}
+	}
+
+	@Test
+	void failedConnectionListenerIsLogged() throws Exception {
+		open(new SessionOptions().onConnection(event -> crash()));
+		try (Logged logged = new Logged()) {
+			stream.cut(Status.Code.UNAVAILABLE);
+			fake.attached();
+			logged.await(
+					"WARNING connection listener failed: session s1, callback none: /secret/path with a stack");
+		}
 	}
 
 	@Test
@@ -205,18 +368,22 @@ class AttachTest {
 			entered.countDown();
 			try {
 				new CountDownLatch(1).await();
+				return "";
 			} catch (InterruptedException e) {
 				interrupted.complete(null);
+				throw e;
 			}
-			return "";
-		})));
-		stream.ask(toolCallback("c", "wait", "{}"));
-		entered.await();
-		stream.tell(SubscribeResponse.newBuilder().setCallbackResolved(CallbackResolved.newBuilder()
-				.setCallbackId("c").setOutcome(CallbackOutcome.CALLBACK_OUTCOME_WITHDRAWN)));
-		soon(interrupted);
-		stream.ask(toolCallback("d", "weather", "{\"city\": \"Rome\"}"));
-		assertEquals("d", stream.answer().getCallbackId());
+		})).maxConcurrentTools(1));
+		try (Logged logged = new Logged()) {
+			stream.ask(toolCallback("c", "wait", "{}"));
+			entered.await();
+			stream.tell(SubscribeResponse.newBuilder().setCallbackResolved(CallbackResolved.newBuilder()
+					.setCallbackId("c").setOutcome(CallbackOutcome.CALLBACK_OUTCOME_WITHDRAWN)));
+			soon(interrupted);
+			stream.ask(toolCallback("d", "weather", "{\"city\": \"Rome\"}")); // after the end of the other tool
+			assertEquals("d", stream.answer().getCallbackId());
+			assertEquals(List.of(), logged.lines());
+		}
 	}
 
 	@Test

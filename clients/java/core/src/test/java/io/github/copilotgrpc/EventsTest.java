@@ -12,7 +12,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.github.copilotgrpc.FakeServer.Played;
 import io.github.copilotgrpc.bridge.v1.CloseReason;
 import io.github.copilotgrpc.bridge.v1.EventBatch;
-import io.github.copilotgrpc.bridge.v1.GapReason;
 import io.github.copilotgrpc.bridge.v1.GoAway;
 import io.github.copilotgrpc.bridge.v1.RunRequest;
 import io.github.copilotgrpc.bridge.v1.RunResponse;
@@ -139,13 +138,15 @@ class EventsTest {
 		try (var items = session.events()) {
 			var read = reading(items);
 			var stream = subscribed();
-			for (GapReason reason : List.of(GapReason.GAP_REASON_EPHEMERAL_LOST, GapReason.GAP_REASON_TRIMMED)) {
+			for (var reason : List.of(
+					io.github.copilotgrpc.bridge.v1.GapReason.GAP_REASON_EPHEMERAL_LOST,
+					io.github.copilotgrpc.bridge.v1.GapReason.GAP_REASON_TRIMMED)) {
 				stream.send(SubscribeResponse.newBuilder().setGap(io.github.copilotgrpc.bridge.v1.Gap.newBuilder()
 						.setAfter(position(1, 2)).setThrough(position(1, 5)).setReason(reason))
 						.setResumeAfter(position(1, 5)).build());
 			}
 			Gap gap = assertInstanceOf(Gap.class, soon(read));
-			assertEquals(GapReason.GAP_REASON_TRIMMED, gap.reason());
+			assertEquals(GapReason.TRIMMED, gap.reason());
 			assertEquals(new Position(1, 2), gap.after());
 			assertEquals(new Position(1, 5), gap.position());
 			stream.cut(Status.Code.INTERNAL);

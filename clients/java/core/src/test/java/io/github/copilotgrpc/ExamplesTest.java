@@ -39,25 +39,14 @@ class ExamplesTest {
 	private static final Path ROOT = Path.of("..").toAbsolutePath().normalize();
 	private static final Pattern BLOCK =
 			Pattern.compile("<!-- (run|compile)(?:: (\\w+))? -->\n```java\n(.*?)```", Pattern.DOTALL);
+	private static final Pattern IMPORTS = Pattern.compile("((?:import [\\w.*]+;\n)*)\n*(.*)", Pattern.DOTALL);
+	/** A program of a fragment: the imports of the frame and its own, its class and its code. */
 	private static final String FRAME = """
-			import io.github.copilotgrpc.*;
-			import io.github.copilotgrpc.bridge.v1.GetUsageRequest;
-			import io.github.copilotgrpc.bridge.v1.ImportSessionHeader;
-			import io.github.copilotgrpc.bridge.v1.Session;
-			import io.github.copilotgrpc.bridge.v1.SessionFilter;
-			import io.github.copilotgrpc.bridge.v1.UsageGroup;
-			import io.github.copilotgrpc.bridge.v1.UsageRow;
-			import io.github.copilotgrpc.cli.v1.*;
-			import io.github.copilotgrpc.errors.*;
-			import io.github.copilotgrpc.Attachment;
-			import java.io.InputStream;
-			import java.nio.charset.StandardCharsets;
-			import java.nio.file.Files;
-			import java.nio.file.Path;
-			import java.time.Duration;
-			import java.util.*;
-			import java.util.concurrent.*;
-
+			import io.github.copilotgrpc.CopilotClient;
+			import io.github.copilotgrpc.CopilotSession;
+			import io.github.copilotgrpc.SessionOptions;
+			import io.github.copilotgrpc.Tool;
+			%s
 			public class %s {
 				public static void main(String[] arguments) throws Exception {
 			%s
@@ -112,7 +101,7 @@ class ExamplesTest {
 		server = TestServer.start(Script.empty().call(
 				"weather", "get_weather", Map.of("city", "Paris"), "It says: {{tool_result}}"));
 		Files.write(classes.resolve("photo.png"), new byte[] {(byte) 0x89, 'P', 'N', 'G'});
-		compile(Path.of("Agent.java"), Path.of("Watcher.java"), Path.of("Shared.java"));
+		compile(Path.of("Agent.java"), Path.of("Watcher.java"), Path.of("Shared.java"), Path.of("Newcomer.java"));
 	}
 
 	@AfterAll
@@ -129,7 +118,8 @@ class ExamplesTest {
 			}
 			StringWriter output = new StringWriter();
 			boolean compiled = compiler.getTask(output, manager, null,
-					List.of("-d", classes.toString(), "-cp", System.getProperty("java.class.path"), "-proc:none"), null,
+					List.of("-d", classes.toString(), "-cp", System.getProperty("java.class.path"), "-proc:none",
+							"-Xlint:all,-classfile,-path", "-Werror"), null,
 					manager.getJavaFileObjectsFromPaths(sources)).call();
 			assertTrue(compiled, output::toString);
 		} catch (IOException e) {
@@ -173,6 +163,14 @@ class ExamplesTest {
 		}
 	}
 
+	/** A program with a fragment in its frame. The fragment has the imports that it needs. */
+	private static String program(String name, String frame, String code) {
+		Matcher parts = IMPORTS.matcher(code);
+		assertTrue(parts.matches());
+		assertFalse(parts.group(1).isEmpty(), "no imports: " + code);
+		return FRAME.formatted(parts.group(1), name, frame.formatted(parts.group(2)));
+	}
+
 	@TestFactory
 	List<DynamicTest> readme() throws IOException {
 		List<DynamicTest> tests = new ArrayList<>();
@@ -187,7 +185,7 @@ class ExamplesTest {
 				whole = code.replaceAll("public class \\w+", "public class " + name);
 			} else {
 				String frame = kind == null ? "%s" : Map.of("session", SESSION, "client", CLIENT, "inbox", INBOX).get(kind);
-				whole = FRAME.formatted(name, frame.formatted(code));
+				whole = program(name, frame, code);
 			}
 			sources.add(Files.writeString(classes.resolve(name + ".java"), whole));
 			boolean runs = block.group(1).equals("run");
@@ -195,7 +193,7 @@ class ExamplesTest {
 			tests.add(DynamicTest.dynamicTest(title, () -> {
 				String output = runs ? run("", name) : "";
 				if ("inbox".equals(kind)) {
-					assertTrue(output.startsWith("PERMISSION\n") && output.contains("It says: rain in Paris\n"), output);
+					assertTrue(output.startsWith("permission in ") && output.contains("It says: rain in Paris\n"), output);
 				} else if (code.contains("rain in ")) {
 					assertEquals("It says: rain in Paris\n", output);
 				}
@@ -219,7 +217,7 @@ class ExamplesTest {
 		assertTrue(block.find() && "archive".equals(block.group(2)));
 		String code = block.group(3).replace("\"copy\"", "\"guide\"").replace("session.tar.gz", "guide.tar.gz");
 		Path source = classes.resolve("Guide.java");
-		compile(Files.writeString(source, FRAME.formatted("Guide", ARCHIVE.formatted(code))));
+		compile(Files.writeString(source, program("Guide", ARCHIVE, code)));
 		assertEquals("guide\n", run("", "Guide"));
 		assertFalse(block.find());
 	}

@@ -93,8 +93,9 @@ final class FakeServer implements AutoCloseable {
 	final BlockingQueue<AbortRequest> aborts = new LinkedBlockingQueue<>();
 	final BlockingQueue<ResolveRequest> resolves = new LinkedBlockingQueue<>();
 	final BlockingQueue<Metadata> headers = new LinkedBlockingQueue<>();
-	/** Errors of the next Attach calls, before they reach the test. */
+	/** Errors of the next Attach calls, before they reach the test, and the start frames of these calls. */
 	final Queue<StatusRuntimeException> refusals = new ConcurrentLinkedQueue<>();
+	final BlockingQueue<AttachStart> refused = new LinkedBlockingQueue<>();
 	volatile Consumer<StreamObserver<ReadCallbackResponse>> readCallback = observer -> { };
 	volatile String version = "0.1.0";
 	/** Error of GetSession. */
@@ -275,6 +276,7 @@ final class FakeServer implements AutoCloseable {
 				@Override
 				public void onNext(AttachRequest request) {
 					if (refusal != null) {
+						refused.add(request.getStart());
 						responses.onError(refusal);
 					} else if (stream == null) {
 						stream = new Attached(request.getStart(), responses, cancelled);

@@ -9,7 +9,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.copilotgrpc.FakeServer.Played;
 import io.github.copilotgrpc.bridge.v1.Callback;
-import io.github.copilotgrpc.bridge.v1.CallbackKind;
 import io.github.copilotgrpc.bridge.v1.CallbackResolved;
 import io.github.copilotgrpc.bridge.v1.PendingCaughtUp;
 import io.github.copilotgrpc.bridge.v1.PendingReset;
@@ -67,7 +66,7 @@ class InboxTest {
 	@Test
 	void eachCallbackWaitsOnceAndEndsOnce() throws Exception {
 		PendingQuery query =
-				PendingQuery.all().handle().kinds(CallbackKind.CALLBACK_KIND_PERMISSION).label("team", "a").owner("t")
+				PendingQuery.all().handle().kinds(CallbackKind.PERMISSION).label("team", "a").owner("t")
 						.grace(Duration.ofMillis(1500));
 		try (ItemStream<PendingChange> changes = client.watchPending(query)) {
 			Iterator<PendingChange> seen = changes.iterator();
@@ -87,7 +86,7 @@ class InboxTest {
 		try {
 			Played<WatchPendingRequest, WatchPendingResponse> first = soon(fake.watches);
 			assertTrue(first.request.getHandle());
-			assertEquals(List.of(CallbackKind.CALLBACK_KIND_PERMISSION), first.request.getFilter().getKindsList());
+			assertEquals(List.of(CallbackKind.PERMISSION.proto()), first.request.getFilter().getKindsList());
 			assertEquals("a", first.request.getFilter().getLabelsOrThrow("team"));
 			assertEquals("t", first.request.getFilter().getOwner());
 			assertEquals("1 500000000", first.request.getGrace().getSeconds() + " " + first.request.getGrace().getNanos());

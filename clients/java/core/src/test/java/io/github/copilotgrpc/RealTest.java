@@ -136,7 +136,7 @@ class RealTest {
 
 	@Test
 	void deltasArriveBeforeTheEnd() {
-		try (CopilotSession session = client.createSession(new SessionOptions().streaming());
+		try (CopilotSession session = client.createSession();
 				Turn turn = session.run("slowly")) {
 			StringBuilder seen = new StringBuilder();
 			for (String piece : turn.deltas()) {
@@ -170,7 +170,7 @@ class RealTest {
 			if (abort) {
 				awaitEvent(session, "abort");
 			} else {
-				assertTrue(session.get().getTurnRunning());
+				assertTrue(session.get().proto().getTurnRunning());
 				assertTrue(session.abort());
 			}
 		}
@@ -263,7 +263,7 @@ class RealTest {
 				assertEquals(first.id(), second.id());
 				assertEquals("The tool says: rain in Paris", first.sendAndWait("weather").text());
 			}
-			assertEquals(List.of(first.participantId()), first.get().getParticipantsList().stream()
+			assertEquals(List.of(first.participantId()), first.get().proto().getParticipantsList().stream()
 					.map(participant -> participant.getParticipantId()).toList());
 			first.disconnect();
 		}
@@ -272,7 +272,7 @@ class RealTest {
 			assertTrue(history.stream().anyMatch(item -> item instanceof Event event && event.type().equals("session.start")));
 		}
 		try (var sessions = client.listSessions()) {
-			assertTrue(sessions.stream().anyMatch(session -> session.getSessionId().equals("shared-1")));
+			assertTrue(sessions.stream().anyMatch(session -> session.id().equals("shared-1")));
 		}
 		client.deleteSession("shared-1");
 	}
@@ -296,7 +296,7 @@ class RealTest {
 	void toolsMayCallTheClient() {
 		List<String> seen = new CopyOnWriteArrayList<>();
 		Tool tool = Tool.of("get_weather", "Tells the weather.", Query.class, (query, call) -> {
-			seen.add(client.getSession(call.sessionId()).getSessionId());
+			seen.add(client.getSession(call.sessionId()).id());
 			return "sun in " + query.city();
 		});
 		SessionOptions options = new SessionOptions().tools(tool).onPermission(Permissions.approveAll());
@@ -369,7 +369,7 @@ class RealTest {
 				// the parent of the default data directory
 				.serverEnvironment(Map.of("XDG_STATE_HOME", folder.resolve("state").toString()));
 		try (CopilotClient its = builder.connect()) {
-			assertTrue(its.info().getCapabilities().getOfflineModel());
+			assertTrue(its.serverInfo().getCapabilities().getOfflineModel());
 			builder.connect().close(); // a second server at the same time
 			child = ProcessHandle.current().children()
 					.filter(process -> process.info().commandLine().orElse("").contains(folder.toString())).findAny();

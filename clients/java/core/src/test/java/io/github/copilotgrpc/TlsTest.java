@@ -66,7 +66,7 @@ class TlsTest {
 		try (FakeServer fake = serve(ClientAuth.REQUIRE);
 				CopilotClient client = CopilotClient.builder().target(localhost(fake)).trust(certificate)
 						.certificate(certificate, key).token(Token.of("secret")).connect()) {
-			assertEquals("0.1.0", client.info().getVersion());
+			assertEquals("0.1.0", client.serverInfo().getVersion());
 			assertEquals("Bearer secret", FakeServer.soon(fake.headers)
 					.get(Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER)));
 		}

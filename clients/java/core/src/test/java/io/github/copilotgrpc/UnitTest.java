@@ -5,10 +5,17 @@ import static org.junit.jupiter.api.Assertions.assertDoesNotThrow;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.copilotgrpc.bridge.v1.Callback;
+import io.github.copilotgrpc.bridge.v1.Session;
+import io.github.copilotgrpc.bridge.v1.TurnError;
+import io.github.copilotgrpc.bridge.v1.TurnOutcome;
+import io.github.copilotgrpc.bridge.v1.TurnStatus;
+import io.github.copilotgrpc.bridge.v1.WatchSessionsResponse;
 import io.github.copilotgrpc.cli.v1.PermissionRequestCustomTool;
 import io.github.copilotgrpc.cli.v1.PermissionRequestedData;
 import io.github.copilotgrpc.errors.ConnectionLostException;
@@ -17,6 +24,8 @@ import io.github.copilotgrpc.errors.DeadlineExceededException;
 import io.github.copilotgrpc.errors.LimitExceededException;
 import io.github.copilotgrpc.errors.ServerIncompatibleException;
 import io.github.copilotgrpc.errors.ServerNotFoundException;
+import io.github.copilotgrpc.errors.TurnFailedException;
+import io.github.copilotgrpc.errors.UnauthenticatedException;
 import io.grpc.Metadata;
 import io.grpc.Status;
 import io.opentelemetry.api.GlobalOpenTelemetry;
@@ -32,16 +41,19 @@ import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.Set;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Parts without a server. */
@@ -207,6 +219,116 @@ class UnitTest {
 		assertTrue(Errors.of(Status.INTERNAL, foreign).isBroken());
 	}
 
+	@ParameterizedTest
+	@ValueSource(strings = {"http://localhost:8080", "https://agents.example", "HTTPS://agents.example:443"})
+	void targetsAreNotUrls(String target) {
+		IllegalArgumentException error =
+				assertThrows(IllegalArgumentException.class, () -> CopilotClient.connect(target));
+		assertEquals("target \"" + target + "\" is a URL: a target is host:port, unix:/path or dns:///host:port, and TLS"
+				+ " is an option of the client", error.getMessage());
+	}
+
+	@Test
+	void errorsOfConnectionsNameTheRemedyInOneLine() throws Exception {
+		for (var dial : Map.of("unix:/no/such/socket", "there is no such socket",
+				"127.0.0.1:1", "finishConnect(..) failed with error(-111): Connection refused").entrySet()) {
+			CopilotException error = assertThrows(ServerNotFoundException.class, () -> CopilotClient.builder()
+					.target(dial.getKey()).plaintext().connectTimeout(Duration.ofSeconds(20)).connect());
+			assertEquals("no server at " + dial.getKey() + " (" + dial.getValue() + "): start it with `copilot-grpc serve`,"
+					+ " or name another one with ClientBuilder.target or COPILOT_GRPC_TARGET", error.getMessage());
+			assertPlain(error);
+		}
+		CopilotException missing = assertThrows(ServerNotFoundException.class,
+				() -> CopilotClient.builder().launch(true).serverBinary("no-such-binary").connect());
+		assertEquals("no-such-binary is not on PATH: install copilot-grpc, or give the path of its binary;"
+				+ " ClientBuilder.target and COPILOT_GRPC_TARGET name a server that runs", missing.getMessage());
+		assertPlain(missing);
+		var refusal = refusal(Status.Code.UNAUTHENTICATED, "UNAUTHENTICATED", "missing bearer token", "");
+		CopilotException refused = Errors.of(refusal.getStatus(), refusal.getTrailers());
+		assertEquals("missing bearer token: give a token with ClientBuilder.token, or set COPILOT_GRPC_TOKEN",
+				refused.getMessage());
+		assertPlain(refused);
+	}
+
+	@Test
+	void exceptionOfATokenIsTheCause() throws Exception {
+		IllegalStateException cause = new IllegalStateException("no disk");
+		try (FakeServer fake = new FakeServer()) {
+			CopilotException error = assertThrows(UnauthenticatedException.class, () -> fake.builder().token(() -> {
+				throw cause;
+			}).connect());
+			assertEquals("no token: java.lang.IllegalStateException: no disk", error.getMessage());
+			assertEquals(cause, error.getCause());
+		}
+	}
+
+	/** What an uncaught exception prints besides its stack is one line. */
+	private static void assertPlain(Throwable error) {
+		assertEquals(1, error.toString().lines().count(), error::toString);
+		assertNull(error.getCause());
+		assertEquals(0, error.getSuppressed().length);
+	}
+
+	@Test
+	void wordsOfTheApi() {
+		assertEquals(List.of("completed", "aborted", "failed", "stalled", "runtime_lost", "timed_out", "unknown"),
+				words(Outcome.Status.values()));
+		assertEquals(List.of(
+				"loaded", "unloaded", "disconnected", "credentials_needed", "stored", "damaged", "unknown"),
+				words(SessionState.values()));
+		assertEquals(List.of("keep", "end_with_last_participant"), words(Lifetime.values()));
+		assertEquals(List.of("report", "continue"), words(OnInterruption.values()));
+		assertEquals(List.of("ephemeral_lost", "trimmed", "epoch_ended", "unknown"), words(GapReason.values()));
+	}
+
+	private static List<String> words(Object[] values) {
+		return Stream.of(values).map(Object::toString).toList();
+	}
+
+	@ParameterizedTest
+	@EnumSource
+	void kindsOfCallbacksHaveTheNamesOfTheirRequests(io.github.copilotgrpc.bridge.v1.CallbackKind kind) {
+		boolean known = kind.ordinal() > 0 && kind != io.github.copilotgrpc.bridge.v1.CallbackKind.UNRECOGNIZED;
+		CallbackKind own = CallbackKind.of(kind);
+		assertEquals(known, own != CallbackKind.UNKNOWN);
+		if (known) {
+			assertEquals(kind, own.proto());
+			assertNotNull(Callback.getDescriptor().findFieldByName(own.toString()));
+		}
+	}
+
+	@ParameterizedTest
+	@EnumSource
+	void changesOfSessionsHaveTheNamesOfTheApi(io.github.copilotgrpc.bridge.v1.SessionChange change) {
+		if (change != io.github.copilotgrpc.bridge.v1.SessionChange.UNRECOGNIZED) {
+			SessionChange got = new SessionChange(WatchSessionsResponse.newBuilder().setChange(change).build());
+			boolean isOther = change.ordinal() == 0
+					|| change == io.github.copilotgrpc.bridge.v1.SessionChange.SESSION_CHANGE_HEARTBEAT;
+			assertEquals(isOther ? "unknown" : change.name().substring("SESSION_CHANGE_".length()).toLowerCase(Locale.ROOT),
+					got.kind().toString());
+		}
+	}
+
+	@Test
+	void sessionsAndOutcomesArePrintedInWords() {
+		Session.Builder session = Session.newBuilder().setSessionId("s1").setModelId("m1").setSummary("Talks of Paris")
+				.setState(io.github.copilotgrpc.bridge.v1.SessionState.SESSION_STATE_STORED);
+		SessionInfo unnamed = new SessionInfo(session.build());
+		assertEquals("s1 stored Talks of Paris", unnamed.toString());
+		assertEquals("m1", unnamed.model());
+		assertEquals("Paris", new SessionInfo(session.setName("Paris").build()).title());
+		assertEquals("s2 unknown", new SessionInfo(Session.newBuilder().setSessionId("s2").build()).toString());
+
+		Outcome completed = Outcome.of("m", TurnOutcome.newBuilder()
+				.setStatus(TurnStatus.TURN_STATUS_COMPLETED).setText("rain").build());
+		assertEquals("completed: rain", completed.toString());
+		Outcome lost = Outcome.of("m", TurnOutcome.newBuilder().setStatus(TurnStatus.TURN_STATUS_RUNTIME_LOST)
+				.setText("ra").setError(TurnError.newBuilder().setMessage("killed: send the prompt again")).build());
+		assertEquals("runtime_lost: killed: send the prompt again", lost.toString());
+		assertEquals("TurnFailedException: ABORTED: turn runtime_lost: killed: send the prompt again",
+				assertThrows(TurnFailedException.class, lost::orThrow).toString());
+	}
+
 	@Test
 	void backoffDoublesUpToItsLimitAndGivesUp() {
 		AtomicLong now = new AtomicLong();
@@ -292,21 +414,18 @@ class UnitTest {
 	@Test
 	void bearerTokenIsSent() throws Exception {
 		try (FakeServer fake = new FakeServer(); CopilotClient client = fake.builder().token(Token.of("secret")).connect()) {
-			assertEquals("0.1.0", client.info().getVersion());
+			assertEquals("0.1.0", client.serverInfo().getVersion());
 			assertEquals("Bearer secret", FakeServer.soon(fake.headers)
 					.get(Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER)));
 		}
 	}
 
 	@Test
-	void anotherVersionOrNoServer() throws Exception {
+	void anotherVersion() throws Exception {
 		try (FakeServer fake = new FakeServer()) {
 			fake.version = "2.0.0";
 			assertThrows(ServerIncompatibleException.class, fake::connect);
 		}
-		CopilotException error = assertThrows(ServerNotFoundException.class,
-				() -> CopilotClient.connect("unix:/no/such/socket"));
-		assertTrue(error.getMessage().contains("start it with `copilot-grpc serve`"));
 	}
 
 	@Test

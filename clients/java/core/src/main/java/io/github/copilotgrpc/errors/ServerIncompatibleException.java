@@ -10,9 +10,8 @@ public final class ServerIncompatibleException extends CopilotException {
 	 * Makes an exception.
 	 *
 	 * @param message human-readable
-	 * @param cause the error of the attempt; may be null
 	 */
-	public ServerIncompatibleException(String message, Throwable cause) {
-		super(message, new Details(Status.Code.FAILED_PRECONDITION, ""), cause);
+	public ServerIncompatibleException(String message) {
+		super(message, new Details(Status.Code.FAILED_PRECONDITION, ""), null);
 	}
 }

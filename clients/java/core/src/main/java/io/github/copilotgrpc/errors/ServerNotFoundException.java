@@ -10,9 +10,8 @@ public final class ServerNotFoundException extends ConnectionLostException {
 	 * Makes an exception.
 	 *
 	 * @param message human-readable
-	 * @param cause the error of the attempt; may be null
 	 */
-	public ServerNotFoundException(String message, Throwable cause) {
-		super(message, new Details(Status.Code.UNAVAILABLE, ""), cause);
+	public ServerNotFoundException(String message) {
+		super(message, new Details(Status.Code.UNAVAILABLE, ""), null);
 	}
 }

@@ -15,7 +15,7 @@ public final class TurnFailedException extends CopilotException {
 	 * @param outcome the turn's end
 	 */
 	public TurnFailedException(Outcome outcome) {
-		super(outcome.error().map(error -> error.getMessage()).orElse("the turn ended: " + outcome.status()),
+		super("turn " + outcome.status() + outcome.error().map(error -> ": " + error.getMessage()).orElse(""),
 				new Details(Status.Code.ABORTED, ""), null);
 		this.outcome = outcome;
 	}
