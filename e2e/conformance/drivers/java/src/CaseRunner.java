@@ -8,6 +8,7 @@ import io.github.copilotgrpc.Gap;
 import io.github.copilotgrpc.ItemStream;
 import io.github.copilotgrpc.Prompt;
 import io.github.copilotgrpc.Reconnect;
+import io.github.copilotgrpc.SessionInfo;
 import io.github.copilotgrpc.StreamItem;
 import io.github.copilotgrpc.Token;
 import io.github.copilotgrpc.Turn;
@@ -37,6 +38,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeMap;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.Condition;
@@ -47,6 +49,7 @@ import java.util.logging.Handler;
 import java.util.logging.Level;
 import java.util.logging.LogRecord;
 import java.util.logging.Logger;
+import java.util.stream.Collectors;
 
 /** Runs one case. */
 final class CaseRunner {
@@ -80,7 +83,7 @@ final class CaseRunner {
 	private final ReentrantLock lock = new ReentrantLock();
 	private final Condition changed = lock.newCondition();
 	private final Map<String, CopilotClient> clients = new HashMap<>();
-	private final Map<String, CopilotSession> sessions = new HashMap<>();
+	private final Map<String, CopilotSession> sessions = new TreeMap<>();
 	private final Map<String, Background> background = new HashMap<>();
 	private final List<Observation.Builder> observations = new ArrayList<>();
 	private final Set<String> gates = new HashSet<>();
@@ -306,14 +309,15 @@ final class CaseRunner {
 	}
 
 	private void list(io.github.copilotgrpc.conformance.v1.List step, StepResult.Builder result) {
-		Map<String, String> names = new HashMap<>();
-		sessions.forEach((name, session) -> names.put(session.id(), name));
-		List<String> found = new ArrayList<>();
 		var filter = SessionFilter.newBuilder().putAllLabels(step.getLabelsMap()).build();
 		try (var list = clients.get(step.getClient()).listSessions(filter)) {
-			list.stream().map(info -> names.get(info.id())).filter(name -> name != null).forEach(found::add);
+			Set<String> found = list.stream().map(SessionInfo::id).collect(Collectors.toSet());
+			sessions.forEach((name, session) -> {
+				if (found.contains(session.id())) {
+					result.addSessions(name);
+				}
+			});
 		}
-		result.addAllSessions(found.stream().sorted().toList());
 	}
 
 	private void watch(Watch step) {
