@@ -33,6 +33,7 @@ public final class ClientBuilder {
 	private Reconnect reconnect = Reconnect.DEFAULT;
 	private Duration callTimeout = Duration.ofSeconds(60);
 	private Duration connectTimeout = Duration.ofSeconds(20);
+	private Duration closeTimeout = Duration.ofSeconds(5);
 	private Executor executor;
 	private Boolean launch; // null: if there is no server
 	private String binary = ServerProcess.BINARY;
@@ -145,6 +146,18 @@ public final class ClientBuilder {
 	 */
 	public ClientBuilder callTimeout(Duration limit) {
 		callTimeout = Objects.requireNonNull(limit);
+		return this;
+	}
+
+	/**
+	 * Sets how long {@link CopilotSession#close} and {@link CopilotClient#close} try to leave sessions of a server that
+	 * does not answer. Default: 5 seconds.
+	 *
+	 * @param limit the limit
+	 * @return this builder
+	 */
+	public ClientBuilder closeTimeout(Duration limit) {
+		closeTimeout = Objects.requireNonNull(limit);
 		return this;
 	}
 
@@ -292,7 +305,7 @@ public final class ClientBuilder {
 		Executor runner = executor == null ? own : executor;
 		Connection connection = new Connection(
 				opened.channel(), timer, runner, bearer == null ? null : new Bearer(bearer, runner), name, reconnect,
-				callTimeout);
+				callTimeout, closeTimeout);
 		Runnable release = () -> {
 			opened.channel().shutdownNow();
 			opened.release().run();

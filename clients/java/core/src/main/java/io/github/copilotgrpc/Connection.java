@@ -28,10 +28,11 @@ import java.util.function.Supplier;
  * @param executor runs code of programs
  * @param bearer null if the client has no token
  * @param callTimeout time limit of unary calls; zero for none
+ * @param closeTimeout time limit of leaving a session
  */
 record Connection(
 		ManagedChannel channel, ScheduledExecutorService timer, Executor executor, Bearer bearer, String name,
-		Reconnect reconnect, Duration callTimeout) {
+		Reconnect reconnect, Duration callTimeout, Duration closeTimeout) {
 	/** Interval of signs of life in both directions: below the idle timeout of the usual proxies. */
 	static final Duration HEARTBEAT = Duration.ofSeconds(20);
 	/** A stream without any frame for this time is broken. */

@@ -85,9 +85,8 @@ public final class CopilotClient implements AutoCloseable {
 	/** Leaves all sessions, closes the channel, and ends a private server. Closing again does nothing. */
 	@Override
 	public void close() {
-		for (CopilotSession session : List.copyOf(sessions)) {
-			session.close();
-		}
+		// All at once: the time limit is for all of them.
+		List.copyOf(sessions).stream().map(session -> session.leave(false)).toList().forEach(Futures::awaitQuietly);
 		release.run();
 		if (server != null) {
 			server.stop();

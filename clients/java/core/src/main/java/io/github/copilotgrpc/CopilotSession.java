@@ -390,9 +390,9 @@ public final class CopilotSession implements AutoCloseable {
 	}
 
 	/**
-	 * Leaves the session: its tools go, its handlers are interrupted, its streams of events end. The session
-	 * continues unless its lifetime ends with its last participant. Closing again does nothing. Waits up to 5
-	 * seconds for the server; an interrupted thread does not wait.
+	 * Leaves the session, also while its connection is broken: its tools go, its handlers are interrupted, its streams of
+	 * events end. The session continues unless its lifetime ends with its last participant. Closing again does nothing.
+	 * Waits up to {@link ClientBuilder#closeTimeout} for the server; an interrupted thread does not wait.
 	 */
 	@Override
 	public void close() {
@@ -420,10 +420,13 @@ public final class CopilotSession implements AutoCloseable {
 	}
 
 	private void end(boolean disconnect) {
+		Futures.awaitQuietly(leave(disconnect));
+	}
+
+	/** Begins to leave, and returns when that has ended. */
+	CompletableFuture<Void> leave(boolean disconnect) {
 		forget.accept(this);
 		closed.complete(new SessionClosedException(id, "closed"));
-		if (participant != null && !Futures.awaitQuietly(participant.leave(disconnect))) {
-			participant.abandon();
-		}
+		return participant == null ? CompletableFuture.completedFuture(null) : participant.leave(disconnect);
 	}
 }

@@ -129,8 +129,14 @@ final class Errors {
 	}
 
 	private static CopilotException make(String text, Details details, Throwable cause) {
-		String message = details.code() == Status.Code.UNAUTHENTICATED && cause == null
-				? text + ": give a token with ClientBuilder.token, or set " + Token.VARIABLE : text;
+		String message = text;
+		if (details.code() == Status.Code.UNAUTHENTICATED && cause == null) {
+			message += ": give a token with ClientBuilder.token, or set " + Token.VARIABLE;
+		}
+		String holder = details.metadata().getOrDefault("holder", ""); // of the name of a tool or command
+		if (!message.contains(holder)) {
+			message += "; " + holder + " has it";
+		}
 		Factory factory = BY_REASON.get(details.reason());
 		if (factory == null && details.reason().isEmpty()) {
 			factory = switch (details.code()) {

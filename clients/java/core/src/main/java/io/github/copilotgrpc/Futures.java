@@ -40,20 +40,15 @@ final class Futures {
 		}
 	}
 
-	/**
-	 * Waits for a future whose result does not matter. Returns false, with the interrupt status set, if
-	 * interrupted.
-	 */
-	static boolean awaitQuietly(CompletableFuture<?> future) {
+	/** Waits for a future whose result does not matter, or until the thread is interrupted. */
+	static void awaitQuietly(CompletableFuture<?> future) {
 		try {
 			future.get();
 		} catch (InterruptedException e) {
 			Thread.currentThread().interrupt();
-			return false;
 		} catch (ExecutionException | CancellationException e) {
 			Log.debug("a call failed at the end", e);
 		}
-		return true;
 	}
 
 	/** Completes a future with the result of another one, and cancels that one with it. */

@@ -70,15 +70,14 @@ record Opening(Connection connection, Set<CopilotSession> sessions) {
 		if (models != null) {
 			models.bind(participant);
 		}
-		CompletableFuture<CopilotSession> opening = new CompletableFuture<>();
-		Futures.relay(participant.open(start.apply(set, handlers)).thenApply(started -> {
+		CompletableFuture<CopilotSession> opening = Futures.map(participant.open(start.apply(set, handlers)), started -> {
 			CopilotSession session =
 					new CopilotSession(connection, started.getSession(), participant, isNew, sessions::remove);
 			sessions.add(session);
 			return session;
-		}), opening);
+		});
 		CompletableFuture<CopilotSession> published = Futures.published(opening, connection.executor());
-		Futures.onCancel(published, participant::abandon);
+		Futures.onCancel(published, () -> participant.leave(false));
 		return published;
 	}
 }

@@ -6,11 +6,15 @@ import io.github.copilotgrpc.bridge.v1.AttachRequest;
 import io.github.copilotgrpc.bridge.v1.AttachResponse;
 import io.github.copilotgrpc.bridge.v1.AttachStart;
 import io.github.copilotgrpc.bridge.v1.AttachStarted;
+import io.github.copilotgrpc.bridge.v1.CallbackServiceGrpc;
+import io.github.copilotgrpc.bridge.v1.LeaveRequest;
+import io.github.copilotgrpc.bridge.v1.LeaveResponse;
 import io.github.copilotgrpc.errors.ConnectionLostException;
 import io.github.copilotgrpc.errors.CopilotException;
 import io.github.copilotgrpc.errors.DeadlineExceededException;
 import io.github.copilotgrpc.errors.ParticipantNotFoundException;
 import io.github.copilotgrpc.errors.SessionClosedException;
+import io.github.copilotgrpc.errors.SessionNotFoundException;
 import io.github.copilotgrpc.errors.UnauthenticatedException;
 import io.grpc.SynchronizationContext;
 import java.time.Duration;
@@ -23,8 +27,8 @@ import java.util.concurrent.TimeUnit;
 
 /** The participation of this program in a session: one Attach stream after another. */
 final class Participant implements Link.Owner, Incoming.Owner {
-	/** Time for which `leave` waits for the server. */
-	private static final Duration LEAVE_TIMEOUT = Duration.ofSeconds(5);
+	private static final Duration LEAVE_PAUSE = Duration.ofMillis(100);
+	private static final Duration LEAVE_LONGEST_PAUSE = Duration.ofSeconds(1);
 
 	private final Connection connection;
 	private final Starts starts;
@@ -48,6 +52,7 @@ final class Participant implements Link.Owner, Incoming.Owner {
 	private Link old; // the one before, until the next one is open
 	private Link dialed; // the one that is being opened
 	private boolean leaving;
+	private CompletableFuture<LeaveResponse> goodbye; // null unless the call that leaves was made
 
 	Participant(Connection connection, Starts starts, Handlers handlers, Models models, HandlerSet set) {
 		this.connection = connection;
@@ -88,18 +93,22 @@ final class Participant implements Link.Owner, Incoming.Owner {
 		});
 		opening.whenComplete((started, error) -> sync.execute(() -> {
 			if (error != null) {
-				finish(Errors.of(error));
+				if (!leaving) {
+					finish(Errors.of(error));
+				}
 				result.completeExceptionally(Errors.unwrap(error));
 			} else {
 				adopt(started);
-				if (!result.complete(started)) {
+				if (ended.isDone()) {
+					callLeave(); // given up just before
+				} else if (!result.complete(started)) {
 					leave(false); // cancelled just now
 				}
 			}
 		}));
 		Futures.onCancel(result, () -> {
+			leave(false);
 			opening.cancel(true);
-			sync.execute(() -> finish(new SessionClosedException(sessionId, "closed")));
 		});
 		return result;
 	}
@@ -131,11 +140,6 @@ final class Participant implements Link.Owner, Incoming.Owner {
 		return result;
 	}
 
-	/** Ends the participation without the server. */
-	void abandon() {
-		sync.execute(() -> finish(new SessionClosedException(sessionId, "closed")));
-	}
-
 	/** Replaces the participant's tools, here and on the server. */
 	CompletableFuture<Void> setTools(Map<String, Tool> tools) {
 		CompletableFuture<Void> result = new CompletableFuture<>();
@@ -143,24 +147,67 @@ final class Participant implements Link.Owner, Incoming.Owner {
 		return result;
 	}
 
-	/** Ends the participation, with a goodbye if there is a link. The future completes when it has ended. */
+	/**
+	 * Ends the participation: with a goodbye on the link, or with a call if there is none. The future completes when it
+	 * has ended, with or without the server, after the client's time limit at the latest.
+	 */
 	CompletableFuture<Void> leave(boolean disconnect) {
 		sync.execute(() -> {
-			CopilotException closed = new SessionClosedException(sessionId, "closed");
 			if (ended.isDone() || leaving) {
 				return;
 			}
 			leaving = true;
-			if (link == null) {
-				finish(closed);
-				return;
+			sync.schedule(() -> left(new DeadlineExceededException("the server does not answer")),
+					connection.closeTimeout().toNanos(), TimeUnit.NANOSECONDS, connection.timer());
+			if (link != null && link.started.isDone()) {
+				sayGoodbye(disconnect);
+			} else {
+				leaveWithoutLink();
 			}
-			AttachLeave goodbye = AttachLeave.newBuilder().setDisconnect(disconnect).build();
-			link.send(AttachRequest.newBuilder().setLeave(goodbye).build());
-			sync.schedule(
-					() -> finish(closed), LEAVE_TIMEOUT.toNanos(), TimeUnit.NANOSECONDS, connection.timer());
 		});
 		return ended.thenApply(reason -> null);
+	}
+
+	private void sayGoodbye(boolean disconnect) {
+		AttachLeave goodbye = AttachLeave.newBuilder().setDisconnect(disconnect).build();
+		link.send(AttachRequest.newBuilder().setLeave(goodbye).build());
+	}
+
+	/** Leaves with the token: otherwise the server keeps the participant and its tools for a grace time. */
+	private void leaveWithoutLink() {
+		boolean dialing = dialed != null && !dialed.isDown();
+		if (token.isEmpty()) { // the participant has expired, or was never made
+			if (!dialing || sessionId.isEmpty()) {
+				finish(closed());
+			} // else the stream that is being opened makes a new participant, which says goodbye on it
+			return;
+		}
+		if (dialing) {
+			dialed.close();
+		}
+		goodbye = callLeave();
+		goodbye.whenComplete((reply, error) -> sync.execute(() -> left(error)));
+	}
+
+	private CompletableFuture<LeaveResponse> callLeave() {
+		LeaveRequest request = LeaveRequest.newBuilder().setSessionId(sessionId).setParticipantToken(token).build();
+		Duration limit = connection.closeTimeout();
+		return connection.repeat(new Reconnect(LEAVE_PAUSE, LEAVE_LONGEST_PAUSE, limit),
+				() -> connection.unary(CallbackServiceGrpc.getLeaveMethod(), request, null, limit));
+	}
+
+	/** Ends the participation after the attempt to leave; the error is null for success. */
+	private void left(Throwable error) {
+		CopilotException failure = error == null ? null : Errors.of(error);
+		boolean isGone = failure instanceof SessionNotFoundException; // together with its participants
+		if (failure != null && !isGone && !ended.isDone()) {
+			Log.warn("left session " + sessionId + " without the server", failure);
+		}
+		finish(closed());
+	}
+
+	private CopilotException closed() {
+		return new SessionClosedException(sessionId, "closed");
 	}
 
 	// Streams.
@@ -187,15 +234,15 @@ final class Participant implements Link.Owner, Incoming.Owner {
 	private void adopt(AttachStarted started) {
 		Link opened = dialed;
 		dialed = null;
+		sessionId = started.getSession().getSessionId();
+		participantId = started.getParticipantId();
+		token = started.getParticipantToken();
 		if (ended.isDone() || opened.isDown()) {
 			if (!ended.isDone()) { // it broke just after its start
 				lost(opened, new ConnectionLostException("the attach stream broke"));
 			}
 			return;
 		}
-		sessionId = started.getSession().getSessionId();
-		participantId = started.getParticipantId();
-		token = started.getParticipantToken();
 		progress.note(started.getSession().getPosition());
 		setLink(opened, null);
 	}
@@ -255,7 +302,12 @@ final class Participant implements Link.Owner, Incoming.Owner {
 			return;
 		}
 		if (leaving) {
-			finish(new SessionClosedException(sessionId, "closed"));
+			old = broken;
+			if (cause == null || cause.isBroken()) { // perhaps before the goodbye has arrived
+				leaveWithoutLink();
+			} else {
+				finish(closed());
+			}
 		} else if (cause == null) {
 			reopen(broken, null);
 		} else if (cause.isBroken()) {
@@ -283,7 +335,7 @@ final class Participant implements Link.Owner, Incoming.Owner {
 			return;
 		}
 		sync.schedule(() -> {
-			if (!ended.isDone()) {
+			if (!ended.isDone() && !leaving) {
 				connection.channel().resetConnectBackoff();
 				reopenOnce(backoff, last);
 			}
@@ -304,11 +356,19 @@ final class Participant implements Link.Owner, Incoming.Owner {
 			if (error == null) {
 				closeOld();
 				adopt(started);
+				if (leaving && link != null) {
+					sayGoodbye(false);
+					return;
+				}
 				Log.debug("attach stream restored", sessionId);
 				listener.tell(sessionId, new ConnectionEvent.Reconnected(participantId));
 				return;
 			}
-			reopenFailed(backoff, Errors.of(error), last);
+			if (!leaving) {
+				reopenFailed(backoff, Errors.of(error), last);
+			} else if (goodbye == null) {
+				finish(closed()); // there is no participant to leave
+			}
 		});
 	}
 
@@ -346,6 +406,9 @@ final class Participant implements Link.Owner, Incoming.Owner {
 			}
 		}
 		closeOld();
+		if (goodbye != null) {
+			goodbye.cancel(true);
+		}
 		List<CompletableFuture<Link>> waiters = List.copyOf(waiting);
 		waiting.clear();
 		waiters.forEach(waiter -> waiter.completeExceptionally(reason));

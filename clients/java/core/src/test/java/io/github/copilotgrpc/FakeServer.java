@@ -29,6 +29,8 @@ import io.github.copilotgrpc.bridge.v1.GetSessionRequest;
 import io.github.copilotgrpc.bridge.v1.GetSessionResponse;
 import io.github.copilotgrpc.bridge.v1.ImportSessionRequest;
 import io.github.copilotgrpc.bridge.v1.ImportSessionResponse;
+import io.github.copilotgrpc.bridge.v1.LeaveRequest;
+import io.github.copilotgrpc.bridge.v1.LeaveResponse;
 import io.github.copilotgrpc.bridge.v1.ReadCallbackRequest;
 import io.github.copilotgrpc.bridge.v1.ReadCallbackResponse;
 import io.github.copilotgrpc.bridge.v1.ResolveRequest;
@@ -80,6 +82,8 @@ import java.util.function.Consumer;
 final class FakeServer implements AutoCloseable {
 	/** Bounds every wait of a test. It is far more than anything takes. */
 	static final Duration PATIENCE = Duration.ofSeconds(120);
+	/** For clients whose server has ended. */
+	private static final Duration CLOSE_TIMEOUT = Duration.ofMillis(100);
 	static final Reconnect QUICKLY = new Reconnect(Duration.ofMillis(1), Duration.ofMillis(5), PATIENCE);
 
 	final BlockingQueue<Attached> attaches = new LinkedBlockingQueue<>();
@@ -92,6 +96,7 @@ final class FakeServer implements AutoCloseable {
 	final BlockingQueue<Uploaded<SendStreamRequest, SendStreamResponse>> uploads = new LinkedBlockingQueue<>();
 	final BlockingQueue<AbortRequest> aborts = new LinkedBlockingQueue<>();
 	final BlockingQueue<ResolveRequest> resolves = new LinkedBlockingQueue<>();
+	final BlockingQueue<Played<LeaveRequest, LeaveResponse>> leaves = new LinkedBlockingQueue<>();
 	final BlockingQueue<Metadata> headers = new LinkedBlockingQueue<>();
 	/** Errors of the next Attach calls, before they reach the test, and the start frames of these calls. */
 	final Queue<StatusRuntimeException> refusals = new ConcurrentLinkedQueue<>();
@@ -126,7 +131,7 @@ final class FakeServer implements AutoCloseable {
 	}
 
 	ClientBuilder builder() {
-		return CopilotClient.builder().target(target()).reconnect(QUICKLY);
+		return CopilotClient.builder().target(target()).reconnect(QUICKLY).closeTimeout(CLOSE_TIMEOUT);
 	}
 
 	CopilotClient connect() {
@@ -306,6 +311,11 @@ final class FakeServer implements AutoCloseable {
 		@Override
 		public void watchPending(WatchPendingRequest request, StreamObserver<WatchPendingResponse> responses) {
 			watches.add(new Played<>(request, responses));
+		}
+
+		@Override
+		public void leave(LeaveRequest request, StreamObserver<LeaveResponse> responses) {
+			leaves.add(new Played<>(request, responses));
 		}
 
 		@Override

@@ -10,13 +10,19 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.copilotgrpc.FakeServer.Attached;
+import io.github.copilotgrpc.bridge.v1.AttachOpening;
+import io.github.copilotgrpc.bridge.v1.AttachResponse;
 import io.github.copilotgrpc.bridge.v1.CloseReason;
 import io.github.copilotgrpc.bridge.v1.GoAway;
 import io.github.copilotgrpc.bridge.v1.GoAwayReason;
+import io.github.copilotgrpc.bridge.v1.LeaveResponse;
 import io.github.copilotgrpc.bridge.v1.SubscribeResponse;
 import io.github.copilotgrpc.errors.SessionClosedException;
 import io.github.copilotgrpc.errors.UnauthenticatedException;
 import io.grpc.Status;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
 import java.util.concurrent.BlockingQueue;
@@ -177,19 +183,121 @@ class ReattachTest {
 		soon(disconnecting);
 	}
 
+	/** A client that waits as long as the test for the server's answer to its leaving. */
+	private CopilotSession openPatiently(Reconnect reconnect) throws Exception {
+		client.close();
+		client = fake.builder().closeTimeout(FakeServer.PATIENCE).reconnect(reconnect).connect();
+		return open(with(WEATHER));
+	}
+
+	private void acceptLeave() throws Exception {
+		var leave = soon(fake.leaves);
+		assertEquals("s1", leave.request.getSessionId());
+		assertEquals("secret", leave.request.getParticipantToken());
+		leave.send(LeaveResponse.getDefaultInstance());
+		leave.end();
+	}
+
 	@Test
-	void closedJustAsTheNextStreamIsOpen() throws Exception {
-		CopilotSession session = open(new SessionOptions());
+	void closeDuringBackOffLeavesWithTheToken() throws Exception {
+		Duration never = FakeServer.PATIENCE.multipliedBy(1000);
+		CopilotSession session = openPatiently(new Reconnect(never, never, never.multipliedBy(2)));
+		stream.cut(Status.Code.UNAVAILABLE);
+		CompletableFuture<Void> closing = CompletableFuture.runAsync(session::close);
+		soon(fake.leaves).cut(Status.Code.UNAVAILABLE); // the server is not back yet
+		acceptLeave();
+		soon(closing);
+		assertTrue(fake.attaches.isEmpty());
+		assertEquals("closed", assertInstanceOf(SessionClosedException.class, soon(session.ended())).closeReason());
+	}
+
+	@Test
+	void closeOfASessionThatIsGoneIsQuiet() throws Exception {
+		Duration never = FakeServer.PATIENCE.multipliedBy(1000);
+		CopilotSession session = openPatiently(new Reconnect(never, never, never.multipliedBy(2)));
+		stream.cut(Status.Code.UNAVAILABLE);
+		try (Logged logged = new Logged()) {
+			CompletableFuture<Void> closing = CompletableFuture.runAsync(session::close);
+			soon(fake.leaves).fail(refusal(Status.Code.NOT_FOUND, "SESSION_NOT_FOUND", "no session", "session_id"));
+			soon(closing);
+			assertTrue(logged.lines().stream().noneMatch(line -> line.contains("without the server")), logged.lines()::toString);
+		}
+	}
+
+	@Test
+	void closeWhileTheNextStreamIsBeingOpenedLeavesWithTheToken() throws Exception {
+		CopilotSession session = openPatiently(FakeServer.QUICKLY);
 		stream.cut(Status.Code.UNAVAILABLE);
 		Attached second = soon(fake.attaches);
 		CompletableFuture<Void> closing = CompletableFuture.runAsync(session::close);
-		second.start("p1");
+		soon(second.gone);
+		acceptLeave();
 		soon(closing);
 	}
 
 	@Test
+	void closeWhoseGoodbyeIsLostLeavesWithTheToken() throws Exception {
+		CopilotSession session = openPatiently(FakeServer.QUICKLY);
+		CompletableFuture<Void> closing = CompletableFuture.runAsync(session::close);
+		assertTrue(stream.next().hasLeave());
+		stream.cut(Status.Code.UNAVAILABLE);
+		acceptLeave();
+		soon(closing);
+		assertTrue(fake.attaches.isEmpty());
+	}
+
+	@Test
+	void closeAfterTheParticipantExpiredLeavesOnTheNextStream() throws Exception {
+		CopilotSession session = openPatiently(FakeServer.QUICKLY);
+		fake.refusals.add(refusal(Status.Code.NOT_FOUND, "PARTICIPANT_NOT_FOUND", "expired", "token"));
+		stream.cut(Status.Code.UNAVAILABLE);
+		Attached second = soon(fake.attaches);
+		assertEquals("", second.request.getParticipantToken());
+		CompletableFuture<Void> closing = CompletableFuture.runAsync(session::close);
+		second.start("p2");
+		assertFalse(second.goodbye());
+		soon(closing);
+		assertTrue(fake.leaves.isEmpty());
+	}
+
+	@Test
+	void cancelledOpeningLeavesWithTheToken() throws Exception {
+		CompletableFuture<CopilotSession> opening = client.createSessionAsync(new SessionOptions());
+		Attached first = soon(fake.attaches);
+		first.send(AttachResponse.newBuilder().setOpening(AttachOpening.newBuilder()
+				.setParticipantId("p1").setParticipantToken("secret").setSessionId("s1")).build());
+		first.ask(toolCallback("c", "none", "{}")); // answered after the frame before it
+		assertTrue(first.answer().getAnswer().hasAbstain());
+		opening.cancel(true);
+		soon(first.gone);
+		acceptLeave();
+	}
+
+	@Test
+	void closeGivesUpWhenTheServerIsGone() throws Exception {
+		client.close();
+		client = fake.builder().closeTimeout(Duration.ofMillis(300)).connect();
+		List<CopilotSession> sessions = new ArrayList<>();
+		for (int i = 0; i < 5; i++) {
+			sessions.add(open(with(WEATHER)));
+		}
+		fake.close();
+		long begin = System.nanoTime();
+		try (Logged logged = new Logged()) {
+			client.close(); // all sessions at once
+			assertTrue(System.nanoTime() - begin < Duration.ofMillis(5 * 300).toNanos());
+			assertEquals(5, logged.lines().stream()
+					.filter(line -> line.startsWith("WARNING left session s1 without the server: ")).count(),
+					logged.lines()::toString);
+		}
+		for (CopilotSession session : sessions) {
+			assertTrue(session.ended().isDone());
+		}
+	}
+
+	@Test
 	void interruptedThreadDoesNotWaitForTheGoodbye() throws Exception {
-		CopilotSession session = open(new SessionOptions());
+		CopilotSession session = openPatiently(FakeServer.QUICKLY);
 		CompletableFuture<Boolean> interrupted = new CompletableFuture<>();
 		Thread thread = new Thread(() -> {
 			Thread.currentThread().interrupt();
@@ -198,6 +306,7 @@ class ReattachTest {
 		});
 		thread.start();
 		assertTrue(soon(interrupted));
-		soon(stream.gone);
+		stream.goodbye(); // leaves all the same
+		soon(session.ended());
 	}
 }

@@ -11,6 +11,8 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.copilotgrpc.bridge.v1.Callback;
+import io.github.copilotgrpc.bridge.v1.ErrorReason;
+import io.github.copilotgrpc.bridge.v1.Failure;
 import io.github.copilotgrpc.bridge.v1.Session;
 import io.github.copilotgrpc.bridge.v1.TurnError;
 import io.github.copilotgrpc.bridge.v1.TurnOutcome;
@@ -248,6 +250,19 @@ class UnitTest {
 		assertEquals("missing bearer token: give a token with ClientBuilder.token, or set COPILOT_GRPC_TOKEN",
 				refused.getMessage());
 		assertPlain(refused);
+	}
+
+	@Test
+	void conflictsOfNamesNameTheHolder() {
+		Failure.Builder failure = Failure.newBuilder().setCode(Status.Code.ALREADY_EXISTS.value())
+				.setReason(ErrorReason.ERROR_REASON_TOOL_NAME_CONFLICT).setMessage("tool \"a\" exists");
+		assertEquals("tool \"a\" exists", Errors.of(failure.build()).getMessage());
+		failure.putMetadata("holder", "worker");
+		assertEquals("tool \"a\" exists; worker has it", Errors.of(failure.build()).getMessage());
+		failure.setMessage("tool \"a\" exists; worker is disconnected").putMetadata("free_at", "2026-01-01T00:00:00Z");
+		CopilotException conflict = Errors.of(failure.build());
+		assertEquals("tool \"a\" exists; worker is disconnected", conflict.getMessage());
+		assertEquals("2026-01-01T00:00:00Z", conflict.metadata().get("free_at"));
 	}
 
 	@Test

@@ -1,6 +1,9 @@
 package io.github.copilotgrpc.errors;
 
-/** Another participant, or the session, has a tool of that name. */
+/**
+ * Another participant, or the session, has a tool of that name. The metadata {@code holder} names the participant; if its
+ * connection is broken, {@code disconnected_since} says since when, and {@code free_at} when the name is free.
+ */
 public final class ToolNameConflictException extends CopilotException {
 	private static final long serialVersionUID = 1L;
 
