@@ -22,7 +22,7 @@ from copilot_grpc import (
 from copilot_grpc._handlers import Handlers
 from copilot_grpc.bridge import v1 as bridge
 from copilot_grpc.cli import v1 as cli
-from copilot_grpc.options import CreateOptions, Hooks, ResumeOptions
+from copilot_grpc.options import Hooks, SessionOptions
 
 from .fake import connected, permission_callback, soon, tool_callback
 
@@ -52,7 +52,7 @@ def test_every_kind_has_an_option() -> None:
     kinds = {name.removeprefix("CALLBACK_KIND_").lower() for name in bridge.CallbackKind.keys()}  # noqa: SIM118
     elsewhere = {"unspecified", "tool_call", "raw", "model_request_start", "model_request_chunk"}
     files = {kind for kind in kinds if kind.startswith("fs_")}
-    options = {*CreateOptions.__optional_keys__, *ResumeOptions.__optional_keys__}
+    options = SessionOptions.__optional_keys__
     assert kinds - elsewhere - files == {o.removeprefix("on_") for o in options if o.startswith("on_")} - {
         "request",
         "connection",
@@ -73,13 +73,8 @@ def test_annotations_of_options_resolve() -> None:
 
     names = {**vars(options), "bridge": bridge, "cli": cli, "SessionFiles": files.SessionFiles, "Tool": tools.Tool,
              "ModelTransport": model.ModelTransport, "Rule": permission.Rule}  # fmt: skip
-    # Types of enums exist for type checkers only.
-    types = {name: getattr(bridge, name) for name in dir(bridge) if name[0].isupper()}
-    for enum in ("Lifetime", "OnInterruption"):
-        types[enum] = type(enum, (), {"ValueType": int})
-    names["bridge"] = type("Types", (), types)
-    hints = get_type_hints(CreateOptions, names, names)
-    assert set(hints) == set(CreateOptions.__optional_keys__)
+    hints = get_type_hints(SessionOptions, names, names)
+    assert set(hints) == set(SessionOptions.__optional_keys__)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +135,7 @@ async def test_handlers_fail_without_details(caplog: pytest.LogCaptureFixture) -
         raise RuntimeError("/home/secret")
 
     failed = await answer(callback("user_input"), on_user_input=secret)
-    assert failed.error.message == "the handler failed with RuntimeError"
+    assert failed.error.message == "The handler failed."
     assert "/home/secret" in caplog.text
 
     def said(request: object) -> str:
@@ -148,7 +143,7 @@ async def test_handlers_fail_without_details(caplog: pytest.LogCaptureFixture) -
 
     assert (await answer(callback("user_input"), on_user_input=said)).error.message == "no one is here"
     wrong = await answer(callback("user_input"), on_user_input=lambda r: 5)
-    assert wrong.error.message == "the handler failed with TypeError"
+    assert wrong.error.message == "The handler failed."
     assert (await answer(callback("user_input"), on_user_input=lambda r: ABSTAIN)).HasField("abstain")
     large = await answer(callback("user_input"), on_user_input=lambda r: "x" * (16 << 20))
     assert "bytes, more than" in large.error.message
@@ -163,7 +158,7 @@ async def test_permission_verdicts() -> None:
     assert (await decide(lambda r: r.approve_for_session())).permission.HasField("approve_for_session")
     assert (await decide(lambda r: r.reject(""))).permission.HasField("reject")
     assert (await decide(lambda r: r.user_not_available())).permission.HasField("user_not_available")
-    assert (await decide(lambda r: None)).error.message == "the handler failed with TypeError"
+    assert (await decide(lambda r: None)).error.message == "The handler failed."
     rules = [
         permission.approve("read"),
         permission.approve_for_session("write"),
@@ -195,7 +190,7 @@ async def test_hooks() -> None:
     assert given.hook.pre_tool_use == context
     assert (await answer(invocation, hooks={"pre_tool_use": lambda hook: None})).HasField("hook")
     wrong = await answer(invocation, hooks={"pre_tool_use": lambda hook: cli.HookSessionEndOutput()})
-    assert wrong.error.message == "the handler failed with TypeError"
+    assert wrong.error.message == "The handler failed."
     every = Handlers({"on_hook": lambda hook: None}, {})
     assert every.takes(invocation, True) and not every.announced().hook_types
     assert (await every.answer(invocation)).hook == cli.HookOutput()
@@ -207,7 +202,7 @@ async def test_raw_requests() -> None:
     given = await answer(message, on_request={"new.thing": lambda request: {"got": request.params["a"]}})
     assert given.raw.result_json == '{"got": 1}'
     bad = await answer(message, on_request={"new.thing": lambda request: object()})
-    assert bad.error.message == "the handler failed with TypeError"
+    assert bad.error.message == "The handler failed."
 
 
 async def test_traces_reach_handlers_and_prompts() -> None:
@@ -278,4 +273,4 @@ async def test_model_transport() -> None:
         await stream.ask(start)
         assert (await stream.answer()).answer.HasField("model_request_start")
         error = (await stream.next()).model_response.chunk.error
-        assert error.message == "the model transport failed with RuntimeError"
+        assert error.message == "The model transport failed."

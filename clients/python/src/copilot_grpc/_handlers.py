@@ -84,10 +84,14 @@ class Handlers:
         except HandlerError as error:
             return answer_error(str(error))
         except Exception as error:
-            _log.exception("callback handler failed", extra=_about(callback))
-            return answer_error(f"the handler failed with {type(error).__name__}")
+            log_failure(callback, error)
+            return answer_error("The handler failed.")
         size = answer.ByteSize()
-        return answer if size <= MAX_ANSWER else answer_error(f"the answer has {size} bytes, more than {MAX_ANSWER}")
+        if size <= MAX_ANSWER:
+            return answer
+        problem = f"the answer has {size} bytes, more than {MAX_ANSWER}"
+        log_failure(callback, ValueError(problem))
+        return answer_error(problem)
 
     async def _dispatch(self, callback: bridge.Callback) -> bridge.Answer:
         match callback.WhichOneof("request"):
@@ -127,8 +131,8 @@ class Handlers:
         except ToolError as error:
             return bridge.Answer(tool=tool_answer(ToolResult.failure(str(error))))
         except Exception as error:
-            _log.exception("tool failed", extra={**_about(callback), "tool": request.tool_name})
-            return bridge.Answer(tool=bridge.ToolAnswer(exception=f"{type(error).__name__}: {error}"))
+            log_failure(callback, error)
+            return bridge.Answer(tool=tool_answer(ToolResult.failure("The tool failed.")))
 
     async def _answer_raw(self, callback: bridge.Callback) -> bridge.Answer:
         raw = callback.raw
@@ -180,5 +184,26 @@ def _camel(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-def _about(callback: bridge.Callback) -> dict[str, str]:
-    return {"session_id": callback.session_id, "callback_id": callback.callback_id}
+def log_failure(callback: bridge.Callback, error: Exception) -> None:
+    """Logs that a function of the program failed, in words that are enough without the record's attributes."""
+    about = {"session_id": callback.session_id, "callback_id": callback.callback_id}
+    _log.warning(
+        "%s failed: %s: %s (session %s, callback %s)",
+        _function(callback), type(error).__name__, error, callback.session_id, callback.callback_id,
+        exc_info=error, extra=about,
+    )  # fmt: skip
+
+
+def _function(callback: bridge.Callback) -> str:
+    """The function that answers a callback, for the log."""
+    match callback.WhichOneof("request"):
+        case "tool_call":
+            return f"tool {callback.tool_call.tool_name}"
+        case "command":
+            return f"on_command for {callback.command.command_name}"
+        case "hook":
+            return f"hook {callback.hook.WhichOneof('data')}"
+        case "raw":
+            return f"on_request for {callback.raw.method}"
+        case kind:
+            return "session_files" if str(kind).startswith("fs_") else f"on_{kind}"

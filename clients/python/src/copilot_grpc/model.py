@@ -128,8 +128,11 @@ class Models:
         try:
             await self._respond(request, await self._transport(request))
         except Exception as error:
-            _log.exception("model transport failed", extra={"request_id": request.request_id})
-            failure = bridge.ModelResponseError(message=f"the model transport failed with {type(error).__name__}")
+            _log.warning(
+                "model_transport failed: %s: %s (request %s)", type(error).__name__, error, request.request_id,
+                exc_info=error, extra={"request_id": request.request_id},
+            )  # fmt: skip
+            failure = bridge.ModelResponseError(message="The model transport failed.")
             await self._send(bridge.ModelResponse(
                 request_id=request.request_id, chunk=bridge.ModelResponseChunk(error=failure)
             ))  # fmt: skip

@@ -205,13 +205,13 @@ class Tool(Generic[P, R]):
         try:
             value = json.loads(arguments_json) if arguments_json else {}
         except ValueError as error:
-            raise ToolError(f"The arguments are not valid JSON: {error}") from None
+            raise ToolError(f"The arguments do not fit: they are not valid JSON: {error}.") from None
         if self._decode is None:
             return {"arguments": value}
         try:
             decoded = self._decode(value)
         except Mismatch as problem:
-            raise ToolError(f"The arguments do not fit the tool's schema: {problem}.") from None
+            raise ToolError(f"The arguments do not fit: {problem}.") from None
         if self._call_parameter:
             decoded[self._call_parameter] = call
         return decoded
