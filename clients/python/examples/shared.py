@@ -24,7 +24,7 @@ async def main() -> None:
     async with Client.connect(name="boss") as boss, Client.connect(name="worker") as worker:
         async with boss.create_session(on_permission=decide) as session:
             async with worker.join_session(session.id, tools=[get_weather]):
-                participants = (await session.get()).participants
+                participants = (await session.get()).proto.participants
                 print("participants:", ", ".join(sorted(p.name for p in participants)), flush=True)
                 outcome = await session.send_and_wait("What is the weather in Paris?")
                 print("agent:", outcome.text, flush=True)

@@ -58,10 +58,10 @@ async def test_changes_survive_resets_and_broken_streams() -> None:
         async with client.watch_pending(handle=True, labels={"team": "red"}, owner="host", grace=5) as changes:
             async for change in changes:
                 if isinstance(change, PendingCallback):
-                    seen.append(("waits", change.callback.callback_id))
+                    seen.append(("waits", change.id))
                 else:
                     how = "resolved" if change.resolved is not None else "gone"
-                    seen.append((how, change.callback.callback_id))
+                    seen.append((how, change.id))
                 if seen[-1] == ("waits", "last"):
                     break
     assert seen == [
@@ -145,11 +145,11 @@ async def test_usage() -> None:
     async with connected() as (fake, client):
         fake.unary["GetUsage"] = usage
         start = datetime(2026, 11, 22, tzinfo=timezone.utc)
-        rows = await client.get_usage(by=["day", "owner"], labels={"team": "red"}, start=start, end=start)
+        rows = await client.usage(by=["day", "owner"], labels={"team": "red"}, start=start, end=start)
         assert [(row.day, row.requests) for row in rows] == [("2026-11-22", 3)]
-        assert (await client.get_usage(session_id="s1"))[0].requests == 3
+        assert (await client.usage(session_id="s1"))[0].requests == 3
         with pytest.raises(ValueError, match="WEEK"):
-            await client.get_usage(by=["week"])  # type: ignore[list-item]
+            await client.usage(by=["week"])  # type: ignore[list-item]
     groups = [bridge.UsageGroup.USAGE_GROUP_DAY, bridge.UsageGroup.USAGE_GROUP_OWNER]
     assert received[0].group_by == groups and dict(received[0].filter.labels) == {"team": "red"}
     assert received[0].start_time.seconds == received[0].end_time.seconds == int(start.timestamp())

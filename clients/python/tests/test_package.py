@@ -43,7 +43,7 @@ def test_the_import_loads_neither_grpc_nor_messages() -> None:
 def test_the_synchronous_face_is_complete() -> None:
     from copilot_grpc._session import Session
 
-    internal = {"wait_ended", "abort_detached", "frames", "channel", "connection", "progress"}
+    internal = {"explained", "wait_ended", "abort_detached", "frames", "channel", "connection", "progress"}
     for whole, face in ((Client, sync.Client), (Session, SyncSession)):
         missing = {name for name in dir(whole) if not name.startswith("_")} - set(dir(face)) - internal
         assert not missing

@@ -131,9 +131,9 @@ async def test_cancelled_wait_leaves_the_turn_or_aborts_it(server: Server) -> No
                 waiting.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await waiting
-                while abort and (await session.get()).turn_running:
+                while abort and (await session.get()).proto.turn_running:
                     await asyncio.sleep(0.01)  # the CLI ends the turn a little later
-                assert (await session.get()).turn_running != abort
+                assert (await session.get()).proto.turn_running != abort
                 await session.abort()
 
 
@@ -208,11 +208,11 @@ async def test_two_participants_and_a_resumed_session(server: Server) -> None:
                 await client.create_session(session_id="shared-1")
             async with client.join_session(first.id, tools=[get_weather], on_permission=permission.approve_all):
                 assert (await first.send_and_wait("weather")).text == "The tool says: rain in Paris"
-            assert [p.participant_id for p in (await first.get()).participants] == [first.participant_id]
+            assert [p.participant_id for p in (await first.get()).proto.participants] == [first.participant_id]
             await first.disconnect()
         async with client.resume_session("shared-1", tools=[get_weather]) as again:
             assert "session.start" in [event.type async for event in again.history(types=["session.*"])]
-        assert "shared-1" in [session.session_id async for session in client.list_sessions()]
+        assert "shared-1" in [session.id async for session in client.list_sessions()]
         await client.delete_session("shared-1")
 
 
@@ -276,8 +276,8 @@ async def test_private_server_ends_with_its_client(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # the parent of the default data directory
     arguments = ["--offline-model", "default", "--no-login", "--home", str(tmp_path / "home")]
     async with Client.connect(server_args=arguments) as client, Client.connect(server_args=arguments) as other:
-        assert client.info.capabilities.offline_model
-        assert other.info.capabilities.offline_model
+        assert (await client.server_info()).capabilities.offline_model
+        assert (await other.server_info()).capabilities.offline_model
         process = client._server
         assert process is not None and process._process is not None
         pid = process._process.pid
@@ -292,7 +292,7 @@ def test_without_asyncio(server: Server) -> None:
     @tool("get_weather")
     def weather(city: str) -> str:
         """Tells the weather."""
-        calls.append(client.get_session(session.id).session_id)  # a handler may call the client
+        calls.append(client.get_session(session.id).id)  # a handler may call the client
         return f"sun in {city}"
 
     with sync.Client.connect(server.target) as client:

@@ -56,7 +56,7 @@ def test_handlers_may_call_the_client_and_calls_run_in_any_thread() -> None:
     @tool
     def ask() -> str:
         """Asks the server."""
-        return str(client.get_session("s1").name)
+        return str(client.get_session("s1").title)
 
     with background() as server, ExitStack() as stack:
         server.fake.unary["GetSession"] = lambda *_: bridge.GetSessionResponse(session=bridge.Session(name="mine"))
@@ -68,7 +68,7 @@ def test_handlers_may_call_the_client_and_calls_run_in_any_thread() -> None:
             session = opening.result(PATIENCE)
             server.do(stream.ask(tool_callback("c", "ask")))
             assert server.do(stream.answer()).answer.tool.text == "mine"
-            assert {threads.submit(client.get_session, "s1").result(PATIENCE).name for _ in range(4)} == {"mine"}
+            assert {threads.submit(client.get_session, "s1").result(PATIENCE).title for _ in range(4)} == {"mine"}
             closing = threads.submit(session.close)
             server.do(stream.goodbye())
             closing.result(PATIENCE)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ._events import Stream as Stream
     from ._inbox import PendingCallback as PendingCallback
     from ._inbox import PendingEnd as PendingEnd
+    from ._info import SessionChange as SessionChange
+    from ._info import SessionInfo as SessionInfo
     from ._participant import Disconnected as Disconnected
     from ._participant import ParticipantExpired as ParticipantExpired
     from ._participant import Reconnected as Reconnected
@@ -47,7 +49,9 @@ if TYPE_CHECKING:
     from .options import ABSTAIN as ABSTAIN
     from .options import GitHubToken as GitHubToken
     from .options import Hooks as Hooks
+    from .options import ParticipantOptions as ParticipantOptions
     from .options import RawRequest as RawRequest
+    from .options import SessionOptions as SessionOptions
     from .permission import Decision as Decision
     from .permission import PermissionRequest as PermissionRequest
     from .tools import Tool as Tool
@@ -67,6 +71,8 @@ _MODULES = {
     "Stream": "_events",
     "PendingCallback": "_inbox",
     "PendingEnd": "_inbox",
+    "SessionChange": "_info",
+    "SessionInfo": "_info",
     "Disconnected": "_participant",
     "ParticipantExpired": "_participant",
     "Reconnected": "_participant",
@@ -92,7 +98,9 @@ _MODULES = {
     "ABSTAIN": "options",
     "GitHubToken": "options",
     "Hooks": "options",
+    "ParticipantOptions": "options",
     "RawRequest": "options",
+    "SessionOptions": "options",
     "Decision": "permission",
     "PermissionRequest": "permission",
     "Tool": "tools",

@@ -72,6 +72,23 @@ class Token:
             return self._read()
 
 
+def choose_token(target: str, token: Union[str, Token, None]) -> Token | None:
+    """The token of the program, or else of COPILOT_GRPC_TOKEN, which servers on unix sockets do not ask for."""
+    if isinstance(token, Token):
+        return token
+    text = token if token is not None or is_unix(target) else os.environ.get("COPILOT_GRPC_TOKEN")
+    return Token.static(text) if text else None
+
+
+def check_target(target: str) -> None:
+    """Raises ValueError for a URL of HTTP, which gRPC would take for a name of DNS."""
+    if target.lower().startswith(("http://", "https://")):
+        raise ValueError(
+            f"target {target!r} is a URL: a target is host:port, unix:/path or dns:///host:port,"
+            " and TLS follows from the options of Client.connect"
+        )
+
+
 def default_target() -> str:
     """The server of COPILOT_GRPC_TARGET, or else the default socket."""
     return os.environ.get("COPILOT_GRPC_TARGET", "") or f"unix:{default_socket()}"
@@ -114,7 +131,7 @@ def is_local(target: str) -> bool:
 def open_channel(
     target: str,
     *,
-    token: Union[str, Token, None] = None,
+    token: Token | None = None,
     ca: PathOrBytes | None = None,
     certificate: PathOrBytes | None = None,
     key: PathOrBytes | None = None,
@@ -147,7 +164,7 @@ def open_channel(
         return channel
     from ._authorized import AuthorizedChannel
 
-    return AuthorizedChannel(channel, Token.static(token) if isinstance(token, str) else token)
+    return AuthorizedChannel(channel, token)
 
 
 def _content(source: PathOrBytes | None) -> bytes | None:

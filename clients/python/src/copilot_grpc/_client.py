@@ -70,7 +70,7 @@ class Connection:
         try:
             response = await call
         except grpc.aio.AioRpcError as error:
-            raise await failure_of(call, error) from error
+            raise await failure_of(call, error) from None
         if progress is not None:
             progress.note_trailers(await call.trailing_metadata())
         return response
@@ -81,7 +81,7 @@ class Connection:
             async for response in call:
                 yield response
         except grpc.aio.AioRpcError as error:
-            raise await failure_of(call, error) from error
+            raise await failure_of(call, error) from None
         finally:
             call.cancel()
 
@@ -94,17 +94,15 @@ class Connection:
 
         return bridge.Callback.FromString(await repeat(self.call_policy, read))
 
-    async def check(self, target: str, timeout: float) -> bridge.GetServerInfoResponse:
+    async def check(self, target: str, timeout: float) -> None:
         """Checks that the server answers, accepts the caller, and works with this library."""
         try:
             info = await self.unary(self.runtimes.GetServerInfo, bridge.GetServerInfoRequest(), timeout=timeout)
         except Exception as error:
             if getattr(error, "code", "") == "UNIMPLEMENTED":
-                raise ServerIncompatible(f"the server at {target} is no copilot-grpc: {error}") from error
+                raise ServerIncompatible(f"the server at {target} is no copilot-grpc: {error}") from None
             raise
-        assert isinstance(info, bridge.GetServerInfoResponse)
         check_version(info.version, target)
-        return info
 
 
 def check_version(version: str, target: str) -> None:

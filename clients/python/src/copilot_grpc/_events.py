@@ -235,7 +235,7 @@ class Reader:
         try:
             response = await self._call.read()
         except grpc.aio.AioRpcError as error:
-            raise await failure_of(self._call, error) from error
+            raise await failure_of(self._call, error) from None
         except asyncio.CancelledError:
             if self._cause is not None:
                 raise self._cause from None

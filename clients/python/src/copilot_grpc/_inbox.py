@@ -9,21 +9,42 @@ from typing import Union
 
 from ._client import Connection
 from ._events import Reader, silence_of
+from ._info import word_of
+from ._position import Progress
 from ._retry import Backoff, repeat
 from .bridge import v1 as bridge
 from .errors import ConnectionLost, CopilotError
 
 
 @dataclass(frozen=True)
-class PendingCallback:
+class _OfCallback:
+    proto: bridge.Callback
+
+    @property
+    def id(self) -> str:
+        """The callback's id, as in `Session.resolve`."""
+        return self.proto.callback_id
+
+    @property
+    def session_id(self) -> str:
+        """The session."""
+        return self.proto.session_id
+
+    @property
+    def kind(self) -> str:
+        """The kind, such as "permission" or "tool_call"."""
+        return word_of(bridge.CallbackKind, "CALLBACK_KIND_", self.proto.kind)
+
+
+@dataclass(frozen=True)
+class PendingCallback(_OfCallback):
     """A callback that waits for an answer.
 
     Attributes:
-        callback: The callback, with its session, kind and request. The request of a very large one is left out:
-            see `Callback.total_bytes` of the API.
+        proto: The callback as a message, with its request. The request of a very large one is left out: see
+            `Callback.total_bytes` of the API.
     """
 
-    callback: bridge.Callback
     _connection: Connection = field(repr=False, compare=False)
 
     async def answer(self, answer: bridge.Answer) -> None:
@@ -33,24 +54,35 @@ class PendingCallback:
             CallbackResolved: It has been answered, or it ended in another way.
         """
         request = bridge.ResolveRequest(
-            session_id=self.callback.session_id, callback_id=self.callback.callback_id, answer=answer,
-            request_id=uuid.uuid4().hex,
-        )  # fmt: skip
+            session_id=self.session_id, callback_id=self.id, answer=answer, request_id=uuid.uuid4().hex
+        )
         connection = self._connection
         await repeat(connection.call_policy, lambda: connection.unary(connection.callbacks.Resolve, request))
 
 
 @dataclass(frozen=True)
-class PendingEnd:
+class PendingEnd(_OfCallback):
     """A callback no longer waits, or this program may no longer see it.
 
     Attributes:
-        callback: The callback.
+        proto: The callback as a message.
         resolved: How it ended, and who answered it; None if the server did not say.
     """
 
-    callback: bridge.Callback
     resolved: bridge.CallbackResolved | None = None
+
+
+async def pending(
+    connection: Connection, session_id: str = "", progress: Progress | None = None
+) -> list[PendingCallback]:
+    """The callbacks that wait in a session, or in all of them, oldest first."""
+    request, found = bridge.ListPendingRequest(session_id=session_id), list[PendingCallback]()
+    while True:
+        page = await connection.unary(connection.callbacks.ListPending, request, progress=progress)
+        found += [PendingCallback(callback, connection) for callback in page.callbacks]
+        request.page_token = page.next_page_token
+        if not request.page_token:
+            return found
 
 
 PendingChange = Union[PendingCallback, PendingEnd]

@@ -85,7 +85,7 @@ class Link:
             frame = await self._call.read()
         except grpc.aio.AioRpcError as error:
             error = self._status or error
-            raise await failure_of(self._call, error) from error
+            raise await failure_of(self._call, error) from None
         except asyncio.CancelledError:
             if self._lost is not None:
                 raise self._lost from None

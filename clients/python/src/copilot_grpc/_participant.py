@@ -97,6 +97,7 @@ class Participant:
         self._changed = asyncio.Event()
         self._commands: dict[str, asyncio.Future[CopilotError | None]] = {}
         self._leaving = False
+        self._is_ending = False  # the task cleans up, and must not be cancelled
         self._task: asyncio.Task[None] | None = None
         self._setting_tools = asyncio.Lock()
         # The reason for the end of the participation.
@@ -139,7 +140,8 @@ class Participant:
         if self._link is not None:
             await self._link.send(bridge.AttachRequest(leave=bridge.AttachLeave(disconnect=disconnect)))
             await asyncio.wait([self._task], timeout=LEAVE_TIMEOUT)
-        self._task.cancel()
+        if not self._is_ending:
+            self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def set_tools(self, tools: dict[str, Tool[..., object]]) -> None:
@@ -248,6 +250,7 @@ class Participant:
         except CopilotError as failure:
             error = failure
         finally:
+            self._is_ending = True
             for link in list(self._links):
                 await self._close(link)
             if not self.ended.done():
@@ -319,7 +322,10 @@ class Participant:
             try:
                 listener(change)
             except Exception:
-                _log.exception("on_connection failed", extra={"session_id": self.session_id})
+                _log.warning(
+                    "on_connection failed (session %s)", self.session_id, exc_info=True,
+                    extra={"session_id": self.session_id},
+                )  # fmt: skip
 
     # Frames. Nothing here waits.
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
@@ -13,13 +14,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from ._client import Connection
 from ._events import Cursor, Event, Gap, Stream, events_of, filter_of, is_told
 from ._handlers import by_name
+from ._inbox import PendingCallback, pending
+from ._info import SessionInfo
 from ._participant import Participant
 from ._position import Position, Progress
 from ._prompts import AnyAttachment, Prompt, has_large, make_prompt, send_pieces
 from ._retry import repeat
 from ._turn import Outcome, Turn
 from .bridge import v1 as bridge
-from .errors import CopilotError, SessionClosed
+from .errors import CopilotError, SessionClosed, SessionNotFound
 from .tools import Tool
 
 if TYPE_CHECKING:
@@ -53,7 +56,9 @@ class Session:
         """Not for programs: `Client` makes sessions."""
         self.connection = connection
         self.progress = participant.progress if participant else Progress()
-        self._id, self._participant, self._info, self._forget = session_id, participant, info, forget
+        self._id, self._participant, self._info, self._forget = session_id, participant, SessionInfo(info), forget
+        # How this program ended the session, for the error of a later call.
+        self._end_text = ""
         self._begin = Position.of(info.position) if tail else None
         self._closed: asyncio.Future[CopilotError] = asyncio.get_running_loop().create_future()
 
@@ -65,7 +70,7 @@ class Session:
         return self._id
 
     @property
-    def info(self) -> bridge.Session:
+    def info(self) -> SessionInfo:
         """The session when it was opened; for a handle, only its id. `get` returns its current state."""
         return self._info
 
@@ -121,7 +126,8 @@ class Session:
             return self._receipt(await self._repeat(self.connection.sessions.Send, request, timeout))
         # A stream can be read once, so that the call is not repeated.
         pieces, method = send_pieces(request, attachments), self.connection.sessions.SendStream
-        return self._receipt(await self.connection.unary(method, pieces, progress=self.progress, timeout=timeout))
+        with self.explained():
+            return self._receipt(await self.connection.unary(method, pieces, progress=self.progress, timeout=timeout))
 
     async def send_and_wait(
         self, prompt: Prompt, *, attachments: Sequence[AnyAttachment] = (), immediate: bool = False,
@@ -147,12 +153,13 @@ class Session:
         if timeout is not None:
             request.timeout.FromTimedelta(timedelta(seconds=timeout))
         try:
-            response = await repeat(
-                self.connection.reconnect,
-                lambda: self.connection.unary(
-                    self.connection.sessions.SendAndWait, request, progress=self.progress, wait=True
-                ),
-            )
+            with self.explained():
+                response = await repeat(
+                    self.connection.reconnect,
+                    lambda: self.connection.unary(
+                        self.connection.sessions.SendAndWait, request, progress=self.progress, wait=True
+                    ),
+                )
         except asyncio.CancelledError:
             if abort_on_cancel:
                 await self.abort_detached()
@@ -268,14 +275,15 @@ class Session:
         """The whole JSON of an event, for one that was truncated."""
         request = bridge.ReadEventRequest(session_id=self._id, position=position.message())
         stream = self.connection.stream(self.connection.sessions.ReadEvent(request))
-        return b"".join([piece.json_chunk async for piece in stream])
+        with self.explained():
+            return b"".join([piece.json_chunk async for piece in stream])
 
     # The session itself.
 
-    async def get(self) -> bridge.Session:
+    async def get(self) -> SessionInfo:
         """The session's current state."""
-        response = await self._call(self.connection.sessions.GetSession, bridge.GetSessionRequest(session_id=self._id))
-        return response.session  # type: ignore[no-any-return]
+        request = bridge.GetSessionRequest(session_id=self._id)
+        return SessionInfo((await self._call(self.connection.sessions.GetSession, request)).session)
 
     async def set_model(self, model_id: str, *, reasoning_effort: str = "") -> str:
         """Changes the model from the next turn on. Returns the model in use, if the CLI reports it."""
@@ -310,10 +318,10 @@ class Session:
         request = bridge.UpdateLabelsRequest(session_id=self._id, set=set, remove=remove)
         return dict((await self._call(self.connection.sessions.UpdateLabels, request)).session.labels)
 
-    async def pending(self) -> list[bridge.Callback]:
+    async def pending(self) -> list[PendingCallback]:
         """The pending callbacks, oldest first."""
-        request = bridge.ListPendingRequest(session_id=self._id)
-        return list((await self._call(self.connection.callbacks.ListPending, request)).callbacks)
+        with self.explained():
+            return await pending(self.connection, self._id, self.progress)
 
     async def resolve(self, callback_id: str, answer: bridge.Answer) -> None:
         """Answers any callback of the session by its id. `copilot_grpc.answers` makes answers."""
@@ -343,11 +351,13 @@ class Session:
         else:
             await self._participant.live()  # a participant whose stream is broken still counts
             await self._end(disconnect=True)
+        self._end_text = "this program has disconnected the session: Client.resume_session opens it again"
 
     async def delete(self) -> None:
         """Deletes the session and its history."""
         request = bridge.DeleteSessionRequest(session_id=self._id)
         await self._call(self.connection.sessions.DeleteSession, request)
+        self._end_text = "this program has deleted the session"
         await self._end(disconnect=False)
 
     async def _end(self, disconnect: bool) -> None:
@@ -360,14 +370,26 @@ class Session:
     # Calls.
 
     async def _call(self, method: Any, request: Any) -> Any:
-        return await self.connection.unary(method, request, progress=self.progress)
+        with self.explained():
+            return await self.connection.unary(method, request, progress=self.progress)
+
+    @contextlib.contextmanager
+    def explained(self) -> Iterator[None]:
+        """Lets the error of a session that is not found say that this program has ended the session."""
+        try:
+            yield
+        except SessionNotFound as error:
+            if self._end_text:
+                error.message = f"{error.message}: {self._end_text}"
+            raise
 
     async def _repeat(self, method: Any, request: Any, timeout: float | None) -> Any:
         """Makes a call that its request id makes idempotent."""
-        return await repeat(
-            self.connection.call_policy,
-            lambda: self.connection.unary(method, request, progress=self.progress, timeout=timeout),
-        )
+        with self.explained():
+            return await repeat(
+                self.connection.call_policy,
+                lambda: self.connection.unary(method, request, progress=self.progress, timeout=timeout),
+            )
 
     def _receipt(self, response: bridge.SendResponse | bridge.SendStreamResponse) -> Receipt:
         self.progress.note(response.position)

@@ -27,7 +27,7 @@ class Outcome:
         status: "completed", "aborted", "failed", "stalled", "runtime_lost", or "timed_out" if only the wait ended.
         text: The agent's last message; empty if there is none.
         message_id: Id of the prompt.
-        error: The error of a failed turn.
+        error: The cause of a turn that did not complete, and what to do; None if there is none.
         message_position: Position of the agent's last message; None if there is none.
         end_position: Position of the turn's end; None if the turn continues.
     """
@@ -125,8 +125,9 @@ class Turn:
             while True:
                 reader = Reader(connection.sessions.Run(request), silence_of(request.options))
                 try:
-                    async for event in self._frames(reader, cursor, backoff):
-                        yield event
+                    with self._session.explained():
+                        async for event in self._frames(reader, cursor, backoff):
+                            yield event
                     if self._outcome is not None:
                         return
                     cause: CopilotError = ConnectionLost("the server ended the turn's stream without an outcome")

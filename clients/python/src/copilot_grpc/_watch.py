@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 
 from ._client import Connection
 from ._events import Reader, silence_of
+from ._info import SessionChange
 from ._retry import Backoff
 from .bridge import v1 as bridge
 from .errors import ConnectionLost, CopilotError
@@ -13,7 +14,7 @@ from .errors import ConnectionLost, CopilotError
 
 async def watch_sessions(
     connection: Connection, filter: bridge.SessionFilter | None
-) -> AsyncGenerator[bridge.WatchSessionsResponse, None]:
+) -> AsyncGenerator[SessionChange, None]:
     """Changes, over one stream after another. Heartbeats are left out."""
     backoff, request = Backoff(connection.reconnect), bridge.WatchSessionsRequest(filter=filter)
     while True:
@@ -23,7 +24,7 @@ async def watch_sessions(
             while (change := await reader.read()) is not None:
                 backoff.reset()
                 if change.change != bridge.SessionChange.SESSION_CHANGE_HEARTBEAT:
-                    yield change
+                    yield SessionChange(change)
         except CopilotError as error:
             cause = error
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 import os
@@ -14,10 +15,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Union, cast
 from typing_extensions import Unpack
 
 from ._await import Opening
-from ._channel import PathOrBytes, Token, default_socket, open_channel
+from ._channel import PathOrBytes, Token, check_target, choose_token, default_socket, open_channel
 from ._retry import Reconnect
 from .errors import ConnectionLost, CopilotError, ServerNotFound
-from .options import CreateOptions, ParticipantOptions, ResumeOptions
+from .options import ParticipantOptions, SessionOptions
 
 if TYPE_CHECKING:
     import grpc.aio
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from ._client import Connection
     from ._events import Stream
     from ._inbox import PendingCallback, PendingEnd
+    from ._info import SessionChange, SessionInfo
+    from ._opening import How
     from ._server import ServerProcess
     from ._session import Session
     from ._turn import Outcome
@@ -39,11 +42,9 @@ UsageGroup = Literal["day", "model", "session", "owner"]
 class Client:
     """A client of one server. Its methods may run concurrently, on the event loop where it was made."""
 
-    def __init__(
-        self, connection: Connection, info: bridge.GetServerInfoResponse, server: ServerProcess | None
-    ) -> None:
+    def __init__(self, connection: Connection, server: ServerProcess | None) -> None:
         """Not for programs: use `Client.connect`."""
-        self._connection, self._info, self._server = connection, info, server
+        self._connection, self._server = connection, server
         self._sessions: set[Session] = set()
 
     @classmethod
@@ -58,10 +59,12 @@ class Client:
         """Connects to a server and checks that it answers, accepts the caller, and has a version that works.
 
         Args:
-            target: `unix:PATH`, `HOST:PORT`, or another target of gRPC. Default: the environment variable
+            target: `HOST:PORT`, `unix:/PATH`, or another target of gRPC such as `dns:///HOST:PORT`, without a scheme
+                of HTTP. Default: the environment variable
                 COPILOT_GRPC_TARGET; else the default socket of `copilot-grpc serve`, if a server listens there; else a
                 private server.
-            token: Bearer token; see `Token` for tokens that change.
+            token: Bearer token; see `Token` for tokens that change. Default: the environment variable
+                COPILOT_GRPC_TOKEN, except for unix sockets.
             ca: Certificates that sign the server's, as a file or PEM. Default: the system's. TLS is used for all
                 targets except unix sockets and loopback addresses, and for those if a certificate is given.
             certificate: This client's certificate, as a file or PEM.
@@ -81,6 +84,7 @@ class Client:
 
         Raises:
             ServerNotFound: There is no server, and no binary to start one.
+            ValueError: The target is a URL, or options contradict each other.
             ServerIncompatible: The server is no copilot-grpc, or its version does not work with this library.
             CopilotError: The server cannot be reached, or refuses the caller.
         """
@@ -93,24 +97,26 @@ class Client:
             address = server.target if server else chosen
             connection: Connection | None = None
             try:
-                source = Token.static(token) if isinstance(token, str) else token
                 channel = open_channel(
-                    address, token=source, ca=ca, certificate=certificate, key=key, server_name=server_name,
-                    insecure=insecure, options=tuple(channel_options),
+                    address, token=choose_token(address, token), ca=ca, certificate=certificate, key=key,
+                    server_name=server_name, insecure=insecure, options=tuple(channel_options),
                 )  # fmt: skip
                 policy = reconnect or Reconnect()
                 connection = Connection(channel, name=name, reconnect=policy, timeout=timeout)
-                info = await connection.check(address, connect_timeout)
+                await connection.check(address, connect_timeout)
             except BaseException as error:
                 if connection is not None:
                     await connection.channel.close()
                 if server is not None:
                     await server.stop()
                 if isinstance(error, ConnectionLost):
-                    remedy = "start it with `copilot-grpc serve`, or set COPILOT_GRPC_TARGET"
-                    raise ServerNotFound(f"no server at {address} ({error.message}): {remedy}") from error
+                    remedy = (
+                        "start one with `copilot-grpc serve`, or name another one with the option target of"
+                        " Client.connect or the variable COPILOT_GRPC_TARGET"
+                    )
+                    raise ServerNotFound(f"no server at {address} ({error.message}): {remedy}") from None
                 raise
-            return cls(connection, info, server)
+            return cls(connection, server)
 
         return Opening(open_it)
 
@@ -124,11 +130,12 @@ class Client:
 
     async def close(self) -> None:
         """Leaves all sessions, closes the channel, and ends a private server. Closing again does nothing."""
-        for session in list(self._sessions):
-            try:
-                await session.close()
-            except CopilotError as error:
+        results = await asyncio.gather(*(session.close() for session in self._sessions), return_exceptions=True)
+        for error in results:
+            if isinstance(error, CopilotError):
                 _log.debug("session not left: %s", error)
+            elif error is not None:
+                raise error
         await self._connection.channel.close()
         if self._server is not None:
             await self._server.stop()
@@ -138,20 +145,28 @@ class Client:
         """The channel, for stubs of copilot.cli.v1."""
         return self._connection.channel
 
-    @property
-    def info(self) -> bridge.GetServerInfoResponse:
-        """The server's version, capabilities and limits when the client connected."""
-        return self._info
-
     # Sessions.
 
-    def create_session(self, **options: Unpack[CreateOptions]) -> Opening[Session]:
-        """Creates a session and joins it. Leaving the session does not end it unless its lifetime says so."""
-        return Opening(lambda: self._open("create", "", options))
+    def create_session(self, *, session_id: str = "", **options: Unpack[SessionOptions]) -> Opening[Session]:
+        """Creates a session and joins it. Leaving the session does not end it unless its lifetime says so.
 
-    def resume_session(self, session_id: str, **options: Unpack[ResumeOptions]) -> Opening[Session]:
+        Args:
+            session_id: Id of the new session: letters, digits, '-' and '_', at most 128 characters; default: a random
+                UUID.
+            options: See `SessionOptions`.
+        """
+        return Opening(lambda: self._open("create", session_id, options))
+
+    def resume_session(self, session_id: str, **options: Unpack[SessionOptions]) -> Opening[Session]:
         """Opens a session, from the CLI's history if necessary, and joins it. Adds a session.resume event."""
         return Opening(lambda: self._open("resume", session_id, options))
+
+    def open_session(self, session_id: str, **options: Unpack[SessionOptions]) -> Opening[Session]:
+        """Resumes a session, in any state, or creates it with this id if there is none.
+
+        Two programs that open the same id at the same time are in the same session.
+        """
+        return Opening(lambda: self._open("open", session_id, options))
 
     def join_session(self, session_id: str, **options: Unpack[ParticipantOptions]) -> Opening[Session]:
         """Joins an open session, without a trace in its history."""
@@ -168,14 +183,14 @@ class Client:
         self._sessions.add(session)
         return session
 
-    async def _open(self, how: str, session_id: str, options: Any) -> Session:
+    async def _open(self, how: How, session_id: str, options: Any) -> Session:
         from ._opening import open_session
 
         session = await open_session(self._connection, how, session_id, options, self._sessions.discard)
         self._sessions.add(session)
         return session
 
-    async def run(self, prompt: str, **options: Unpack[CreateOptions]) -> Outcome:
+    async def run(self, prompt: str, **options: Unpack[SessionOptions]) -> Outcome:
         """Creates a session for one prompt, waits for the end of its turn, and deletes the session."""
         async with self.create_session(**options) as session:
             try:
@@ -183,30 +198,31 @@ class Client:
             finally:
                 await session.delete()
 
-    async def get_session(self, session_id: str) -> bridge.Session:
+    async def get_session(self, session_id: str) -> SessionInfo:
         """The state of a session."""
+        from ._info import SessionInfo
         from .bridge import v1 as bridge
 
         request = bridge.GetSessionRequest(session_id=session_id)
-        response = await self._connection.unary(self._connection.sessions.GetSession, request)
-        return response.session  # type: ignore[no-any-return]
+        return SessionInfo((await self._connection.unary(self._connection.sessions.GetSession, request)).session)
 
     def list_sessions(
         self, *, labels: Mapping[str, str] | None = None, filter: bridge.SessionFilter | None = None
-    ) -> Stream[bridge.Session]:
+    ) -> Stream[SessionInfo]:
         """The caller's sessions, most recently used first: all, or those with the labels that match the filter."""
         from ._events import Stream
 
         return Stream(self._list(_labelled(filter, labels)))
 
-    async def _list(self, filter: bridge.SessionFilter | None) -> AsyncGenerator[bridge.Session, None]:
+    async def _list(self, filter: bridge.SessionFilter | None) -> AsyncGenerator[SessionInfo, None]:
+        from ._info import SessionInfo
         from .bridge import v1 as bridge
 
         request = bridge.ListSessionsRequest(filter=filter)
         while True:
             page = await self._connection.unary(self._connection.sessions.ListSessions, request)
             for session in page.sessions:
-                yield session
+                yield SessionInfo(session)
             request.page_token = page.next_page_token
             if not request.page_token:
                 return
@@ -274,7 +290,7 @@ class Client:
 
     def watch_sessions(
         self, *, labels: Mapping[str, str] | None = None, filter: bridge.SessionFilter | None = None
-    ) -> Stream[bridge.WatchSessionsResponse]:
+    ) -> Stream[SessionChange]:
         """Changes of the caller's sessions, all or those with the labels that match the filter: first one for each
         open session, then changes as they happen.
 
@@ -312,7 +328,7 @@ class Client:
             request.grace.FromTimedelta(timedelta(seconds=grace))
         return Stream(watch_pending(self._connection, request))
 
-    async def get_usage(
+    async def usage(
         self, *, by: Sequence[UsageGroup] = (), session_id: str = "", labels: Mapping[str, str] | None = None,
         filter: bridge.SessionFilter | None = None, start: datetime | None = None, end: datetime | None = None,
     ) -> list[bridge.UsageRow]:  # fmt: skip
@@ -367,17 +383,11 @@ class Client:
         request = bridge.ListModelsRequest(github_token=github_token)
         return list((await self._connection.unary(self._connection.runtimes.ListModels, request)).models)
 
-    async def pending(self) -> list[bridge.Callback]:
+    async def pending(self) -> list[PendingCallback]:
         """The pending callbacks of all sessions, oldest first."""
-        from .bridge import v1 as bridge
+        from ._inbox import pending
 
-        request, found = bridge.ListPendingRequest(), []
-        while True:
-            page = await self._connection.unary(self._connection.callbacks.ListPending, request)
-            found += page.callbacks
-            request.page_token = page.next_page_token
-            if not request.page_token:
-                return found
+        return await pending(self._connection)
 
 
 def _labelled(filter: bridge.SessionFilter | None, labels: Mapping[str, str] | None) -> bridge.SessionFilter | None:
@@ -399,6 +409,7 @@ def _choose(target: str | None, launch: bool | None) -> tuple[str, bool]:
         raise ValueError("give either a target, or launch=True")
     found = target or ("" if launch else os.environ.get("COPILOT_GRPC_TARGET", ""))
     if found or launch:
+        check_target(found)
         return found, bool(launch)
     socket = default_socket()
     return f"unix:{socket}", launch is None and not _is_listening(socket)

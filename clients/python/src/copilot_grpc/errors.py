@@ -333,19 +333,23 @@ class SessionClosed(CopilotError, code="CANCELLED"):
 
 
 class TurnFailed(CopilotError):
-    """A turn did not complete; `outcome` has the details."""
+    """A turn did not complete; `outcome` has the details, and the text the cause and what to do."""
 
     def __init__(self, outcome: Outcome) -> None:
-        super().__init__(outcome.error.message if outcome.error else f"the turn ended: {outcome.status}")
+        cause = f": {outcome.error.message}" if outcome.error else ""
+        super().__init__(f"the turn ended as {outcome.status}{cause}")
         self.outcome = outcome
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class ToolError(Exception):
-    """Raised by a tool to fail with a text that the model reads."""
+    """Raised by a tool to fail with a text that the model reads. The library does not log it."""
 
 
 class HandlerError(Exception):
-    """Raised by a handler of callbacks to answer with an error and its text."""
+    """Raised by a handler of callbacks to answer with an error and its text. The library does not log it."""
 
 
 def make(code: str, reason: str, message: str, **details: Any) -> CopilotError:
@@ -374,16 +378,17 @@ def from_failure(failure: Failure) -> CopilotError:
 
 
 def from_rpc(error: Any) -> CopilotError:
-    """The exception of a gRPC error, which becomes its cause."""
+    """The exception of a gRPC error. It has everything that the gRPC error says."""
     trailers = dict(error.trailing_metadata() or ())
     details: dict[str, Any] = {"field": _text(trailers.get("copilot-field", ""))}
     reason = _text(trailers.get("copilot-reason", ""))
     status = trailers.get("grpc-status-details-bin")
     if isinstance(status, bytes):
         reason = _read_status(status, details) or reason
-    made = make(error.code().name, reason, error.details() or "", **details)
-    made.__cause__ = error
-    return made
+    message = error.details() or ""
+    if error.code().name == "UNAUTHENTICATED":
+        message += ": give a token with the option token of Client.connect, or set COPILOT_GRPC_TOKEN"
+    return make(error.code().name, reason, message, **details)
 
 
 def _text(value: str | bytes) -> str:

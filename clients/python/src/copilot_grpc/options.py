@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Union
 
 if TYPE_CHECKING:
     from .bridge import v1 as bridge
@@ -23,6 +23,10 @@ The result is the message that answers the callback, or a short form. A handler 
 which the server makes the kind's safe default; only the text of a `HandlerError` leaves the program. `ABSTAIN` leaves
 the callback to other participants.
 """
+
+
+Lifetime = Literal["keep", "end_with_last_participant"]
+InterruptedTurns = Literal["report", "continue"]
 
 
 class Abstain:
@@ -208,8 +212,12 @@ class ParticipantOptions(TypedDict, total=False):
     """Answers callbacks that are newer than this library, by JSON-RPC method or event type, with a JSON value."""
 
 
-class OpenOptions(ParticipantOptions, total=False):
-    """How a session works. A resumed session keeps the values that are not given."""
+class SessionOptions(ParticipantOptions, total=False):
+    """Options of `Client.create_session`, `Client.resume_session` and `Client.open_session`.
+
+    A resumed session keeps the values that are not given. Options that only a new session can have are ignored for a
+    session that exists, and options of a resume for a new one.
+    """
 
     config: cli.SessionConfig
     """Model, provider, instructions, directories and so on. The shortcuts below override its fields."""
@@ -220,14 +228,15 @@ class OpenOptions(ParticipantOptions, total=False):
     model: str
     working_directory: str
     streaming: bool
-    """Sends the model's text as it arrives; required for `Turn.deltas` to be more than one piece."""
+    """Sends the model's text as it arrives, in pieces, for `Turn.deltas`; default: `config.streaming`, else True."""
     provider_ref: str
     """Name of a model provider in the server's configuration, instead of `config.provider`."""
-    lifetime: bridge.Lifetime.ValueType
-    """When the session ends; default: with `disconnect` or `delete`."""
-    interrupted_turns: bridge.OnInterruption.ValueType
-    """The server's reaction to a turn that ends with its CLI process; default: it reports that. With
-    `ON_INTERRUPTION_CONTINUE` it tells the agent to continue, at most three times in a row."""
+    lifetime: Lifetime
+    """When the session ends: with `Session.disconnect` or `Session.delete` ("keep", the default of a new session), or
+    also when its last participant leaves ("end_with_last_participant")."""
+    interrupted_turns: InterruptedTurns
+    """The server's reaction to a turn that ends with its CLI process: it reports that ("report", the default of a new
+    session), or it also tells the agent to continue, at most three times in a row ("continue")."""
     session_handlers: bridge.Handlers
     """Callbacks that wait for `Session.resolve` even if no participant handles them."""
     callback_timeout: float
@@ -237,24 +246,15 @@ class OpenOptions(ParticipantOptions, total=False):
     request_id: str
     """Makes the call idempotent across restarts of this program; default: a random id."""
 
-
-class CreateOptions(OpenOptions, total=False):
-    """Options of `Client.create_session`."""
-
-    session_id: str
-    """Id of the new session: letters, digits, '-' and '_', at most 128 characters; default: a random UUID."""
     labels: Mapping[str, str]
-    """Labels by which `Client.list_sessions` and other filters find the session; see `Session.update_labels`."""
+    """Of a new session: labels by which `Client.list_sessions` and other filters find it; `Session.update_labels`
+    changes them later."""
     node_labels: Mapping[str, str]
-    """Labels that the session's server must have, as in a cluster whose replicas have different directories."""
+    """Of a new session: labels that its server must have, as in a cluster whose replicas have different directories."""
     cloud: cli.CloudSessionConfig
-    """The repository of a session in GitHub's cloud."""
-
-
-class ResumeOptions(OpenOptions, total=False):
-    """Options of `Client.resume_session`."""
+    """Of a new session: its repository in GitHub's cloud."""
 
     continue_pending_work: bool
-    """Keeps the callbacks that were pending when the session was unloaded."""
+    """Of a resume: keeps the callbacks that were pending when the session was unloaded."""
     resume: cli.SessionResumeExtras
-    """Options that only a resume has."""
+    """Of a resume: further options."""

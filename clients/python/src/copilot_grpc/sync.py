@@ -16,13 +16,14 @@ from typing_extensions import Unpack
 
 from . import client as _client
 from ._loop import BackgroundLoop
-from .options import CreateOptions, ParticipantOptions, ResumeOptions
+from .options import ParticipantOptions, SessionOptions
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from . import _events, _inbox, _session
     from ._inbox import PendingEnd
+    from ._info import SessionChange, SessionInfo
     from ._position import Position
     from ._prompts import AnyAttachment, Prompt
     from ._session import Receipt
@@ -120,7 +121,7 @@ class Session:
         return self._session.id
 
     @property
-    def info(self) -> bridge.Session:
+    def info(self) -> SessionInfo:
         """The session when it was opened."""
         return self._session.info
 
@@ -197,7 +198,7 @@ class Session:
         """See `copilot_grpc.Session.read_event`."""
         return _loop.call(self._session.read_event(position))
 
-    def get(self) -> bridge.Session:
+    def get(self) -> SessionInfo:
         """See `copilot_grpc.Session.get`."""
         return _loop.call(self._session.get())
 
@@ -224,9 +225,9 @@ class Session:
         """See `copilot_grpc.Session.update_labels`."""
         return _loop.call(self._session.update_labels(set, remove=remove))
 
-    def pending(self) -> list[bridge.Callback]:
+    def pending(self) -> list[PendingCallback]:
         """See `copilot_grpc.Session.pending`."""
-        return _loop.call(self._session.pending())
+        return list(map(PendingCallback, _loop.call(self._session.pending())))
 
     def resolve(self, callback_id: str, answer: bridge.Answer) -> None:
         """See `copilot_grpc.Session.resolve`."""
@@ -253,7 +254,8 @@ class PendingCallback:
     """See `copilot_grpc.PendingCallback`."""
 
     def __init__(self, waiting: _inbox.PendingCallback) -> None:
-        self._waiting, self.callback = waiting, waiting.callback
+        self._waiting, self.proto = waiting, waiting.proto
+        self.id, self.session_id, self.kind = waiting.id, waiting.session_id, waiting.kind
 
     def answer(self, answer: bridge.Answer) -> None:
         """See `copilot_grpc.PendingCallback.answer`."""
@@ -294,18 +296,17 @@ class Client:
         """See `copilot_grpc.Client.close`."""
         _loop.call(self._client.close())
 
-    @property
-    def info(self) -> bridge.GetServerInfoResponse:
-        """The server's version, capabilities and limits when the client connected."""
-        return self._client.info
-
-    def create_session(self, **options: Unpack[CreateOptions]) -> Session:
+    def create_session(self, *, session_id: str = "", **options: Unpack[SessionOptions]) -> Session:
         """See `copilot_grpc.Client.create_session`."""
-        return Session(_loop.call(_awaited(self._client.create_session(**options))))
+        return Session(_loop.call(_awaited(self._client.create_session(session_id=session_id, **options))))
 
-    def resume_session(self, session_id: str, **options: Unpack[ResumeOptions]) -> Session:
+    def resume_session(self, session_id: str, **options: Unpack[SessionOptions]) -> Session:
         """See `copilot_grpc.Client.resume_session`."""
         return Session(_loop.call(_awaited(self._client.resume_session(session_id, **options))))
+
+    def open_session(self, session_id: str, **options: Unpack[SessionOptions]) -> Session:
+        """See `copilot_grpc.Client.open_session`."""
+        return Session(_loop.call(_awaited(self._client.open_session(session_id, **options))))
 
     def join_session(self, session_id: str, **options: Unpack[ParticipantOptions]) -> Session:
         """See `copilot_grpc.Client.join_session`."""
@@ -315,17 +316,17 @@ class Client:
         """See `copilot_grpc.Client.session`."""
         return Session(_loop.call(_started(lambda: self._client.session(session_id))))
 
-    def run(self, prompt: str, **options: Unpack[CreateOptions]) -> Outcome:
+    def run(self, prompt: str, **options: Unpack[SessionOptions]) -> Outcome:
         """See `copilot_grpc.Client.run`."""
         return _loop.call(self._client.run(prompt, **options))
 
-    def get_session(self, session_id: str) -> bridge.Session:
+    def get_session(self, session_id: str) -> SessionInfo:
         """See `copilot_grpc.Client.get_session`."""
         return _loop.call(self._client.get_session(session_id))
 
     def list_sessions(
         self, *, labels: Mapping[str, str] | None = None, filter: bridge.SessionFilter | None = None
-    ) -> Stream[bridge.Session]:
+    ) -> Stream[SessionInfo]:
         """See `copilot_grpc.Client.list_sessions`."""
         return Stream(self._client.list_sessions(labels=labels, filter=filter))
 
@@ -352,7 +353,7 @@ class Client:
 
     def watch_sessions(
         self, *, labels: Mapping[str, str] | None = None, filter: bridge.SessionFilter | None = None
-    ) -> Stream[bridge.WatchSessionsResponse]:
+    ) -> Stream[SessionChange]:
         """See `copilot_grpc.Client.watch_sessions`."""
         return Stream(self._client.watch_sessions(labels=labels, filter=filter))
 
@@ -367,12 +368,12 @@ class Client:
             handle=handle, kinds=kinds, labels=labels, owner=owner, name=name, grace=grace,
         ))))  # fmt: skip
 
-    def get_usage(
+    def usage(
         self, *, by: Sequence[_client.UsageGroup] = (), session_id: str = "", labels: Mapping[str, str] | None = None,
         filter: bridge.SessionFilter | None = None, start: datetime | None = None, end: datetime | None = None,
     ) -> list[bridge.UsageRow]:  # fmt: skip
-        """See `copilot_grpc.Client.get_usage`."""
-        return _loop.call(self._client.get_usage(
+        """See `copilot_grpc.Client.usage`."""
+        return _loop.call(self._client.usage(
             by=by, session_id=session_id, labels=labels, filter=filter, start=start, end=end
         ))  # fmt: skip
 
@@ -392,9 +393,9 @@ class Client:
         """See `copilot_grpc.Client.list_models`."""
         return _loop.call(self._client.list_models(github_token=github_token))
 
-    def pending(self) -> list[bridge.Callback]:
+    def pending(self) -> list[PendingCallback]:
         """See `copilot_grpc.Client.pending`."""
-        return _loop.call(self._client.pending())
+        return list(map(PendingCallback, _loop.call(self._client.pending())))
 
 
 async def _awaited(opening: Any) -> Any:
