@@ -10,6 +10,7 @@ import grpc
 import pytest
 
 from copilot_grpc import (
+    Client,
     Disconnected,
     ParticipantExpired,
     Reconnected,
@@ -17,6 +18,7 @@ from copilot_grpc import (
     ToolCall,
     ToolError,
     ToolResult,
+    _participant,
     answers,
     permission,
     tool,
@@ -350,6 +352,100 @@ async def test_expired_participant_joins_again() -> None:
             await asyncio.sleep(0)
         assert changes[1:] == [ParticipantExpired("p1"), Reconnected("p2")]
         assert session.participant_id == "p2"
+
+
+async def broken(fake: Fake, client: Client, stream: Attached) -> None:
+    """Breaks a stream, and lets all further ones fail."""
+
+    async def cut(requests: Any, context: Any) -> None:
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "cut")
+
+    fake.streams["Attach"] = cut
+    stream.end(grpc.StatusCode.UNAVAILABLE)
+    [session] = client._sessions
+    assert session._participant is not None
+    while session._participant._link is not None:
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("failures", [0, 3])
+async def test_a_close_without_a_stream_leaves_by_a_call(failures: int) -> None:
+    requests: list[bridge.LeaveRequest] = []
+
+    async def leave(request: bridge.LeaveRequest, context: Any) -> bridge.LeaveResponse:
+        requests.append(request)
+        if len(requests) <= failures:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "not yet")
+        return bridge.LeaveResponse()
+
+    async with connected() as (fake, client):
+        fake.unary["Leave"] = leave
+        stream, session = await opened(fake, client.create_session(tools=[weather]))
+        await broken(fake, client, stream)
+        await soon(session.close())
+        await soon(session.close())
+        assert requests == [bridge.LeaveRequest(session_id="s1", participant_token="secret")] * (failures + 1)
+        assert isinstance(session.ended, SessionClosed) and session.ended.cause == "closed"
+
+
+async def test_a_goodbye_that_is_cut_off_is_repeated_by_a_call() -> None:
+    left = asyncio.Event()
+
+    def leave(*_: Any) -> bridge.LeaveResponse:
+        left.set()
+        return bridge.LeaveResponse()
+
+    async with connected() as (fake, client):
+        fake.unary["Leave"] = leave
+        stream, session = await opened(fake, client.create_session())
+        closing = asyncio.ensure_future(session.close())
+        assert (await stream.next()).HasField("leave")
+        stream.end(grpc.StatusCode.UNAVAILABLE)
+        await soon(closing)
+        assert left.is_set()
+
+
+async def test_a_session_that_is_left_over_a_stream_makes_no_call() -> None:
+    async with connected() as (fake, client):
+        fake.unary["Leave"] = lambda *_: pytest.fail("left twice")
+        stream, session = await opened(fake, client.create_session())
+        closing = asyncio.ensure_future(session.close())
+        await stream.goodbye()
+        await soon(closing)
+
+
+@pytest.mark.parametrize("answers_late", [True, False])
+async def test_a_close_takes_a_limited_time(
+    answers_late: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(_participant, "LEAVE_TIMEOUT", 0.2)
+
+    async def leave(request: bridge.LeaveRequest, context: Any) -> bridge.LeaveResponse:
+        if answers_late:
+            await asyncio.Event().wait()
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
+        return bridge.LeaveResponse()
+
+    async with connected() as (fake, client):
+        fake.unary["Leave"] = leave
+        stream, session = await opened(fake, client.create_session())
+        await broken(fake, client, stream)
+        await soon(session.close())
+    [record] = [record for record in caplog.records if "not left" in record.getMessage()]
+    assert record.levelname == "WARNING" and ("no answer" if answers_late else "gone") in record.getMessage()
+
+
+@pytest.mark.parametrize("reason", ["SESSION_NOT_FOUND", "PARTICIPANT_NOT_FOUND"])
+async def test_a_participant_that_is_gone_has_left(reason: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def leave(request: bridge.LeaveRequest, context: Any) -> None:
+        await refuse(context, grpc.StatusCode.NOT_FOUND, reason, "gone")
+
+    async with connected() as (fake, client):
+        fake.unary["Leave"] = leave
+        stream, session = await opened(fake, client.create_session())
+        await broken(fake, client, stream)
+        await soon(session.close())
+    assert not [record for record in caplog.records if "not left" in record.getMessage()]
 
 
 async def test_go_away_opens_the_next_stream_before_the_old_one_ends() -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from google.protobuf.duration_pb2 import Duration
 
 from ._await import within
 from ._calls import Calls
+from ._client import CALL_POLICY, Connection
 from ._handlers import Handlers
 from ._link import HEARTBEAT, SILENCE, Link
 from ._position import Progress
@@ -24,14 +25,12 @@ from .errors import (
     DeadlineExceeded,
     ParticipantNotFound,
     SessionClosed,
+    SessionNotFound,
     from_failure,
 )
 from .model import Models
 from .options import ParticipantOptions
 from .tools import Tool
-
-if TYPE_CHECKING:
-    from ._client import Connection
 
 _log = logging.getLogger("copilot_grpc")
 # Time for which `leave` waits for the server.
@@ -97,6 +96,7 @@ class Participant:
         self._changed = asyncio.Event()
         self._commands: dict[str, asyncio.Future[CopilotError | None]] = {}
         self._leaving = False
+        self._has_left = False  # the server has no such participant any more
         self._is_ending = False  # the task cleans up, and must not be cancelled
         self._task: asyncio.Task[None] | None = None
         self._setting_tools = asyncio.Lock()
@@ -133,16 +133,36 @@ class Participant:
         return None if self._link is None or self._link.is_down else self._link
 
     async def leave(self, disconnect: bool = False) -> None:
-        """Ends the participation, with a goodbye if there is a link."""
+        """Ends the participation and tells the server, over the link or by a call. Takes LEAVE_TIMEOUT at most."""
         self._leaving = True
-        if self._task is None or self._task.done():
+        if self._task is None or self._has_left:
             return
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + LEAVE_TIMEOUT
         if self._link is not None:
             await self._link.send(bridge.AttachRequest(leave=bridge.AttachLeave(disconnect=disconnect)))
             await asyncio.wait([self._task], timeout=LEAVE_TIMEOUT)
         if not self._is_ending:
             self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
+        if self._has_left or not self._token:
+            return
+        self._has_left = True  # one attempt
+        try:
+            await within(deadline - clock(), self._leave_by_call())
+        except (asyncio.TimeoutError, CopilotError) as error:
+            _log.warning(
+                "session %s not left, its server keeps the participant until the grace time has passed: %s",
+                self.session_id, error if isinstance(error, CopilotError) else "no answer",
+                extra={"session_id": self.session_id},
+            )  # fmt: skip
+
+    async def _leave_by_call(self) -> None:
+        """Leaves without a link, as soon as the server can be reached."""
+        request = bridge.LeaveRequest(session_id=self.session_id, participant_token=self._token)
+        policy = replace(CALL_POLICY, give_up_after=LEAVE_TIMEOUT)
+        with contextlib.suppress(SessionNotFound, ParticipantNotFound):
+            await repeat(policy, lambda: self._connection.unary(self._connection.callbacks.Leave, request))
 
     async def set_tools(self, tools: dict[str, Tool[..., object]]) -> None:
         """Replaces the participant's tools, here and on the server."""
@@ -241,14 +261,16 @@ class Participant:
         try:
             while True:
                 cause = await self._serve(link)
-                if self._leaving:
-                    return
                 if cause is not None and not cause.is_broken:
-                    error = cause
+                    self._has_left = True
+                    if not self._leaving:
+                        error = cause
+                    return
+                if self._leaving:
                     return
                 link = await self._reopen(link, cause)
         except CopilotError as failure:
-            error = failure
+            error, self._has_left = failure, not failure.is_broken
         finally:
             self._is_ending = True
             for link in list(self._links):
