@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from typing import Any
 
@@ -138,17 +139,18 @@ async def test_tool_results() -> None:
         broken = (await call("weather", "{")).result
         assert broken.text_result_for_llm.startswith("The arguments do not fit: they are not valid JSON")
         assert (await call("fail", '{"how": "text"}')).result.text_result_for_llm == "no t1"
-        failed = answers.tool(ToolResult.failure("The tool failed.")).tool
         secret = await call("fail", '{"how": "secret"}')
-        assert secret == failed
+        assert secret == answers.tool(ToolResult("The tool failed.", "failure", "/home/secret")).tool
         denied = (await call("fail", '{"how": "denied"}')).result
         assert (denied.text_result_for_llm, denied.result_type) == ("not here", "denied")
         binary = (await call("fail", '{"how": "binary"}')).result
         assert binary.binary_results_for_llm[0].data == b"png" and binary.text_result_for_llm == "a map"
         assert (await call("fail", '{"how": "none"}')).text == "Done."
         assert (await call("fail", '{"how": "json"}')).text == '{"a": [1, "ü"]}'
-        assert await call("fail", '{"how": "bad"}') == failed
-        assert await call("fail", '{"how": "nan"}') == failed
+        for how, error in (("bad", "JSON cannot hold"), ("nan", "not JSON compliant")):
+            odd = (await call("fail", json.dumps({"how": how}))).result
+            assert odd.text_result_for_llm == "The tool ran, but its result cannot be encoded as JSON."
+            assert odd.result_type == "failure" and error in odd.error
 
 
 async def test_a_blocked_handler_holds_up_nothing() -> None:

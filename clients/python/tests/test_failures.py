@@ -58,11 +58,12 @@ async def test_failures_of_handlers_are_logged(
     callback: bridge.Callback, options: Any, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     answer = await Handlers(options, {}).answer(callback)
-    assert "secret" not in str(answer)
     if callback.HasField("tool_call"):
         assert answer.tool.result.text_result_for_llm == "The tool failed."
+    elif callback.HasField("command"):
+        assert answer.error.message == "/home/secret"  # for the caller of the command
     else:
-        assert answer.HasField("error")
+        assert answer.error.message and "secret" not in answer.error.message
     [record] = caplog.records
     assert record.name == "copilot_grpc" and record.levelno == logging.WARNING and record.exc_info
     assert record.getMessage().startswith(f"{name} failed: ")
@@ -76,7 +77,7 @@ async def test_failures_of_handlers_are_logged(
         (USER_INPUT, HandlerError("nobody is here"), "nobody is here"),
     ],
 )
-async def test_failures_that_are_meant_are_not_logged(
+async def test_texts_of_the_programs_own_errors_are_passed_on(
     callback: bridge.Callback, error: Exception, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: Any) -> Any:
@@ -88,6 +89,13 @@ async def test_failures_that_are_meant_are_not_logged(
 
     answer = await Handlers({"tools": [failing], "on_user_input": fail}, {}).answer(callback)
     assert text in (answer.tool.result.text_result_for_llm, answer.error.message)
+    [record] = caplog.records
+    assert text in record.getMessage() and record.levelno == logging.WARNING and not record.exc_info
+
+
+async def test_wrong_arguments_are_the_models_mistake(caplog: pytest.LogCaptureFixture) -> None:
+    answer = await Handlers({"tools": [weather]}, {}).answer(tool_callback("c", "weather", "{}"))
+    assert answer.tool.result.text_result_for_llm == "The arguments do not fit: city: is missing."
     assert not caplog.records
 
 

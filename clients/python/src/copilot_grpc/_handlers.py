@@ -81,11 +81,11 @@ class Handlers:
             else:
                 with trace(callback.traceparent, callback.tracestate):
                     answer = await self._dispatch(callback)
-        except HandlerError as error:
-            return answer_error(str(error))
         except Exception as error:
             log_failure(callback, error)
-            return answer_error("The handler failed.")
+            # Only the caller of a slash command reads a text that the program did not mean for others.
+            is_told = isinstance(error, HandlerError) or callback.HasField("command")
+            return answer_error(str(error) if is_told else "The handler failed.")
         size = answer.ByteSize()
         if size <= MAX_ANSWER:
             return answer
@@ -117,22 +117,27 @@ class Handlers:
             return abstain()
         try:
             arguments = tool.arguments(request.arguments_json, _tool_call(callback) if tool.takes_call else None)
+        except ToolError as error:  # the model's mistake, not the program's
+            return _failed(str(error), error)
+        try:
             if tool.is_coroutine:
                 result = await tool.function(**arguments)
             else:
                 result = await call_handler(tool.function, **arguments)
-            if isinstance(result, Abstain):
-                return abstain()
+        except Exception as error:
+            log_failure(callback, error)
+            return _failed(str(error) if isinstance(error, ToolError) else "The tool failed.", error)
+        if isinstance(result, Abstain):
+            return abstain()
+        try:
             if not isinstance(result, str):
                 return bridge.Answer(tool=tool_answer(result))
             answer = bridge.Answer()
             answer.tool.text = result  # a ToolAnswer would be copied
             return answer
-        except ToolError as error:
-            return bridge.Answer(tool=tool_answer(ToolResult.failure(str(error))))
         except Exception as error:
             log_failure(callback, error)
-            return bridge.Answer(tool=tool_answer(ToolResult.failure("The tool failed.")))
+            return _failed("The tool ran, but its result cannot be encoded as JSON.", error)
 
     async def _answer_raw(self, callback: bridge.Callback) -> bridge.Answer:
         raw = callback.raw
@@ -165,6 +170,11 @@ def abstain() -> bridge.Answer:
     return bridge.Answer(abstain=bridge.Abstain())
 
 
+def _failed(text: str, error: Exception) -> bridge.Answer:
+    """The answer of a tool that failed, with a text for the model, and the error for the session's record."""
+    return bridge.Answer(tool=tool_answer(ToolResult(text=text, type="failure", error=str(error) or repr(error))))
+
+
 def _tool_call(callback: bridge.Callback) -> ToolCall:
     request = callback.tool_call
     return ToolCall(
@@ -185,12 +195,13 @@ def _camel(name: str) -> str:
 
 
 def log_failure(callback: bridge.Callback, error: Exception) -> None:
-    """Logs that a function of the program failed, in words that are enough without the record's attributes."""
+    """Logs that a function of the program failed, in words that are enough without the record's attributes. The
+    exceptions that are answers to the model or the server have no traceback."""
     about = {"session_id": callback.session_id, "callback_id": callback.callback_id}
     _log.warning(
         "%s failed: %s: %s (session %s, callback %s)",
         _function(callback), type(error).__name__, error, callback.session_id, callback.callback_id,
-        exc_info=error, extra=about,
+        exc_info=None if isinstance(error, (ToolError, HandlerError)) else error, extra=about,
     )  # fmt: skip
 
 

@@ -345,11 +345,11 @@ class TurnFailed(CopilotError):
 
 
 class ToolError(Exception):
-    """Raised by a tool to fail with a text that the model reads. The library does not log it."""
+    """Raised by a tool to fail with a text that the model reads."""
 
 
 class HandlerError(Exception):
-    """Raised by a handler of callbacks to answer with an error and its text. The library does not log it."""
+    """Raised by a handler of callbacks to answer with an error and its text."""
 
 
 def make(code: str, reason: str, message: str, **details: Any) -> CopilotError:
