@@ -35,7 +35,7 @@ def ask_person(request: PermissionRequest) -> bool | permission.Decision:
 async def main(prompt: str) -> None:
     async with Client.connect() as client:
         rules = [permission.approve("read"), ask_person]
-        async with client.create_session(tools=[get_weather], on_permission=rules, streaming=True) as session:
+        async with client.create_session(tools=[get_weather], on_permission=rules) as session:
             turn = session.run(prompt)
             async for text in turn.deltas():
                 print(text, end="", flush=True)
