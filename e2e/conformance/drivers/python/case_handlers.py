@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from copilot.conformance.v1 import conformance_pb2 as pb
 
 import copilot_grpc
-from copilot_grpc import ABSTAIN, GitHubToken, HandlerError, PermissionRequest, RawRequest, Tool, ToolResult, tool
-from copilot_grpc.bridge import v1 as bridge
+from copilot_grpc import ABSTAIN, GitHubToken, PermissionRequest, RawRequest, Tool, ToolError, ToolResult, tool
 from copilot_grpc.cli import v1 as cli
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def behave(behaviour: pb.Behaviour, city: str) -> Any:
         case "json":
             return json.loads(behaviour.json)
         case "failure":
-            return ToolResult.failure(behaviour.failure)
+            raise ToolError(behaviour.failure)
         case "rejected":
             return ToolResult.rejected(behaviour.rejected)
         case "binary":
@@ -87,7 +86,9 @@ def options(runner: CaseRunner, step: pb.Open) -> dict[str, Any]:
     if step.continue_pending_work:
         o["continue_pending_work"] = True
     if step.end_with_last_participant:
-        o["lifetime"] = bridge.Lifetime.LIFETIME_END_WITH_LAST_PARTICIPANT
+        o["lifetime"] = "end_with_last_participant"
+    if step.continue_interrupted_turns:
+        o["interrupted_turns"] = "continue"
     if step.HasField("provider"):
         provider = cli.ProviderConfig(
             provider_type=cli.ProviderConfigType.PROVIDER_CONFIG_TYPE_OPENAI,
@@ -109,7 +110,7 @@ def handlers(runner: CaseRunner, step: pb.Open) -> dict[str, Any]:
     async def answer(kind: str, name: str, a: pb.Answer) -> str:
         await runner.gate(runner.observe(session, kind, name), a.gate)
         if a.exception:
-            raise HandlerError(a.text)
+            raise RuntimeError(a.text)
         return a.text
 
     async def permission(request: PermissionRequest) -> Any:

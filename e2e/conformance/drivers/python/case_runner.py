@@ -24,9 +24,9 @@ from copilot_grpc import (
     Session,
     SessionClosed,
     Token,
+    TurnFailed,
     answers,
 )
-from copilot_grpc.bridge import v1 as bridge
 
 
 class Unsupported(Exception):
@@ -114,6 +114,8 @@ class CaseRunner:
                 session = await client.create_session(**options)
             case pb.Open.RESUME:
                 session = await client.resume_session(session_id, **options)
+            case pb.Open.OPEN_OR_CREATE:
+                session = await client.open_session(session_id, **options)
             case pb.Open.JOIN:
                 session = await client.join_session(session_id, **options)
             case _:
@@ -178,7 +180,7 @@ class CaseRunner:
     async def do_resolve(self, step: pb.Resolve, result: pb.StepResult, abort: bool) -> None:
         session, callback_id = self.sessions[step.session], step.callback_id
         while not callback_id:
-            callback_id = next((c.callback_id for c in await session.pending()), "")
+            callback_id = next((c.id for c in await session.pending()), "")
         if step.HasField("tool_text"):
             answer = answers.tool(step.tool_text)
         else:
@@ -186,14 +188,11 @@ class CaseRunner:
         await session.resolve(callback_id, answer)
 
     async def do_get(self, step: pb.OfSession, result: pb.StepResult, abort: bool) -> None:
-        info = await self.sessions[step.session].get()
-        result.text = bridge.SessionState.Name(info.state).removeprefix("SESSION_STATE_")
+        result.text = (await self.sessions[step.session].get()).state.upper()
 
     async def do_list(self, step: pb.List, result: pb.StepResult, abort: bool) -> None:
-        names = {session.id: name for name, session in self.sessions.items()}
         async for info in self.clients[step.client].list_sessions(labels=step.labels):
-            if name := names.get(info.session_id):
-                result.sessions.append(name)
+            result.sessions.extend(name for name, session in self.sessions.items() if session.id == info.id)
         result.sessions.sort()
 
     async def do_delete(self, step: pb.OfSession, result: pb.StepResult, abort: bool) -> None:
@@ -215,8 +214,7 @@ class CaseRunner:
         seen = 0
         async with self.clients[step.client].watch_sessions() as changes:
             async for change in changes:
-                name = bridge.SessionChange.Name(change.change).removeprefix("SESSION_CHANGE_")
-                seen += name == step.change.upper()
+                seen += change.kind == step.change.lower()
                 if seen == step.count:
                     return
 
@@ -225,7 +223,7 @@ class CaseRunner:
         result.labels.update(labels)
 
     async def do_usage(self, step: pb.Usage, result: pb.StepResult, abort: bool) -> None:
-        for row in await self.clients[step.client].get_usage(session_id=self.sessions[step.session].id):
+        for row in await self.clients[step.client].usage(session_id=self.sessions[step.session].id):
             result.turns += row.turns
             result.requests += row.requests
 
@@ -288,8 +286,13 @@ def attachment_of(a: pb.Attachment) -> Attachment:
 
 
 def note_outcome(result: pb.StepResult, outcome: Outcome) -> None:
-    error_type = outcome.error.error_type if outcome.error else ""
-    result.outcome.CopyFrom(pb.Outcome(status=outcome.status.upper(), text=outcome.text, error_type=error_type))
+    result.outcome.CopyFrom(pb.Outcome(status=outcome.status.upper(), text=outcome.text))
+    if outcome.error:
+        result.outcome.error_type = outcome.error.error_type
+    try:
+        outcome.raise_for_status()
+    except TurnFailed as error:
+        result.outcome.error = str(error)
 
 
 def event_of(event: Any) -> pb.Event:
