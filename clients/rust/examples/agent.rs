@@ -62,7 +62,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .create_session()
         .tool(Tool::new("get_weather", "Tells the weather in a city.", get_weather))
         .permissions(Rules::new().approve(["read"]).otherwise(ask_person))
-        .streaming(true)
         .await?;
     let mut turn = session.run(prompt);
     let mut deltas = turn.deltas();

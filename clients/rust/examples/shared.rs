@@ -26,7 +26,7 @@ async fn main() -> copilot_grpc::Result<()> {
     let session = boss.create_session().on_permission(decide).await?;
     let tool = Tool::new("get_weather", "Tells the weather in a city.", get_weather);
     let helper = worker.join_session(session.id()).tool(tool).await?;
-    let mut names: Vec<_> = session.get().await?.participants.into_iter().map(|one| one.name).collect();
+    let mut names: Vec<_> = session.get().await?.proto.participants.into_iter().map(|one| one.name).collect();
     names.sort();
     println!("participants: {}", names.join(", "));
     let outcome = session.send_and_wait("What is the weather in Paris?").await?;

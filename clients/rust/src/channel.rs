@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -38,6 +39,15 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub struct Channel {
     transport: tonic::transport::Channel,
     token: Option<Token>,
+    settings: Arc<(Target, ChannelOptions)>,
+}
+
+impl Channel {
+    /// Another connection with the same settings.
+    pub(crate) async fn reopen(&self) -> Result<Self> {
+        let (target, options) = &*self.settings;
+        open(target, options.clone()).await
+    }
 }
 
 impl Service<Request<Body>> for Channel {
@@ -177,6 +187,7 @@ pub(crate) async fn open(target: &Target, options: ChannelOptions) -> Result<Cha
         .http2_keep_alive_interval(Duration::from_secs(30))
         .keep_alive_timeout(Duration::from_secs(20));
     let token = options.token.clone();
+    let settings = Arc::new((target.clone(), options.clone()));
     if tls {
         endpoint = secure(endpoint, options).await?;
     }
@@ -184,7 +195,7 @@ pub(crate) async fn open(target: &Target, options: ChannelOptions) -> Result<Cha
         Target::Tcp(_) => endpoint.connect_lazy(),
         Target::Unix(path) => endpoint.connect_with_connector_lazy(UnixConnector(path.clone())),
     };
-    Ok(Channel { transport, token })
+    Ok(Channel { transport, token, settings })
 }
 
 #[cfg(feature = "tls")]

@@ -13,8 +13,9 @@ use crate::connection::{Connection, method};
 use crate::error::{Error, Result};
 use crate::events::Values;
 use crate::frames::{audible, silence_of};
-use crate::inbox::WatchPending;
-use crate::open::{Create, Join, Resume, SessionBuilder};
+use crate::inbox::{PendingCallback, WatchPending};
+use crate::info::{SessionChange, SessionInfo};
+use crate::open::{How, ParticipantOptions, SessionOptions};
 use crate::prompt::Prompt;
 use crate::retry::Backoff;
 use crate::session::Session;
@@ -23,12 +24,7 @@ use crate::turn::Outcome;
 
 /// A client of one server. Cheap to clone; all methods may run concurrently.
 #[derive(Clone)]
-pub struct Client(Arc<Inner>);
-
-struct Inner {
-    connection: Arc<Connection>,
-    info: bridge::GetServerInfoResponse,
-}
+pub struct Client(Arc<Connection>);
 
 impl Client {
     /// Connects to a server: `unix:PATH` or `HOST:PORT`. The future checks that the server answers, accepts the caller,
@@ -59,22 +55,17 @@ impl Client {
         Connect::new(None, Some(true))
     }
 
-    pub(crate) fn new(connection: Arc<Connection>, info: bridge::GetServerInfoResponse) -> Self {
-        Self(Arc::new(Inner { connection, info }))
+    pub(crate) fn new(connection: Arc<Connection>) -> Self {
+        Self(connection)
     }
 
     pub(crate) fn connection(&self) -> Arc<Connection> {
-        self.0.connection.clone()
+        self.0.clone()
     }
 
     /// The connection, for the generated clients of `copilot.cli.v1`.
     pub fn channel(&self) -> Channel {
-        self.0.connection.channel.clone()
-    }
-
-    /// The server's version, capabilities and limits when the client connected.
-    pub fn info(&self) -> &bridge::GetServerInfoResponse {
-        &self.0.info
+        self.0.channel.clone()
     }
 
     // Sessions.
@@ -85,22 +76,35 @@ impl Client {
     /// # async fn example(client: copilot_grpc::Client) -> copilot_grpc::Result<()> {
     /// use copilot_grpc::permission;
     ///
-    /// let session = client.create_session().on_permission(permission::approve_all).streaming(true).await?;
+    /// let session = client.create_session().on_permission(permission::approve_all).await?;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn create_session(&self) -> SessionBuilder<Create> {
-        SessionBuilder::new(self.clone(), String::new())
+    pub fn create_session(&self) -> SessionOptions {
+        SessionOptions::new(self.clone(), How::Create, String::new())
     }
 
     /// Opens a session, from the CLI's history if necessary, and joins it. Adds a `session.resume` event.
-    pub fn resume_session(&self, session_id: impl Into<String>) -> SessionBuilder<Resume> {
-        SessionBuilder::new(self.clone(), session_id.into())
+    pub fn resume_session(&self, session_id: impl Into<String>) -> SessionOptions {
+        SessionOptions::new(self.clone(), How::Resume, session_id.into())
+    }
+
+    /// Opens the session with this id, in whatever state it is, or creates it if there is none, and joins it. Programs that
+    /// do so at the same time get the same session. Labels, node labels and the cloud's repository matter only for a new one.
+    ///
+    /// ```no_run
+    /// # async fn example(client: copilot_grpc::Client) -> copilot_grpc::Result<()> {
+    /// let session = client.open_session("review-7").label("team", "payments").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn open_session(&self, session_id: impl Into<String>) -> SessionOptions {
+        SessionOptions::new(self.clone(), How::ResumeOrCreate, session_id.into())
     }
 
     /// Joins an open session, without a trace in its history.
-    pub fn join_session(&self, session_id: impl Into<String>) -> SessionBuilder<Join> {
-        SessionBuilder::new(self.clone(), session_id.into())
+    pub fn join_session(&self, session_id: impl Into<String>) -> ParticipantOptions {
+        SessionOptions::new(self.clone(), How::Join, session_id.into())
     }
 
     /// A handle on a session: it sends, watches and resolves, and has no tools and handlers. Makes no call.
@@ -117,18 +121,18 @@ impl Client {
     }
 
     /// The state of a session.
-    pub async fn get_session(&self, session_id: impl Into<String>) -> Result<bridge::Session> {
+    pub async fn get_session(&self, session_id: impl Into<String>) -> Result<SessionInfo> {
         self.session(session_id).get().await
     }
 
     /// The caller's sessions, most recently used first.
-    pub fn list_sessions(&self, filter: bridge::SessionFilter) -> Values<bridge::Session> {
+    pub fn list_sessions(&self, filter: bridge::SessionFilter) -> Values<SessionInfo> {
         let request = bridge::ListSessionsRequest { filter: Some(filter), ..Default::default() };
         let state = (self.connection(), Some(request), Vec::<bridge::Session>::new().into_iter());
         Values::new(state, |(connection, mut request, mut page)| async move {
             loop {
                 if let Some(session) = page.next() {
-                    return (Some(Ok(session)), (connection, request, page));
+                    return (Some(Ok(session.into())), (connection, request, page));
                 }
                 let Some(mut next) = request.take() else { return (None, (connection, None, page)) };
                 let reply = connection.repeat(None, method!(connection, sessions.list_sessions(next)));
@@ -145,7 +149,7 @@ impl Client {
 
     /// Id of the most recently used session.
     pub async fn last_session_id(&self) -> Result<Option<String>> {
-        let connection = &self.0.connection;
+        let connection = &self.0;
         let reply = connection.repeat(None, || {
             let mut sessions = connection.sessions();
             async move { sessions.get_last_session(bridge::GetLastSessionRequest::default()).await }
@@ -168,12 +172,12 @@ impl Client {
     /// Changes of the caller's sessions: first one for each open session, then changes as they happen.
     ///
     /// After a broken connection the stream begins again with the open sessions.
-    pub fn watch_sessions(&self) -> Values<bridge::WatchSessionsResponse> {
+    pub fn watch_sessions(&self) -> Values<SessionChange> {
         self.watch_sessions_with(bridge::WatchSessionsRequest::default())
     }
 
     /// As [`watch_sessions`](Self::watch_sessions), with a filter and other options. Heartbeats are left out.
-    pub fn watch_sessions_with(&self, request: bridge::WatchSessionsRequest) -> Values<bridge::WatchSessionsResponse> {
+    pub fn watch_sessions_with(&self, request: bridge::WatchSessionsRequest) -> Values<SessionChange> {
         let connection = self.connection();
         let backoff = Backoff::new(connection.reconnect);
         let state = (connection, request, None, backoff);
@@ -183,7 +187,7 @@ impl Client {
                     Ok(change) => {
                         backoff.reset();
                         if change.change() != bridge::SessionChange::Heartbeat {
-                            return (Some(Ok(change)), (connection, request, stream, backoff));
+                            return (Some(Ok(change.into())), (connection, request, stream, backoff));
                         }
                     }
                     Err(cause) => {
@@ -200,7 +204,7 @@ impl Client {
     /// What the models of sessions were used for, in rows of the groups that the request names. Without a session it
     /// sums all sessions that the caller can see.
     pub async fn usage(&self, request: bridge::GetUsageRequest) -> Result<Vec<bridge::UsageRow>> {
-        let connection = &self.0.connection;
+        let connection = &self.0;
         Ok(connection.repeat(None, method!(connection, sessions.get_usage(request))).await?.rows)
     }
 
@@ -208,7 +212,7 @@ impl Client {
 
     /// The server's version, capabilities and limits.
     pub async fn server_info(&self) -> Result<bridge::GetServerInfoResponse> {
-        let connection = &self.0.connection;
+        let connection = &self.0;
         let reply = connection.repeat(None, || {
             let mut runtimes = connection.runtimes();
             async move { runtimes.get_server_info(bridge::GetServerInfoRequest {}).await }
@@ -218,35 +222,25 @@ impl Client {
 
     /// Pings the CLI, and starts it if it does not run.
     pub async fn ping(&self) -> Result<bridge::PingResponse> {
-        let connection = &self.0.connection;
+        let connection = &self.0;
         connection.call(None, method!(connection, runtimes.ping(bridge::PingRequest::default()))).await
     }
 
     /// Whether the CLI is signed in to GitHub, and as whom.
     pub async fn auth_status(&self) -> Result<bridge::GetAuthStatusResponse> {
-        let (connection, request) = (&self.0.connection, bridge::GetAuthStatusRequest::default());
+        let (connection, request) = (&self.0, bridge::GetAuthStatusRequest::default());
         connection.call(None, method!(connection, runtimes.get_auth_status(request))).await
     }
 
     /// The models of the signed-in account.
     pub async fn list_models(&self) -> Result<Vec<cli::Model>> {
-        let (connection, request) = (&self.0.connection, bridge::ListModelsRequest::default());
+        let (connection, request) = (&self.0, bridge::ListModelsRequest::default());
         Ok(connection.call(None, method!(connection, runtimes.list_models(request))).await?.models)
     }
 
     /// The pending callbacks of all sessions, oldest first.
-    pub async fn pending(&self) -> Result<Vec<bridge::Callback>> {
-        let (connection, mut found) = (&self.0.connection, Vec::new());
-        let mut request = bridge::ListPendingRequest::default();
-        loop {
-            let page = connection.repeat(None, method!(connection, callbacks.list_pending(request)));
-            let page = page.await?;
-            found.extend(page.callbacks);
-            request.page_token = page.next_page_token;
-            if request.page_token.is_empty() {
-                return Ok(found);
-            }
-        }
+    pub async fn pending(&self) -> Result<Vec<PendingCallback>> {
+        crate::inbox::pending(&self.0, None, String::new()).await
     }
 
     /// An inbox of the callbacks that wait in all sessions, present and future; see [`WatchPending`] for its options.
@@ -270,7 +264,7 @@ impl Client {
 
     /// Ends a private server and waits for its end. Any other server is left alone; dropping a client is enough.
     pub async fn close(&self) {
-        if let Some(server) = &self.0.connection.server {
+        if let Some(server) = &self.0.server {
             server.stop().await;
         }
     }

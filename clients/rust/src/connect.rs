@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::future::{Future, IntoFuture};
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::channel::{ChannelOptions, Pem, open};
@@ -17,6 +17,7 @@ use crate::target::{Target, default_socket, is_listening};
 use crate::token::Token;
 
 const TARGET: &str = "COPILOT_GRPC_TARGET";
+const TOKEN: &str = "COPILOT_GRPC_TOKEN";
 
 /// Connects to a server; `await` it. See [`Client::connect`].
 #[must_use = "await the value to connect"]
@@ -28,6 +29,7 @@ pub struct Connect {
     reconnect: Reconnect,
     timeout: Option<Duration>,
     connect_timeout: Duration,
+    close_timeout: Duration,
     launch: Option<bool>,
     server: Launch,
 }
@@ -41,6 +43,7 @@ impl Default for Connect {
             reconnect: Reconnect::default(),
             timeout: Some(Duration::from_secs(60)),
             connect_timeout: Duration::from_secs(20),
+            close_timeout: Duration::from_secs(5),
             launch: None,
             server: Launch::default(),
         }
@@ -52,7 +55,8 @@ impl Connect {
         Self { target, launch, ..Self::default() }
     }
 
-    /// A bearer token: a text, or a [`Token`] that changes.
+    /// A bearer token: a text, or a [`Token`] that changes. Default: the environment variable `COPILOT_GRPC_TOKEN`, except
+    /// for unix sockets.
     pub fn token(mut self, token: impl Into<Token>) -> Self {
         self.channel.token = Some(token.into());
         self
@@ -107,6 +111,13 @@ impl Connect {
         self
     }
 
+    /// Time for which a session that is closed or dropped tries to leave; default 5 s. A program whose runtime shuts down
+    /// waits no longer than that, for all sessions together.
+    pub fn close_timeout(mut self, limit: Duration) -> Self {
+        self.close_timeout = limit;
+        self
+    }
+
     /// The binary of a private server; default `copilot-grpc` on `PATH`.
     pub fn binary(mut self, path: impl Into<PathBuf>) -> Self {
         self.server.binary = path.into();
@@ -139,30 +150,44 @@ impl Connect {
                 (Some(server), target)
             }
         };
-        let token = self.channel.token.clone();
+        let address = Target::parse(&target)?;
+        let mut channel = self.channel;
+        if channel.token.is_none() && !matches!(address, Target::Unix(_)) {
+            channel.token = variable(TOKEN).map(Token::fixed);
+        }
+        let token = channel.token.clone();
         let connection = Connection {
-            channel: open(&Target::parse(&target)?, self.channel).await?,
+            channel: open(&address, channel).await?,
             token,
             name: self.name,
             reconnect: self.reconnect,
             timeout: self.timeout,
+            close_timeout: self.close_timeout,
             server,
+            shutdown_by: OnceLock::new(),
         };
-        let info = match connection.check(&target, self.connect_timeout).await {
+        match connection.check(&target, self.connect_timeout).await {
+            Ok(()) => Ok(Client::new(Arc::new(connection))),
             Err(error) if error.is_broken() && error.reason() != Reason::DeadlineExceeded => {
-                let remedy = format!("start it with `copilot-grpc serve`, or set {TARGET}");
+                let remedy = format!(
+                    "start it with `copilot-grpc serve`, or name another one with `Client::connect` or {TARGET}"
+                );
                 let text = format!("no server at {target} ({}): {remedy}", error.message());
-                return Err(Error::new(Reason::ServerNotFound, text));
+                Err(Error::new(Reason::ServerNotFound, text))
             }
-            info => info?,
-        };
-        Ok(Client::new(Arc::new(connection), info))
+            Err(error) => Err(error),
+        }
     }
+}
+
+/// A variable of the environment that has a value.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// The server of the environment, or the one on the default socket; none if none listens.
 async fn default_target() -> Option<String> {
-    if let Some(target) = std::env::var(TARGET).ok().filter(|target| !target.is_empty()) {
+    if let Some(target) = variable(TARGET) {
         return Some(target);
     }
     let socket = default_socket();

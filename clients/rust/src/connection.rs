@@ -1,6 +1,7 @@
 //! A connection to a server: the channel, its stubs and its policies.
 
 use std::future::Future;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use prost::Message;
@@ -32,8 +33,12 @@ pub(crate) struct Connection {
     pub(crate) reconnect: Reconnect,
     /// Time limit of unary calls.
     pub(crate) timeout: Option<Duration>,
+    /// Time limit of leaving a session.
+    pub(crate) close_timeout: Duration,
     /// The private server, which ends with the last use of the connection.
     pub(crate) server: Option<ServerProcess>,
+    /// The end of the time to leave sessions while the program's runtime shuts down.
+    pub(crate) shutdown_by: OnceLock<std::time::Instant>,
 }
 
 impl Connection {
@@ -117,6 +122,38 @@ impl Connection {
         }
     }
 
+    /// Ends a participation, by its token. Repeats the call until it succeeds or fails for good.
+    pub(crate) async fn leave(&self, request: bridge::LeaveRequest) -> Result<()> {
+        self.leave_on(&self.channel, request).await
+    }
+
+    async fn leave_on(&self, channel: &Channel, request: bridge::LeaveRequest) -> Result<()> {
+        self.repeat_with(self.reconnect.of_leaving(), || {
+            let (mut callbacks, request) = (CallbackServiceClient::new(channel.clone()), request.clone());
+            async move { Ok(callbacks.leave(request).await?) }
+        })
+        .await
+        .map(|_| ())
+    }
+
+    /// As `leave`, from a thread whose runtime shuts down, so that neither it nor the channel can be used. The limit is
+    /// one for all participants of the client.
+    pub(crate) fn leave_at_shutdown(&self, request: bridge::LeaveRequest) -> Result<()> {
+        let until = *self.shutdown_by.get_or_init(|| std::time::Instant::now() + self.close_timeout);
+        let leaving = || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.map_err(|error| Error::lost(format!("no runtime: {error}")))?;
+            runtime.block_on(async {
+                let leaving = async { self.leave_on(&self.channel.reopen().await?, request).await };
+                let left = tokio::time::timeout_at(until.into(), leaving).await;
+                left.unwrap_or_else(|_| Err(Error::lost("the server does not reply")))
+            })
+        };
+        // A runtime cannot block a thread of another one.
+        let ended = std::thread::scope(|scope| scope.spawn(leaving).join());
+        ended.unwrap_or_else(|_| Err(Error::lost("the token's function panicked")))
+    }
+
     /// Reads a callback with its request, in pieces.
     pub(crate) async fn read_callback(&self, session_id: &str, callback_id: &str) -> Result<bridge::Callback> {
         let request = bridge::ReadCallbackRequest {
@@ -137,7 +174,7 @@ impl Connection {
     }
 
     /// Checks that the server answers, accepts the caller, and works with this library.
-    pub(crate) async fn check(&self, target: &str, limit: Duration) -> Result<bridge::GetServerInfoResponse> {
+    pub(crate) async fn check(&self, target: &str, limit: Duration) -> Result<()> {
         let reply = self
             .repeat_with(self.reconnect.of_connecting(), || async {
                 let mut runtimes = self.runtimes();
@@ -152,8 +189,7 @@ impl Connection {
             }
             Err(error) => return Err(error),
         };
-        check_version(&info.version, target)?;
-        Ok(info)
+        check_version(&info.version, target)
     }
 }
 
@@ -227,7 +263,9 @@ mod tests {
             name: String::new(),
             reconnect: Reconnect::default(),
             timeout: None,
+            close_timeout: Duration::ZERO,
             server: None,
+            shutdown_by: OnceLock::new(),
         }
     }
 

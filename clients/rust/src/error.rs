@@ -249,7 +249,7 @@ impl Error {
 
     pub(crate) fn turn_failed(outcome: Outcome) -> Self {
         let text = match &outcome.error {
-            Some(error) => error.message.clone(),
+            Some(error) => format!("the turn ended: {}: {}", outcome.status, error.message),
             None => format!("the turn ended: {}", outcome.status),
         };
         let mut error = Self::new(Reason::TurnFailed, text);
@@ -343,6 +343,9 @@ impl From<Status> for Error {
     fn from(status: Status) -> Self {
         let mut error = Self::new(Reason::Unknown, status.message());
         error.0.code = status.code();
+        if status.code() == Code::Unauthenticated {
+            error.0.message.push_str(": give a token with `Connect::token` or COPILOT_GRPC_TOKEN");
+        }
         let trailer = |key: &str| status.metadata().get(key).and_then(|v| v.to_str().ok()).unwrap_or("").to_owned();
         let (mut reason, mut field) = (trailer("copilot-reason"), trailer("copilot-field"));
         let details = status.get_error_details();
@@ -376,13 +379,17 @@ impl fmt::Display for Error {
         if !self.0.field.is_empty() {
             write!(f, " (field {:?})", self.0.field)?;
         }
-        write!(f, ": {}", self.0.message)
+        write!(f, ": {}", self.0.message)?;
+        match self.0.metadata.get("holder") {
+            Some(holder) if !self.0.message.contains(holder) => write!(f, ": participant {holder:?} has it"),
+            _ => Ok(()),
+        }
     }
 }
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Error({self})")
+        fmt::Display::fmt(self, f) // what a program prints whose `main` returns the error
     }
 }
 
@@ -394,7 +401,8 @@ impl std::error::Error for Error {
 
 /// An error of a handler, whose text is the answer to the callback.
 ///
-/// Any other error of a handler is answered without its text: convert it with `?`.
+/// Any other error of a handler, which `?` converts, is answered with `The handler failed.`, except that of a slash
+/// command. Its text goes to the program's log.
 #[derive(Debug)]
 pub struct HandlerError {
     pub(crate) text: Option<String>,

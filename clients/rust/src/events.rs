@@ -56,6 +56,17 @@ pub enum GapReason {
     Unknown,
 }
 
+impl fmt::Display for GapReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::EphemeralLost => "ephemeral_lost",
+            Self::Trimmed => "trimmed",
+            Self::EpochEnded => "epoch_ended",
+            Self::Unknown => "unknown",
+        })
+    }
+}
+
 /// Missing events, in the place where they would be.
 ///
 /// Streams leave out gaps of ephemeral events unless [`Subscribe::ephemeral_gaps`] is set.

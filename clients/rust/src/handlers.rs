@@ -188,42 +188,45 @@ impl Handlers {
 
     /// Answers a callback, in the callback's trace. Neither an error nor a panic of a handler leaves this function.
     pub(crate) async fn answer(&self, callback: bridge::Callback, id: &str) -> Answer {
-        let session_id = callback.session_id.clone();
+        let (session_id, name, kind) = (callback.session_id.clone(), name_of(&callback), callback.kind());
         let span = crate::trace::span(&session_id, id, &callback.traceparent, &callback.tracestate);
         let answer = match callback.request {
-            Some(Request::ToolCall(_)) => self.answer_tool(callback, &session_id, id).instrument(span).await,
-            _ => self.answer_other(callback, &session_id, id).instrument(span).await,
+            Some(Request::ToolCall(_)) => self.answer_tool(callback).instrument(span).await,
+            _ => self.answer_other(callback).instrument(span).await,
         };
-        let size = answer.encoded_len();
-        if size > MAX_ANSWER {
-            return answer_error(&format!("the answer has {size} bytes, more than {MAX_ANSWER}"));
-        }
-        answer
+        let size = answer.as_ref().map_or(0, Answer::encoded_len);
+        let failure = match answer {
+            Ok(answer) if size <= MAX_ANSWER => return answer,
+            Ok(_) => Failure::hidden(format!("the answer has {size} bytes, more than {MAX_ANSWER}")),
+            Err(failure) => failure,
+        };
+        crate::trace::handler_failed(&session_id, id, &name, &failure.text);
+        failure.answer(kind)
     }
 
-    async fn answer_other(&self, callback: bridge::Callback, session_id: &str, callback_id: &str) -> Answer {
+    async fn answer_other(&self, callback: bridge::Callback) -> Result<Answer, Failure> {
         let answering = async {
             match self.handler(&callback) {
                 Some(handler) => handler(callback).await,
                 None => Err(unknown_form()),
             }
         };
-        let failure = match AssertUnwindSafe(answering).catch_unwind().await {
-            Ok(Ok(Some(answer))) => return answer,
-            Ok(Ok(None)) => return Answer::Abstain(Box::default()),
-            Ok(Err(HandlerError { text: Some(text), .. })) => return answer_error(&text),
-            Ok(Err(HandlerError { cause, .. })) => cause.map_or_else(String::new, |cause| cause.to_string()),
-            Err(panic) => panic_text(&*panic),
-        };
-        tracing::error!(session_id, callback_id, error = failure, "callback handler failed");
-        answer_error("the handler failed")
+        match AssertUnwindSafe(answering).catch_unwind().await {
+            Ok(Ok(Some(answer))) => Ok(answer),
+            Ok(Ok(None)) => Ok(Answer::Abstain(Box::default())),
+            Ok(Err(HandlerError { text: Some(text), .. })) => Err(Failure { shown: Some(text.clone()), text }),
+            Ok(Err(HandlerError { cause, .. })) => {
+                Err(Failure::hidden(cause.map_or_else(String::new, |cause| cause.to_string())))
+            }
+            Err(panic) => Err(Failure::hidden(panic_text(&*panic))),
+        }
     }
 
-    async fn answer_tool(&self, callback: bridge::Callback, session_id: &str, callback_id: &str) -> Answer {
-        use bridge::tool_answer::Outcome;
-
-        let Some(Request::ToolCall(request)) = callback.request else { return answer_error("no tool call") };
-        let Some(tool) = self.tool(&request.tool_name) else { return Answer::Abstain(Box::default()) };
+    async fn answer_tool(&self, callback: bridge::Callback) -> Result<Answer, Failure> {
+        let Some(Request::ToolCall(request)) = callback.request else {
+            return Err(Failure::hidden("no tool call".to_owned()));
+        };
+        let Some(tool) = self.tool(&request.tool_name) else { return Ok(Answer::Abstain(Box::default())) };
         let call = ToolCall {
             session_id: callback.session_id,
             callback_id: callback.callback_id,
@@ -234,21 +237,53 @@ impl Handlers {
             tracestate: callback.tracestate,
         };
         let arguments = request.arguments_json.unwrap_or_default();
-        let failure = match AssertUnwindSafe(tool.call(call, &arguments)).catch_unwind().await {
+        match AssertUnwindSafe(tool.call(call, &arguments)).catch_unwind().await {
             Ok(Ok(result)) => {
-                return result
-                    .answer()
-                    .map_or(Answer::Abstain(Box::default()), |answer| Answer::Tool(Box::new(answer)));
+                Ok(result.answer().map_or(Answer::Abstain(Box::default()), |answer| Answer::Tool(Box::new(answer))))
             }
-            Ok(Err(error)) if error.is_for_model => {
-                let answer = crate::ToolResult::failure(error.text).answer();
-                return Answer::Tool(Box::new(answer.unwrap_or_default()));
+            Ok(Err(error)) => Err(Failure { text: error.text, shown: error.shown }),
+            Err(panic) => Err(Failure::hidden(panic_text(&*panic))),
+        }
+    }
+}
+
+/// The failure of a handler.
+struct Failure {
+    /// For the program's log.
+    text: String,
+    /// For the answer.
+    shown: Option<String>,
+}
+
+impl Failure {
+    fn hidden(text: String) -> Self {
+        Self { text, shown: None }
+    }
+
+    /// The answer of a handler that failed. A tool's hidden text goes only to the session's record, a command's to its
+    /// caller; what others read may reach the model.
+    fn answer(self, kind: CallbackKind) -> Answer {
+        let Self { text, shown } = self;
+        match kind {
+            CallbackKind::ToolCall => {
+                let mut failed = crate::ToolResult::failure(shown.as_deref().unwrap_or("The tool failed."));
+                failed.message.error = Some(text);
+                Answer::Tool(Box::new(failed.answer().unwrap_or_default()))
             }
-            Ok(Err(error)) => error.text,
-            Err(panic) => panic_text(&*panic),
-        };
-        tracing::error!(session_id, callback_id, tool = tool.name(), error = failure, "tool failed");
-        Answer::Tool(Box::new(bridge::ToolAnswer { outcome: Some(Outcome::Exception(failure)) }))
+            CallbackKind::Command => answer_error(&text),
+            _ => answer_error(shown.as_deref().unwrap_or("The handler failed.")),
+        }
+    }
+}
+
+/// The function that answers a callback, for the log.
+fn name_of(callback: &bridge::Callback) -> String {
+    match &callback.request {
+        Some(Request::ToolCall(call)) => format!("tool {}", call.tool_name),
+        Some(Request::Command(command)) => format!("command {}", command.command_name),
+        Some(Request::Hook(hook)) => format!("hook {}", hook.hook_type),
+        Some(Request::Raw(raw)) => format!("handler of {}", raw.method),
+        _ => format!("handler of {}", callback.kind()),
     }
 }
 

@@ -12,6 +12,7 @@ use crate::connection::{Connection, method};
 use crate::error::{Error, Result};
 use crate::events::Values;
 use crate::frames::{audible, silence_of};
+use crate::position::Progress;
 use crate::retry::Backoff;
 
 /// A change of the list of callbacks that wait.
@@ -29,18 +30,28 @@ pub enum PendingChange {
 pub struct PendingCallback {
     /// The callback, with its session, kind and request. The request of a very large one is left out: see
     /// `Callback.total_bytes` of the API.
-    pub callback: bridge::Callback,
+    pub proto: bridge::Callback,
     connection: Arc<Connection>,
 }
 
 impl PendingCallback {
+    /// The callback's id, as in [`Session::resolve`](crate::Session::resolve).
+    pub fn id(&self) -> &str {
+        &self.proto.callback_id
+    }
+
+    /// The kind, which prints as `permission` or `tool_call`.
+    pub fn kind(&self) -> bridge::CallbackKind {
+        self.proto.kind()
+    }
+
     /// Answers the callback. [`answers`](crate::answers) makes answers. Fails with
     /// [`Reason::CallbackResolved`](crate::Reason::CallbackResolved) if another caller was first, or the callback ended
     /// in another way.
     pub async fn answer(&self, answer: bridge::Answer) -> Result<()> {
         let request = bridge::ResolveRequest {
-            session_id: self.callback.session_id.clone(),
-            callback_id: self.callback.callback_id.clone(),
+            session_id: self.proto.session_id.clone(),
+            callback_id: self.proto.callback_id.clone(),
             answer: Some(answer),
             request_id: crate::new_id(),
         };
@@ -51,7 +62,7 @@ impl PendingCallback {
 
 impl std::fmt::Debug for PendingCallback {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("PendingCallback").field(&self.callback).finish()
+        f.debug_tuple("PendingCallback").field(&self.proto).finish()
     }
 }
 
@@ -60,9 +71,28 @@ impl std::fmt::Debug for PendingCallback {
 #[non_exhaustive]
 pub struct PendingEnd {
     /// The callback.
-    pub callback: bridge::Callback,
+    pub proto: bridge::Callback,
     /// How it ended, and who answered it; none if the server did not say.
     pub resolved: Option<bridge::CallbackResolved>,
+}
+
+/// The callbacks that wait in a session, or in all of them without an id, oldest first.
+pub(crate) async fn pending(
+    connection: &Arc<Connection>,
+    progress: Option<&Progress>,
+    session_id: String,
+) -> Result<Vec<PendingCallback>> {
+    let mut request = bridge::ListPendingRequest { session_id, ..Default::default() };
+    let mut found = Vec::new();
+    loop {
+        let page = connection.repeat(progress, method!(connection, callbacks.list_pending(request))).await?;
+        let callbacks = page.callbacks.into_iter();
+        found.extend(callbacks.map(|proto| PendingCallback { proto, connection: connection.clone() }));
+        request.page_token = page.next_page_token;
+        if request.page_token.is_empty() {
+            return Ok(found);
+        }
+    }
 }
 
 /// Settings of a stream of pending callbacks; see [`Client::watch_pending`](crate::Client::watch_pending).
@@ -137,9 +167,9 @@ impl Reader {
         loop {
             if let Some(change) = self.ready.pop() {
                 return Ok(match change {
-                    InboxChange::Waiting(callback) => {
+                    InboxChange::Waiting(proto) => {
                         let connection = self.settings.connection.clone();
-                        PendingChange::Waiting(PendingCallback { callback, connection })
+                        PendingChange::Waiting(PendingCallback { proto, connection })
                     }
                     InboxChange::Ended(end) => PendingChange::Ended(end),
                 });
@@ -232,8 +262,8 @@ impl Inbox {
 
     fn end(&mut self, key: &Key, resolved: Option<bridge::CallbackResolved>) -> Option<InboxChange> {
         self.unconfirmed.remove(key);
-        let callback = self.waiting.remove(key)?;
-        Some(InboxChange::Ended(PendingEnd { callback, resolved }))
+        let proto = self.waiting.remove(key)?;
+        Some(InboxChange::Ended(PendingEnd { proto, resolved }))
     }
 }
 
@@ -253,8 +283,8 @@ mod tests {
             .into_iter()
             .map(|change| match change {
                 InboxChange::Waiting(callback) => format!("+{}", callback.callback_id),
-                InboxChange::Ended(end) if end.resolved.is_some() => format!("!{}", end.callback.callback_id),
-                InboxChange::Ended(end) => format!("-{}", end.callback.callback_id),
+                InboxChange::Ended(end) if end.resolved.is_some() => format!("!{}", end.proto.callback_id),
+                InboxChange::Ended(end) => format!("-{}", end.proto.callback_id),
             })
             .collect();
         texts.sort();

@@ -1,6 +1,6 @@
 //! Kinds of callbacks: what the CLI asks, and the type of each answer.
 //!
-//! The handlers of [`SessionBuilder`](crate::SessionBuilder) name these types; programs need them only to write
+//! The handlers of [`SessionOptions`](crate::SessionOptions) name these types; programs need them only to write
 //! functions that are generic over kinds.
 
 use std::collections::HashMap;

@@ -49,6 +49,7 @@ mod files;
 mod frames;
 mod handlers;
 mod inbox;
+mod info;
 pub mod kind;
 mod link;
 mod membership;
@@ -74,6 +75,7 @@ mod tool_result;
 mod trace;
 mod transfer;
 mod turn;
+mod words;
 
 pub use answers::{Form, FormValue, GitHubToken};
 pub use attachments::Attachment;
@@ -86,9 +88,10 @@ pub use events::{Entry, Event, Gap, GapReason, Start, Subscribe, Values};
 pub use files::{FileInfo, Files, SessionFiles};
 pub use handlers::{Abstain, RawRequest, Reply};
 pub use inbox::{PendingCallback, PendingChange, PendingEnd, WatchPending};
+pub use info::{SessionChange, SessionInfo};
 pub use membership::ConnectionChange;
 pub use model::{ModelBody, ModelReply, ModelRequest};
-pub use open::{Configuring, Create, Join, Opening, Resume, SessionBuilder};
+pub use open::{Join, Open, Opening, ParticipantOptions, SessionOptions};
 pub use permission::PermissionRequest;
 pub use position::Position;
 pub use prompt::Prompt;
@@ -103,6 +106,8 @@ pub use tool::{NoArguments, Tool, ToolCall};
 pub use tool_result::{IntoToolResult, Json, ToolError, ToolResult};
 pub use transfer::ImportSession;
 pub use turn::{Outcome, SendAndWait, TurnStatus};
+
+pub use bridge::v1::{CallbackKind, Lifetime, OnInterruption, SessionChange as SessionChangeKind, SessionState};
 
 /// Typed data of events, the largest oneof of `copilot.cli.v1`.
 pub use cli::v1::session_event::Data;

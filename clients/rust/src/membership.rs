@@ -28,7 +28,7 @@ pub enum ConnectionChange {
 type Listener = Box<dyn Fn(ConnectionChange) + Send + Sync>;
 
 /// What a participant is, besides its handlers.
-pub(crate) struct ParticipantOptions {
+pub(crate) struct Membership {
     pub(crate) name: Option<String>,
     pub(crate) grace: Option<Duration>,
     pub(crate) max_tools: usize,
@@ -39,7 +39,7 @@ pub(crate) struct ParticipantOptions {
     pub(crate) listener: Option<Listener>,
 }
 
-impl Default for ParticipantOptions {
+impl Default for Membership {
     fn default() -> Self {
         Self {
             name: None,

@@ -171,9 +171,10 @@ impl Models {
             body: ModelBody(body),
         };
         let (models, id) = (self.clone(), start.request_id.clone());
+        let session_id = start.session_id.unwrap_or_default();
         let mut requests = crate::lock(&self.requests);
         let task = tokio::spawn(async move {
-            models.answer(&id, request).await;
+            models.answer(&session_id, &id, request).await;
             crate::lock(&models.requests).remove(&id);
         });
         requests.insert(start.request_id, InHand { pieces: Some(pieces), task: task.abort_handle() });
@@ -203,7 +204,7 @@ impl Models {
         Ok(())
     }
 
-    async fn answer(&self, id: &str, request: ModelRequest) {
+    async fn answer(&self, session_id: &str, id: &str, request: ModelRequest) {
         let responding = async {
             let reply = (self.transport)(request).await?;
             self.respond(id, reply).await
@@ -213,8 +214,8 @@ impl Models {
             Ok(Err(error)) => error.to_string(),
             Err(panic) => panic_text(&*panic),
         };
-        tracing::error!(request_id = id, error = failure, "model transport failed");
-        let message = "the model transport failed".to_owned();
+        crate::trace::handler_failed(session_id, id, "model transport", &failure);
+        let message = "The model transport failed.".to_owned();
         let error = Some(bridge::ModelResponseError { message, ..Default::default() });
         let _ = self.send(id, Part::Chunk(bridge::ModelResponseChunk { error, ..Default::default() })).await;
     }

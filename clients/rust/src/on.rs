@@ -4,13 +4,13 @@ use std::future::Future;
 
 use crate::handlers::Reply;
 use crate::kind;
-use crate::open::{Opening, SessionBuilder};
+use crate::open::{Opening, SessionOptions};
 
 /// Declares a method for each kind of handler.
 macro_rules! handlers {
     ($($(#[$doc:meta])* $method:ident: $kind:ident;)*) => {
         /// Handlers of callbacks.
-        impl<M: Opening> SessionBuilder<M> {
+        impl<M: Opening> SessionOptions<M> {
             $(
                 $(#[$doc])*
                 pub fn $method<F, Fut>(mut self, handler: F) -> Self

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -19,19 +19,22 @@ use crate::connection::Connection;
 use crate::error::{Error, Reason, Result};
 use crate::handlers::{Handlers, panic_text};
 use crate::link::{HEARTBEAT, Line, Link, SILENCE, Wire};
-use crate::membership::{ConnectionChange, ParticipantOptions, closed_by};
+use crate::membership::{ConnectionChange, Membership, closed_by};
 use crate::model::Models;
+use crate::open::Plan;
 use crate::position::Progress;
 use crate::retry::Backoff;
 use crate::tool::Tool;
 
-/// Time for which a participant that leaves waits for the server.
-const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Attempts to resume or to create a session while other callers create and delete it.
+const MAX_ATTEMPTS: usize = 10;
+/// The longest pause before a session is resumed again.
+const MAX_PAUSE: Duration = Duration::from_millis(100);
 
 /// Keeps the participation alive: opens streams, reads frames, and hands callbacks to `Calls`.
 pub(crate) struct Participant {
     connection: Arc<Connection>,
-    options: ParticipantOptions,
+    options: Membership,
     handlers: Arc<Handlers>,
     models: Option<Arc<Models>>,
     calls: Arc<Calls>,
@@ -41,6 +44,8 @@ pub(crate) struct Participant {
     commands: Mutex<HashMap<String, oneshot::Sender<Option<Error>>>>,
     setting_tools: tokio::sync::Mutex<()>,
     leaving: CancellationToken,
+    /// The end of the time to leave; set before `leaving`.
+    leave_by: OnceLock<Instant>,
     disconnecting: AtomicBool,
 }
 
@@ -59,14 +64,14 @@ enum Next {
 }
 
 impl Participant {
-    /// Opens the first stream and starts the task that serves it. The request id in `session` makes it safe to repeat.
+    /// Opens the first stream and starts the task that serves it. Returns also whether it created the session.
     pub(crate) async fn open(
         connection: Arc<Connection>,
-        options: ParticipantOptions,
+        options: Membership,
         handlers: Handlers,
         models: Option<Arc<Models>>,
-        session: bridge::attach_start::Session,
-    ) -> Result<(Arc<Self>, bridge::AttachStarted)> {
+        plan: Plan,
+    ) -> Result<(Arc<Self>, bridge::AttachStarted, bool)> {
         let (handlers, line) = (Arc::new(handlers), Arc::new(Line::new()));
         if let Some(models) = &models {
             models.bind(line.clone());
@@ -84,16 +89,39 @@ impl Participant {
             commands: Mutex::default(),
             setting_tools: tokio::sync::Mutex::default(),
             leaving: CancellationToken::new(),
+            leave_by: OnceLock::new(),
             disconnecting: AtomicBool::new(false),
         };
         let participant = Arc::new(participant);
-        let closing = Closing(participant.clone());
-        let start = participant.start(session);
-        let policy = participant.connection.reconnect.of_calls();
-        let (wire, started) = participant.connection.repeat_with(policy, || participant.dial(start.clone())).await?;
+        let mut closing = Closing { participant: participant.clone(), is_serving: false };
+        let (wire, started, is_new) = participant.first(&plan).await?;
         participant.adopt(&wire.link, &started);
+        closing.is_serving = true;
         tokio::spawn(participant.clone().run(wire, closing));
-        Ok((participant, started))
+        Ok((participant, started, is_new))
+    }
+
+    /// Opens the first stream. A session that is resumed or created is tried both ways, because other callers may create
+    /// or delete it meanwhile. The request id in the first frame makes each attempt safe to repeat.
+    async fn first(&self, plan: &Plan) -> Result<(Wire, bridge::AttachStarted, bool)> {
+        let policy = self.connection.reconnect.of_calls();
+        let mut creates = plan.creates();
+        let mut attempt = 1;
+        loop {
+            self.forget();
+            let start = self.start(plan.message(creates));
+            match self.connection.repeat_with(policy, || self.dial(start.clone())).await {
+                Err(error) if attempt < MAX_ATTEMPTS && plan.has_other_way(creates, &error) => {
+                    if creates {
+                        // Two callers whose attempts alternate must get out of step.
+                        tokio::time::sleep(MAX_PAUSE.mul_f64(fastrand::f64())).await;
+                    }
+                    creates = !creates;
+                    attempt += 1;
+                }
+                opened => return opened.map(|(wire, started)| (wire, started, creates)),
+            }
+        }
     }
 
     pub(crate) fn session_id(&self) -> String {
@@ -106,14 +134,19 @@ impl Participant {
 
     /// Starts to end the participation, without waiting for it.
     pub(crate) fn leave_soon(&self) {
+        self.leave_deadline();
         self.leaving.cancel();
     }
 
-    /// Ends the participation, with a goodbye if there is a stream.
+    /// Ends the participation: on its stream, or by a call if the stream is broken, within the time to leave.
     pub(crate) async fn leave(&self, disconnect: bool) {
         self.disconnecting.store(disconnect, Ordering::Relaxed);
-        self.leaving.cancel();
+        self.leave_soon();
         self.line.wait_ended().await;
+    }
+
+    fn leave_deadline(&self) -> Instant {
+        *self.leave_by.get_or_init(|| Instant::now() + self.connection.close_timeout)
     }
 
     /// Replaces the participant's tools, here and on the server.
@@ -222,6 +255,9 @@ impl Participant {
             let cause = self.serve(&mut wire).await;
             wire.link.down.cancel();
             if self.leaving.is_cancelled() {
+                if cause.is_none_or(|cause| cause.reason() != Reason::SessionClosed) {
+                    self.leave_by_call().await;
+                }
                 break Error::closed(&self.session_id(), "closed");
             }
             let mut backoff = Backoff::new(self.connection.reconnect);
@@ -234,7 +270,10 @@ impl Participant {
             }
             let reopened = tokio::select! {
                 biased;
-                () = self.leaving.cancelled() => Err(Error::closed(&self.session_id(), "closed")),
+                () = self.may_leave_by_call() => {
+                    self.leave_by_call().await;
+                    Err(Error::closed(&self.session_id(), "closed"))
+                }
                 reopened = self.reopen(backoff, cause) => reopened,
             };
             // The old stream is closed only now.
@@ -248,17 +287,17 @@ impl Participant {
 
     /// Reads a stream until it ends. Returns none if the server asks for a new one.
     async fn serve(&self, wire: &mut Wire) -> Option<Error> {
-        let mut leave_until = None;
+        let mut leave_by = None;
         let mut leaving = std::pin::pin!(self.leaving.cancelled());
         loop {
             let frame = tokio::select! {
-                () = &mut leaving, if leave_until.is_none() => {
+                () = &mut leaving, if leave_by.is_none() => {
                     let leave = bridge::AttachLeave { disconnect: self.disconnecting.load(Ordering::Relaxed) };
                     wire.link.send(Request::Leave(Box::new(leave))).await;
-                    leave_until = Some(Instant::now() + LEAVE_TIMEOUT);
+                    leave_by = Some(self.leave_deadline());
                     continue;
                 }
-                () = at(leave_until) => return Some(Error::lost("the server does not reply")),
+                () = at(leave_by) => return Some(Error::lost("the server does not reply")),
                 frame = wire.read() => frame,
             };
             match frame {
@@ -300,11 +339,51 @@ impl Participant {
         !std::mem::take(&mut crate::lock(&self.identity).token).is_empty()
     }
 
+    /// Waits until the program leaves. A participant whose token the server has not sent yet can leave only on a stream:
+    /// for it the method also waits until the time to leave is over.
+    async fn may_leave_by_call(&self) {
+        self.leaving.cancelled().await;
+        if self.leave_request().is_none() {
+            tokio::time::sleep_until(self.leave_deadline()).await;
+        }
+    }
+
+    /// Leaves by a call, because there is no stream to leave on. Tries until the time to leave is over.
+    async fn leave_by_call(&self) {
+        if let Some(request) = self.leave_request() {
+            let left = tokio::time::timeout_at(self.leave_deadline(), self.connection.leave(request)).await;
+            self.note_left(left.unwrap_or_else(|_| Err(Error::lost("the server does not reply"))));
+        }
+    }
+
+    /// Leaves when the program's runtime shuts down. Blocks the thread until then, at most until the time to leave of the
+    /// client's participants is over.
+    fn leave_at_shutdown(&self) {
+        if let Some(request) = self.leave_request().filter(|_| self.connection.server.is_none()) {
+            self.note_left(self.connection.leave_at_shutdown(request));
+        }
+    }
+
+    /// The request to leave; none if the server has sent no token.
+    fn leave_request(&self) -> Option<bridge::LeaveRequest> {
+        let Identity { session_id, token, .. } = crate::lock(&self.identity).clone();
+        (!token.is_empty()).then_some(bridge::LeaveRequest { session_id, participant_token: token })
+    }
+
+    fn note_left(&self, result: Result<()>) {
+        match result {
+            Err(error) if !matches!(error.reason(), Reason::ParticipantNotFound | Reason::SessionNotFound) => {
+                tracing::warn!(session_id = self.session_id(), %error, "participant not left: it stays for its grace time");
+            }
+            _ => {}
+        }
+    }
+
     fn tell(&self, change: ConnectionChange) {
         if let Some(listener) = &self.options.listener
             && let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| listener(change)))
         {
-            tracing::error!(session_id = self.session_id(), error = panic_text(&*panic), "on_connection failed");
+            crate::trace::handler_failed(&self.session_id(), "", "on_connection", &panic_text(&*panic));
         }
     }
 
@@ -378,16 +457,28 @@ async fn at(time: Option<Instant>) {
 }
 
 /// Ends everything that belongs to a participation with the task that serves it, or with the attempt to open it.
-struct Closing(Arc<Participant>);
+struct Closing {
+    participant: Arc<Participant>,
+    /// The participation is open; only the end of the program's runtime drops its task early.
+    is_serving: bool,
+}
 
 impl Drop for Closing {
     fn drop(&mut self) {
-        self.0.calls.close();
-        if let Some(models) = &self.0.models {
+        let participant = &self.participant;
+        participant.calls.close();
+        if let Some(models) = &participant.models {
             models.close();
         }
-        if self.0.line.ended().is_none() {
-            self.0.line.end(Error::closed(&self.0.session_id(), "closed"));
+        if participant.line.ended().is_some() {
+            return;
+        }
+        participant.line.end(Error::closed(&participant.session_id(), "closed"));
+        if self.is_serving {
+            participant.leave_at_shutdown();
+        } else if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let participant = participant.clone();
+            runtime.spawn(async move { participant.leave_by_call().await });
         }
     }
 }

@@ -38,6 +38,11 @@ impl Reconnect {
         Self { give_up_after: self.give_up_after.min(Duration::from_secs(1)), ..self.of_calls() }
     }
 
+    /// How the call that leaves a session is repeated, until its caller gives up; not at all if streams are not.
+    pub(crate) fn of_leaving(self) -> Self {
+        if self.give_up_after.is_zero() { self } else { Self { give_up_after: Duration::MAX, ..self.of_calls() } }
+    }
+
     /// How calls with a request id are repeated; not at all if streams are not. The time is long enough for a server or
     /// a CLI process that is being replaced.
     pub(crate) fn of_calls(self) -> Self {

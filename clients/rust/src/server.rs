@@ -181,7 +181,11 @@ fn find(binary: &Path) -> Result<PathBuf> {
     let path = if is_name { std::env::var_os("PATH").unwrap_or_default() } else { OsString::new() };
     let found = std::env::split_paths(&path).map(|folder| folder.join(binary)).find(|path| path.is_file());
     found.or_else(|| binary.is_file().then(|| binary.to_owned())).ok_or_else(|| {
-        let text = format!("{:?} is not on PATH: install copilot-grpc, or give the binary's path", binary.display());
+        let text = format!(
+            "{:?} is not on PATH: install copilot-grpc, give its path with `Connect::binary`, or name a server that runs with \
+             `Client::connect` or COPILOT_GRPC_TARGET",
+            binary.display()
+        );
         Error::new(Reason::ServerNotFound, text)
     })
 }

@@ -12,6 +12,8 @@ use crate::connection::{Connection, method};
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::events::{Entry, Start, Subscribe, Values};
+use crate::inbox::PendingCallback;
+use crate::info::SessionInfo;
 use crate::participant::Participant;
 use crate::position::Position;
 use crate::prompt::Prompt;
@@ -31,7 +33,7 @@ pub struct Session(Arc<Inner>);
 struct Inner {
     core: Arc<Core>,
     participant: Option<Arc<Participant>>,
-    info: bridge::Session,
+    info: SessionInfo,
     opened_at: Option<Position>,
     over: Mutex<Option<Error>>,
 }
@@ -46,7 +48,7 @@ impl Drop for Inner {
 
 impl Session {
     pub(crate) fn handle(connection: Arc<Connection>, id: String) -> Self {
-        let info = bridge::Session { session_id: id.clone(), ..Default::default() };
+        let info = bridge::Session { session_id: id.clone(), ..Default::default() }.into();
         let core = Core { connection, id, progress: Arc::default(), closed: CancellationToken::new() };
         Self(Arc::new(Inner { core: Arc::new(core), participant: None, info, opened_at: None, over: Mutex::default() }))
     }
@@ -54,13 +56,13 @@ impl Session {
     pub(crate) fn participating(
         connection: Arc<Connection>,
         participant: Arc<Participant>,
-        info: bridge::Session,
+        session: bridge::Session,
         is_new: bool,
     ) -> Self {
         let progress = participant.progress.clone();
         let core = Core { connection, id: participant.session_id(), progress, closed: CancellationToken::new() };
-        let opened_at = if is_new { None } else { info.position.map(Into::into) };
-        let participant = Some(participant);
+        let opened_at = if is_new { None } else { session.position.map(Into::into) };
+        let (participant, info) = (Some(participant), session.into());
         Self(Arc::new(Inner { core: Arc::new(core), participant, info, opened_at, over: Mutex::default() }))
     }
 
@@ -70,7 +72,7 @@ impl Session {
     }
 
     /// The session when it was opened; for a handle, only its id. [`get`](Self::get) returns its current state.
-    pub fn info(&self) -> &bridge::Session {
+    pub fn info(&self) -> &SessionInfo {
         &self.0.info
     }
 
@@ -235,11 +237,11 @@ impl Session {
     }
 
     /// The session's current state.
-    pub async fn get(&self) -> Result<bridge::Session> {
+    pub async fn get(&self) -> Result<SessionInfo> {
         let core = &self.0.core;
         let request = bridge::GetSessionRequest { session_id: self.id().to_owned(), ..Default::default() };
         let reply = core.repeat(method!(core.connection, sessions.get_session(request)));
-        Ok(reply.await?.session.unwrap_or_default())
+        Ok(reply.await?.session.unwrap_or_default().into())
     }
 
     /// Changes the model from the next turn on. Returns the model in use, if the CLI reports it.
@@ -308,11 +310,9 @@ impl Session {
     }
 
     /// The pending callbacks, oldest first.
-    pub async fn pending(&self) -> Result<Vec<bridge::Callback>> {
+    pub async fn pending(&self) -> Result<Vec<PendingCallback>> {
         let core = &self.0.core;
-        let request = bridge::ListPendingRequest { session_id: self.id().to_owned(), ..Default::default() };
-        let reply = core.repeat(method!(core.connection, callbacks.list_pending(request)));
-        Ok(reply.await?.callbacks)
+        crate::inbox::pending(&core.connection, Some(&core.progress), core.id.clone()).await
     }
 
     /// Answers any callback of the session by its id. [`answers`](crate::answers) makes answers.

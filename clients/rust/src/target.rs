@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
+const FORMS: &str = "`host:port`, `unix:/path` or `dns:///host:port`";
+
 /// A parsed target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
@@ -17,6 +19,10 @@ pub(crate) enum Target {
 impl Target {
     /// Reads `unix:PATH`, `unix:///PATH`, an absolute path, `HOST:PORT` or `dns:///HOST:PORT`.
     pub(crate) fn parse(text: &str) -> Result<Self> {
+        if text.contains("://") && !["unix://", "dns://"].iter().any(|scheme| text.starts_with(scheme)) {
+            let text = format!("{text:?} is a URL: targets look like {FORMS}");
+            return Err(Error::invalid("target", text));
+        }
         let path = if text.starts_with('/') { Some(text) } else { text.strip_prefix("unix:") };
         if let Some(path) = path {
             let path = path.strip_prefix("//").filter(|rest| rest.starts_with('/')).unwrap_or(path);
@@ -29,7 +35,7 @@ impl Target {
         let port = address.rsplit_once(':').map(|(host, port)| (host, port.parse::<u16>()));
         match port {
             Some((host, Ok(_))) if !host.is_empty() && !host.contains('/') => Ok(Self::Tcp(address.to_owned())),
-            _ => Err(Error::invalid("target", format!("{text:?} is no target: want unix:PATH or HOST:PORT"))),
+            _ => Err(Error::invalid("target", format!("{text:?} is no target: targets look like {FORMS}"))),
         }
     }
 
@@ -87,6 +93,7 @@ mod tests {
             ("10.0.0.1:443", tcp("10.0.0.1:443"), false),
             ("https://agents.example", None, false),
             ("https://agents.example:443", None, false),
+            ("http://localhost:7443", None, false),
             ("agents.example", None, false),
             (":443", None, false),
             ("unix:", None, false),

@@ -96,7 +96,7 @@ impl Tool {
         let run: Arc<Run> = Arc::new(move |call, json| {
             let arguments = match arguments_of::<A>(json) {
                 Ok(arguments) => arguments,
-                Err(mismatch) => return Box::pin(std::future::ready(Err(mismatch))),
+                Err(mismatch) => return Box::pin(std::future::ready(Ok(ToolResult::failure(mismatch)))),
             };
             let result = function(call, arguments);
             Box::pin(async move { result.await.into_tool_result() })
@@ -113,7 +113,7 @@ impl Tool {
         let run: Arc<Run> = Arc::new(move |call, json| {
             let arguments = match value_of(json) {
                 Ok(arguments) => arguments,
-                Err(broken) => return Box::pin(std::future::ready(Err(broken))),
+                Err(mismatch) => return Box::pin(std::future::ready(Ok(ToolResult::failure(mismatch)))),
             };
             let result = function(call, arguments);
             Box::pin(async move { result.await.into_tool_result() })
@@ -192,12 +192,12 @@ impl fmt::Debug for Tool {
     }
 }
 
-fn value_of(json: &str) -> std::result::Result<Value, ToolError> {
-    serde_json::from_str(json).map_err(|error| ToolError::new(format!("The arguments are not valid JSON: {error}")))
+fn value_of(json: &str) -> std::result::Result<Value, String> {
+    serde_json::from_str(json).map_err(|error| format!("The arguments do not fit: they are not valid JSON: {error}."))
 }
 
 /// Reads arguments. A mismatch is a text for the model.
-fn arguments_of<A: DeserializeOwned>(json: &str) -> std::result::Result<A, ToolError> {
+fn arguments_of<A: DeserializeOwned>(json: &str) -> std::result::Result<A, String> {
     if let Ok(arguments) = serde_json::from_str(json) {
         return Ok(arguments);
     }
@@ -207,7 +207,7 @@ fn arguments_of<A: DeserializeOwned>(json: &str) -> std::result::Result<A, ToolE
             path if path == "." => Cow::Borrowed(""),
             path => Cow::Owned(format!("{path}: ")),
         };
-        ToolError::new(format!("The arguments do not fit the tool's schema: {at}{}.", error.inner()))
+        format!("The arguments do not fit: {at}{}.", error.inner())
     })
 }
 
@@ -308,8 +308,8 @@ mod tests {
             (json!([]), "invalid length 0"),
         ] {
             let error = arguments_of::<Forecast>(&arguments.to_string()).map(|_| ()).unwrap_err();
-            let text = format!("The arguments do not fit the tool's schema: {want}");
-            assert!(error.is_for_model && error.text.starts_with(&text), "{arguments}: {error}");
+            let text = format!("The arguments do not fit: {want}");
+            assert!(error.starts_with(&text), "{arguments}: {error}");
         }
         let good = json!({"place": {"city": "Paris"}, "days": 3, "units": ["celsius", "fahrenheit"]});
         let good = arguments_of::<Forecast>(&good.to_string()).unwrap();
@@ -321,9 +321,14 @@ mod tests {
     async fn calls() {
         let tool = Tool::new("f", "", |place: Place| async move { place.city });
         let call = |json: &'static str| tool.call(ToolCall::default(), json);
-        assert_eq!(call(r#"{"city":"Rome"}"#).await.unwrap().message.text_result_for_llm, "Rome");
-        assert!(call("{").await.unwrap_err().text.starts_with("The arguments are not valid JSON"));
-        assert!(call("").await.unwrap_err().text.ends_with("missing field `city`."));
+        for (json, want) in [
+            (r#"{"city":"Rome"}"#, "Rome"),
+            ("{", "The arguments do not fit: they are not valid JSON"),
+            ("", "The arguments do not fit: missing field `city`."),
+        ] {
+            let text = call(json).await.unwrap().message.text_result_for_llm;
+            assert!(text.starts_with(want), "{json}: {text}");
+        }
     }
 
     #[test]

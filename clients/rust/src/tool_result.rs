@@ -165,7 +165,11 @@ impl IntoToolResult for Value {
 
 impl<T: Serialize> IntoToolResult for Json<T> {
     fn into_tool_result(self) -> std::result::Result<ToolResult, ToolError> {
-        Ok(ToolResult::text(serde_json::to_string(&self.0)?))
+        let json = serde_json::to_string(&self.0).map_err(|error| ToolError {
+            text: error.to_string(),
+            shown: Some("The tool ran, but its result cannot be encoded as JSON.".to_owned()),
+        })?;
+        Ok(ToolResult::text(json))
     }
 }
 
@@ -177,23 +181,25 @@ impl<T: IntoToolResult, E: Into<ToolError>> IntoToolResult for std::result::Resu
 
 /// The failure of a tool.
 ///
-/// The model reads the text of [`ToolError::new`]. Of any other error, which `?` converts, the model reads only that the
-/// tool failed; the error goes to the log and to the session's record.
+/// The model reads the text of [`ToolError::new`]. Of any other error, which `?` converts, the model reads `The tool
+/// failed.`; the text goes to the program's log and to the session's record.
 #[derive(Debug)]
 pub struct ToolError {
     pub(crate) text: String,
-    pub(crate) is_for_model: bool,
+    /// What the model reads of it.
+    pub(crate) shown: Option<String>,
 }
 
 impl ToolError {
     /// Fails with a text that the model reads.
     pub fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_for_model: true }
+        let text = text.into();
+        Self { shown: Some(text.clone()), text }
     }
 
     /// Fails without details for the model.
     pub fn internal(cause: impl Into<BoxError>) -> Self {
-        Self { text: cause.into().to_string(), is_for_model: false }
+        Self { text: cause.into().to_string(), shown: None }
     }
 }
 
@@ -232,8 +238,10 @@ mod tests {
         assert_eq!((denied.result_type.as_deref(), &*denied.text_result_for_llm), (Some("denied"), "not allowed"));
         assert!(ToolResult::abstain().answer().is_none());
         let hidden = Err::<(), _>(std::io::Error::other("/secret")).into_tool_result().unwrap_err();
-        assert!(!hidden.is_for_model && hidden.text == "/secret");
+        assert!(hidden.shown.is_none() && hidden.text == "/secret");
         let shown = Err::<(), _>(ToolError::new("closed")).into_tool_result().unwrap_err();
-        assert!(shown.is_for_model);
+        assert_eq!(shown.shown.as_deref(), Some("closed"));
+        let unencodable = Json(std::collections::BTreeMap::from([(vec![1], 1)])).into_tool_result().unwrap_err();
+        assert_eq!(unencodable.shown.as_deref(), Some("The tool ran, but its result cannot be encoded as JSON."));
     }
 }

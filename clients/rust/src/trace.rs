@@ -1,4 +1,17 @@
-//! Trace contexts: OpenTelemetry's, with the feature `opentelemetry`.
+//! Trace contexts, OpenTelemetry's with the feature `opentelemetry`, and the log of failed handlers.
+
+/// Logs that a function of the program failed. A program without a subscriber of `tracing` gets a line on stderr, because
+/// nothing else would tell it: neither the model nor the server reads the text.
+pub(crate) fn handler_failed(session_id: &str, callback_id: &str, handler: &str, error: &str) {
+    if tracing::dispatcher::has_been_set() {
+        tracing::warn!(session_id, callback_id, handler, error, "handler failed");
+    } else {
+        let error = error.replace('\n', " ");
+        eprintln!(
+            "warning: copilot-grpc: {handler} failed: {error} (session {session_id:?}, callback {callback_id:?})"
+        );
+    }
+}
 
 /// The traceparent and tracestate of the current span; empty without one.
 #[cfg(feature = "opentelemetry")]

@@ -37,13 +37,13 @@ pub enum TurnStatus {
 
 impl fmt::Display for TurnStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        f.pad(match self {
             Self::Completed => "completed",
             Self::Aborted => "aborted",
             Self::Failed => "failed",
             Self::Stalled => "stalled",
-            Self::RuntimeLost => "runtime lost",
-            Self::TimedOut => "timed out",
+            Self::RuntimeLost => "runtime_lost",
+            Self::TimedOut => "timed_out",
             Self::Unknown => "unknown",
         })
     }
@@ -59,7 +59,7 @@ pub struct Outcome {
     pub text: String,
     /// Id of the prompt.
     pub message_id: String,
-    /// The error of a failed turn.
+    /// The cause, and what to do, of a turn that did not complete; none if it completed or was aborted.
     pub error: Option<bridge::TurnError>,
     /// Position of the agent's last message.
     pub message_position: Option<Position>,

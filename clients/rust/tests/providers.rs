@@ -100,7 +100,7 @@ async fn failing_model_transport_ends_the_response_without_details() {
             error = chunk.error;
         }
     }
-    assert_eq!(error.unwrap().message, "the model transport failed");
+    assert_eq!(error.unwrap().message, "The model transport failed.");
 }
 
 #[tokio::test]

@@ -9,8 +9,8 @@ use copilot_grpc::bridge::v1::{GetUsageRequest, Handlers, SessionFilter, UsageGr
 use copilot_grpc::permission::Rules;
 use copilot_grpc::testing::{Script, Server, call, say};
 use copilot_grpc::{
-    Attachment, Client, Data, Entry, Json, NoArguments, PendingChange, Prompt, Reason, Session, Start, Token, Tool,
-    ToolCall, ToolError, ToolResult, answers,
+    Attachment, Client, Data, Entry, Json, NoArguments, PendingChange, Prompt, Reason, Session, SessionOptions, Start,
+    Token, Tool, ToolCall, ToolError, ToolResult, answers, permission,
 };
 
 use tokio::fs::File;
@@ -173,13 +173,26 @@ async fn events(session: &Session) -> Result<()> {
     Ok(())
 }
 
+async fn open(client: &Client) -> Result<()> {
+    // [open]
+    fn reviewer(session: SessionOptions) -> SessionOptions {
+        session.on_permission(permission::approve_all).label("team", "payments")
+    }
+
+    let session = reviewer(client.open_session("review-7")).await?;
+    println!("{} is {}: {}", session.id(), session.info().state, session.info().title);
+    // [end]
+    session.delete().await?;
+    Ok(())
+}
+
 async fn sessions(client: &Client) -> Result<()> {
     // [sessions]
     let session = client.create_session().label("team", "payments").await?;
     session.update_labels([("stage", "review")], ["draft"]).await?;
     let payments = SessionFilter { labels: HashMap::from([("team".into(), "payments".into())]), ..Default::default() };
     for found in client.list_sessions(payments).collect().await? {
-        println!("{} {:?}", found.session_id, found.labels);
+        println!("{} is {}: {}, {:?}", found.id, found.state, found.title, found.proto.labels);
     }
     let group_by = vec![UsageGroup::Day.into(), UsageGroup::Model.into()];
     for row in client.usage(GetUsageRequest { group_by, ..Default::default() }).await? {
@@ -208,8 +221,11 @@ async fn inbox(client: &Client) -> Result<()> {
     let mut changes = client.watch_pending().handle().label("team", "payments").stream();
     while let Some(change) = changes.next().await {
         match change? {
-            PendingChange::Waiting(pending) => pending.answer(answers::approve()).await?,
-            PendingChange::Ended(end) => println!("{} no longer waits", end.callback.callback_id),
+            PendingChange::Waiting(pending) => {
+                println!("{} waits", pending.kind());
+                pending.answer(answers::approve()).await?;
+            }
+            PendingChange::Ended(end) => println!("{} no longer waits", end.proto.callback_id),
             _ => {}
         }
     }
@@ -236,7 +252,7 @@ async fn connections() -> Result<()> {
 async fn errors(client: &Client) -> Result<()> {
     // [errors]
     match client.get_session("no-such-session").await {
-        Ok(session) => println!("{}", session.summary),
+        Ok(session) => println!("{}", session.title),
         Err(error) if error.reason() == Reason::SessionNotFound => println!("{:?}", error.metadata().get("session_id")),
         Err(error) => println!("{} {:?}", error.code(), error.retry_after()),
     }
@@ -266,6 +282,7 @@ async fn snippets_run() -> Result<()> {
     tools(&session).await?;
     permissions(&client).await?;
     events(&session).await?;
+    open(&client).await?;
     sessions(&client).await?;
     archives(&client, &session).await?;
     errors(&client).await?;

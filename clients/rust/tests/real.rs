@@ -133,10 +133,10 @@ async fn dropped_wait_leaves_the_turn_or_aborts_it() {
         }
         waiting.abort();
         assert!(waiting.await.unwrap_err().is_cancelled());
-        while abort && session.get().await.unwrap().turn_running {
+        while abort && session.get().await.unwrap().proto.turn_running {
             tokio::time::sleep(Duration::from_millis(10)).await; // the CLI ends the turn a little later
         }
-        assert_eq!(session.get().await.unwrap().turn_running, !abort);
+        assert_eq!(session.get().await.unwrap().proto.turn_running, !abort);
         session.abort().await.unwrap();
     }
 }
@@ -195,7 +195,7 @@ async fn two_participants_and_a_resumed_session() {
     let second = client.join_session("shared-1").tool(weather()).on_permission(approve_all).await.unwrap();
     assert_eq!(first.send_and_wait("weather").await.unwrap().text, "The tool says: rain in Paris");
     second.close().await;
-    let participants = first.get().await.unwrap().participants;
+    let participants = first.get().await.unwrap().proto.participants;
     assert_eq!(participants.iter().map(|p| &*p.participant_id).collect::<Vec<_>>(), [first.participant_id()]);
     first.disconnect().await.unwrap();
     let again = client.resume_session("shared-1").tool(weather()).await.unwrap();
@@ -203,7 +203,7 @@ async fn two_participants_and_a_resumed_session() {
     let history = again.history(None, filter).collect().await.unwrap();
     assert!(history.iter().any(|entry| entry.event_type() == "session.start"));
     let sessions = client.list_sessions(Default::default()).collect().await.unwrap();
-    assert!(sessions.iter().any(|session| session.session_id == "shared-1"));
+    assert!(sessions.iter().any(|session| session.id == "shared-1"));
     again.close().await;
     client.delete_session("shared-1").await.unwrap();
 }
@@ -299,7 +299,7 @@ async fn private_server_ends_with_its_client() {
             .server_env("XDG_STATE_HOME", folder.path().join("state")) // the parent of the default data directory
     };
     let client = launch().await.unwrap();
-    assert!(client.info().capabilities.as_ref().unwrap().offline_model);
+    assert!(client.server_info().await.unwrap().capabilities.as_ref().unwrap().offline_model);
     launch().await.expect("a second server at the same time").close().await;
     let other = client.clone();
     client.close().await;

@@ -351,7 +351,7 @@ async fn pending_callbacks_are_watched_over_broken_streams() {
         pending.answer(answers::approve()).await.unwrap();
         let Some(Ok(PendingChange::Ended(end))) = changes.next().await else { panic!("it has not ended") };
         let refused = changes.next().await.unwrap().unwrap_err();
-        (pending.callback.callback_id.clone(), end, refused, changes.next().await.is_none())
+        (pending.id().to_owned(), end, refused, changes.next().await.is_none())
     });
     let change = |change| bridge::WatchPendingResponse { change: Some(change) };
     let requested = || Change::Requested(support::tool_callback("c1", "weather", "{}"));
@@ -371,7 +371,7 @@ async fn pending_callbacks_are_watched_over_broken_streams() {
     second.send(change(Change::Resolved(resolved)));
     second.fail(status(Code::PermissionDenied, "FORBIDDEN"));
     let (callback_id, end, refused, over) = soon(reading).await.unwrap();
-    assert_eq!((&*callback_id, &*end.callback.callback_id, over), ("c1", "c1", true));
+    assert_eq!((&*callback_id, &*end.proto.callback_id, over), ("c1", "c1", true));
     assert_eq!(end.resolved.unwrap().callback_id, "c1");
     assert_eq!(refused.reason(), Reason::Forbidden);
     let resolves = running.fake.resolves.lock().unwrap();

@@ -214,6 +214,8 @@ pub struct Fake {
     imports: Inbox<Import>,
     /// The requests of Resolve.
     pub resolves: Mutex<Vec<bridge::ResolveRequest>>,
+    /// The requests of Leave.
+    pub leaves: Mutex<Vec<bridge::LeaveRequest>>,
     /// Failures of the next Attach streams, before any frame.
     pub refusals: Mutex<Vec<Status>>,
     /// Failures of the next unary calls, by method.
@@ -258,6 +260,7 @@ impl Fake {
             exports: tokio::sync::Mutex::new(exports.1),
             imports: tokio::sync::Mutex::new(imports.1),
             resolves: Mutex::default(),
+            leaves: Mutex::default(),
             refusals: Mutex::default(),
             failures: Mutex::default(),
             sends: Mutex::default(),
@@ -447,6 +450,12 @@ impl CallbackService for Service {
         Ok(Response::new(bridge::ResolveResponse::default()))
     }
 
+    async fn leave(&self, request: Request<bridge::LeaveRequest>) -> Result<Response<bridge::LeaveResponse>, Status> {
+        self.0.failure("Leave")?;
+        self.0.leaves.lock().unwrap().push(request.into_inner());
+        Ok(Response::new(bridge::LeaveResponse::default()))
+    }
+
     async fn read_callback(
         &self,
         _: Request<bridge::ReadCallbackRequest>,
@@ -498,8 +507,9 @@ impl Running {
         Self { fake, target: format!("unix:{}", path.display()), task, _folder: folder }
     }
 
+    /// A client that waits only briefly for a server that ends with its test.
     pub fn connect(&self) -> Connect {
-        Client::connect(&*self.target).reconnect(QUICKLY)
+        Client::connect(&*self.target).reconnect(QUICKLY).close_timeout(Duration::from_millis(300))
     }
 }
 

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use copilot_grpc::bridge::v1 as bridge;
 use copilot_grpc::cli::v1 as cli;
 use copilot_grpc::permission::Decision;
 use copilot_grpc::{
-    Configuring, ConnectionChange, Form, GitHubToken, HandlerError, Json, Opening, PermissionRequest, RawRequest,
-    SessionBuilder, Tool, ToolError, ToolResult,
+    ConnectionChange, Form, GitHubToken, HandlerError, Json, Lifetime, OnInterruption, Opening, PermissionRequest, RawRequest,
+    SessionOptions, Tool, ToolError, ToolResult,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
@@ -70,12 +69,8 @@ fn behave(behaviour: pb::Behaviour, city: &str) -> Result<ToolResult, ToolError>
     }
 }
 
-/// The options of a session that is created or resumed.
-pub fn configure<M: Configuring>(
-    builder: SessionBuilder<M>,
-    runner: &Arc<Runner>,
-    step: &pb::Open,
-) -> SessionBuilder<M> {
+/// The options of a session that is created, resumed or opened.
+pub fn configure(builder: SessionOptions, runner: &Arc<Runner>, step: &pb::Open) -> SessionOptions {
     let mut builder = participate(builder, runner, step);
     if let Some(provider) = &step.provider {
         let config = cli::ProviderConfig {
@@ -97,7 +92,13 @@ pub fn configure<M: Configuring>(
         builder = builder.callback_timeout(Duration::from_millis(step.callback_timeout_ms as u64));
     }
     if step.end_with_last_participant {
-        builder = builder.lifetime(bridge::Lifetime::EndWithLastParticipant);
+        builder = builder.lifetime(Lifetime::EndWithLastParticipant);
+    }
+    if step.continue_interrupted_turns {
+        builder = builder.interrupted_turns(OnInterruption::Continue);
+    }
+    for (name, value) in &step.labels {
+        builder = builder.label(name, value);
     }
     builder = builder.clear(&step.clear);
     match step.streaming {
@@ -108,10 +109,10 @@ pub fn configure<M: Configuring>(
 
 /// The options of a participant.
 pub fn participate<M: Opening>(
-    mut builder: SessionBuilder<M>,
+    mut builder: SessionOptions<M>,
     runner: &Arc<Runner>,
     step: &pb::Open,
-) -> SessionBuilder<M> {
+) -> SessionOptions<M> {
     for message in &step.tools {
         builder = builder.tool(tool(runner, &step.session, message.clone()));
     }
@@ -164,16 +165,16 @@ impl Context {
     /// Observes, waits, and returns the text or the error of an answer.
     async fn answer(self, kind: &'static str, name: String, answer: pb::Answer) -> Result<String, HandlerError> {
         self.runner.gate(self.runner.observe(&self.session, kind, &name, ""), &answer.gate).await;
-        if answer.exception { Err(HandlerError::new(answer.text)) } else { Ok(answer.text) }
+        if answer.exception { Err(HandlerError::internal(answer.text)) } else { Ok(answer.text) }
     }
 }
 
 fn add_handlers<M: Opening>(
-    mut b: SessionBuilder<M>,
+    mut b: SessionOptions<M>,
     runner: &Arc<Runner>,
     session: &str,
     h: pb::Handlers,
-) -> SessionBuilder<M> {
+) -> SessionOptions<M> {
     let c = Context { runner: runner.clone(), session: session.to_owned() };
     if let Some(permission) = h.permission {
         let c = c.clone();

@@ -14,8 +14,9 @@ pub fn outcome_of(outcome: Outcome) -> pb::Outcome {
         TurnStatus::TimedOut => "TIMED_OUT",
         _ => "UNKNOWN",
     };
+    let error = outcome.clone().error_for_status().err().map(|error| error.to_string()).unwrap_or_default();
     let error_type = outcome.error.map(|error| error.error_type).unwrap_or_default();
-    pb::Outcome { status: status.to_owned(), text: outcome.text, error_type, ..Default::default() }
+    pb::Outcome { status: status.to_owned(), text: outcome.text, error_type, error }
 }
 
 pub fn event_of(entry: &Entry) -> pb::Event {

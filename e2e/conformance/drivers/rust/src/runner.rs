@@ -164,7 +164,7 @@ impl Runner {
             Action::Resolve(step) => self.resolve(step).await,
             Action::Get(step) => {
                 let info = self.session(&step.session)?.get().await.map_err(status)?;
-                result.lock().unwrap().text = info.state().as_str_name().replace("SESSION_STATE_", "");
+                result.lock().unwrap().text = info.state.to_string().to_uppercase();
                 Ok(())
             }
             Action::List(step) => self.list(step, result).await,
@@ -205,7 +205,8 @@ impl Runner {
     async fn connect(self: &Arc<Self>, step: pb::Connect) -> Done {
         let give_up_after = millis(if step.give_up_after_ms > 0 { step.give_up_after_ms } else { 30_000 });
         let reconnect = Reconnect { first: millis(10), longest: millis(100), give_up_after };
-        let mut connect = Client::connect(&self.endpoint.target).reconnect(reconnect);
+        // The driver ends with its last case, whose server may be gone, and must not wait for it too long.
+        let mut connect = Client::connect(&self.endpoint.target).reconnect(reconnect).close_timeout(millis(3000));
         if step.changing_token {
             let calls = Arc::new(AtomicU64::new(0));
             connect = connect.token(Token::function(move || {
@@ -234,16 +235,14 @@ impl Runner {
         let name = step.session.clone();
         let session = match step.how() {
             pb::open::How::Create => {
-                let mut builder = handlers::configure(client.create_session(), self, &step);
-                for (name, value) in &step.labels {
-                    builder = builder.label(name, value);
-                }
+                let builder = handlers::configure(client.create_session(), self, &step);
                 if id.is_empty() { builder.await } else { builder.session_id(id).await }
             }
             pb::open::How::Resume => {
                 let builder = handlers::configure(client.resume_session(id), self, &step);
                 if step.continue_pending_work { builder.continue_pending_work().await } else { builder.await }
             }
+            pb::open::How::OpenOrCreate => handlers::configure(client.open_session(id), self, &step).await,
             pb::open::How::Join => handlers::participate(client.join_session(id), self, &step).await,
             _ => Ok(client.session(id)),
         };
@@ -314,7 +313,7 @@ impl Runner {
         let mut id = step.callback_id;
         while id.is_empty() {
             let pending = session.pending().await.map_err(status)?;
-            id = pending.first().map(|callback| callback.callback_id.clone()).unwrap_or_default();
+            id = pending.first().map(|callback| callback.id().to_owned()).unwrap_or_default();
         }
         let answer = match step.answer {
             Some(pb::resolve::Answer::ToolText(text)) => answers::tool(text),
@@ -331,7 +330,7 @@ impl Runner {
         while let Some(info) = list.next().await {
             let info = info.map_err(status)?;
             let state = self.state.lock().unwrap();
-            names.extend(state.sessions.iter().filter(|(_, s)| s.id() == info.session_id).map(|(name, _)| name.clone()));
+            names.extend(state.sessions.iter().filter(|(_, s)| s.id() == info.id).map(|(name, _)| name.clone()));
         }
         names.sort();
         result.lock().unwrap().sessions = names;
@@ -340,9 +339,9 @@ impl Runner {
 
     async fn watch(&self, step: pb::Watch) -> Done {
         let mut changes = self.client(&step.client)?.watch_sessions();
-        let (wanted, mut seen) = (format!("SESSION_CHANGE_{}", step.change.to_uppercase()), 0);
+        let (wanted, mut seen) = (step.change.to_lowercase(), 0);
         while let Some(change) = changes.next().await {
-            seen += i32::from(change.map_err(status)?.change().as_str_name() == wanted);
+            seen += i32::from(change.map_err(status)?.kind.to_string() == wanted);
             if seen == step.count {
                 break;
             }
