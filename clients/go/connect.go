@@ -14,6 +14,9 @@ import (
 // TargetEnv is the environment variable with the address of the server for [Connect].
 const TargetEnv = "COPILOT_GRPC_TARGET"
 
+// TokenEnv is the environment variable with the bearer token for [Connect] and [Dial], if no option has one.
+const TokenEnv = "COPILOT_GRPC_TOKEN"
+
 // ErrNoServer says that no server listens at the target, or that a private server does not
 // start. The error that wraps it has the cause.
 var ErrNoServer = launch.ErrNotFound
@@ -95,6 +98,9 @@ func (c *Client) check(ctx context.Context, target string) error {
 	}
 	e := asError(err)
 	switch {
+	case e != nil && e.Code == codes.Unauthenticated:
+		return fmt.Errorf("copilot: dial %q: set the bearer token with WithToken or WithTokenSource, or in %s: %w",
+			target, TokenEnv, err)
 	case e == nil || e.fromServer():
 	case transport.IsForeign(e.Code, e.Message):
 		return &IncompatibleError{Target: target, cause: err}

@@ -10,11 +10,14 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -200,5 +203,43 @@ func TestDialRefusesOtherServers(t *testing.T) {
 	err = dial("unix:" + filepath.Join(t.TempDir(), "none"))
 	if !errors.Is(err, copilot.ErrNoServer) || !strings.Contains(err.Error(), "copilot-grpc serve") {
 		t.Errorf("no server: %v", err)
+	}
+}
+
+func TestErrorsOfConnectingNameTheRemedy(t *testing.T) {
+	t.Setenv(copilot.TokenEnv, "from-the-environment")
+	f := &fake{version: "0.1.0"}
+	wants := func(token string) grpc.ServerOption {
+		return grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			if md, _ := metadata.FromIncomingContext(ctx); !slices.Equal(md.Get("authorization"), []string{"Bearer " + token}) {
+				return nil, failure(codes.Unauthenticated, "UNAUTHENTICATED", "the token is unknown")
+			}
+			return next(ctx, req)
+		})
+	}
+	accepting := serveInfo(t, f, "tcp", "127.0.0.1:0", wants("from-the-environment")).Addr().String()
+	refusing := serveInfo(t, f, "tcp", "127.0.0.1:0", wants("another")).Addr().String()
+	for name, tc := range map[string]struct {
+		target string
+		opts   []copilot.Option
+		want   []string // nil: success
+	}{
+		"token of the environment": {accepting, nil, nil},
+		"option before it":         {accepting, []copilot.Option{copilot.WithToken("x")}, []string{"WithToken", "COPILOT_GRPC_TOKEN"}},
+		"refused":                  {refusing, nil, []string{"WithToken", "COPILOT_GRPC_TOKEN", "the token is unknown"}},
+		"nobody there":             {"unix:/no/such/socket", nil, []string{"COPILOT_GRPC_TARGET", "copilot-grpc serve"}},
+		"http":                     {"http://" + accepting, nil, []string{"host:port", "unix:/path", "dns:///"}},
+		"https":                    {"https://agents.example", nil, []string{"host:port", "unix:/path", "dns:///"}},
+	} {
+		_, err := version(t, func() (*copilot.Client, error) { return copilot.Dial(testContext(t), tc.target, tc.opts...) })
+		if (err == nil) != (tc.want == nil) {
+			t.Errorf("%s: err = %v", name, err)
+			continue
+		}
+		for _, want := range tc.want {
+			if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s: err = %v, want one line with %q", name, err, want)
+			}
+		}
 	}
 }

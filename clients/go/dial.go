@@ -3,6 +3,7 @@ package copilot
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -58,15 +59,25 @@ const serviceConfig = `{"methodConfig":[{
 // the absolute path), or anything else that gRPC resolves. Errors are [ErrNoServer], an
 // [*IncompatibleError], or an [*Error] of the server.
 //
+// The bearer token is that of [WithToken] or [WithTokenSource], else the value of [TokenEnv].
+//
 // Unix sockets and loopback addresses use plain text, all other targets TLS: see [WithTLS],
 // [WithCAFile] and [WithInsecure].
 func Dial(ctx context.Context, target string, opts ...Option) (*Client, error) {
-	return dial(ctx, target, newSettings(opts))
+	st := newSettings(opts)
+	if token := os.Getenv(TokenEnv); token != "" && st.token == nil {
+		WithToken(token)(st)
+	}
+	return dial(ctx, target, st)
 }
 
 func dial(ctx context.Context, target string, st *settings) (*Client, error) {
 	if strings.HasPrefix(target, "/") {
 		target = "unix://" + target
+	}
+	if scheme, _, _ := strings.Cut(target, "://"); scheme == "http" || scheme == "https" {
+		return nil, fmt.Errorf("copilot: the target %q is a URL: write host:port, unix:/path or dns:///host:port "+
+			"(TLS is an option)", target)
 	}
 	options, err := dialOptions(target, st)
 	if err != nil {
