@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/copilot-grpc/copilot-grpc/clients/go/internal/models"
@@ -42,6 +44,8 @@ type participant struct {
 	cancel context.CancelCauseFunc
 	// done is closed when no stream is left. Handlers may still be returning.
 	done chan struct{}
+	// goodbye says, after done, that the server ended the participation itself.
+	goodbye bool
 	// settingTools makes changes of the tools wait for each other.
 	settingTools sync.Mutex
 
@@ -136,6 +140,7 @@ func (p *participant) run(l *link) {
 	for {
 		err := p.serve(l)
 		if p.isOver(err) {
+			p.goodbye = errors.As(err, new(*ClosedError))
 			l.close()
 			p.finish(err)
 			return
@@ -314,18 +319,52 @@ func (p *participant) leave(ctx context.Context, disconnect bool) error {
 	p.leaving = true
 	p.mu.Unlock()
 	if l == nil {
-		// The participation ends when its grace time expires.
-		p.cancel(ErrClosed)
+		p.cancel(ErrClosed) // no stream is opened any more
 	} else {
 		l.leave(disconnect)
 	}
 	select {
 	case <-p.done:
+		if !p.goodbye {
+			p.leaveByToken(ctx)
+		}
 		return nil
 	case <-ctx.Done():
 		p.cancel(ErrClosed) // and with it the link
 		<-p.done
 		return context.Cause(ctx)
+	}
+}
+
+// leavePolicy is how often a server is asked that is away while a participant leaves.
+var leavePolicy = ReconnectPolicy{MinBackoff: 100 * time.Millisecond, MaxBackoff: 500 * time.Millisecond, GiveUpAfter: leaveTimeout}
+
+// leaveByToken leaves without a stream, so that the participant does not keep its place for its grace time. It tries
+// until ctx ends.
+func (p *participant) leaveByToken(ctx context.Context) {
+	req := &bridgev1.LeaveRequest{SessionId: p.sessionID, ParticipantToken: p.currentToken()}
+	if req.ParticipantToken == "" {
+		return
+	}
+	values := context.WithoutCancel(p.ctx) // as those of the stream
+	b := newBackoff(leavePolicy)
+	for {
+		call, cancel := context.WithCancel(values)
+		stop := context.AfterFunc(ctx, cancel)
+		_, err := p.client.callbacks.Leave(call, req)
+		stop()
+		cancel()
+		e := asError(err)
+		switch {
+		case e == nil, e.Code == codes.NotFound:
+			return
+		case !e.isBroken() || ctx.Err() != nil || !b.Wait(ctx, e.RetryAfter):
+			p.log.Warn("participant not left: it keeps its place for its grace time", "error", err)
+			return
+		}
+		if conn, ok := p.client.conn.(*grpc.ClientConn); ok {
+			conn.ResetConnectBackoff()
+		}
 	}
 }
 
