@@ -110,11 +110,15 @@ func TestStreamingIsOnUnlessSaidOtherwise(t *testing.T) {
 		opts copilot.SessionOptions
 		want bool
 	}{
-		"default":                     {copilot.SessionOptions{}, true},
-		"switched off":                {copilot.SessionOptions{DisableStreaming: true}, false},
-		"configuration says no":       {copilot.SessionOptions{Config: &cliv1.SessionConfig{Streaming: proto.Bool(false)}}, false},
-		"other configuration":         {copilot.SessionOptions{Config: &cliv1.SessionConfig{Model: proto.String("m")}}, true},
-		"the configuration has a say": {copilot.SessionOptions{DisableStreaming: true, Config: &cliv1.SessionConfig{Streaming: proto.Bool(true)}}, true},
+		"default":             {copilot.SessionOptions{}, true},
+		"switched off":        {copilot.SessionOptions{DisableStreaming: true}, false},
+		"other configuration": {copilot.SessionOptions{Config: &cliv1.SessionConfig{Model: proto.String("m")}}, true},
+		"configuration: no": {
+			copilot.SessionOptions{Config: &cliv1.SessionConfig{Streaming: proto.Bool(false)}}, false,
+		},
+		"configuration: yes": {
+			copilot.SessionOptions{DisableStreaming: true, Config: &cliv1.SessionConfig{Streaming: proto.Bool(true)}}, true,
+		},
 	} {
 		f, c := newFake(t)
 		_, a := session(t, f, c, tc.opts)

@@ -210,8 +210,11 @@ func TestErrorsOfConnectingNameTheRemedy(t *testing.T) {
 	t.Setenv(copilot.TokenEnv, "from-the-environment")
 	f := &fake{version: "0.1.0"}
 	wants := func(token string) grpc.ServerOption {
-		return grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-			if md, _ := metadata.FromIncomingContext(ctx); !slices.Equal(md.Get("authorization"), []string{"Bearer " + token}) {
+		return grpc.UnaryInterceptor(func(
+			ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler,
+		) (any, error) {
+			md, _ := metadata.FromIncomingContext(ctx)
+			if !slices.Equal(md.Get("authorization"), []string{"Bearer " + token}) {
 				return nil, failure(codes.Unauthenticated, "UNAUTHENTICATED", "the token is unknown")
 			}
 			return next(ctx, req)

@@ -45,6 +45,8 @@ type fake struct {
 	bridgev1.UnimplementedCallbackServiceServer
 	bridgev1.UnimplementedRuntimeServiceServer
 
+	// over is closed at the end of the test, and ends the participations that are left.
+	over     chan struct{}
 	attaches chan *attach
 	subs     chan *stream[bridgev1.SubscribeRequest, bridgev1.SubscribeResponse]
 	runs     chan *stream[bridgev1.RunRequest, bridgev1.RunResponse]
@@ -145,6 +147,8 @@ func (f *fake) Attach(out grpc.BidiStreamingServer[bridgev1.AttachRequest, bridg
 	}
 	select {
 	case f.attaches <- a:
+	case <-f.over:
+		return failure(codes.Unavailable, "", "the test is over")
 	case <-out.Context().Done():
 		return out.Context().Err()
 	}
@@ -161,9 +165,15 @@ func (f *fake) Attach(out grpc.BidiStreamingServer[bridgev1.AttachRequest, bridg
 	select {
 	case err := <-a.end:
 		return err
+	case <-f.over:
+		return failure(codes.Unavailable, "", "the test is over")
 	case <-out.Context().Done():
 		return out.Context().Err()
 	}
+}
+
+func (f *fake) Leave(context.Context, *bridgev1.LeaveRequest) (*bridgev1.LeaveResponse, error) {
+	return &bridgev1.LeaveResponse{Left: true}, nil
 }
 
 // stream is a server stream, in the hands of the test.
@@ -228,6 +238,7 @@ func (f *fake) Run(req *bridgev1.RunRequest, out grpc.ServerStreamingServer[brid
 func newFake(t *testing.T, opts ...copilot.Option) (*fake, *copilot.Client) {
 	t.Helper()
 	f := &fake{
+		over:     make(chan struct{}),
 		attaches: make(chan *attach),
 		unary:    make(chan proto.Message, 16),
 		subs:     make(chan *stream[bridgev1.SubscribeRequest, bridgev1.SubscribeResponse]),
@@ -256,10 +267,11 @@ func newFake(t *testing.T, opts ...copilot.Option) (*fake, *copilot.Client) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		server.Stop() // first: sessions that are open need not wait for a goodbye
+		close(f.over) // first: sessions that are open need not wait for a goodbye
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
+		server.Stop()
 		if err := <-serving; err != nil {
 			t.Error(err)
 		}

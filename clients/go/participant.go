@@ -337,7 +337,9 @@ func (p *participant) leave(ctx context.Context, disconnect bool) error {
 }
 
 // leavePolicy is how often a server is asked that is away while a participant leaves.
-var leavePolicy = ReconnectPolicy{MinBackoff: 100 * time.Millisecond, MaxBackoff: 500 * time.Millisecond, GiveUpAfter: leaveTimeout}
+var leavePolicy = ReconnectPolicy{
+	MinBackoff: 100 * time.Millisecond, MaxBackoff: 500 * time.Millisecond, GiveUpAfter: leaveTimeout,
+}
 
 // leaveByToken leaves without a stream, so that the participant does not keep its place for its grace time. It tries
 // until ctx ends.
