@@ -7,6 +7,7 @@ import (
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	"github.com/copilot-grpc/copilot-grpc/e2e/harness"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
 )
 
@@ -66,7 +67,7 @@ func TestQueuedMessagesOfAKilledBridge(t *testing.T) {
 			if out.GetText() != "" {
 				got += " " + out.GetText()
 			}
-			if out.GetError() != nil {
+			if out.GetStatus() == bridgev1.TurnStatus_TURN_STATUS_FAILED {
 				got += ": " + out.GetError().GetMessage()
 			}
 			if got != messages[i].want {

@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -19,12 +20,33 @@ type Outcome struct {
 // Proto gives an outcome the form of the API.
 func (o Outcome) Proto() *bridgev1.TurnOutcome {
 	out := &bridgev1.TurnOutcome{Status: o.Status, Error: o.Error, EndPosition: position(o.End)}
+	if out.Error == nil {
+		out.Error = unreported(o.Status)
+	}
 	if o.Message != nil {
 		var d struct{ Content string }
 		event.Data(o.Message, &d)
 		out.Text, out.MessagePosition = d.Content, position(o.Message.Pos)
 	}
 	return out
+}
+
+// unreported returns the error of a turn whose end the CLI did not report, with what its caller can do; nil for others.
+func unreported(status bridgev1.TurnStatus) *bridgev1.TurnError {
+	switch status {
+	case runtimeLost:
+		return &bridgev1.TurnError{
+			ErrorType: "runtime_lost", Reason: fault.RuntimeLost,
+			Message: "the CLI process ended during the turn; the session and what the agent did until then are kept, and the " +
+				"next prompt starts a new process; with on_interruption CONTINUE the server has the agent continue such turns",
+		}
+	case stalled:
+		return &bridgev1.TurnError{
+			ErrorType: "stalled", Message: "the CLI reported nothing for stall_timeout, or for model_call_timeout while it " +
+				"waited for a model, so the turn was aborted; send the prompt again, or raise these settings of the server",
+		}
+	}
+	return nil
 }
 
 func position(p journal.Position) *bridgev1.Position {

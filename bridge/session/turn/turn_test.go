@@ -289,7 +289,7 @@ func result(w *Waiter) string {
 	if out.GetText() != "" {
 		text += " " + out.GetText()
 	}
-	if out.GetError() != nil {
+	if out.GetStatus() == failed {
 		text += " because " + out.GetError().GetMessage()
 	}
 	return fmt.Sprintf("%s at %d", text, out.GetEndPosition().GetSeq())

@@ -1413,7 +1413,7 @@ func (x *Prompt) GetJsonExtra() string {
 type TurnOutcome struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Status TurnStatus             `protobuf:"varint,1,opt,name=status,proto3,enum=copilot.bridge.v1.TurnStatus" json:"status,omitempty"`
-	// Set if status is FAILED.
+	// Set if status is FAILED, RUNTIME_LOST or STALLED.
 	Error *TurnError `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
 	// The agent's last message of the turn, after the prompt; empty if there is none. A turn that
 	// failed or was aborted has what the agent said before that.
@@ -1495,16 +1495,17 @@ func (x *TurnOutcome) GetEndPosition() *Position {
 // TurnError is the error event that ended a turn.
 type TurnError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The CLI's error type: query, rate_limit, authentication, persistence and so on.
+	// The CLI's error type: query, rate_limit, authentication, persistence and so on; runtime_lost or
+	// stalled for a turn whose end the CLI did not report.
 	ErrorType string `protobuf:"bytes,1,opt,name=error_type,json=errorType,proto3" json:"error_type,omitempty"`
-	// Human-readable.
+	// Human-readable. With runtime_lost and stalled it also says what the caller can do.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	// HTTP status of the model endpoint, if any.
 	StatusCode *int32 `protobuf:"varint,3,opt,name=status_code,json=statusCode,proto3,oneof" json:"status_code,omitempty"`
-	// Journal position of the event.
+	// Journal position of the event; unset without one.
 	Position *Position `protobuf:"bytes,4,opt,name=position,proto3" json:"position,omitempty"`
-	// Reason of a call that fails with the same cause: NOT_SIGNED_IN, or unspecified for any other
-	// cause. With NOT_SIGNED_IN the message describes the remedy.
+	// Reason of a call that fails with the same cause: NOT_SIGNED_IN, RUNTIME_LOST, or unspecified for
+	// any other cause. With NOT_SIGNED_IN the message describes the remedy.
 	Reason        ErrorReason `protobuf:"varint,5,opt,name=reason,proto3,enum=copilot.bridge.v1.ErrorReason" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
