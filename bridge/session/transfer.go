@@ -31,16 +31,42 @@ func (s *Session) Export(defaults jsonobj.Object, providers Providers) (out Expo
 	return out, json.Unmarshal(text, &out)
 }
 
+// How long AtRest waits for a session that has nothing to do as far as the bridge knows, and how often it tries. The CLI
+// may still be finishing a turn whose end it has told, and a call that is about to end may have loaded the session again.
+const (
+	restPatience = 2 * time.Second
+	restInterval = 50 * time.Millisecond
+)
+
 // AtRest unloads the session if a runtime has it, and calls f while no call can load it again. It returns
 // SESSION_BUSY if work, a callback or a prompt of the session is not finished. f must not call the session's Loader.
 func AtRest(ctx context.Context, s *Session, f func() error) error {
+	tick := time.NewTicker(restInterval)
+	defer tick.Stop()
+	for deadline := time.Now().Add(restPatience); ; {
+		finishing, err := tryAtRest(ctx, s, f)
+		if !finishing || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return Classify(context.Cause(ctx), "")
+		}
+	}
+}
+
+// tryAtRest is AtRest without waiting. finishing reports that the session is busy, but has nothing to do as far as the
+// bridge knows.
+func tryAtRest(ctx context.Context, s *Session, f func() error) (finishing bool, err error) {
 	l := s.loader
 	if _, err := l.Unload(ctx, 0); err != nil {
-		return err
+		return false, err
 	}
-	return l.exclusive(ctx, func() error {
+	err = l.exclusive(ctx, func() error {
 		l.mu.Lock()
 		state, rests := l.state, atRest(l)
+		finishing = state == Loaded && nothingToDo(l)
 		l.mu.Unlock()
 		switch {
 		case state == Creating || state == Deleted:
@@ -52,13 +78,18 @@ func AtRest(ctx context.Context, s *Session, f func() error) error {
 		}
 		return f()
 	})
+	return finishing, err
 }
 
 // atRest reports whether the session is in no runtime and has no turn, pending callback or prompt. The caller holds the
 // session's lock.
 func atRest(l *Loader) bool {
-	return (l.state == Unloaded || l.state == Disconnected) && !l.cfg.turns.Machine().Busy() &&
-		l.cfg.callbacks.Registry().Len() == 0 && l.cfg.prompts.Box().Empty()
+	return (l.state == Unloaded || l.state == Disconnected) && nothingToDo(l)
+}
+
+// nothingToDo reports whether the session has no turn, pending callback or prompt. The caller holds the session's lock.
+func nothingToDo(l *Loader) bool {
+	return !l.cfg.turns.Machine().Busy() && l.cfg.callbacks.Registry().Len() == 0 && l.cfg.prompts.Box().Empty()
 }
 
 // Imported is a session of another installation.
