@@ -142,7 +142,7 @@ default: {reply: [{text: "ok"}]}`
 		}, "not on my watch", "the content"},
 		"failing": {func(context.Context, *cliv1.HookPreToolUseInput) (*cliv1.HookPreToolUseOutput, error) {
 			return nil, errors.New("broken")
-		}, "broken", "the content"},
+		}, "Denied by preToolUse hook: The handler failed.", "the content"},
 		"without opinion": {func(context.Context, *cliv1.HookPreToolUseInput) (*cliv1.HookPreToolUseOutput, error) {
 			return nil, nil
 		}, "the content", "watch"},
