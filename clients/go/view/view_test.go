@@ -202,7 +202,7 @@ func TestViewCases(t *testing.T) {
 			equal(t, "going away", v.GoingAway, c.GoingAway)
 			equal(t, "closed", int(v.Closed), c.Closed)
 			status := strings.TrimPrefix(v.Turn.Outcome.GetStatus().String(), "TURN_STATUS_")
-			equal(t, "outcome", strings.ReplaceAll(strings.ToLower(status), "_", "-"), c.Outcome)
+			equal(t, "outcome", strings.ToLower(status), c.Outcome)
 			pending := []string{}
 			for _, cb := range v.Pending {
 				pending = append(pending, cb.GetCallbackId())

@@ -6,12 +6,12 @@ import { AttachLink } from "./attach.js";
 import { callPolicy, defaultReconnect, type ReconnectPolicy, retry } from "./backoff.js";
 import type { ByteSource } from "./attachments.js";
 import type { AroundCallback } from "./calls.js";
-import { ClosedError, CopilotError, IncompatibleServerError, toCopilotError, unavailable } from "./errors.js";
+import { ClosedError, CopilotError, IncompatibleServerError, isReason, toCopilotError, unavailable } from "./errors.js";
 import { readCall, silenceMs } from "./events.js";
 import { registerFiles } from "./filesystem.js";
 import { HandlerTable } from "./handlers.js";
 import { type PendingChange, PendingList, type WatchPendingOptions } from "./inbox.js";
-import { type Logger, silentLogger } from "./logger.js";
+import { type Logger, warnings } from "./logger.js";
 import { ModelRequests } from "./modeltransport.js";
 import {
   type CreateOptions,
@@ -19,7 +19,7 @@ import {
   declaration,
   defined,
   type ParticipantOptions,
-  type ResumeOptions,
+  type SessionOptions,
   resumeStart,
 } from "./options.js";
 import { Participant, type ParticipantEnvironment } from "./participant.js";
@@ -54,7 +54,7 @@ import { SubscribeLink } from "./weblink.js";
 export interface ClientOptions {
   /** Name of this program in sessions, for users and logs. */
   name?: string | undefined;
-  /** Default: no logs. */
+  /** Default: warnings and errors go to `console`. */
   logger?: Logger | undefined;
   /** How broken streams are opened again; false disables reconnection. */
   reconnect?: Partial<ReconnectPolicy> | false | undefined;
@@ -103,7 +103,7 @@ export class Client implements AsyncDisposable {
         options.reconnect === false
           ? { ...defaultReconnect, giveUpAfterMs: 0 }
           : { ...defaultReconnect, ...options.reconnect },
-      logger: options.logger ?? silentLogger,
+      logger: options.logger ?? warnings,
       canStreamRequests: this.#attach,
     };
   }
@@ -142,8 +142,28 @@ export class Client implements AsyncDisposable {
   }
 
   /** Opens a session again, from the CLI's history if necessary, and takes part in it. */
-  async resumeSession(id: string, options: ResumeOptions = {}): Promise<Session> {
+  async resumeSession(id: string, options: SessionOptions = {}): Promise<Session> {
     return this.#join(options, (owned, handlers) => resumeStart(id, options, owned, handlers));
+  }
+
+  /**
+   * Resumes a session, or creates it with this id if there is none. Programs that do so at the same time get the same
+   * session.
+   */
+  async openSession(id: string, options: SessionOptions = {}): Promise<Session> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await this.resumeSession(id, numbered(options, attempt, "resume"));
+      } catch (error) {
+        if (!isReason(error, "SESSION_NOT_FOUND")) throw error;
+      }
+      try {
+        return await this.createSession({ ...numbered(options, attempt, "create"), id });
+      } catch (error) {
+        // Another program has created it since, and may delete it again.
+        if (attempt === openAttempts || !isReason(error, "SESSION_EXISTS")) throw error;
+      }
+    }
   }
 
   /** Takes part in a session that is open. Leaves no trace in its history. */
@@ -159,7 +179,7 @@ export class Client implements AsyncDisposable {
   }
 
   async #join(
-    options: CreateOptions & ResumeOptions,
+    options: CreateOptions,
     start: (owned: ToolDefinition[], handlers: HandlersInit | undefined) => NonNullable<AttachStartInit["session"]>,
   ): Promise<Session> {
     if (this.#over.signal.aborted) throw abortReason(this.#over.signal);
@@ -220,6 +240,9 @@ export class Client implements AsyncDisposable {
         this.#attach
           ? AttachLink.open(this.rpc.callbacks, start, reconnect.heartbeatMs, observer, signal)
           : SubscribeLink.open(this.rpc, start, reconnect, observer, signal),
+      leave: async (sessionId, participantToken, signal) => {
+        await this.rpc.callbacks.leave({ sessionId, participantToken }, { signal });
+      },
       readCallback: (sessionId, callbackId, signal) => this.#readCallback(sessionId, callbackId, signal),
     };
   }
@@ -392,6 +415,14 @@ export class Client implements AsyncDisposable {
       release();
     }
   }
+}
+
+/** Times that openSession tries to resume and to create a session. */
+const openAttempts = 10;
+
+/** The options of an attempt: a request id belongs to one request. */
+function numbered(options: SessionOptions, attempt: number, what: string): SessionOptions {
+  return options.requestId === undefined ? options : { ...options, requestId: `${options.requestId}-${what}-${attempt}` };
 }
 
 /** Reports whether an error is what a server of another kind answers. */

@@ -12,7 +12,7 @@ import {
   type HandlersInit,
   type ToolDefinition,
 } from "./proto.js";
-import { type Abstain, abstain, definitions, type Tool, type ToolCall, toolAnswer, toolException } from "./tool.js";
+import { type Abstain, abstain, definitions, type Tool, type ToolCall, toolAnswer, toolFailed, toolUnencodable } from "./tool.js";
 
 type Request = Callback["request"];
 type AnswerCase = NonNullable<AnswerInit["answer"]>;
@@ -213,7 +213,7 @@ export class HandlerTable {
       );
     }
     const handler = this.#byCase.get(request.case);
-    return handler && this.#respond((call) => handler(request.value, call));
+    return handler && this.#respond((call) => handler(request.value, call), request.case === "command");
   }
 
   #toolResponder(request: RequestOf<"toolCall">, offered: boolean): Responder | undefined {
@@ -228,23 +228,35 @@ export class HandlerTable {
         toolName: request.toolName,
         workingDirectory: request.workingDirectory,
       });
+      const failed = (error: unknown, answer: Answer) => {
+        const { sessionId: session_id, callbackId: callback_id } = call;
+        this.#logger.warn("tool failed", { session_id, callback_id, tool: request.toolName, error });
+        return answer;
+      };
+      let result: unknown;
       try {
-        return toolAnswer(await execute(request.argumentsJson ?? "", toolCall));
+        result = await execute(request.argumentsJson ?? "", toolCall);
       } catch (error) {
-        this.#logger.warn("tool failed", { tool: request.toolName, callback_id: call.callbackId, error });
-        return toolException(errorText(error));
+        return failed(error, toolFailed(error));
+      }
+      try {
+        return toolAnswer(result);
+      } catch (error) {
+        return failed(error, toolUnencodable(error));
       }
     };
   }
 
-  #respond(handle: (call: Call) => Awaitable<AnswerCase | Abstain>): Responder {
+  #respond(handle: (call: Call) => Awaitable<AnswerCase | Abstain>, command = false): Responder {
     return async (call) => {
       try {
         const answer = await handle(call);
         return answer === abstain ? abstainAnswer : create(AnswerSchema, { answer });
       } catch (error) {
-        this.#logger.warn("callback handler failed", { kind: call.kind, callback_id: call.callbackId, error });
-        return errorAnswer(errorText(error));
+        const { sessionId: session_id, callbackId: callback_id, kind } = call;
+        this.#logger.warn("callback handler failed", { session_id, callback_id, kind, error });
+        // Nothing of this program, but for whoever gave the command.
+        return errorAnswer(command ? errorText(error) : "The handler failed.");
       }
     };
   }

@@ -32,7 +32,7 @@ export type { PendingCallback, PendingChange, PendingEnd, WatchPendingOptions } 
 export type { Logger } from "./logger.js";
 export { answerRaw } from "./handlers.js";
 export type { ModelTransport } from "./modeltransport.js";
-export type { CreateOptions, ParticipantOptions, ResumeOptions, SessionOptions } from "./options.js";
+export type { CreateOptions, ParticipantOptions, SessionOptions } from "./options.js";
 export type { ConnectionChange } from "./participant.js";
 export {
   approveAll,
@@ -94,6 +94,7 @@ export {
   failure,
   rejected,
   toolAnswer as answerTool,
+  ToolError,
   ToolResult,
   toolResult,
 } from "./tool.js";

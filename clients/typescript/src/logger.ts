@@ -13,7 +13,12 @@ export interface Logger {
 
 const ignore = (): void => undefined;
 
-export const silentLogger: Logger = { debug: ignore, warn: ignore, error: ignore };
+/** The default: what a program should know of, on the console. */
+export const warnings: Logger = {
+  debug: ignore,
+  warn: (message, attributes) => console.warn(`copilot-grpc: warning: ${message}`, attributes ?? {}),
+  error: (message, attributes) => console.error(`copilot-grpc: error: ${message}`, attributes ?? {}),
+};
 
 /** The text of an error, for a log. */
 export function errorText(error: unknown): string {

@@ -40,13 +40,16 @@ export interface ParticipantOptions extends CallbackHandlers {
   signal?: AbortSignal | undefined;
 }
 
-/** Options of a session that is created or resumed. On a resume, options that are set change the session. */
+/**
+ * Options of a session that is created, resumed or opened. On a resume, options that are set change the session; those
+ * for new sessions are ignored.
+ */
 export interface SessionOptions extends ParticipantOptions {
   /** The model's id; default: the CLI's. */
   model?: string | undefined;
   /** Working directory on the server's machine. */
   workingDirectory?: string | undefined;
-  /** The agent's messages also arrive as deltas. Default false. */
+  /** The agent's messages also arrive as they are generated. Default: `config.streaming`, or else true. */
   streaming?: boolean | undefined;
   /** Every other setting of the session: provider, instructions, MCP servers and so on. */
   config?: SessionConfig | undefined;
@@ -59,7 +62,7 @@ export interface SessionOptions extends ParticipantOptions {
   /** Name of a model provider in the server's configuration, instead of `config.provider`. */
   providerRef?: string | undefined;
   /** "keep" (the default) until it is disconnected or deleted, or until the last participant leaves. */
-  lifetime?: "keep" | "end-with-last-participant" | undefined;
+  lifetime?: "keep" | "end_with_last_participant" | undefined;
   /**
    * The server's reaction to a turn that ends with its CLI process: it reports that ("report", the default), or also
    * tells the agent to continue, at most three times in a row.
@@ -77,26 +80,22 @@ export interface SessionOptions extends ParticipantOptions {
   fileSystem?: FileSystemProvider | undefined;
   /** Makes the session's model requests in this program: `fetch`, or a function like it. */
   modelTransport?: ModelTransport | undefined;
+  /** Of a new session: labels by which `listSessions` and other filters find it; see `Session.updateLabels`. */
+  labels?: Record<string, string> | undefined;
+  /** Of a new session: labels that its server must have, as in a cluster whose replicas have different directories. */
+  nodeLabels?: Record<string, string> | undefined;
+  /** Of a new session: its repository in GitHub's cloud. */
+  cloud?: CreateInit["cloud"] | undefined;
+  /** On a resume: keeps the tool calls and permission requests that were pending when the session was unloaded. */
+  continuePendingWork?: boolean | undefined;
+  /** On a resume: open canvases to restore, and other options. */
+  resume?: ResumeInit["options"] | undefined;
 }
 
 /** Options of a session that is created. */
 export interface CreateOptions extends SessionOptions {
   /** The session's id: letters, digits, "-" and "_"; default: a random UUID. */
   id?: string | undefined;
-  /** Labels by which `listSessions` and other filters find the session; see `Session.updateLabels`. */
-  labels?: Record<string, string> | undefined;
-  /** Labels that the session's server must have, as in a cluster whose replicas have different directories. */
-  nodeLabels?: Record<string, string> | undefined;
-  /** The repository of a session in GitHub's cloud. */
-  cloud?: CreateInit["cloud"] | undefined;
-}
-
-/** Options of a session that is resumed. */
-export interface ResumeOptions extends SessionOptions {
-  /** Keeps the tool calls and permission requests that were pending when the session was unloaded. */
-  continuePendingWork?: boolean | undefined;
-  /** Open canvases to restore, and other options of a resume. */
-  resume?: ResumeInit["options"] | undefined;
 }
 
 type StartSession = NonNullable<AttachStartInit["session"]>;
@@ -122,7 +121,7 @@ export function createStart(
 /** The start of a session that is resumed. */
 export function resumeStart(
   id: string,
-  options: ResumeOptions,
+  options: SessionOptions,
   owned: ToolDefinition[],
   handlers: HandlersInit | undefined,
 ): StartSession {
@@ -159,7 +158,8 @@ function configPath(field: string): string {
 }
 
 function sessionConfig(options: SessionOptions, owned: ToolDefinition[]): SessionConfig {
-  const { config, model, workingDirectory, streaming } = options;
+  const { config, model, workingDirectory } = options;
+  const streaming = options.streaming ?? config?.streaming ?? (options.clear?.includes("streaming") ? undefined : true);
   const tools = [...(config?.tools ?? []), ...owned];
   return { ...config, ...defined({ model, workingDirectory, streaming }), ...(tools.length > 0 ? { tools } : {}) };
 }

@@ -48,6 +48,8 @@ export interface ParticipantEnvironment {
   readonly aroundCallback: AroundCallback | undefined;
   /** Opens a link. */
   open(start: AttachStartInit, observer: LinkObserver, signal: AbortSignal): Promise<{ link: Link; opened: Opened }>;
+  /** Ends the participation with a token, without a link. */
+  leave(sessionId: string, token: string, signal: AbortSignal): Promise<void>;
   readCallback(sessionId: string, callbackId: string, signal: AbortSignal): Promise<Callback>;
 }
 
@@ -335,21 +337,35 @@ export class Participant {
     (await this.live(signal)).modelResponse(part);
   }
 
+  /** Ends the participation by its token. Otherwise the server would keep the names of its tools for the grace time. */
+  async #leaveWithoutLink(deadline: AbortSignal): Promise<void> {
+    const token = this.#token;
+    if (!token) return; // there never was one, or it has expired
+    try {
+      const policy = { ...callPolicy(this.#env.reconnect), giveUpAfterMs: leaveTimeoutMs };
+      await retry(policy, deadline, () => this.#env.leave(this.#sessionId, token, deadline));
+    } catch (error) {
+      if (isReason(error, "SESSION_NOT_FOUND")) return;
+      this.#env.logger.warn("leave failed", { session_id: this.#sessionId, error: errorText(error) });
+    }
+  }
+
   /** Ends the participation, and waits until its stream has ended. */
   async leave(disconnect: boolean): Promise<void> {
     if (this.#over.signal.aborted) return;
     this.#leaving = true;
-    const link = this.#link;
+    const deadline = AbortSignal.timeout(leaveTimeoutMs);
+    const link = this.#liveLink;
     if (!link) {
-      // The server ends the participation when its grace time is over.
       this.#over.abort(new ClosedError("the session was closed by this program"));
-      await this.#done.promise;
+      await Promise.all([this.#done.promise, this.#leaveWithoutLink(deadline)]);
       return;
     }
     const timer = setTimeout(() => link.close(unavailable("the server did not confirm the end")), leaveTimeoutMs);
     try {
       await link.leave(disconnect);
     } catch (error) {
+      await this.#leaveWithoutLink(deadline);
       this.#env.logger.warn("leave failed", { session_id: this.#sessionId, error: errorText(error) });
       link.close(unavailable("the server did not confirm the end"));
       if (disconnect) throw toCopilotError(error);

@@ -24,7 +24,7 @@ export interface TurnOptions extends SendOptions {
 
 /** Options of `sendAndWait`. */
 export interface WaitOptions extends TurnOptions {
-  /** Ends the wait with the outcome "timed-out"; the turn continues. */
+  /** Ends the wait with the outcome "timed_out"; the turn continues. */
   timeoutMs?: number | undefined;
   /** Ends the wait if the session has no event for this time; time of tools, callbacks and shells does not count. */
   idleTimeoutMs?: number | undefined;

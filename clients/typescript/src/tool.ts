@@ -1,5 +1,6 @@
 import { create, isMessage, type MessageInitShape } from "@bufbuild/protobuf";
 import type { Call } from "./call.js";
+import { errorText } from "./logger.js";
 import { type Answer, type AnswerInit, AnswerSchema, type ToolDefinition } from "./proto.js";
 import { argumentSchema, type JsonSchema, type SchemaOutput, type StandardSchema } from "./schema.js";
 
@@ -30,6 +31,11 @@ export function toolResult(fields: ToolResultInit): ToolResult {
 /** The tool failed; the model reads the text. */
 export function failure(text: string): ToolResult {
   return new ToolResult({ textResultForLlm: text, resultType: "failure", error: text });
+}
+
+/** A tool throws it to tell the model what went wrong: the model reads its message. It does not read that of others. */
+export class ToolError extends Error {
+  override readonly name: string = "ToolError";
 }
 
 /** The user rejected the action of the tool; the model reads the text. */
@@ -127,7 +133,7 @@ export function defineTool<const P extends StandardSchema | JsonSchema = JsonSch
       handler &&
       (async (argumentsJson, call) => {
         const args = await schema.check(argumentsJson);
-        if (!args.ok) return failure(`The arguments do not match the tool's schema: ${args.violations}`);
+        if (!args.ok) return failure(`The arguments do not fit: ${args.violations}`);
         return handler(args.value, call);
       }),
   };
@@ -152,9 +158,19 @@ function toolAnswerInit(result: unknown): MessageInitShape<typeof AnswerSchema> 
   return tool({ outcome: { case: "text", value: text } });
 }
 
-/** The answer of a tool that threw. The text is for the record; the model does not read it. */
-export function toolException(text: string): Answer {
-  return create(AnswerSchema, tool({ outcome: { case: "exception", value: text } }));
+/** The answer of a tool that threw. Only the message of a {@link ToolError} is for the model; others are for the record. */
+export function toolFailed(error: unknown): Answer {
+  const text = errorText(error);
+  return toolAnswer(error instanceof ToolError ? failure(text) : failedWith("The tool failed.", text));
+}
+
+/** The answer of a tool whose result cannot be encoded. */
+export function toolUnencodable(error: unknown): Answer {
+  return toolAnswer(failedWith("The tool ran, but its result cannot be encoded as JSON.", errorText(error)));
+}
+
+function failedWith(text: string, record: string): ToolResult {
+  return new ToolResult({ textResultForLlm: text, resultType: "failure", error: record });
 }
 
 function tool(value: ToolAnswerInit): AnswerInit {

@@ -1,7 +1,7 @@
 import type { Client } from "@connectrpc/connect";
 import { abortReason } from "./async.js";
 import { Backoff, type ReconnectPolicy } from "./backoff.js";
-import { isBroken, kebab, toCopilotError, unavailable } from "./errors.js";
+import { isBroken, toCopilotError, unavailable } from "./errors.js";
 import { Cursor, type EventOrGap, eventsOf, isGap, readCall, silenceMs } from "./events.js";
 import type { Progress } from "./position.js";
 import {
@@ -27,14 +27,11 @@ export interface TurnFailure {
   readonly reason: string | undefined;
 }
 
-/** The end of a turn, as data. `failed` outcomes have an `error`. */
+/** The end of a turn, as data. `failed`, `runtime_lost` and `stalled` outcomes have an `error`. */
 export type OutcomeData = OutcomeFields &
   (
-    | {
-        readonly status: "completed" | "aborted" | "stalled" | "runtime-lost" | "timed-out" | "unspecified";
-        readonly error: undefined;
-      }
-    | { readonly status: "failed"; readonly error: TurnFailure }
+    | { readonly status: "completed" | "aborted" | "timed_out" | "unspecified"; readonly error: undefined }
+    | { readonly status: "failed" | "runtime_lost" | "stalled"; readonly error: TurnFailure }
   );
 
 interface OutcomeFields {
@@ -59,7 +56,7 @@ export class OutcomeError extends Error {
   readonly outcome: Outcome;
 
   constructor(outcome: Outcome) {
-    super(`the turn is ${outcome.status}${outcome.error ? `: ${outcome.error.message}` : ""}`);
+    super(`the turn ended as ${outcome.status}${outcome.error ? `: ${outcome.error.message}` : ""}`);
     this.outcome = outcome;
   }
 }
@@ -82,10 +79,12 @@ export function outcomeData(messageId: string, turn: TurnOutcome | undefined): O
     messagePosition: turn?.messagePosition,
     endPosition: turn?.endPosition,
   };
-  if (turn?.status === TurnStatus.FAILED) return { ...fields, status: "failed", error: turnFailure(turn) };
-  const status = kebab(TurnStatus[turn?.status ?? TurnStatus.UNSPECIFIED] ?? "unspecified");
+  const status = (TurnStatus[turn?.status ?? TurnStatus.UNSPECIFIED] ?? "unspecified").toLowerCase();
+  if (turn && withError.has(turn.status)) return { ...fields, status: status as "failed", error: turnFailure(turn) };
   return { ...fields, status: status as "completed", error: undefined };
 }
+
+const withError = new Set([TurnStatus.FAILED, TurnStatus.RUNTIME_LOST, TurnStatus.STALLED]);
 
 function turnFailure({ error }: TurnOutcome): TurnFailure {
   return {
@@ -145,10 +144,10 @@ export class Turn implements AsyncIterable<EventOrGap> {
   }
 
   /**
-   * Sends the prompt and yields the agent's text: the deltas of a session with `streaming`, and whole messages
-   * otherwise. Texts of sub-agents are not included.
+   * Sends the prompt and yields the agent's text as it is generated. A session or a model that does not stream yields
+   * whole messages. Texts of sub-agents are not included.
    */
-  async *text(): AsyncGenerator<string> {
+  async *deltas(): AsyncGenerator<string> {
     const streamed = new Set<string>();
     for await (const item of this) {
       if (isGap(item) || item.event?.agentId) continue;

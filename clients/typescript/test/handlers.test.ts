@@ -101,7 +101,7 @@ const table: [string, CreateOptions, Request, unknown][] = [
     "a field of a form that is none",
     { onElicitation: () => ({ accept: { name: null as unknown as string } }) },
     form,
-    { error: { message: "a field of a form is a text, a number, a boolean or a list of texts" } },
+    { error: { message: "The handler failed." } },
   ],
   ["a command that fails", { onCommand: () => Promise.reject(new Error("no")) }, command, { error: { message: "no" } }],
   [
@@ -158,7 +158,7 @@ const table: [string, CreateOptions, Request, unknown][] = [
     "a handler without a result",
     { handlers: { canvasOpen: () => undefined as never } },
     { case: "canvasOpen", value: {} },
-    { error: { message: "the handler of canvasOpen returned nothing" } },
+    { error: { message: "The handler failed." } },
   ],
   ["an approval", { onPermission: () => "approve" }, shell.request as Request, { approve: {} }],
   [

@@ -138,7 +138,7 @@ test("the README's snippets compile, and the programs of README and guide print 
     cwd: project,
     env: { ...env, COPILOT_GRPC_TARGET: failing.target },
   });
-  await assert.rejects(first, /OutcomeError: the turn is failed/);
+  await assert.rejects(first, /OutcomeError: the turn ended as failed/);
 });
 
 test("every sub-path of the package can be imported", async () => {

@@ -13,6 +13,7 @@ import {
   defineTool,
   isReason,
   SessionClosedError,
+  ToolError,
   WithdrawnError,
 } from "@copilot-grpc/client";
 import { AttachStream, permission, Queue, refusal, ScriptedServer, toolCall, unknownFrame } from "./scripted.js";
@@ -170,42 +171,51 @@ describe("callbacks", () => {
     assert.deepEqual(stream.answers, ["c2"]);
   });
 
-  test("an exception of a tool is a failure without its stack", async () => {
+  /** The text for the model, and the error for the record, of a tool's failure. */
+  async function failedTool(stream: AttachStream): Promise<[string, string | undefined]> {
+    const { answer } = await stream.next("answer");
+    assert.equal(answer?.answer.case, "tool");
+    const { outcome } = answer.answer.value;
+    assert.equal(outcome.case, "result");
+    assert.equal(outcome.value.resultType, "failure");
+    return [outcome.value.textResultForLlm, outcome.value.error];
+  }
+
+  test("the model reads the message of a ToolError, and of no other exception", async () => {
+    const errors = [new Error("broken"), new ToolError("no data today")];
     const { stream } = await open({
       tools: [
         tool(() => {
-          throw new Error("broken");
+          throw errors.shift();
         }),
       ],
     });
     stream.callback(toolCall("c1"));
-    const { answer } = await stream.next("answer");
-    assert.equal(answer?.answer.case, "tool");
-    assert.deepEqual(answer.answer.value.outcome, { case: "exception", value: "broken" });
+    assert.deepEqual(await failedTool(stream), ["The tool failed.", "broken"]);
+    stream.callback(toolCall("c2"));
+    assert.deepEqual(await failedTool(stream), ["no data today", "no data today"]);
   });
 
   test("an exception of another handler is an error", async () => {
     const { stream } = await open({ onPermission: () => Promise.reject(new Error("no database")) });
     stream.callback(permission("c1"));
-    assert.equal(await errorText(stream), "no database");
+    assert.equal(await errorText(stream), "The handler failed.");
   });
 
   test("a value that is no decision never approves", async () => {
     const { stream } = await open({ onPermission: () => "yes" as never });
     stream.callback(permission("c1"));
-    assert.match(await errorText(stream), /not a permission decision: yes/);
+    assert.equal(await errorText(stream), "The handler failed.");
   });
 
   test("results that cannot be sent are errors", async () => {
     const results: unknown[] = [() => undefined, "x".repeat(16 << 20)];
     const { stream } = await open({ tools: [tool(() => results.shift())] });
     stream.callback(toolCall("c1"));
-    const { answer } = await stream.next("answer");
-    assert.equal(answer?.answer.case, "tool");
-    assert.deepEqual(answer.answer.value.outcome, {
-      case: "exception",
-      value: "a function cannot be the result of a tool",
-    });
+    assert.deepEqual(await failedTool(stream), [
+      "The tool ran, but its result cannot be encoded as JSON.",
+      "a function cannot be the result of a tool",
+    ]);
     stream.callback(toolCall("c2"));
     assert.match(await errorText(stream), /has 16777\d+ bytes, more than 15728640/);
   });

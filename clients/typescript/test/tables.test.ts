@@ -92,7 +92,7 @@ describe("tool arguments", () => {
         const { answer } = answerTool(result);
         assert.ok(answer.case === "tool" && answer.value.outcome.case === "result");
         assert.equal(answer.value.outcome.value.resultType, "failure");
-        assert.match(answer.value.outcome.value.textResultForLlm, /^The arguments do not match the tool's schema: /);
+        assert.match(answer.value.outcome.value.textResultForLlm, /^The arguments do not fit: /);
         assert.match(answer.value.outcome.value.textResultForLlm, want);
       });
     }

@@ -5,16 +5,15 @@ import {
   type Call,
   type CallbackHandlers,
   type ConnectionChange,
-  type CreateOptions,
   defineTool,
-  failure,
   type PermissionDecision,
   type PermissionRequest,
   reject,
   rejected,
   type ConfigField,
-  type ResumeOptions,
+  type SessionOptions,
   type Tool,
+  ToolError,
 } from "@copilot-grpc/client";
 import type {
   Answer,
@@ -66,7 +65,7 @@ function behave({ result }: Behaviour, city: string): unknown {
     case "json":
       return JSON.parse(result.value) as unknown;
     case "failure":
-      return failure(result.value);
+      throw new ToolError(result.value);
     case "rejected":
       return rejected(result.value);
     case "binary":
@@ -92,7 +91,7 @@ function cycle(): unknown {
 /** A value that programs without type checks may give in the place of a text. No text can be made of it. */
 const noText = Symbol("no text") as unknown as string;
 
-export function optionsOf(runner: CaseRunner, open: Open): ResumeOptions & CreateOptions {
+export function optionsOf(runner: CaseRunner, open: Open): SessionOptions {
   const { session, provider, streaming, continuePendingWork, endWithLastParticipant } = open;
   const { callbackTimeoutMs, graceMs, commands, labels } = open;
   // Programs name the fields as TypeScript does.
@@ -108,7 +107,8 @@ export function optionsOf(runner: CaseRunner, open: Open): ResumeOptions & Creat
     ...(graceMs > 0 ? { graceMs } : {}),
     ...(callbackTimeoutMs > 0 ? { callbackTimeoutMs } : {}),
     ...(continuePendingWork ? { continuePendingWork } : {}),
-    ...(endWithLastParticipant ? { lifetime: "end-with-last-participant" } : {}),
+    ...(open.continueInterruptedTurns ? { interruptedTurns: "continue" } : {}),
+    ...(endWithLastParticipant ? { lifetime: "end_with_last_participant" } : {}),
     ...(Object.keys(labels).length > 0 ? { labels } : {}),
     ...(clear.length > 0 ? { clear } : {}),
     ...(streaming === undefined ? {} : { streaming }),
@@ -116,7 +116,7 @@ export function optionsOf(runner: CaseRunner, open: Open): ResumeOptions & Creat
   };
 }
 
-function providerOptions({ baseUrl, model, tokenByCallback }: Provider, workingDirectory: string): ResumeOptions {
+function providerOptions({ baseUrl, model, tokenByCallback }: Provider, workingDirectory: string): SessionOptions {
   const secret = tokenByCallback ? { hasBearerTokenProvider: true } : { apiKey: "offline" };
   return {
     model,

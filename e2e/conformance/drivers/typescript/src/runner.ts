@@ -213,6 +213,7 @@ export class CaseRunner {
     let session: Session;
     if (open.how === Open_How.CREATE) session = await client.createSession({ ...options, ...(id ? { id } : {}) });
     else if (open.how === Open_How.RESUME) session = await client.resumeSession(id, options);
+    else if (open.how === Open_How.OPEN_OR_CREATE) session = await client.openSession(id, options);
     else if (open.how === Open_How.JOIN) session = await client.joinSession(id, options);
     else session = client.session(id);
     this.#sessions.set(open.session, session);
@@ -232,7 +233,7 @@ export class CaseRunner {
 
   async #run(session: Session, { text, deltas, types }: Run, result: StepResult, options: object): Promise<void> {
     const turn = session.run(text, options);
-    if (deltas) for await (const piece of turn.text()) result.text += piece;
+    if (deltas) for await (const piece of turn.deltas()) result.text += piece;
     else
       for await (const item of turn) {
         const event = eventOf(item);
@@ -259,10 +260,8 @@ export class CaseRunner {
   }
 
   async #list({ client, labels }: List, result: StepResult): Promise<void> {
-    const ids = new Map([...this.#sessions].map(([name, session]) => [session.id, name]));
     for await (const info of this.#client(client).listSessions({ labels })) {
-      const name = ids.get(info.sessionId);
-      if (name !== undefined) result.sessions.push(name);
+      for (const [name, session] of this.#sessions) if (session.id === info.sessionId) result.sessions.push(name);
     }
     result.sessions.sort();
   }
@@ -351,8 +350,18 @@ function attachmentOf({ source, mimeType, name }: Attachment) {
 }
 
 function outcomeOf(outcome: TurnOutcome) {
-  const status = outcome.status.toUpperCase().replaceAll("-", "_");
-  return create(OutcomeSchema, { status, text: outcome.text, errorType: outcome.error?.type ?? "" });
+  const status = outcome.status.toUpperCase();
+  return create(OutcomeSchema, { status, text: outcome.text, errorType: outcome.error?.type ?? "", error: textOf(outcome) });
+}
+
+/** The text of the error that the library makes of an outcome. */
+function textOf(outcome: TurnOutcome): string {
+  try {
+    outcome.orThrow();
+    return "";
+  } catch (error) {
+    return (error as Error).message;
+  }
 }
 
 function eventOf(item: EventOrGap): Event {
