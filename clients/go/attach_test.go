@@ -487,7 +487,8 @@ func TestAnswersFollowTheGoodbye(t *testing.T) {
 	t.Parallel()
 	f, c := newFake(t)
 	s, a := session(t, f, c, copilot.SessionOptions{OnPermission: copilot.ApproveAll})
-	go func() { _ = s.Close() }()
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close() }()
 	if receive(t, a.in, "goodbye").GetLeave() == nil {
 		t.Error("the first frame is no goodbye")
 	}
@@ -497,4 +498,7 @@ func TestAnswersFollowTheGoodbye(t *testing.T) {
 	}
 	a.end <- nil
 	<-s.Done()
+	if err := receive(t, closed, "end of Close"); err != nil {
+		t.Error(err)
+	}
 }

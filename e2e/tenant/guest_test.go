@@ -53,7 +53,9 @@ func TestGuestReadsNothingOfTheSharer(t *testing.T) {
 		"directory": {Variant: &cliv1.Attachment_Directory{Directory: &cliv1.AttachmentDirectory{Path: r.Dir,
 			DisplayName: "dir"}}},
 		"selection": {Variant: &cliv1.Attachment_Selection{Selection: &cliv1.AttachmentSelection{FilePath: path,
-			DisplayName: "x", Text: "x"}}},
+			DisplayName: "x", Text: "x", Selection: &cliv1.AttachmentSelectionDetails{
+				Start: &cliv1.AttachmentSelectionDetailsStart{}, End: &cliv1.AttachmentSelectionDetailsEnd{Character: 1},
+			}}}},
 	}
 	for name, a := range attachments {
 		list := []*cliv1.Attachment{a}
