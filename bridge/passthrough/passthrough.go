@@ -127,8 +127,7 @@ func (c *call) read(codec *wire.Codec, method protoreflect.MethodDescriptor, req
 // dropping has the methods that take messages with an empty required member, such as a picture without a MIME type, and
 // then drop or misread them, with the reason for which the bridge refuses them. All others check what they are given.
 var dropping = map[string]fault.Reason{
-	"session.send":         fault.InvalidField,
-	"session.sendMessages": fault.InvalidField,
+	"session.send": fault.InvalidField,
 
 	"session.tools.handlePendingToolCall":                    fault.AnswerInvalid,
 	"session.permissions.handlePendingPermissionRequest":     fault.AnswerInvalid,
