@@ -142,11 +142,17 @@ func (l *Loader) end(state State, reason bridgev1.CloseReason) {
 	l.state, l.runtime = state, nil
 	l.cfg.sender.RuntimeEnded()
 	l.cfg.roster.Clear()
+	l.endWork()
+	l.cfg.journal.Note(Ended{reason})
+}
+
+// endWork ends the turn, the prompts and the callbacks. The caller holds the session's lock, and afterwards calls
+// prompts.Flush without it.
+func (l *Loader) endWork() {
 	l.cfg.tx.MarkDirty()
 	l.cfg.turns.Lose(bridgev1.TurnStatus_TURN_STATUS_ABORTED)
 	l.cfg.prompts.Clear()
 	l.cfg.prompts.LeaveInterrupted(l.cfg.tx)
 	every := func(*callback.Pending) bool { return true }
 	l.cfg.callbacks.Withdraw(every, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_SESSION_ENDED)
-	l.cfg.journal.Note(Ended{reason})
 }

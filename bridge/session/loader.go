@@ -46,6 +46,7 @@ type Loader struct {
 	lifetime bridgev1.Lifetime
 	timeout  time.Duration // of callbacks
 	awaited  bool          // callbacks were pending when the bridge last ended
+	shut     bool          // the work in the CLI's history has ended; a load does not continue it
 	leaving  bool          // another server is to continue the session
 	uses     int           // calls of Hold that are not released; above zero the session stays loaded
 	usedAt   time.Time     // end of the last use
@@ -168,7 +169,7 @@ func (l *Loader) Load(ctx context.Context) (Runtime, error) {
 // load is Load with the lifecycle lock held.
 func (l *Loader) load(ctx context.Context) (Runtime, error) {
 	l.mu.Lock()
-	rt, state, err := l.runtime, l.state, l.usable()
+	rt, state, shut, err := l.runtime, l.state, l.shut, l.usable()
 	l.cfg.intake.Internal = state == Unloaded
 	if err == nil && state != Loaded {
 		err = l.cfg.settings.State.CredentialsNeeded(l.cfg.calls.id)
@@ -182,10 +183,10 @@ func (l *Loader) load(ctx context.Context) (Runtime, error) {
 	// message and ended before it reported that. reload therefore tries the history first.
 	var params jsonobj.Object
 	// With disableResume, session.resume adds no event to the history. CLI 1.0.81 continues pending work
-	// only if the resume adds one.
-	params.SetBool("disableResume", l.cfg.callbacks.Registry().Len() == 0)
-	params.SetBool("continuePendingWork", true)
-	return enter(ctx, l.cfg.newRuntime, func(rt Runtime) error { return l.reload(ctx, rt, params, true) })
+	// only if the resume adds one. The event also says that pending work has ended.
+	params.SetBool("disableResume", l.cfg.callbacks.Registry().Len() == 0 && !shut)
+	params.SetBool("continuePendingWork", !shut)
+	return enter(ctx, l.cfg.newRuntime, func(rt Runtime) error { return l.reload(ctx, rt, params, !shut) })
 }
 
 // setInternal sets whether the events that follow are effects of the bridge's own work.

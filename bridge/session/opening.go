@@ -212,6 +212,7 @@ func (l *Loader) loadedIn(rt Runtime) {
 	l.mu.Lock()
 	l.cfg.participants.Loaded()
 	l.runtime, l.state, l.usedAt, l.awaited = rt, Loaded, time.Now(), false
+	l.shut = false
 	l.cfg.tx.MarkDirty()
 	if l.cfg.participants.Outdated() { // a handler came or left during the call
 		l.cfg.refresh()
@@ -267,7 +268,10 @@ func (l *Loader) resume(ctx context.Context, o Opening, before jsonobj.Object) e
 			return err
 		}
 	}
-	if l.State() == Unloaded {
+	l.mu.Lock()
+	open := l.state == Unloaded && !l.shut
+	l.mu.Unlock()
+	if open {
 		// For callers an unloaded session is open. The bridge loads it first, and then makes the caller's resume.
 		if _, err := l.load(ctx); err != nil {
 			return err

@@ -143,3 +143,54 @@ func TestRuntimeIsChosenAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestShutdownIsFinal: no load after Shutdown continues the work that it ended, one by a server that was started since
+// included. A resume that asks for the work has it.
+func TestShutdownIsFinal(t *testing.T) {
+	t.Parallel()
+	shut := func(t *testing.T) *rig {
+		r := newRig(t, fakecli.Script{})
+		r.open(Opening{})
+		r.send(message("one")).Waiter.Wait(t.Context(), 0)
+		if _, _, err := r.s.loader.Shutdown(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	for name, load := range map[string]struct {
+		by   func(*rig) error
+		want string
+	}{
+		"load": {func(r *rig) error { _, err := r.s.loader.Load(r.ctx); return err }, `"continuePendingWork":false`},
+		"saved": {func(r *rig) error {
+			if err := r.s.Restore(r.s.Save(nil, nil), nil, nil); err != nil {
+				return err
+			}
+			_, err := r.s.loader.Load(r.ctx)
+			return err
+		}, `"continuePendingWork":false`},
+		"resume": {func(r *rig) error {
+			_, err := r.s.loader.Resume(r.ctx, Opening{ContinuePending: true})
+			return err
+		}, `"continuePendingWork":true`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := shut(t)
+			if err := load.by(r); err != nil {
+				t.Fatal(err)
+			}
+			if n := len(r.received("session.resume")); n != 1 {
+				t.Errorf("the CLI resumed the session %d times", n)
+			}
+			has(t, r.last("session.resume"), load.want)
+			lacks(t, r.last("session.resume"), `"disableResume":true`)
+			// The next load is as any other.
+			r.crash()
+			if _, err := r.s.loader.Load(r.ctx); err != nil {
+				t.Fatal(err)
+			}
+			has(t, r.last("session.resume"), `"continuePendingWork":true`)
+		})
+	}
+}

@@ -21,6 +21,7 @@ type saved struct {
 	history.Marks
 	info.Info
 	Disconnected bool          `json:"disconnected,omitempty"`
+	Shut         bool          `json:"shut,omitempty"`
 	Lifetime     int32         `json:"lifetime,omitempty"`
 	Timeout      time.Duration `json:"timeout,omitempty"`
 	// Pending has the ids of pending tool calls and permissions.
@@ -53,7 +54,7 @@ func (s *Session) SaveWithSecret(defaults jsonobj.Object, providers Providers) (
 	}
 	out := saved{
 		Saved: state, Marks: s.intake.Marks, Info: s.intake.Info,
-		Disconnected: s.loader.state == Disconnected, Lifetime: int32(s.loader.lifetime), Timeout: s.loader.timeout,
+		Disconnected: s.loader.state == Disconnected, Shut: s.loader.shut, Lifetime: int32(s.loader.lifetime), Timeout: s.loader.timeout,
 	}
 	for _, p := range s.callbacks.Registry().List() {
 		if p.Kind.Survives {
@@ -129,7 +130,7 @@ func (s *Session) RestoreWithSecret(text, secret []byte, defaults jsonobj.Object
 	if in.Disconnected {
 		s.loader.state = Disconnected
 	}
-	s.loader.awaited = len(in.Pending) > 0
+	s.loader.awaited, s.loader.shut = len(in.Pending) > 0, in.Shut
 	s.loader.lifetime, s.intake.Marks, s.intake.Info = bridgev1.Lifetime(in.Lifetime), in.Marks, in.Info
 	s.intake.Usage = in.Usage
 	if in.Timeout > 0 {

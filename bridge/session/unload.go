@@ -146,7 +146,8 @@ func (l *Loader) destroy(ctx context.Context, rt Runtime) error {
 
 // Shutdown calls session.shutdown: the CLI ends the session's work and completes the history. After a shutdown
 // the CLI accepts messages for the session and ignores them, and cannot resume it. Shutdown therefore also
-// removes the session from the runtime; the next call that needs a runtime loads it.
+// removes the session from the runtime; the next call that needs a runtime loads it. That load does not continue
+// the work: the CLI would otherwise ask again what nobody answers any more, and the next prompt would wait for it.
 func (l *Loader) Shutdown(ctx context.Context, params jsonobj.Object) (json.RawMessage, journal.Position, error) {
 	if err := l.acquire(ctx); err != nil {
 		return nil, journal.Position{}, err
@@ -168,13 +169,13 @@ func (l *Loader) Shutdown(ctx context.Context, params jsonobj.Object) (json.RawM
 	l.mu.Lock()
 	here := l.state == Loaded && l.runtime == rt
 	if here {
-		l.state, l.cfg.intake.Internal = Unloaded, true // later calls wait for the lifecycle lock
-		l.cfg.turns.Lose(bridgev1.TurnStatus_TURN_STATUS_ABORTED)
-		l.cfg.callbacks.Withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_SESSION_ENDED)
+		l.state, l.shut, l.cfg.intake.Internal = Unloaded, true, true // later calls wait for the lifecycle lock
+		l.endWork()
 	}
 	l.mu.Unlock()
 	if !here {
 		return result, at, nil
 	}
+	l.cfg.prompts.Flush()
 	return result, at, l.destroy(ctx, rt)
 }
