@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -51,8 +52,13 @@ func names(list string) map[string]bool {
 func (c *Codec) Lacking(m protoreflect.Message) (field string) {
 	md := m.Descriptor()
 	rules, _ := proto.GetExtension(md.Options(), jsonv1.E_Message).(*jsonv1.MessageRules)
-	if rules.GetShape() == jsonv1.Shape_SHAPE_UNION && m.WhichOneof(md.Oneofs().Get(0)) == nil {
-		return string(md.Oneofs().Get(0).Name())
+	if rules.GetShape() == jsonv1.Shape_SHAPE_UNION {
+		switch set := m.WhichOneof(md.Oneofs().Get(0)); {
+		case set == nil:
+			return string(md.Oneofs().Get(0).Name())
+		case set.Name() == "unrecognized" && set.Kind() == protoreflect.StringKind:
+			return c.lackingUnrecognized(m, set)
+		}
 	}
 	for i := range md.Fields().Len() {
 		fd := md.Fields().Get(i)
@@ -62,6 +68,22 @@ func (c *Codec) Lacking(m protoreflect.Message) (field string) {
 		if inner := c.lackingIn(m.Get(fd), fd); inner != "" {
 			return string(fd.Name()) + inner
 		}
+	}
+	return ""
+}
+
+// lackingUnrecognized is Lacking for the JSON of a variant. It can be one that this version knows.
+func (c *Codec) lackingUnrecognized(m protoreflect.Message, fd protoreflect.FieldDescriptor) string {
+	known := m.New()
+	if c.FromJSON(json.RawMessage(m.Get(fd).String()), known.Interface()) != nil {
+		return "" // the translation to JSON says what is wrong with it
+	}
+	variant := known.WhichOneof(fd.ContainingOneof())
+	if variant == nil || variant == fd {
+		return ""
+	}
+	if lacking := c.lackingIn(known.Get(variant), variant); lacking != "" {
+		return string(fd.Name()) + lacking
 	}
 	return ""
 }

@@ -198,8 +198,22 @@ func TestLackingPaths(t *testing.T) {
 			t.Errorf("%v lacks %q, want %q", m, got, want)
 		}
 	}
-	prompt := &bridgev1.Prompt{Attachments: []*cliv1.Attachment{{Variant: &cliv1.Attachment_File{File: &cliv1.AttachmentFile{}}}}}
-	if got := c.LackingWithin(prompt.ProtoReflect()); got != "attachments[0].file.path" {
-		t.Errorf("in a prompt, %q is lacking", got)
+	unrecognized := func(text string) *cliv1.Attachment {
+		return &cliv1.Attachment{Variant: &cliv1.Attachment_Unrecognized{Unrecognized: text}}
+	}
+	for want, attachment := range map[string]*cliv1.Attachment{
+		"attachments[0].file.path":              {Variant: &cliv1.Attachment_File{File: &cliv1.AttachmentFile{}}},
+		"attachments[0].unrecognized.path":      unrecognized(`{"type":"file","path":"","displayName":"f"}`),
+		"attachments[0].unrecognized.mime_type": unrecognized(`{"type":"blob","data":"eA==","mimeType":""}`),
+		"":                                      unrecognized(`{"type":"file","path":"/f","displayName":""}`),
+	} {
+		prompt := &bridgev1.Prompt{Attachments: []*cliv1.Attachment{attachment}}
+		if got := c.LackingWithin(prompt.ProtoReflect()); got != want {
+			t.Errorf("in a prompt with %v, %q is lacking, want %q", attachment, got, want)
+		}
+	}
+	newer := &bridgev1.Prompt{Attachments: []*cliv1.Attachment{unrecognized(`{"type":"newer","path":""}`)}}
+	if got := c.LackingWithin(newer.ProtoReflect()); got != "" {
+		t.Errorf("in a prompt with a newer attachment, %q is lacking", got)
 	}
 }
