@@ -83,6 +83,7 @@ func TestMethodsPage(t *testing.T) {
 
 The services of copilot.cli.v1 and RawService pass all methods on to the CLI, except the
 methods on this page. A name that ends in a dot stands for all methods with that prefix.
+RawService does not check the parameters: what the CLI accepts without effect has no effect.
 
 ## Refused
 
