@@ -28,6 +28,11 @@ type Position struct {
 	Epoch, Seq uint64
 }
 
+// Before reports whether p is an earlier place than q.
+func (p Position) Before(q Position) bool {
+	return p.Epoch < q.Epoch || p.Epoch == q.Epoch && p.Seq < q.Seq
+}
+
 // Record is an event or a note. It is immutable after it was appended, except for its cached encodings.
 type Record struct {
 	// Pos is the position of the event. A note has the position of the event before it.

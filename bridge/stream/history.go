@@ -98,7 +98,7 @@ func (svc *Service) page(
 			out.NextPageToken = pageToken(prev)
 			break
 		}
-		more = len(records) > 0 && less(reader.Position(), end)
+		more = len(records) > 0 && reader.Position().Before(end)
 	}
 	// The journal's pieces are elements of a field with the same number here.
 	if err := (proto.UnmarshalOptions{Merge: true}).Unmarshal(wire, out); err != nil {

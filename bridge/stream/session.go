@@ -148,7 +148,7 @@ func (f *sessionStream) drain() (more bool, err error) {
 		switch {
 		case r.Note == nil:
 			f.at = r.Pos
-			if f.filter.Passes(r) && (!f.exact || less(past, r.Pos)) {
+			if f.filter.Passes(r) && (!f.exact || past.Before(r.Pos)) {
 				b.passed = append(b.passed, r)
 			}
 			continue
@@ -157,7 +157,7 @@ func (f *sessionStream) drain() (more bool, err error) {
 				return false, err
 			}
 		}
-		if r.Posted && less(f.at, r.Pos) {
+		if r.Posted && f.at.Before(r.Pos) {
 			f.at = r.Pos
 		}
 		if err := f.sendNote(r); err != nil || f.closed {
@@ -175,17 +175,13 @@ func (f *sessionStream) drain() (more bool, err error) {
 		f.at = f.r.Position() // the last numbers may be of events that are lost
 	}
 	clear(b.records)
-	if !f.caught && !less(f.at, f.until) {
+	if !f.caught && !f.at.Before(f.until) {
 		f.caught = true
 		return more, f.send(&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_CaughtUp{
 			CaughtUp: &bridgev1.CaughtUp{Position: session.Proto(f.at)},
 		}})
 	}
 	return more, nil
-}
-
-func less(a, b journal.Position) bool {
-	return a.Epoch < b.Epoch || a.Epoch == b.Epoch && a.Seq < b.Seq
 }
 
 func (f *sessionStream) send(r *bridgev1.SubscribeResponse) error {

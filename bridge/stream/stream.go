@@ -149,7 +149,7 @@ func (st *Stream) within(records []*journal.Record) []*journal.Record {
 		return records
 	}
 	end := st.End()
-	i := slices.IndexFunc(records, func(r *journal.Record) bool { return r.Note == nil && less(end, r.Pos) })
+	i := slices.IndexFunc(records, func(r *journal.Record) bool { return r.Note == nil && end.Before(r.Pos) })
 	if i < 0 {
 		return records
 	}
@@ -164,7 +164,7 @@ func (st *Stream) finish(ctx context.Context) error {
 		if err := f.s.Journal().Await(ctx, end); err != nil {
 			return session.Classify(context.Cause(ctx), "")
 		}
-		for more := true; more && !f.closed && less(f.at, end); {
+		for more := true; more && !f.closed && f.at.Before(end); {
 			var err error
 			if more, err = f.drain(); err != nil {
 				return err
@@ -191,7 +191,7 @@ func (st *Stream) Rest() error {
 // for one when nothing else was sent.
 func (st *Stream) beat() error {
 	for _, f := range st.sessions {
-		if f.closed || !less(f.told, f.at) && st.sent {
+		if f.closed || !f.told.Before(f.at) && st.sent {
 			continue
 		}
 		if err := f.beat(); err != nil {

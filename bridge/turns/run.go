@@ -126,6 +126,7 @@ func (svc *Service) runTurn(ctx context.Context, r *bridgev1.RunRequest, m sendi
 			}
 			return nil, err
 		}
+		t.sent.Waiter = s.Follow(t.sent.Waiter, t.sent.MessageID)
 		t.ended = end(t.sent.Waiter, t.oneOff)
 		svc.runs.put(t)
 		begun = t

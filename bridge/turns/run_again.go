@@ -68,6 +68,7 @@ func (svc *Service) runAgain(
 		}
 		t.sent.Waiter = turns.Ended(out)
 	}
+	t.sent.Waiter = s.Follow(t.sent.Waiter, id)
 	t.oneOff = svc.oneOffOf(ctx, s, r)
 	if earlier := svc.runs.put(t); earlier != t {
 		return earlier, nil

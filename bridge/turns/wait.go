@@ -15,6 +15,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -36,7 +37,9 @@ func (svc *Service) SendAndWait(
 			if again, err := s.Sender().Repeat(ctx, id); err == nil && again.Waiter != nil {
 				return &bridgev1.SendAndWaitResponse{MessageId: id} // its turn has not ended
 			}
-			out = s.Turns().OutcomeOf(ctx, at)
+			if out = s.Turns().OutcomeOf(ctx, at); lost(out) && s.Continues() {
+				return &bridgev1.SendAndWaitResponse{MessageId: id} // another turn may continue it
+			}
 		}
 		return &bridgev1.SendAndWaitResponse{MessageId: id, Outcome: out.Proto()}
 	}
@@ -47,6 +50,7 @@ func (svc *Service) SendAndWait(
 		if err != nil {
 			return nil, err
 		}
+		sent.Waiter = s.Follow(sent.Waiter, sent.MessageID)
 		begun = &startedTurn{s: s, sent: sent}
 		if r.GetRequestId() != "" {
 			svc.runs.put(begun)
@@ -68,11 +72,8 @@ func (svc *Service) SendAndWait(
 				return nil, err
 			}
 		}
-		if begun == nil {
-			return svc.awaitTurn(ctx, nil, r.GetSessionId(), reply.GetMessageId(), idle, timeout)
-		}
 		ctx, done := svc.sessions.During(ctx, begun.s)
-		out, err := svc.awaitTurn(ctx, begun, r.GetSessionId(), reply.GetMessageId(), idle, timeout)
+		out, err := svc.awaitTurn(ctx, begun, reply.GetMessageId(), idle, timeout)
 		return out, done(err)
 	}
 	return operation.Run(ctx, svc.operations, operation.Operation[*bridgev1.SendAndWaitResponse]{
@@ -80,22 +81,10 @@ func (svc *Service) SendAndWait(
 	})
 }
 
-// awaitTurn waits for the end of the turn of a message that SendAndWait has sent. A nil turn ended
-// with the runtimes of an earlier process of the bridge.
+// awaitTurn waits for the end of the turn of a message that SendAndWait has sent.
 func (svc *Service) awaitTurn(
-	ctx context.Context, begun *startedTurn, id, message string, idle, timeout time.Duration,
+	ctx context.Context, begun *startedTurn, message string, idle, timeout time.Duration,
 ) (*bridgev1.SendAndWaitResponse, error) {
-	if begun == nil {
-		s, err := svc.sessions.Open(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		lost := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.Journal().Last()}
-		if at, ok := s.Prompts().Locate(ctx, message); ok {
-			lost = s.Turns().OutcomeOf(ctx, at)
-		}
-		return &bridgev1.SendAndWaitResponse{MessageId: message, Outcome: lost.Proto()}, nil
-	}
 	wait, cancel := context.WithTimeout(ctx, cmp.Or(timeout, request.MaxTimeout))
 	defer cancel()
 	defer context.AfterFunc(svc.shutdown.Stopped(), cancel)()
@@ -117,16 +106,29 @@ func (svc *Service) awaitTurn(
 	return &bridgev1.SendAndWaitResponse{MessageId: message, Outcome: out.Proto()}, nil
 }
 
-// turnOf returns the turn of a message that an earlier process of the bridge accepted; nil if there
-// is nothing to wait for.
+// turnOf returns the turn of a message that an earlier process of the bridge accepted. It may have ended since, with the
+// runtimes of that process at the latest.
 func (svc *Service) turnOf(ctx context.Context, id, message string) (*startedTurn, error) {
 	s, err := svc.sessions.Open(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	again, err := s.Sender().Repeat(ctx, message)
-	if err != nil || again.Waiter == nil {
+	if err != nil {
 		return nil, err
 	}
-	return &startedTurn{s: s, sent: sending.Sent{MessageID: message, Waiter: again.Waiter}}, nil
+	waiter := again.Waiter
+	if waiter == nil {
+		out := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.Journal().Last()}
+		if at, ok := s.Prompts().Locate(ctx, message); ok {
+			out = s.Turns().OutcomeOf(ctx, at)
+		}
+		waiter = turns.Ended(out)
+	}
+	return &startedTurn{s: s, sent: sending.Sent{MessageID: message, Waiter: s.Follow(waiter, message)}}, nil
+}
+
+// lost reports whether a turn ended with its runtime.
+func lost(out turn.Outcome) bool {
+	return out.Status == bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST && out.Err == nil
 }

@@ -178,7 +178,7 @@ func startEnvoy(t *testing.T, bin, config string) (ended <-chan struct{}) {
 // dial connects through Envoy. It returns nil if Envoy has ended.
 func (b *balanced) dial(ended <-chan struct{}, address string, opts ...copilot.Option) *copilot.Client {
 	b.T.Helper()
-	patience := time.After(10 * time.Second)
+	patience := time.After(30 * time.Second) // on a busy machine; Envoy looks every 2 s
 	for {
 		remote, err := copilot.Dial(b.Ctx, address, opts...)
 		if err == nil {

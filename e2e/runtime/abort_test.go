@@ -38,11 +38,11 @@ func TestAbortWhileAsking(t *testing.T) {
 }
 
 // asking returns a session in which the prompts work, question and touch each wait for an answer of nobody.
-func asking(t *testing.T) (*harness.Scripted, *copilot.Session) {
+func asking(t *testing.T, rules ...harness.Rule) (*harness.Scripted, *copilot.Session) {
 	t.Helper()
-	st := harness.NewScripted(t, harness.OnUser("work", harness.Call("works", nil)),
+	st := harness.NewOwnScripted(t, harness.HostConfig{}, append(rules, harness.OnUser("work", harness.Call("works", nil)),
 		harness.OnUser("touch", harness.Call("bash", harness.Shell("touch it"))),
-		harness.OnUser("question", harness.Call("ask_user", map[string]any{"question": "Which colour?"})))
+		harness.OnUser("question", harness.Call("ask_user", map[string]any{"question": "Which colour?"})))...)
 	config := st.Config()
 	skip := true
 	config.Tools = []*cliv1.ToolDefinition{{Name: "works", Description: "Works", SkipPermission: &skip}}

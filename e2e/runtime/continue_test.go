@@ -4,6 +4,7 @@ import (
 	"context"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -42,6 +43,14 @@ func interrupting() []harness.Rule {
 	}
 }
 
+// wantDeployed checks that a turn ended with the reply to the continuation.
+func wantDeployed(t *testing.T, out *copilot.Outcome) {
+	t.Helper()
+	if out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED || out.GetText() != "deployed" {
+		t.Errorf("the sender received %v", out)
+	}
+}
+
 // recorded waits until the CLI has recorded two messages: otherwise the second one is lost with its process.
 func recorded(st *harness.Scripted, home, id string) {
 	st.T.Helper()
@@ -66,9 +75,7 @@ func TestTurnContinuesInAnotherProcess(t *testing.T) {
 	st.Gate("never")
 	recorded(st, st.Host.Home, s.ID())
 	restarted := st.Kill(s.ID())
-	if out := ended(); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST {
-		t.Errorf("the sender received %v", out)
-	}
+	wantDeployed(t, ended())
 	lost := restarted.GetTurnOutcome().GetEndPosition()
 	said := st.First(s, "assistant.message", copilot.After(lost)).GetEvent().GetAssistantMessage()
 	if said.GetContent() != "deployed" {
@@ -109,12 +116,16 @@ func TestTurnContinuesAfterARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.SayTo("s", "first")
-	if _, err := d.Client.Session("s").Send(st.Ctx, "deploy"); err != nil {
+	waiting, err := copilot.Dial(st.Ctx, "unix:"+filepath.Join(d.Root, "s"))
+	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = waiting.Close() })
+	ended := st.GoTurn(waiting.Session("s"), "deploy")
 	st.Gate("never")
 	recorded(st, filepath.Join(d.Root, "home"), "s")
 	d.Crash()
+	wantDeployed(t, ended())
 	if told := continued(st, d.Client, "s"); told.GetAttempt() != 1 {
 		t.Errorf("readers received %v", told)
 	}
@@ -150,5 +161,85 @@ func TestInterruptedToolCall(t *testing.T) {
 	}
 	if len(st.ToolResults()) != 1 {
 		t.Errorf("the model received %v", st.ToolResults())
+	}
+}
+
+// Run streams on until the end of the continued turn, also if the process of that is killed, too. The agent is told three
+// times at most; the outcome is then that of the last turn.
+func TestRunFollowsContinuedTurns(t *testing.T) {
+	t.Parallel()
+	for _, kills := range []int{1, 2, 4} {
+		t.Run(strconv.Itoa(kills), func(t *testing.T) {
+			t.Parallel()
+			rules := []harness.Rule{{When: harness.WhenUser("deploy"), WaitFor: "gate 1", Reply: harness.Steps(harness.Say("never"))}}
+			for i := 2; i <= kills; i++ {
+				rules = append(rules, harness.Rule{When: harness.WhenUser("The process that ran you ended"), Times: 1,
+					WaitFor: "gate " + strconv.Itoa(i), Reply: harness.Steps(harness.Say("never"))})
+			}
+			st := harness.NewOwnScripted(t, harness.HostConfig{},
+				append(rules, harness.OnUser("The process that ran you ended", harness.Say("deployed")))...)
+			s := st.Create(copilot.SessionOptions{InterruptedTurns: bridgev1.OnInterruption_ON_INTERRUPTION_CONTINUE})
+			st.Say(s, "first")
+			turn := s.Run(st.Ctx, "deploy")
+			said := make(chan string)
+			go func() {
+				var all strings.Builder
+				for ev, err := range turn.Events() {
+					if err != nil {
+						break
+					}
+					all.WriteString(ev.GetEvent().GetAssistantMessage().GetContent())
+				}
+				said <- all.String()
+			}()
+			for i := 1; i <= kills; i++ {
+				st.Gate("gate " + strconv.Itoa(i))
+				if i == 1 {
+					recorded(st, st.Host.Home, s.ID())
+				}
+				st.Kill(s.ID())
+			}
+			text := <-said
+			out, err := turn.Outcome()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if kills > 3 {
+				if out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST {
+					t.Errorf("the outcome is %v", out)
+				}
+				return
+			}
+			wantDeployed(t, out)
+			if text != "deployed" {
+				t.Errorf("the stream had %q", text)
+			}
+		})
+	}
+}
+
+// A turn with a pending tool call goes on in the next process when the call is answered. Its caller waits for that.
+func TestWaitFollowsThePendingToolCall(t *testing.T) {
+	t.Parallel()
+	st, s := asking(t, harness.OnResult("works", harness.Say("It {{tool_result}}.")))
+	if _, err := st.Client.Sessions().ResumeSession(st.Ctx, &bridgev1.ResumeSessionRequest{
+		SessionId: s.ID(), OnInterruption: bridgev1.OnInterruption_ON_INTERRUPTION_CONTINUE,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	st.Say(s, "first")
+	ended := st.GoTurn(s, "work")
+	pending := st.Pending(s, 1)
+	recorded(st, st.Host.Home, s.ID())
+	st.Kill(s.ID())
+	answer, err := copilot.AnswerTool("worked")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Resolve(st.Ctx, pending[0].GetCallbackId(), answer); err != nil {
+		t.Fatal(err)
+	}
+	if out := ended(); out.GetText() != "It worked." {
+		t.Errorf("the sender received %v", out)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	"github.com/copilot-grpc/copilot-grpc/e2e/harness"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -59,6 +60,9 @@ func TestNewerCLIOnPath(t *testing.T) {
 	real, err := filepath.EvalSymlinks(os.Getenv(harness.CLIEnv))
 	if err != nil {
 		t.Skipf("NOT RUN: %v", err)
+	}
+	if cli := os.Getenv(harness.CLIEnv); !strings.Contains(cli, "/"+clibin.PinnedVersion+"/") {
+		t.Skipf("the test changes the version of CLI %s, not of %s", clibin.PinnedVersion, cli)
 	}
 	self, err := os.Executable()
 	if err != nil {

@@ -53,6 +53,18 @@ func (b *Box) note(note Note) {
 	}
 }
 
+// Continuations returns the messages of the notes that told the agent to continue an interrupted turn, oldest first.
+func (b *Box) Continuations() (messages []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, n := range b.st.Notes {
+		if n.Continues > 0 && len(n.IDs) == 0 && len(n.As) > 0 {
+			messages = append(messages, n.As[0])
+		}
+	}
+	return messages
+}
+
 // LostBecause returns why the message of an id is not part of the conversation; ok is false
 // if nothing of the kind is known.
 func (b *Box) LostBecause(id string) (text string, ok bool) {

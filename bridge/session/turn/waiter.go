@@ -112,14 +112,10 @@ func (w *Waiter) take(at journal.Position) {
 // own is the outcome of a turn for the waiter's message: what the agent said before it took the message up is no answer
 // to it.
 func (w *Waiter) own(out Outcome) Outcome {
-	if out.Message != nil && !(w.begun && before(w.takenAt, out.Message.Pos)) {
+	if out.Message != nil && !(w.begun && w.takenAt.Before(out.Message.Pos)) {
 		out.Message = nil
 	}
 	return out
-}
-
-func before(a, b journal.Position) bool {
-	return a.Epoch < b.Epoch || a.Epoch == b.Epoch && a.Seq < b.Seq
 }
 
 // doubt makes a waiter unconfirmed if its message was accepted and not seen since, and reports
@@ -135,6 +131,9 @@ func (m *Machine) Remove(w *Waiter) { w.removed = true }
 
 // Expect adds a waiter for a message that is about to be sent.
 func (m *Machine) Expect(w *Waiter) { m.waiters = append(m.waiters, w) }
+
+// AwaitTurn makes a waiter wait for the end of the turn that runs.
+func (m *Machine) AwaitTurn(w *Waiter) { w.accepted, w.begun, w.known = true, true, true }
 
 // AwaitRest makes a waiter wait for the end of the turn that runs and of what is queued.
 func (m *Machine) AwaitRest(w *Waiter) { w.accepted, w.begun, w.untilRest = true, true, true }

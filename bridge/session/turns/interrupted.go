@@ -59,5 +59,5 @@ func (t *Turns) interrupted() (tell func()) {
 
 // before reports whether a position is known and before another, of which zero is the end.
 func before(a, b journal.Position) bool {
-	return b == journal.Position{} || a.Epoch < b.Epoch || a.Epoch == b.Epoch && a.Seq < b.Seq
+	return b == journal.Position{} || a.Before(b)
 }

@@ -46,6 +46,22 @@ func (t *Turns) Expect(span *observe.Span) *Waiter {
 // Waiter returns a waiter by its state.
 func (t *Turns) Waiter(state *turn.Waiter) *Waiter { return &Waiter{t, state} }
 
+// Continuing returns a waiter for the running turn, if the CLI continues one of an earlier process by itself; nil if not.
+func (t *Turns) Continuing() *Waiter {
+	w := t.Expect(nil)
+	t.cfg.Lock.Lock()
+	continuing := t.machine.Continuing()
+	if continuing {
+		t.machine.AwaitTurn(w.state)
+	}
+	t.cfg.Lock.Unlock()
+	if !continuing {
+		w.Close()
+		return nil
+	}
+	return w
+}
+
 // State returns the waiter's state, which the session's lock guards.
 func (w *Waiter) State() *turn.Waiter { return w.state }
 

@@ -150,8 +150,8 @@ func (Lifetime) EnumDescriptor() ([]byte, []int) {
 }
 
 // OnInterruption defines what the server does when a turn ends with its CLI process: the process was
-// killed, or its machine or the server ended. In any case the turn ends with
-// TURN_STATUS_RUNTIME_LOST, and another process continues the session.
+// killed, or its machine or the server ended. In any case TurnEnded reports TURN_STATUS_RUNTIME_LOST,
+// and another process continues the session.
 type OnInterruption int32
 
 const (
@@ -165,7 +165,8 @@ const (
 	// It does not if the agent had finished, a caller had aborted the turn, the CLI lost the turn's
 	// prompt, or the CLI continues the turn by itself because a tool call or permission request still
 	// waits for its answer. Prompts that waited behind the turn come after it. The agent is asked to
-	// find out which of its interrupted tool calls took effect, because the server cannot.
+	// find out which of its interrupted tool calls took effect, because the server cannot. Run and
+	// SendAndWait wait for the continued turn, and have its outcome.
 	OnInterruption_ON_INTERRUPTION_CONTINUE OnInterruption = 2
 )
 
