@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
@@ -197,6 +199,48 @@ func TestTurnEndsBeforeTheNextMessage(t *testing.T) {
 	}
 	if rows := s.Usage(); len(rows) != 1 || rows[0].Turns != 2 {
 		t.Errorf("the usage is %v", rows)
+	}
+}
+
+// The CLI writes a conversation down when it is idle, and may lose the turns before if it ends earlier. Their prompts stay
+// in the outbox until then.
+func TestPromptsStayUntilTheCLIRests(t *testing.T) {
+	t.Parallel()
+	for end, event := range map[string][2]string{
+		"idle":          {"session.idle", "{}"},
+		"idle, aborted": {"session.idle", `{"aborted":true}`},
+	} {
+		t.Run(end, func(t *testing.T) {
+			t.Parallel()
+			s := newRig(t, fakecli.Script{}).s
+			for _, id := range []string{"m1", "m2"} {
+				n, _, err := s.prompts.Box().Add(outbox.Prompt{Params: json.RawMessage("{}")},
+					func(params json.RawMessage) (json.RawMessage, []string) { return params, nil }, journal.Position{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				w := &turn.Waiter{}
+				w.Init()
+				s.mu.Lock()
+				s.prompts.Expect(locked{s}, w, n)
+				s.turns.Machine().Expect(w)
+				s.turns.Machine().Accept(w, time.Now())
+				s.turns.CarryOut(s.turns.Machine().Identify(w, id))
+				s.mu.Unlock()
+				s.prompts.Accepted(n, []string{id}, func(bool, bool, error) {})
+			}
+			waiting := func() int { return len(s.prompts.Box().Entries()) }
+			s.play("user.message", `{"messageId":"m1","interactionId":"i1"}`)
+			s.play("assistant.turn_end", "")
+			s.play("user.message", `{"messageId":"m2","interactionId":"i2"}`)
+			if n := waiting(); n != 2 {
+				t.Errorf("%d prompts are in the outbox while the CLI goes on", n)
+			}
+			s.play(event[0], event[1])
+			if n := waiting(); n != 0 {
+				t.Errorf("%d prompts are in the outbox of an idle session", n)
+			}
+		})
 	}
 }
 

@@ -99,6 +99,8 @@ type Queue struct {
 	// prompts, by message id.
 	waiters  map[uint64]*turn.Waiter
 	restored map[string]*turn.Waiter
+	// over has the entries of turns that have ended while the CLI went on with the next.
+	over []uint64
 	// delivery sends the CLI what is owed; nil if nothing is.
 	delivery *delivery
 	// continuing: the delivery is about to put a continuation into the outbox.
@@ -182,7 +184,7 @@ func (q *Queue) Forget(_ Tx, w *turn.Waiter) {
 }
 
 // Ended notes that the turn of a prompt has ended.
-func (q *Queue) Ended(_ Tx, entry uint64, out turn.Outcome) {
+func (q *Queue) Ended(tx Tx, entry uint64, out turn.Outcome) {
 	delete(q.waiters, entry)
 	switch {
 	case out.Status == bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST && out.Err == nil:
@@ -192,9 +194,24 @@ func (q *Queue) Ended(_ Tx, entry uint64, out turn.Outcome) {
 		q.box.Finish(entry) // a caller has withdrawn it
 		q.flusher.now()
 	default:
-		q.box.Retire(entry, journal.Appended(q.cfg.Journal))
-		q.flusher.soon()
+		q.over = append(q.over, entry)
+		if !tx.Turn().Busy() {
+			q.Rested(tx)
+		}
 	}
+}
+
+// Rested notes that the CLI is idle. It has then written the turns down that have ended: until then its history may
+// still lose them, and their prompts stay in the outbox.
+func (q *Queue) Rested(Tx) {
+	if len(q.over) == 0 {
+		return
+	}
+	for _, entry := range q.over {
+		q.box.Retire(entry, journal.Appended(q.cfg.Journal))
+	}
+	q.over = nil
+	q.flusher.soon()
 }
 
 // Flush writes what has changed to the disk.

@@ -82,6 +82,7 @@ func (t *Turns) CarryOut(effects []turn.Effect) {
 			}
 			e.Waiter.Release()
 		case turn.Rested:
+			t.cfg.Prompts.Rested(t.cfg.Tx)
 			if e.Outcome.Status == bridgev1.TurnStatus_TURN_STATUS_ABORTED {
 				t.cfg.Callbacks.WithdrawAborted()
 			}
