@@ -142,7 +142,10 @@ func (l *Loader) usable() error {
 		return fault.New(fault.SessionUnavailable, "session %q is moving to another server", l.cfg.calls.id).
 			With("session_id", l.cfg.calls.id).WithRetry(leavingRetry)
 	}
-	if l.state == Disconnected || l.state == Deleted || l.state == Creating {
+	switch l.state {
+	case Disconnected:
+		return Stored(l.cfg.calls.id)
+	case Deleted, Creating:
 		return NotFound(l.cfg.calls.id)
 	}
 	return nil

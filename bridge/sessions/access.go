@@ -65,6 +65,9 @@ func (st *Store) OpenEntry(ctx context.Context, id string) (*registry.Entry, err
 		return nil, err
 	}
 	e, err := st.FindEntry(ctx, id)
+	if fault.ReasonOf(err) == fault.SessionNotFound && st.knowsEvicted(ctx, id) {
+		return nil, session.Stored(id)
+	}
 	if err != nil {
 		return nil, st.explainDamage(ctx, id, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 )
 
 // evictedJournals has the sizes of the journals of sessions that are disconnected and evicted from memory, since they
@@ -62,13 +63,19 @@ func OwnOrEvicted(ctx context.Context, st *Store, id string) (*registry.Entry, e
 	if e := st.Own(ctx, id); e != nil {
 		return e, nil
 	}
-	tenant := caller.From(ctx).Tenant
-	if d := st.cfg.Directory; d != nil {
-		if state, err := d.Session(session.Key(tenant, id)); err == nil && state != nil {
-			return evicted(ctx, st, tenant, id)
-		}
+	if st.knowsEvicted(ctx, id) {
+		return evicted(ctx, st, caller.From(ctx).Tenant, id)
 	}
 	return nil, st.explainDamage(ctx, id, session.NotFound(id))
+}
+
+// knowsEvicted reports whether the caller's own tenant has a session of that id that is not in memory.
+func (st *Store) knowsEvicted(ctx context.Context, id string) bool {
+	if st.cfg.Directory == nil || tenancy.IsShared(id) {
+		return false
+	}
+	state, err := st.cfg.Directory.Session(session.Key(caller.From(ctx).Tenant, id))
+	return err == nil && state != nil
 }
 
 // evicted brings an evicted session back into memory, where it remains disconnected.

@@ -45,7 +45,9 @@ func TestSessionCreateAndDisconnect(t *testing.T) {
 		}
 	}
 	_, err := handle.Send(r.Ctx, "hello?")
-	harness.WantError(t, err, codes.NotFound, notFound)
+	if e := harness.WantError(t, err, codes.NotFound, notFound); !strings.Contains(e.Message, "ResumeSession") {
+		t.Errorf("a prompt for a disconnected session says %q, not what opens it", e.Message)
+	}
 	_, err = handle.Get(r.Ctx)
 	harness.WantError(t, err, codes.NotFound, notFound)
 	// The CLI let go of it, and kept the history.
