@@ -18,9 +18,6 @@ import (
 
 	_ "google.golang.org/genproto/googleapis/rpc/errdetails" // details of statuses
 	_ "google.golang.org/grpc/health/grpc_health_v1"         // a service that can be called
-
-	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
-	"github.com/copilot-grpc/copilot-grpc/internal/app"
 )
 
 const callUsage = `Makes one call. METHOD is the full name of a method, such as
@@ -44,16 +41,16 @@ const (
 var packages = []string{"", "copilot.bridge.v1.", "grpc.health.v1."}
 
 // newCall returns the command line of call.
-func newCall(target, token *string) *flags {
+func newCall(t *target) *flags {
 	f := newFlags("call", "[flags] [METHOD [REQUEST]]", callUsage)
-	targetFlags(f, target, token)
+	t.flags(f)
 	return f
 }
 
 // call is the command.
 func call(ctx context.Context, p *program, args []string) error {
-	var target, token string
-	f := newCall(&target, &token)
+	var t target
+	f := newCall(&t)
 	if err := f.parse(p, args); err != nil {
 		return err
 	}
@@ -68,55 +65,17 @@ func call(ctx context.Context, p *program, args []string) error {
 	if err != nil {
 		return usageError{err}
 	}
-	conn, err := dial(target, token)
+	conn, err := t.dial()
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	next := requests(p.stdin, method, f.Args()[1:])
-	err = converse(ctx, conn, method, next, p.stdout)
-	if st, ok := status.FromError(err); ok && err != nil {
-		p.printStatus(st)
-		return errReported
+	if err := converse(ctx, conn, method, next, p.stdout); err != nil {
+		return p.failed(err, &t)
 	}
-	return err
+	return nil
 }
-
-// targetFlags adds the flags that say which server to call.
-func targetFlags(f *flags, target, token *string) {
-	path, err := app.DefaultSocket()
-	if err == nil {
-		*target = "unix:" + path
-	}
-	f.StringVar(target, "target", *target, "`address` of the server: unix:PATH or HOST:PORT")
-	f.StringVar(token, "token", "", "bearer `token` for a server on a TCP port")
-}
-
-// dial returns a connection, which is made when the first call needs it.
-func dial(target, token string) (*grpc.ClientConn, error) {
-	options := []grpc.DialOption{
-		// Servers without TLS are on this machine: they listen nowhere else.
-		grpc.WithTransportCredentials(copilot.SocketCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply)),
-		grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connWindow),
-		grpc.WithUserAgent("copilot-grpc-call"),
-	}
-	if token != "" {
-		options = append(options, grpc.WithPerRPCCredentials(bearer(token)))
-	}
-	return grpc.NewClient(target, options...)
-}
-
-// bearer is a token that is sent with each call.
-type bearer string
-
-// GetRequestMetadata implements credentials.PerRPCCredentials.
-func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	return map[string]string{"authorization": "Bearer " + string(b)}, nil
-}
-
-// RequireTransportSecurity implements credentials.PerRPCCredentials.
-func (bearer) RequireTransportSecurity() bool { return false }
 
 // findMethod finds a method by its name, with or without its package.
 func findMethod(name string) (protoreflect.MethodDescriptor, error) {

@@ -63,7 +63,7 @@ func commands() []command {
 		{"shim", "[flags]", "replace the copilot executable for programs of the official SDKs",
 			func(*program) *flags { return newShim(new(shimOptions)) }, shimCommand},
 		{"call", "[flags] [METHOD [REQUEST]]", "make one call, without grpcurl",
-			func(*program) *flags { return newCall(new(string), new(string)) }, call},
+			func(*program) *flags { return newCall(&target{}) }, call},
 		{"sessions", "export SESSION | import FILE [flags]", "carry a session to another server as a file",
 			func(*program) *flags { return newSessions(new(sessionsOptions)) }, sessions},
 		{"web", "link [flags]", "print a link by which a browser logs in",

@@ -106,7 +106,9 @@ func TestMistakes(t *testing.T) {
 		"no JSON":         {[]string{"call", "RuntimeService/Ping", "{"}, nil, exitUsage, "not JSON"},
 		"no such field":   {[]string{"call", "RuntimeService/Ping", `{"x":1}`}, nil, exitUsage, `"x"`},
 		"no server": {[]string{"call", "--target", "unix:/nowhere", "RuntimeService/Ping"}, nil, exitFailed,
-			"Unavailable"},
+			"Start one with \"copilot-grpc serve\""},
+		"URL":             {[]string{"call", "--target", "http://host:1/", "RuntimeService/Ping"}, nil, exitUsage, "write host:1, unix:/path"},
+		"URL of a bridge": {[]string{"shim", "--target", "https://host:1", "--stdio"}, nil, exitUsage, "write host:1, unix:/path"},
 	} {
 		r := run(t, tc.env, "", append(tc.args, flagsFor(t, tc.args)...)...)
 		if r.code != tc.code || !strings.Contains(r.stderr, tc.want) || r.stdout != "" {

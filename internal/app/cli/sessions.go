@@ -9,8 +9,6 @@ import (
 	"os"
 	"strings"
 
-	"google.golang.org/grpc/status"
-
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -25,12 +23,15 @@ file has everything that was said in the conversation: treat it like the convers
 ResumeSession opens. FILE can be "-" for stdout or stdin.`
 
 // sessionsOptions are the flags of sessions.
-type sessionsOptions struct{ target, token, output, id string }
+type sessionsOptions struct {
+	target     target
+	output, id string
+}
 
 // newSessions returns the command line of sessions.
 func newSessions(o *sessionsOptions) *flags {
 	f := newFlags("sessions", "export SESSION | import FILE [flags]", sessionsUsage)
-	targetFlags(f, &o.target, &o.token)
+	o.target.flags(f)
 	f.StringVar(&o.output, "output", "", "export: `file` to write, which must not exist (default: SESSION.tar.gz)")
 	f.StringVar(&o.id, "id", "", "import: `id` of the new session (default: the id of the exported session)")
 	return f
@@ -61,7 +62,7 @@ func sessions(ctx context.Context, p *program, args []string) error {
 	case verb == "export" && o.id != "" || verb == "import" && o.output != "":
 		return usageError{errors.New("--output is for export, --id for import")}
 	}
-	conn, err := dial(o.target, o.token)
+	conn, err := o.target.dial()
 	if err != nil {
 		return err
 	}
@@ -73,11 +74,10 @@ func sessions(ctx context.Context, p *program, args []string) error {
 	} else {
 		err = p.importSession(ctx, client, subject, o.id)
 	}
-	if st, ok := status.FromError(err); ok && err != nil {
-		p.printStatus(st)
-		return errReported
+	if err != nil {
+		return p.failed(err, &o.target)
 	}
-	return err
+	return nil
 }
 
 // exportSession writes the archive of a session to a file. After an error there is no file.

@@ -202,6 +202,9 @@ func (o *shimOptions) logger(stderr io.Writer) (*slog.Logger, func(), error) {
 
 // dial connects to a bridge elsewhere.
 func (o *shimOptions) dial() (*grpc.ClientConn, error) {
+	if err := checkTarget(o.target); err != nil {
+		return nil, err
+	}
 	creds := copilot.SocketCredentials()
 	plain := o.plain || !o.tls && o.ca == "" && o.cert == "" && local(o.target)
 	if !plain {

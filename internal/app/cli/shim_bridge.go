@@ -133,7 +133,7 @@ func (o *shimOptions) private(ctx context.Context, p *program, logger *slog.Logg
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() { ended <- p.run(running, a) }()
-	conn, err := dial(a.Target(), "")
+	conn, err := (&target{address: a.Target()}).dial()
 	b := &shimBridge{conn: conn, hosts: hosts, close: sync.OnceValue(func() error {
 		if conn != nil {
 			_ = conn.Close()

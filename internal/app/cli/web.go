@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"rsc.io/qr"
 
@@ -23,15 +22,16 @@ listener for browsers (serve --web); other devices reach one with TLS and a poli
 
 // webOptions are the flags of web.
 type webOptions struct {
-	target, token, role string
-	ttl                 time.Duration
-	qr                  bool
+	target target
+	role   string
+	ttl    time.Duration
+	qr     bool
 }
 
 // newWeb returns the command line of web.
 func newWeb(o *webOptions) *flags {
 	f := newFlags("web", "link [flags]", webUsage)
-	targetFlags(f, &o.target, &o.token)
+	o.target.flags(f)
 	f.StringVar(&o.role, "role", "",
 		"highest `role` of the login: observer, participant, owner or admin (default: your own)")
 	f.DurationVar(&o.ttl, "ttl", 10*time.Minute, "time for which the link can be used, at most 24h")
@@ -57,7 +57,7 @@ func web(ctx context.Context, p *program, args []string) error {
 	if o.role != "" && (!ok || role == 0) {
 		return usageError{fmt.Errorf("role: %q is none of observer, participant, owner, admin", o.role)}
 	}
-	conn, err := dial(o.target, o.token)
+	conn, err := o.target.dial()
 	if err != nil {
 		return err
 	}
@@ -65,8 +65,7 @@ func web(ctx context.Context, p *program, args []string) error {
 	made, err := bridgev1.NewRuntimeServiceClient(conn).CreateWebLink(ctx, &bridgev1.CreateWebLinkRequest{
 		Role: bridgev1.Role(role), Ttl: durationpb.New(o.ttl)})
 	if err != nil {
-		p.printStatus(status.Convert(err))
-		return errReported
+		return p.failed(err, &o.target)
 	}
 	fmt.Fprintln(p.stdout, made.GetUrl())
 	if o.qr || isTerminal(p.stdout) {
