@@ -194,12 +194,13 @@ func setDefaults(m protoreflect.Message) {
 	}
 }
 
-// known is a row of the list of known failures.
+// known is a row of the list of known failures. cli is a version of the CLI; empty for all.
 type known struct {
-	pattern, language, reason string
+	pattern, cli, language, reason string
 }
 
-// loadKnown reads the list of known failures: a pattern of cases, a language, and the reason.
+// loadKnown reads the list of known failures: a pattern of cases, which may end with @ and a version of the CLI, a
+// language, and the reason.
 func loadKnown(file string) ([]known, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {
@@ -218,13 +219,14 @@ func loadKnown(file string) ([]known, error) {
 		if len(fields) < 3 {
 			return nil, fmt.Errorf("%s:%d: want a pattern, a language and a reason", file, i+1)
 		}
-		rows = append(rows, known{fields[0], fields[1], strings.Join(fields[2:], " ")})
+		pattern, cli, _ := strings.Cut(fields[0], "@")
+		rows = append(rows, known{pattern, cli, fields[1], strings.Join(fields[2:], " ")})
 	}
 	return rows, nil
 }
 
-// matches reports whether a row is for a case and a language.
-func (k known) matches(name, language string) bool {
+// matches reports whether a row is for a case, a language and a CLI.
+func (k known) matches(name, language, cli string) bool {
 	ok, err := filepath.Match(k.pattern, name)
-	return err == nil && ok && (k.language == language || k.language == "*")
+	return err == nil && ok && (k.language == language || k.language == "*") && (k.cli == cli || k.cli == "")
 }

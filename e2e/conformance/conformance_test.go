@@ -43,7 +43,7 @@ func TestCasesAreValid(t *testing.T) {
 	for _, k := range known {
 		used := false
 		for _, c := range cases {
-			used = used || k.matches(c.Name, k.language)
+			used = used || k.matches(c.Name, k.language, k.cli)
 		}
 		if !used {
 			t.Errorf("no case has a name like %q", k.pattern)

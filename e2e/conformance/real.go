@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -19,7 +20,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
@@ -103,13 +106,16 @@ func (s *realServer) kill(context.Context) error {
 	return err
 }
 
-// killRuntimes kills the server's CLI processes.
+// killRuntimes kills the server's CLI processes when they have recorded the prompts: a CLI that ends before has lost them.
 func (s *realServer) killRuntimes(ctx context.Context) error {
 	conn, err := s.dial()
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
+	if err := s.recorded(ctx, bridgev1.NewSessionServiceClient(conn)); err != nil {
+		return err
+	}
 	list, err := bridgev1.NewRuntimeServiceClient(conn).ListRuntimes(ctx, &bridgev1.ListRuntimesRequest{})
 	if err != nil {
 		return err
@@ -120,6 +126,39 @@ func (s *realServer) killRuntimes(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// recorded waits until the CLI's records have all prompts of the sessions.
+func (s *realServer) recorded(ctx context.Context, sessions bridgev1.SessionServiceClient) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	list, err := sessions.ListSessions(ctx, &bridgev1.ListSessionsRequest{})
+	if err != nil {
+		return err
+	}
+	for _, one := range list.GetSessions() {
+		id := one.GetSessionId()
+		page, err := sessions.ListEvents(ctx, &bridgev1.ListEventsRequest{SessionId: id,
+			Filter: &bridgev1.EventFilter{Types: []string{"user.message"}}})
+		if status.Code(err) == codes.NotFound {
+			continue // it is disconnected
+		}
+		if err != nil {
+			return err
+		}
+		for file := filepath.Join(s.folder, "home", "session-state", id, "events.jsonl"); ; {
+			text, err := os.ReadFile(file)
+			if err == nil && bytes.Count(text, []byte(`"type":"user.message"`)) >= len(page.GetEvents()) {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("the CLI does not record the prompts of %s: %w", id, errors.Join(ctx.Err(), err))
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}
+	return nil
 }
 
 // dial connects to the server's own socket.

@@ -226,7 +226,7 @@ func (s *Suite) runCase(ctx context.Context, e *Environment, d *driver, c *Case,
 	}
 	v.Elapsed = time.Since(begin)
 	for _, k := range s.known {
-		if k.matches(c.Name, v.Language) {
+		if k.matches(c.Name, v.Language, v.CLI) {
 			v.Known = k.reason
 		}
 	}
