@@ -79,10 +79,13 @@ func (s *Session) continuation(ctx context.Context, out turn.Outcome, message st
 
 // toldAfter returns the message that told the agent to continue a turn that was lost at a position; "" if it was not told.
 func (s *Session) toldAfter(ctx context.Context, lost journal.Position) string {
-	for _, message := range s.prompts.Box().Continuations() {
-		at, found := s.prompts.Locate(ctx, message)
-		if !found || lost.Before(at) {
-			return message
+	for _, told := range s.prompts.Box().Continuations() {
+		at, found := s.prompts.Locate(ctx, told.As[0])
+		if !found { // CLI 1.0.81 does not tell the ids of messages
+			at = told.At
+		}
+		if lost.Before(at) {
+			return told.As[0]
 		}
 	}
 	return ""

@@ -53,16 +53,16 @@ func (b *Box) note(note Note) {
 	}
 }
 
-// Continuations returns the messages of the notes that told the agent to continue an interrupted turn, oldest first.
-func (b *Box) Continuations() (messages []string) {
+// Continuations returns the notes of messages that told the agent to continue an interrupted turn, oldest first.
+func (b *Box) Continuations() (notes []Note) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, n := range b.st.Notes {
 		if n.Continues > 0 && len(n.IDs) == 0 && len(n.As) > 0 {
-			messages = append(messages, n.As[0])
+			notes = append(notes, n)
 		}
 	}
-	return messages
+	return notes
 }
 
 // LostBecause returns why the message of an id is not part of the conversation; ok is false
