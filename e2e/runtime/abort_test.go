@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	"github.com/copilot-grpc/copilot-grpc/e2e/harness"
@@ -44,8 +45,7 @@ func asking(t *testing.T, rules ...harness.Rule) (*harness.Scripted, *copilot.Se
 		harness.OnUser("touch", harness.Call("bash", harness.Shell("touch it"))),
 		harness.OnUser("question", harness.Call("ask_user", map[string]any{"question": "Which colour?"})))...)
 	config := st.Config()
-	skip := true
-	config.Tools = []*cliv1.ToolDefinition{{Name: "works", Description: "Works", SkipPermission: &skip}}
+	config.Tools = []*cliv1.ToolDefinition{{Name: "works", Description: "Works", SkipPermission: proto.Bool(true)}}
 	created, err := st.Client.Sessions().CreateSession(st.Ctx, &bridgev1.CreateSessionRequest{Config: config,
 		Handlers: &bridgev1.Handlers{Permission: true,
 			Kinds: []bridgev1.CallbackKind{bridgev1.CallbackKind_CALLBACK_KIND_USER_INPUT}}})

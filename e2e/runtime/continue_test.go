@@ -51,17 +51,17 @@ func wantDeployed(t *testing.T, out *copilot.Outcome) {
 	}
 }
 
-// recorded waits until the CLI has recorded two messages: otherwise the second one is lost with its process.
-func recorded(st *harness.Scripted, home, id string) {
+// recorded waits until the CLI has recorded so many events of a type: otherwise the last one is lost with its process.
+func recorded(st *harness.Scripted, home, id, eventType string, events int) {
 	st.T.Helper()
-	st.Eventually("the CLI's record of a message", func() bool {
-		messages := 0
+	st.Eventually("the CLI's record of "+eventType, func() bool {
+		n := 0
 		for _, e := range harness.ReadRecord(st.T, filepath.Join(home, "session-state", id, "events.jsonl")) {
-			if e.Type == "user.message" {
-				messages++
+			if e.Type == eventType {
+				n++
 			}
 		}
-		return messages == 2
+		return n >= events
 	})
 }
 
@@ -73,7 +73,7 @@ func TestTurnContinuesInAnotherProcess(t *testing.T) {
 	st.Say(s, "first")
 	ended := st.GoTurn(s, "deploy")
 	st.Gate("never")
-	recorded(st, st.Host.Home, s.ID())
+	recorded(st, st.Host.Home, s.ID(), "user.message", 2)
 	restarted := st.Kill(s.ID())
 	wantDeployed(t, ended())
 	lost := restarted.GetTurnOutcome().GetEndPosition()
@@ -123,7 +123,7 @@ func TestTurnContinuesAfterARestart(t *testing.T) {
 	t.Cleanup(func() { _ = waiting.Close() })
 	ended := st.GoTurn(waiting.Session("s"), "deploy")
 	st.Gate("never")
-	recorded(st, filepath.Join(d.Root, "home"), "s")
+	recorded(st, filepath.Join(d.Root, "home"), "s", "user.message", 2)
 	d.Crash()
 	wantDeployed(t, ended())
 	if told := continued(st, d.Client, "s"); told.GetAttempt() != 1 {
@@ -151,7 +151,7 @@ func TestInterruptedToolCall(t *testing.T) {
 	st.Say(s, "first")
 	st.Begin(s, "deploy")
 	st.Eventually("the command", func() bool { return st.Exists("started") })
-	recorded(st, st.Host.Home, s.ID())
+	recorded(st, st.Host.Home, s.ID(), "user.message", 2)
 	lost := st.Kill(s.ID()).GetTurnOutcome().GetEndPosition()
 	st.First(s, "session.idle", copilot.After(lost))
 	for id, result := range st.ToolResults() {
@@ -194,9 +194,7 @@ func TestRunFollowsContinuedTurns(t *testing.T) {
 			}()
 			for i := 1; i <= kills; i++ {
 				st.Gate("gate " + strconv.Itoa(i))
-				if i == 1 {
-					recorded(st, st.Host.Home, s.ID())
-				}
+				recorded(st, st.Host.Home, s.ID(), "user.message", i+1)
 				st.Kill(s.ID())
 			}
 			text := <-said
@@ -230,7 +228,7 @@ func TestWaitFollowsThePendingToolCall(t *testing.T) {
 	st.Say(s, "first")
 	ended := st.GoTurn(s, "work")
 	pending := st.Pending(s, 1)
-	recorded(st, st.Host.Home, s.ID())
+	recorded(st, st.Host.Home, s.ID(), "external_tool.requested", 1)
 	st.Kill(s.ID())
 	answer, err := copilot.AnswerTool("worked")
 	if err != nil {
