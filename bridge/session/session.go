@@ -209,8 +209,7 @@ func (s *Session) Ingest(rec *journal.Record, at time.Time) {
 // Stored returns SESSION_NOT_FOUND for a session that exists and is not open.
 func Stored(id string) error {
 	return fault.New(fault.SessionNotFound, "Session not found: %s is disconnected", id).WithField("session_id").
-		With("session_id", id).With("state", "stored").
-		WithRemedy("ResumeSession opens it again")
+		With("session_id", id).WithRemedy("ResumeSession opens it again")
 }
 
 // NotFound returns SESSION_NOT_FOUND: the session does not exist, or the caller may not see it.
