@@ -2,11 +2,11 @@ package session
 
 import (
 	"context"
+	"slices"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
-	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
 // Continues reports whether the agent is told to continue turns that end with their CLI process.
@@ -16,45 +16,51 @@ func (s *Session) Continues() bool {
 	return s.settings.State.Continues
 }
 
-// Follow returns a waiter that waits for the turn of w, which message began, and, while the session Continues and the
-// turn is lost with its CLI process, for the turn with which the agent continues it. Its outcome is that of the last of
-// these turns. For a session that does not continue turns, Follow returns w.
+// Follow returns a waiter for the turn of w, which a message began. If the turn is lost with its CLI process and the session
+// Continues, the waiter also waits for the turn with which the agent continues it, and has the outcome of the last of them.
 func (s *Session) Follow(w *turns.Waiter, message string) *turns.Waiter {
-	if !s.Continues() {
-		return w
-	}
 	state := &turn.Waiter{}
 	state.Init()
-	s.host.Go(func(ctx context.Context) {
-		for next := w; next != nil; {
-			over, outcome := next.Done()
-			select {
-			case <-over:
-			case <-ctx.Done():
-				return
-			}
-			out := outcome()
-			if next, message = s.continuation(ctx, out, message); next == nil {
-				state.Finish(out)
-			}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w.State().Then(func(out turn.Outcome) {
+		if out.Lost() && s.settings.State.Continues {
+			s.host.Go(func(ctx context.Context) { s.follow(ctx, state, out, message) })
+		} else {
+			state.Finish(out)
 		}
 	})
 	return s.turns.Waiter(state)
 }
 
-// continuation returns a waiter for the turn that continues a turn with an outcome, and the message that began it; nil if
-// there is none. The load of the session decides that: the agent is told to continue, or the CLI does by itself.
-func (s *Session) continuation(ctx context.Context, out turn.Outcome, message string) (*turns.Waiter, string) {
-	if out.Status != bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST || out.Err != nil {
-		return nil, ""
+// follow ends a waiter whose turn was lost, when the turns that continue that one have ended.
+func (s *Session) follow(ctx context.Context, w *turn.Waiter, out turn.Outcome, message string) {
+	for out.Lost() {
+		var next *turns.Waiter
+		if next, message = s.continuation(ctx, out, message); next == nil {
+			break
+		}
+		over, outcome := next.Done()
+		select {
+		case <-over:
+		case <-ctx.Done():
+			return // callers end with the bridge, too
+		}
+		out = outcome()
 	}
+	w.Finish(out)
+}
+
+// continuation returns a waiter for the turn that continues a lost one, and the message that began it; nil if there is
+// none. The load of the session decides that: the agent is told to continue, or the CLI does by itself.
+func (s *Session) continuation(ctx context.Context, lost turn.Outcome, message string) (*turns.Waiter, string) {
 	if _, err := s.loader.Load(ctx); err != nil {
 		return nil, ""
 	}
 	if err := s.prompts.AwaitDelivery(ctx); err != nil {
 		return nil, ""
 	}
-	if told := s.toldAfter(ctx, out.End); told != "" {
+	if told := s.toldAfter(ctx, lost.End); told != "" {
 		again, err := s.sender.Repeat(ctx, told)
 		if err != nil {
 			return nil, ""
@@ -70,25 +76,27 @@ func (s *Session) continuation(ctx context.Context, out turn.Outcome, message st
 	if w := s.turns.Continuing(); w != nil {
 		return w, message
 	}
-	// The CLI may have finished already what it went on with by itself.
-	if out, ok := s.outcomeOf(ctx, message); ok && out.Status != bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST {
+	// The CLI may have finished what it went on with by itself.
+	if out, ok := s.outcomeOf(ctx, message); ok && !out.Lost() {
 		return turns.Ended(out), message
 	}
 	return nil, ""
 }
 
 // toldAfter returns the message that told the agent to continue a turn that was lost at a position; "" if it was not told.
-func (s *Session) toldAfter(ctx context.Context, lost journal.Position) string {
-	for _, told := range s.prompts.Box().Continuations() {
-		at, found := s.prompts.Locate(ctx, told.As[0])
-		if !found { // CLI 1.0.81 does not tell the ids of messages
-			at = told.At
+func (s *Session) toldAfter(ctx context.Context, lost journal.Position) (message string) {
+	for _, told := range slices.Backward(s.prompts.Box().Continuations()) {
+		after := lost.Before(told.At)
+		if !after { // the note may have come before the message, which is where a replay sees that the turn was lost
+			at, found := s.prompts.Locate(ctx, told.As[0])
+			after = found && lost.Before(at)
 		}
-		if lost.Before(at) {
-			return told.As[0]
+		if !after {
+			break
 		}
+		message = told.As[0]
 	}
-	return ""
+	return message
 }
 
 // outcomeOf returns how the turn of a message ended, as far as the journal shows; ok is false if it lacks the message.

@@ -37,7 +37,7 @@ func (svc *Service) SendAndWait(
 			if again, err := s.Sender().Repeat(ctx, id); err == nil && again.Waiter != nil {
 				return &bridgev1.SendAndWaitResponse{MessageId: id} // its turn has not ended
 			}
-			if out = s.Turns().OutcomeOf(ctx, at); lost(out) && s.Continues() {
+			if out = s.Turns().OutcomeOf(ctx, at); out.Lost() && s.Continues() {
 				return &bridgev1.SendAndWaitResponse{MessageId: id} // another turn may continue it
 			}
 		}
@@ -126,9 +126,4 @@ func (svc *Service) turnOf(ctx context.Context, id, message string) (*startedTur
 		waiter = turns.Ended(out)
 	}
 	return &startedTurn{s: s, sent: sending.Sent{MessageID: message, Waiter: s.Follow(waiter, message)}}, nil
-}
-
-// lost reports whether a turn ended with its runtime.
-func lost(out turn.Outcome) bool {
-	return out.Status == bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST && out.Err == nil
 }

@@ -210,7 +210,7 @@ func (q *Queue) Rested(Tx) {
 	for _, entry := range q.over {
 		q.box.Retire(entry, journal.Appended(q.cfg.Journal))
 	}
-	q.over = nil
+	q.over = q.over[:0]
 	q.flusher.soon()
 }
 

@@ -17,6 +17,9 @@ type Outcome struct {
 	Err error
 }
 
+// Lost reports whether the turn ended with its runtime.
+func (o Outcome) Lost() bool { return o.Status == runtimeLost && o.Err == nil }
+
 // Proto gives an outcome the form of the API.
 func (o Outcome) Proto() *bridgev1.TurnOutcome {
 	out := &bridgev1.TurnOutcome{Status: o.Status, Error: o.Error, EndPosition: position(o.End)}

@@ -43,6 +43,7 @@ type Waiter struct {
 	finished bool
 	out      Outcome
 	done     chan struct{}
+	then     []func(Outcome)
 }
 
 // taken is a message that was taken up, with the outcome of its turn if that has ended too.
@@ -78,8 +79,22 @@ func (w *Waiter) Over() bool {
 // Outcome is how the turn ended, once Done is closed.
 func (w *Waiter) Outcome() Outcome { return w.out }
 
-// Release closes Done. It carries out Finished.
-func (w *Waiter) Release() { close(w.done) }
+// Release closes Done and calls what Then has added. It carries out Finished.
+func (w *Waiter) Release() {
+	close(w.done)
+	for _, f := range w.then {
+		f(w.out)
+	}
+}
+
+// Then has f called with the outcome, at once if there is one. f is called with the machine's lock, and must not wait.
+func (w *Waiter) Then(f func(Outcome)) {
+	if w.finished {
+		f(w.out)
+		return
+	}
+	w.then = append(w.then, f)
+}
 
 // Finish gives an outcome to a waiter that no machine has.
 func (w *Waiter) Finish(out Outcome) {
