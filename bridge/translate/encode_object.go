@@ -48,7 +48,7 @@ func (e *encoder) object(t *Table) verdict {
 // name is not mistaken for ours.
 func (e *encoder) reserved(t *Table, s *objectState, start int) verdict {
 	if !t.hasExtra {
-		return misfit
+		return e.misfitUnlessRepeated(start)
 	}
 	e.dst, e.extras, e.pos = e.dst[:s.mark], e.extras[:s.extras], start
 	e.depth++ // the object's own level

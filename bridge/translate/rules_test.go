@@ -236,6 +236,9 @@ func TestShapes(t *testing.T) {
 		{"no object", "Choice", `7`, map[string]string{"unrecognized": `7`}},
 		{"discriminator twice", "Choice", `{"kind":"blue","kind":"red"}`, map[string]string{"red.json_extra": ""}},
 
+		{"repeated without room for a misfit, the first is one", "Strict",
+			`{"name":"a","inner":{"name":"a","inner":{"name":1}},"inner":{"name":"b"}}`, map[string]string{"inner.name": "b"}},
+
 		{"event", "Event",
 			`{"type":"assistant.message_delta","data":{"messageId":"m","deltaContent":"d"},"id":"i","timestamp":"2026-01-02T03:04:05.678Z","parentId":null}`,
 			map[string]string{"type": "assistant.message_delta", "delta.delta_content": "d", "id": "i",
