@@ -85,7 +85,9 @@ pub async fn run(case: pb::Case) -> pb::Result {
             results[labels[&label]] = task.await.unwrap_or_default();
         }
     }
-    let observations = runner.state.lock().unwrap().observations.clone();
+    // Handlers have the runner, which has their sessions: what is left of a case would stay until the driver ends, and
+    // would then leave its sessions one after the other.
+    let State { observations, .. } = std::mem::take(&mut *runner.state.lock().unwrap());
     pb::Result { name: case.name, steps: results, observations }
 }
 
