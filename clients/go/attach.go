@@ -64,11 +64,14 @@ func (p *participant) onStream(frame *bridgev1.SubscribeResponse) error {
 	case *bridgev1.SubscribeResponse_CallbackResolved:
 		r := f.CallbackResolved
 		p.calls.withdraw(r.GetCallbackId(),
-			&WithdrawnError{Outcome: r.GetOutcome(), ParticipantID: r.GetParticipantId()})
+			&WithdrawnError{Outcome: wordOf[CallbackOutcome](r.GetOutcome()), ParticipantID: r.GetParticipantId()})
 	case *bridgev1.SubscribeResponse_RuntimeRestarted:
 		p.log.Warn("runtime restarted", "cause", f.RuntimeRestarted.GetCause())
-		outcome := f.RuntimeRestarted.GetTurnOutcome()
-		p.changes.Add(ConnectionChange{State: RuntimeRestarted, TurnOutcome: outcome})
+		change := ConnectionChange{State: RuntimeRestarted}
+		if outcome := f.RuntimeRestarted.GetTurnOutcome(); outcome != nil {
+			change.TurnOutcome = &Outcome{Proto: outcome}
+		}
+		p.changes.Add(change)
 	case *bridgev1.SubscribeResponse_GoAway:
 		return errGoAway
 	case *bridgev1.SubscribeResponse_Closed:
@@ -82,7 +85,7 @@ func (p *participant) closed(reason bridgev1.CloseReason) error {
 	if reason == bridgev1.CloseReason_CLOSE_REASON_DRAINING {
 		return unavailable("the server is draining")
 	}
-	return &ClosedError{SessionID: p.sessionID, Reason: reason}
+	return &ClosedError{SessionID: p.sessionID, Reason: wordOf[CloseReason](reason)}
 }
 
 // reconcile compares what is pending on the server with what is being answered here:

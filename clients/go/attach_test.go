@@ -60,7 +60,7 @@ func TestCreateSaysEverythingInItsFirstFrame(t *testing.T) {
 	f, c := newFake(t, copilot.WithName("unit"))
 	config := &cliv1.SessionConfig{Model: proto.String("gpt")}
 	_, a := session(t, f, c, copilot.SessionOptions{
-		ID: "mine", Config: config, Lifetime: bridgev1.Lifetime_LIFETIME_KEEP, ProviderRef: "ours",
+		ID: "mine", Config: config, Lifetime: copilot.LifetimeKeep, ProviderRef: "ours",
 		OnPermission:   copilot.ApproveAll,
 		Commands:       []*cliv1.CommandDeclaration{{Name: "tidy"}},
 		Canvases:       []*cliv1.CanvasDeclaration{{Id: "map"}},
@@ -328,7 +328,7 @@ func TestTheParticipationEnds(t *testing.T) {
 	}{
 		"deleted": {nil, closed(bridgev1.CloseReason_CLOSE_REASON_DELETED), func(err error) bool {
 			var ce *copilot.ClosedError
-			return errors.As(err, &ce) && ce.Reason == bridgev1.CloseReason_CLOSE_REASON_DELETED
+			return errors.As(err, &ce) && ce.Reason == copilot.ClosedDeleted
 		}},
 		"replaced": {nil, func(a *attach) {
 			a.end <- failure(codes.Aborted, "PARTICIPANT_REPLACED", "another stream")

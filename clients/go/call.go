@@ -221,7 +221,7 @@ func (cs *calls) settle(id string, failure *Error) {
 }
 
 // errAnswered is the cause of the end of a callback's context when the server has the answer.
-var errAnswered = &WithdrawnError{Outcome: bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED}
+var errAnswered = &WithdrawnError{Outcome: CallbackAnswered}
 
 // refuse takes the refusal of an answer: it is sent again when the runtime was away, and as an error when the server
 // found it invalid, so that the turn goes on.

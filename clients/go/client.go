@@ -90,10 +90,8 @@ func (c *Client) ServerInfo(ctx context.Context) (*bridgev1.GetServerInfoRespons
 
 // ListSessions yields the caller's sessions, last used first, and fetches pages as
 // they are needed. filter may be nil. An error ends the sequence.
-func (c *Client) ListSessions(
-	ctx context.Context, filter *bridgev1.SessionFilter,
-) iter.Seq2[*bridgev1.Session, error] {
-	return func(yield func(*bridgev1.Session, error) bool) {
+func (c *Client) ListSessions(ctx context.Context, filter *SessionFilter) iter.Seq2[*SessionInfo, error] {
+	return func(yield func(*SessionInfo, error) bool) {
 		req := &bridgev1.ListSessionsRequest{Filter: filter}
 		for {
 			page, err := c.sessions.ListSessions(ctx, req)
@@ -102,7 +100,7 @@ func (c *Client) ListSessions(
 				return
 			}
 			for _, s := range page.Sessions {
-				if !yield(s, nil) {
+				if !yield(newSessionInfo(s), nil) {
 					return
 				}
 			}

@@ -81,29 +81,6 @@ func WithTurnEvents(filter *bridgev1.EventFilter, stream *bridgev1.StreamOptions
 	return func(o *sendOptions) { o.filter, o.stream = filter, stream }
 }
 
-// Outcome is how a turn ended.
-type Outcome struct {
-	// The id of the message that began it.
-	MessageID string
-	// How it ended, with the agent's last message (Text).
-	*bridgev1.TurnOutcome
-}
-
-func newOutcome(messageID string, outcome *bridgev1.TurnOutcome) *Outcome {
-	if outcome == nil {
-		outcome = &bridgev1.TurnOutcome{} // so that its fields can be read
-	}
-	return &Outcome{MessageID: messageID, TurnOutcome: outcome}
-}
-
-// Err is nil for a turn that completed, and an [*OutcomeError] for any other.
-func (o *Outcome) Err() error {
-	if o.GetStatus() == bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
-		return nil
-	}
-	return &OutcomeError{Outcome: o.TurnOutcome}
-}
-
 // Send sends a prompt to the agent, and returns when the CLI has accepted it. The events
 // of the turn have later positions than the reply. After a broken connection the client
 // repeats the call; the prompt is sent once.
@@ -158,7 +135,7 @@ func (s *Session) SendAndWait(ctx context.Context, text string, opts ...SendOpti
 		return nil, err
 	}
 	s.pos.Note(resp.GetOutcome().GetEndPosition())
-	return newOutcome(resp.GetMessageId(), resp.GetOutcome()), nil
+	return &Outcome{MessageID: resp.GetMessageId(), Proto: resp.GetOutcome()}, nil
 }
 
 // Abort stops the running turn and what is queued, and reports whether a turn was running.
@@ -168,9 +145,12 @@ func (s *Session) Abort(ctx context.Context) (bool, error) {
 }
 
 // Get tells how the session is now.
-func (s *Session) Get(ctx context.Context) (*bridgev1.Session, error) {
+func (s *Session) Get(ctx context.Context) (*SessionInfo, error) {
 	resp, err := invoke(ctx, s, s.client.sessions.GetSession, &bridgev1.GetSessionRequest{SessionId: s.id})
-	return resp.GetSession(), err
+	if err != nil {
+		return nil, err
+	}
+	return newSessionInfo(resp.GetSession()), nil
 }
 
 // SetModel switches the session's model, from its next turn on. The reasoning effort may
@@ -218,9 +198,13 @@ func (s *Session) Log(ctx context.Context, message string, opts ...LogOption) (s
 }
 
 // Pending lists the callbacks that wait for an answer, oldest first.
-func (s *Session) Pending(ctx context.Context) ([]*bridgev1.Callback, error) {
+func (s *Session) Pending(ctx context.Context) ([]*Callback, error) {
 	resp, err := invoke(ctx, s, s.client.callbacks.ListPending, &bridgev1.ListPendingRequest{SessionId: s.id})
-	return resp.GetCallbacks(), err
+	var all []*Callback
+	for _, cb := range resp.GetCallbacks() {
+		all = append(all, newCallback(cb))
+	}
+	return all, err
 }
 
 // Resolve answers any callback of the session by its id. [AnswerTool], [AnswerApprove],

@@ -2,8 +2,6 @@ package copilot
 
 import (
 	"fmt"
-
-	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
 // ConnectionState is what happened to a participant's connection.
@@ -44,5 +42,5 @@ type ConnectionChange struct {
 	// ConnectionBroken: the reason.
 	Err error
 	// RuntimeRestarted: the turn that ended with the process; nil if none was running.
-	TurnOutcome *bridgev1.TurnOutcome
+	TurnOutcome *Outcome
 }

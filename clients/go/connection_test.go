@@ -29,7 +29,7 @@ func TestConnectionChangesAreReported(t *testing.T) {
 	a.tell(&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_RuntimeRestarted{
 		RuntimeRestarted: &bridgev1.RuntimeRestarted{TurnOutcome: &bridgev1.TurnOutcome{Text: "half"}},
 	}})
-	if got := want(copilot.RuntimeRestarted); got.TurnOutcome.GetText() != "half" {
+	if got := want(copilot.RuntimeRestarted); got.TurnOutcome.Text() != "half" {
 		t.Errorf("outcome = %v", got.TurnOutcome)
 	}
 	a.end <- failure(codes.Unavailable, "", "cut")

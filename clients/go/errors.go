@@ -29,7 +29,7 @@ type Error struct {
 	// The cause, for programs; unspecified when the error is not the server's own (a
 	// broken connection, a proxy) or is newer than this client (Metadata["reason"]
 	// then names it).
-	Reason bridgev1.ErrorReason
+	Reason ErrorReason
 	// The cause, for people.
 	Message string
 	// The field of the request that is at fault, as a path; empty if none is.
@@ -87,7 +87,7 @@ func FromError(err error) error {
 }
 
 // IsReason reports whether err is, or wraps, an error of the server with that reason.
-func IsReason(err error, reason bridgev1.ErrorReason) bool {
+func IsReason(err error, reason ErrorReason) bool {
 	e := asError(err)
 	return e != nil && e.Reason == reason
 }
@@ -169,40 +169,48 @@ type ClosedError struct {
 	// The session.
 	SessionID string
 	// Why.
-	Reason bridgev1.CloseReason
+	Reason CloseReason
 }
 
 // Error says why.
 func (e *ClosedError) Error() string {
-	why := strings.ToLower(strings.TrimPrefix(e.Reason.String(), "CLOSE_REASON_"))
-	return fmt.Sprintf("copilot: session %q is over for this participant: %s", e.SessionID, why)
+	return fmt.Sprintf("copilot: session %q is over for this participant: %s", e.SessionID, e.Reason)
 }
 
 // GapError stands in a sequence of events where some can no longer be had. The
 // sequence goes on after it.
 type GapError struct {
-	// The missing range, the reason, and the session's current state.
-	Gap *bridgev1.Gap
+	// Why they are missing.
+	Reason GapReason
+	// The missing events are those after After, up to and including Through.
+	After, Through *Position
+	// The gap as a message, with the session's current state.
+	Proto *bridgev1.Gap
+}
+
+func newGapError(gap *bridgev1.Gap) *GapError {
+	return &GapError{wordOf[GapReason](gap.GetReason()), gap.GetAfter(), gap.GetThrough(), gap}
 }
 
 // Error says which events are missing, and why.
 func (e *GapError) Error() string {
-	from, to := e.Gap.GetAfter(), e.Gap.GetThrough()
-	why := strings.ToLower(strings.TrimPrefix(e.Gap.GetReason().String(), "GAP_REASON_"))
 	return fmt.Sprintf("copilot: events after %d/%d up to %d/%d are gone: %s",
-		from.GetEpoch(), from.GetSeq(), to.GetEpoch(), to.GetSeq(), why)
+		e.After.GetEpoch(), e.After.GetSeq(), e.Through.GetEpoch(), e.Through.GetSeq(), e.Reason)
 }
 
 // OutcomeError is a turn that did not end well.
 type OutcomeError struct {
 	// How it ended.
-	Outcome *bridgev1.TurnOutcome
+	Outcome *Outcome
 }
 
 // Error says how the turn ended and, where an error ended it, which.
 func (e *OutcomeError) Error() string {
-	how := strings.ToLower(strings.TrimPrefix(e.Outcome.GetStatus().String(), "TURN_STATUS_"))
-	if te := e.Outcome.GetError(); te != nil {
+	if e.Outcome == nil {
+		return "copilot: there is no outcome: the call that returned it has failed"
+	}
+	how := string(e.Outcome.Status())
+	if te := e.Outcome.Error(); te != nil {
 		return fmt.Sprintf("copilot: turn %s: %s: %s", how, te.GetErrorType(), te.GetMessage())
 	}
 	return "copilot: turn " + how

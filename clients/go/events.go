@@ -22,7 +22,7 @@ type eventsOptions struct {
 	begin  cursorStart
 	filter *bridgev1.EventFilter
 	stream *bridgev1.StreamOptions
-	onGap  func(*bridgev1.Gap)
+	onGap  func(*GapError)
 }
 
 // cursorStart is where a reader begins: after a position, else with the next event,
@@ -61,7 +61,7 @@ func WithStreamOptions(so *bridgev1.StreamOptions) EventsOption {
 
 // OnGap receives each range of missing events, also of ephemeral ones, instead of the
 // sequence's [*GapError].
-func OnGap(f func(*bridgev1.Gap)) EventsOption { return func(o *eventsOptions) { o.onGap = f } }
+func OnGap(f func(*GapError)) EventsOption { return func(o *eventsOptions) { o.onGap = f } }
 
 func (s *Session) eventsOptions(begin cursorStart, opts []EventsOption) *eventsOptions {
 	o := &eventsOptions{begin: begin}
@@ -109,12 +109,12 @@ func (s *Session) eventsFrom(ctx context.Context, o *eventsOptions) iter.Seq2[*b
 func (o *eventsOptions) tellGap(gap *bridgev1.Gap, yield func(*bridgev1.Event, error) bool) bool {
 	switch {
 	case o.onGap != nil:
-		o.onGap(gap)
+		o.onGap(newGapError(gap))
 		return true
 	case gap.GetReason() == bridgev1.GapReason_GAP_REASON_EPHEMERAL_LOST:
 		return true
 	default:
-		return yield(nil, &GapError{Gap: gap})
+		return yield(nil, newGapError(gap))
 	}
 }
 

@@ -207,14 +207,14 @@ func TestGaps(t *testing.T) {
 		closedFrame(bridgev1.CloseReason_CLOSE_REASON_DELETED))
 	wantSeqs(t, ch, 3)
 	var gap *copilot.GapError
-	if got := receive(t, ch, "gap"); !errors.As(got.err, &gap) || gap.Gap.GetThrough().GetSeq() != 8 {
+	if got := receive(t, ch, "gap"); !errors.As(got.err, &gap) || gap.Through.GetSeq() != 8 {
 		t.Errorf("err = %v", got.err)
 	}
 	wantSeqs(t, ch, 9)
 	wantEnd(t, ch)
 
-	told := make(chan *bridgev1.Gap, 2)
-	ch = collect(s.Events(testContext(t), copilot.OnGap(func(g *bridgev1.Gap) { told <- g })))
+	told := make(chan *copilot.GapError, 2)
+	ch = collect(s.Events(testContext(t), copilot.OnGap(func(g *copilot.GapError) { told <- g })))
 	sub = next(t, f.subs)
 	sub.send(gapFrame(0, 2, bridgev1.GapReason_GAP_REASON_EPHEMERAL_LOST),
 		gapFrame(2, 8, bridgev1.GapReason_GAP_REASON_TRIMMED), events(9),

@@ -48,7 +48,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(out.Text)
+	fmt.Println(out.Text())
 }
 
 // A turn, event by event.
@@ -73,7 +73,7 @@ func ExampleSession_Run() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("\n", out.GetStatus())
+	fmt.Println("\n", out.Status())
 }
 
 // All that happens in a session, from any place, over restarts of this program too.
@@ -159,10 +159,10 @@ func ExampleSession_Resolve() {
 		log.Fatal(err)
 	}
 	for _, cb := range pending {
-		if cb.GetKind() != bridgev1.CallbackKind_CALLBACK_KIND_PERMISSION {
+		if cb.Kind != copilot.CallbackPermission {
 			continue
 		}
-		err := s.Resolve(ctx, cb.GetCallbackId(), copilot.AnswerPermission(copilot.ApproveOnce()))
+		err := s.Resolve(ctx, cb.ID, copilot.AnswerPermission(copilot.ApproveOnce()))
 		if copilot.IsReason(err, bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED) {
 			continue // another participant was faster
 		}

@@ -65,17 +65,18 @@ type RequestHandler func(ctx context.Context, req *Request) (any, error)
 // WithdrawnError is the cause with which a handler's context ends when its answer is no
 // longer wanted.
 type WithdrawnError struct {
-	// How the callback ended; unspecified when that happened while the connection was
-	// broken.
-	Outcome bridgev1.CallbackOutcome
+	// How the callback ended; empty when that happened while the connection was broken.
+	Outcome CallbackOutcome
 	// The participant that answered, where one did.
 	ParticipantID string
 }
 
 // Error says how the callback ended.
 func (e *WithdrawnError) Error() string {
-	how := strings.ToLower(strings.TrimPrefix(e.Outcome.String(), "CALLBACK_OUTCOME_"))
-	return "copilot: callback is over: " + how
+	if e.Outcome == "" {
+		return "copilot: callback is over"
+	}
+	return "copilot: callback is over: " + string(e.Outcome)
 }
 
 // answerer works out the answer to a callback. It does not panic.
@@ -231,7 +232,7 @@ func (hs *handlers) panicked(cb *bridgev1.Callback, r any) string {
 
 // describe names a callback in the log: by its kind, and by the tool or the hook.
 func describe(cb *bridgev1.Callback) []any {
-	about := []any{"session_id", cb.GetSessionId(), "callback_id", cb.GetCallbackId(), "handler", kindOf(cb)}
+	about := []any{"session_id", cb.GetSessionId(), "callback_id", cb.GetCallbackId(), "handler", wordOf[CallbackKind](cb.GetKind())}
 	if tool := cb.GetToolCall().GetToolName(); tool != "" {
 		about = append(about, "tool", tool)
 	}
@@ -239,11 +240,6 @@ func describe(cb *bridgev1.Callback) []any {
 		about = append(about, "hook", hook)
 	}
 	return about
-}
-
-// kindOf is a callback's kind in words, such as "tool_call".
-func kindOf(cb *bridgev1.Callback) string {
-	return strings.ToLower(strings.TrimPrefix(cb.GetKind().String(), "CALLBACK_KIND_"))
 }
 
 // handlerFailed is the answer of a handler that failed. Only the caller of a slash command reads why: what others read

@@ -19,7 +19,7 @@ type PendingOptions struct {
 	// participant handles them. This begins with the first change.
 	Handle bool
 	// Default: with Handle the kinds that people answer, else all but the frequent ones.
-	Kinds []bridgev1.CallbackKind
+	Kinds []CallbackKind
 	// Labels of the sessions.
 	Labels map[string]string
 	// The tenant that owns the sessions.
@@ -30,10 +30,26 @@ type PendingOptions struct {
 	Grace time.Duration
 }
 
+// Callback is something that the CLI asks, as [Client.Pending], [Session.Pending] and [Client.WatchPending] return it.
+type Callback struct {
+	// The callback's id, as in [Session.Resolve].
+	ID string
+	// The session.
+	SessionID string
+	// Its kind.
+	Kind CallbackKind
+	// The callback as a message, with its request. The request of a very large one is left out: see
+	// Callback.total_bytes of the API.
+	Proto *bridgev1.Callback
+}
+
+func newCallback(cb *bridgev1.Callback) *Callback {
+	return &Callback{cb.GetCallbackId(), cb.GetSessionId(), wordOf[CallbackKind](cb.GetKind()), cb}
+}
+
 // PendingChange is a callback that waits for an answer, or no longer does.
 type PendingChange struct {
-	// Without its request if that is very large: see Callback.total_bytes of the API.
-	Callback *bridgev1.Callback
+	*Callback
 	// The callback no longer waits, or this program may no longer see it.
 	Ended bool
 	// How the callback ended, and who answered it; nil if the server did not say.
@@ -46,7 +62,7 @@ type PendingChange struct {
 // CALLBACK_RESOLVED if the callback has ended.
 func (p PendingChange) Answer(ctx context.Context, answer *bridgev1.Answer) error {
 	req := &bridgev1.ResolveRequest{
-		SessionId: p.Callback.GetSessionId(), CallbackId: p.Callback.GetCallbackId(),
+		SessionId: p.SessionID, CallbackId: p.ID,
 		Answer: answer, RequestId: newRequestID(),
 	}
 	return retry(ctx, p.client.callPolicy(), func() error {
@@ -59,14 +75,19 @@ func (p PendingChange) Answer(ctx context.Context, answer *bridgev1.Answer) erro
 // for people: each once when it waits, and once when it no longer does, also if the stream breaks
 // meanwhile. An error ends the sequence; so does Close, without an error.
 func (c *Client) WatchPending(ctx context.Context, opts PendingOptions) iter.Seq2[PendingChange, error] {
+	kinds, wrong := valuesOf[bridgev1.CallbackKind](opts.Kinds)
 	req := &bridgev1.WatchPendingRequest{
-		Filter: &bridgev1.PendingFilter{Kinds: opts.Kinds, Labels: opts.Labels, Owner: opts.Owner},
+		Filter: &bridgev1.PendingFilter{Kinds: kinds, Labels: opts.Labels, Owner: opts.Owner},
 		Handle: opts.Handle, Name: cmp.Or(opts.Name, c.name), HeartbeatInterval: durationpb.New(heartbeat),
 	}
 	if opts.Grace > 0 {
 		req.Grace = durationpb.New(opts.Grace)
 	}
 	return func(yield func(PendingChange, error) bool) {
+		if wrong != nil {
+			yield(PendingChange{}, wrong)
+			return
+		}
 		var list inbox.List
 		open := func(ctx context.Context) (grpc.ServerStreamingClient[bridgev1.WatchPendingResponse], error) {
 			list.Restart()
@@ -74,7 +95,7 @@ func (c *Client) WatchPending(ctx context.Context, opts PendingOptions) iter.Seq
 		}
 		err := watch(ctx, c, open, func(frame *bridgev1.WatchPendingResponse) bool {
 			for _, change := range list.Take(frame) {
-				if !yield(PendingChange{change.Callback, change.Ended, change.Resolved, c}, nil) {
+				if !yield(PendingChange{newCallback(change.Callback), change.Ended, change.Resolved, c}, nil) {
 					return false
 				}
 			}
@@ -84,11 +105,4 @@ func (c *Client) WatchPending(ctx context.Context, opts PendingOptions) iter.Seq
 			yield(PendingChange{}, err)
 		}
 	}
-}
-
-// GetUsage returns what the caller's open sessions have used of models: one row for each
-// combination of the request's groups, or one with the sum.
-func (c *Client) GetUsage(ctx context.Context, req *bridgev1.GetUsageRequest) ([]*bridgev1.UsageRow, error) {
-	resp, err := c.sessions.GetUsage(ctx, req)
-	return resp.GetRows(), FromError(err)
 }

@@ -25,7 +25,7 @@ func TestWatchPendingReconnects(t *testing.T) {
 	f, c := newFake(t)
 	opts := copilot.PendingOptions{
 		Handle: true, Labels: map[string]string{"team": "red"}, Owner: "host", Name: "inbox", Grace: 5 * time.Second,
-		Kinds: []bridgev1.CallbackKind{bridgev1.CallbackKind_CALLBACK_KIND_PERMISSION},
+		Kinds: []copilot.CallbackKind{copilot.CallbackPermission},
 	}
 	ctx, cancel := context.WithCancel(testContext(t))
 	changes := make(chan copilot.PendingChange)
@@ -42,7 +42,10 @@ func TestWatchPendingReconnects(t *testing.T) {
 	caughtUp := &bridgev1.WatchPendingResponse{Change: &bridgev1.WatchPendingResponse_CaughtUp{}}
 	w := next(t, f.inboxes)
 	want := &bridgev1.WatchPendingRequest{
-		Filter: &bridgev1.PendingFilter{Kinds: opts.Kinds, Labels: opts.Labels, Owner: "host"},
+		Filter: &bridgev1.PendingFilter{
+			Kinds:  []bridgev1.CallbackKind{bridgev1.CallbackKind_CALLBACK_KIND_PERMISSION},
+			Labels: opts.Labels, Owner: "host",
+		},
 		Handle: true, Name: "inbox", Grace: durationpb.New(opts.Grace),
 	}
 	got := proto.CloneOf(w.req)
@@ -52,17 +55,17 @@ func TestWatchPendingReconnects(t *testing.T) {
 	}
 	w.send(requested("a"), requested("b"), caughtUp)
 	for _, id := range []string{"a", "b"} {
-		if change := receive(t, changes, "change"); change.Ended || change.Callback.GetCallbackId() != id {
+		if change := receive(t, changes, "change"); change.Ended || change.Callback.ID != id {
 			t.Errorf("change %+v, want %q to wait", change, id)
 		}
 	}
 	w.end <- failure(codes.Unavailable, "", "cut")
 	w = next(t, f.inboxes)
 	w.send(requested("b"), requested("c"), caughtUp)
-	if change := receive(t, changes, "change"); change.Ended || change.Callback.GetCallbackId() != "c" {
+	if change := receive(t, changes, "change"); change.Ended || change.Callback.ID != "c" {
 		t.Errorf("change %+v, want c to wait", change)
 	}
-	if change := receive(t, changes, "change"); !change.Ended || change.Callback.GetCallbackId() != "a" {
+	if change := receive(t, changes, "change"); !change.Ended || change.Callback.ID != "a" {
 		t.Errorf("change %+v, want the end of a", change)
 	}
 	cancel()

@@ -46,6 +46,32 @@ type GitHubToken struct {
 	ExpiresIn time.Duration
 }
 
+// Inputs and outputs of [Hooks].
+type (
+	AgentStopInput              = cliv1.HookAgentStopInput
+	AgentStopOutput             = cliv1.HookAgentStopOutput
+	ErrorOccurredInput          = cliv1.HookErrorOccurredInput
+	ErrorOccurredOutput         = cliv1.HookErrorOccurredOutput
+	PostToolUseFailureInput     = cliv1.HookPostToolUseFailureInput
+	PostToolUseFailureOutput    = cliv1.HookPostToolUseFailureOutput
+	PostToolUseInput            = cliv1.HookPostToolUseInput
+	PostToolUseOutput           = cliv1.HookPostToolUseOutput
+	PreMCPToolCallInput         = cliv1.HookPreMcpToolCallInput
+	PreMCPToolCallOutput        = cliv1.HookPreMcpToolCallOutput
+	PreToolUseInput             = cliv1.HookPreToolUseInput
+	PreToolUseOutput            = cliv1.HookPreToolUseOutput
+	SessionEndInput             = cliv1.HookSessionEndInput
+	SessionEndOutput            = cliv1.HookSessionEndOutput
+	SessionStartInput           = cliv1.HookSessionStartInput
+	SessionStartOutput          = cliv1.HookSessionStartOutput
+	SubagentStartInput          = cliv1.HookSubagentStartInput
+	SubagentStopInput           = cliv1.HookSubagentStopInput
+	UserPromptSubmittedInput    = cliv1.HookUserPromptSubmittedInput
+	UserPromptSubmittedOutput   = cliv1.HookUserPromptSubmittedOutput
+	UserPromptTransformedInput  = cliv1.HookUserPromptTransformedInput
+	UserPromptTransformedOutput = cliv1.HookUserPromptTransformedOutput
+)
+
 // Hooks are functions that the agent calls at points of its work. They may observe,
 // change or refuse an action. Nil functions are not called. If several participants have
 // a hook, each receives the changes of the previous ones, and a refusal ends the chain. A
@@ -53,33 +79,33 @@ type GitHubToken struct {
 // no effect elsewhere.
 type Hooks struct {
 	// Before a tool is used: allow, deny, ask, or change its arguments.
-	PreToolUse func(context.Context, *cliv1.HookPreToolUseInput) (*cliv1.HookPreToolUseOutput, error)
+	PreToolUse func(context.Context, *PreToolUseInput) (*PreToolUseOutput, error)
 	// Before a tool of an MCP server is called: the metadata of the call. It cannot refuse
 	// the call; PreToolUse, which comes before, can.
-	PreMCPToolCall func(context.Context, *cliv1.HookPreMcpToolCallInput) (*cliv1.HookPreMcpToolCallOutput, error)
+	PreMCPToolCall func(context.Context, *PreMCPToolCallInput) (*PreMCPToolCallOutput, error)
 	// After a tool has succeeded: change its result, or add to it.
-	PostToolUse func(context.Context, *cliv1.HookPostToolUseInput) (*cliv1.HookPostToolUseOutput, error)
+	PostToolUse func(context.Context, *PostToolUseInput) (*PostToolUseOutput, error)
 	// After a tool has failed: adds text for the model.
-	PostToolUseFailure func(context.Context, *cliv1.HookPostToolUseFailureInput) (*cliv1.HookPostToolUseFailureOutput,
+	PostToolUseFailure func(context.Context, *PostToolUseFailureInput) (*PostToolUseFailureOutput,
 		error)
 	// When a prompt has come: change it, or add to it.
 	UserPromptSubmitted func(context.Context,
-		*cliv1.HookUserPromptSubmittedInput) (*cliv1.HookUserPromptSubmittedOutput, error)
+		*UserPromptSubmittedInput) (*UserPromptSubmittedOutput, error)
 	// When the prompt has the form that the model gets: change that.
 	UserPromptTransformed func(context.Context,
-		*cliv1.HookUserPromptTransformedInput) (*cliv1.HookUserPromptTransformedOutput, error)
+		*UserPromptTransformedInput) (*UserPromptTransformedOutput, error)
 	// When the session begins: adds text for the model.
-	SessionStart func(context.Context, *cliv1.HookSessionStartInput) (*cliv1.HookSessionStartOutput, error)
+	SessionStart func(context.Context, *SessionStartInput) (*SessionStartOutput, error)
 	// When the session ends.
-	SessionEnd func(context.Context, *cliv1.HookSessionEndInput) (*cliv1.HookSessionEndOutput, error)
+	SessionEnd func(context.Context, *SessionEndInput) (*SessionEndOutput, error)
 	// When something failed: try again, skip it, or give up.
-	ErrorOccurred func(context.Context, *cliv1.HookErrorOccurredInput) (*cliv1.HookErrorOccurredOutput, error)
+	ErrorOccurred func(context.Context, *ErrorOccurredInput) (*ErrorOccurredOutput, error)
 	// When the agent considers its work done: whether it may stop.
-	AgentStop func(context.Context, *cliv1.HookAgentStopInput) (*cliv1.HookAgentStopOutput, error)
+	AgentStop func(context.Context, *AgentStopInput) (*AgentStopOutput, error)
 	// When a sub-agent begins. There is nothing to say about it.
-	SubagentStart func(context.Context, *cliv1.HookSubagentStartInput) error
+	SubagentStart func(context.Context, *SubagentStartInput) error
 	// When a sub-agent ends. There is nothing to say about it.
-	SubagentStop func(context.Context, *cliv1.HookSubagentStopInput) error
+	SubagentStop func(context.Context, *SubagentStopInput) error
 }
 
 func (h *Hooks) handlers() []Handler {

@@ -18,7 +18,7 @@ type Session struct {
 	id     string
 	part   *participant // nil for a handle
 	pos    *position.Progress
-	info   *bridgev1.Session
+	info   *SessionInfo
 	// begin is where Events begins unless told otherwise.
 	begin cursorStart
 
@@ -33,7 +33,11 @@ func (c *Client) CreateSession(ctx context.Context, opts SessionOptions) (*Sessi
 	if err != nil {
 		return nil, err
 	}
-	return c.attach(ctx, opts, tools, opts.createStart(tools))
+	start, err := opts.createStart(tools)
+	if err != nil {
+		return nil, err
+	}
+	return c.attach(ctx, opts, tools, start)
 }
 
 // ResumeSession opens a session again, from the CLI's history if need be, and takes part
@@ -62,10 +66,10 @@ func (c *Client) OpenSession(ctx context.Context, id string, opts SessionOptions
 		creating.RequestID = opts.RequestID + "-create" // one id is for one call
 	}
 	for range openAttempts {
-		if s, err = c.ResumeSession(ctx, id, opts); !IsReason(err, bridgev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND) {
+		if s, err = c.ResumeSession(ctx, id, opts); !IsReason(err, ReasonSessionNotFound) {
 			return s, err
 		}
-		if s, err = c.CreateSession(ctx, creating); !IsReason(err, bridgev1.ErrorReason_ERROR_REASON_SESSION_EXISTS) {
+		if s, err = c.CreateSession(ctx, creating); !IsReason(err, ReasonSessionExists) {
 			return s, err
 		}
 	}
@@ -89,7 +93,7 @@ func (c *Client) JoinSession(ctx context.Context, id string, opts SessionOptions
 // Session gives a handle on a session without taking part in it: it sends, watches and
 // resolves, but has no tools and handlers. It asks the server nothing.
 func (c *Client) Session(id string) *Session {
-	s := &Session{client: c, id: id, pos: new(position.Progress), info: &bridgev1.Session{SessionId: id}}
+	s := &Session{client: c, id: id, pos: new(position.Progress), info: newSessionInfo(&bridgev1.Session{SessionId: id})}
 	s.ctx, s.cancel = context.WithCancelCause(c.ctx)
 	return s
 }
@@ -111,9 +115,9 @@ func (c *Client) attach(
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{client: c, id: p.sessionID, part: p, pos: p.pos, info: started.GetSession()}
+	s := &Session{client: c, id: p.sessionID, part: p, pos: p.pos, info: newSessionInfo(started.GetSession())}
 	if start.GetCreate() == nil {
-		s.begin = cursorStart{after: s.info.GetPosition(), tail: true}
+		s.begin = cursorStart{after: started.GetSession().GetPosition(), tail: true}
 	}
 	s.ctx, s.cancel = context.WithCancelCause(c.ctx)
 	if err := c.keep(s); err != nil {
@@ -128,7 +132,7 @@ func (s *Session) ID() string { return s.id }
 
 // Info is the session as it was when it was opened; for a handle, only its id. It is
 // not to be changed. [Session.Get] asks how it is now.
-func (s *Session) Info() *bridgev1.Session { return s.info }
+func (s *Session) Info() *SessionInfo { return s.info }
 
 // ParticipantID is the id of this participant; empty for a handle. It changes when the
 // participant had to join anew.

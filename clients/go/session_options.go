@@ -48,11 +48,10 @@ type SessionOptions struct {
 	// Config.Provider: its secrets are the server's to keep. On a resume, empty is as
 	// before. Not for joining.
 	ProviderRef string
-	// When the session ends; default: only with DisconnectSession or DeleteSession. Not for joining.
-	Lifetime bridgev1.Lifetime
-	// The server's reaction to a turn that ends with its CLI process; default: it reports that. With
-	// ON_INTERRUPTION_CONTINUE it tells the agent to continue, at most three times in a row. Not for joining.
-	InterruptedTurns bridgev1.OnInterruption
+	// When the session ends; default: LifetimeKeep, on a resume as before. Not for joining.
+	Lifetime Lifetime
+	// The server's reaction to a turn that ends with its CLI process; default: InterruptionReport. Not for joining.
+	InterruptedTurns OnInterruption
 	// The callbacks that wait for [Session.Resolve] even while no participant handles
 	// them. Not for joining.
 	SessionHandlers *bridgev1.Handlers
@@ -229,27 +228,44 @@ func (o *SessionOptions) config(tools map[string]Tool) *cliv1.SessionConfig {
 	return config
 }
 
-func (o *SessionOptions) createStart(tools map[string]Tool) *bridgev1.AttachStart {
+// ending is the lifetime, and the reaction to interrupted turns, as values of the API.
+func (o *SessionOptions) ending() (lifetime bridgev1.Lifetime, interrupted bridgev1.OnInterruption, err error) {
+	if lifetime, err = valueOf[bridgev1.Lifetime](o.Lifetime); err != nil {
+		return 0, 0, err
+	}
+	interrupted, err = valueOf[bridgev1.OnInterruption](o.InterruptedTurns)
+	return lifetime, interrupted, err
+}
+
+func (o *SessionOptions) createStart(tools map[string]Tool) (*bridgev1.AttachStart, error) {
+	lifetime, interrupted, err := o.ending()
+	if err != nil {
+		return nil, err
+	}
 	return &bridgev1.AttachStart{Session: &bridgev1.AttachStart_Create{Create: &bridgev1.CreateSessionRequest{
 		RequestId:       o.requestID(),
 		SessionId:       o.ID,
 		Config:          o.config(tools),
 		ProviderRef:     o.ProviderRef,
-		Lifetime:        o.Lifetime,
+		Lifetime:        lifetime,
 		Handlers:        o.SessionHandlers,
 		CallbackTimeout: o.callbackTimeout(),
 		Cloud:           o.Cloud,
 		RuntimeProfile:  o.runtimeProfile(),
 		Labels:          o.Labels,
 		NodeLabels:      o.NodeLabels,
-		OnInterruption:  o.InterruptedTurns,
+		OnInterruption:  interrupted,
 		UpdateMask:      o.updateMask(),
-	}}}
+	}}}, nil
 }
 
 func (o *SessionOptions) resumeStart(id string, tools map[string]Tool) (*bridgev1.AttachStart, error) {
 	if o.ID != "" && o.ID != id {
 		return nil, fmt.Errorf("copilot: the options have the id %q, and the session to resume is %q", o.ID, id)
+	}
+	lifetime, interrupted, err := o.ending()
+	if err != nil {
+		return nil, err
 	}
 	return &bridgev1.AttachStart{Session: &bridgev1.AttachStart_Resume{Resume: &bridgev1.ResumeSessionRequest{
 		RequestId:           o.requestID(),
@@ -257,20 +273,20 @@ func (o *SessionOptions) resumeStart(id string, tools map[string]Tool) (*bridgev
 		Config:              o.config(tools),
 		ProviderRef:         o.ProviderRef,
 		ContinuePendingWork: o.ContinuePendingWork,
-		Lifetime:            o.Lifetime,
+		Lifetime:            lifetime,
 		Handlers:            o.SessionHandlers,
 		CallbackTimeout:     o.callbackTimeout(),
 		RuntimeProfile:      o.runtimeProfile(),
 		Options:             o.Resume,
-		OnInterruption:      o.InterruptedTurns,
+		OnInterruption:      interrupted,
 		UpdateMask:          o.updateMask(),
 	}}}, nil
 }
 
 func (o *SessionOptions) joinStart(id string) (*bridgev1.AttachStart, error) {
-	if o.ID != "" || o.Config != nil || o.DisableStreaming || o.Clear != nil || o.ProviderRef != "" || o.Lifetime != 0 || o.SessionHandlers != nil ||
-		o.CallbackTimeout != 0 || o.Labels != nil || o.NodeLabels != nil || o.InterruptedTurns != 0 ||
-		o.Cloud != nil || o.ContinuePendingWork || o.Resume != nil || o.RequestID != "" || o.RuntimeProfile != nil {
+	if o.ID != "" || o.Config != nil || o.DisableStreaming || o.Clear != nil || o.ProviderRef != "" || o.Lifetime != "" ||
+		o.SessionHandlers != nil || o.CallbackTimeout != 0 || o.Labels != nil || o.NodeLabels != nil ||
+		o.InterruptedTurns != "" || o.Cloud != nil || o.ContinuePendingWork || o.Resume != nil || o.RequestID != "" || o.RuntimeProfile != nil {
 		return nil, errors.New("copilot: joining a session changes nothing about it: only the options " +
 			"of the participant are allowed")
 	}

@@ -60,7 +60,7 @@ func (c *Client) ExportSession(ctx context.Context, id string, w io.Writer) (*br
 // ImportSession makes a session of the archive in r. The session is disconnected: ResumeSession opens it, with the
 // secrets, tools and handlers that archives do not have. A nil header takes everything from the archive.
 func (c *Client) ImportSession(
-	ctx context.Context, r io.Reader, header *bridgev1.ImportSessionHeader,
+	ctx context.Context, r io.Reader, header *ImportSessionHeader,
 ) (*bridgev1.ImportSessionResponse, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the stream if r fails

@@ -105,7 +105,7 @@ func (t *Turn) Outcome() (*Outcome, error) {
 	if t.err != nil {
 		return nil, t.err
 	}
-	return newOutcome(t.started.GetMessageId(), t.outcome), nil
+	return &Outcome{MessageID: t.started.GetMessageId(), Proto: t.outcome}, nil
 }
 
 // follow reads the turn over one stream after another. The request id makes the server

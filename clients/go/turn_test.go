@@ -67,7 +67,7 @@ func TestRunFollowsATurnOverABrokenStream(t *testing.T) {
 	wantSeqs(t, ch, 6)
 	wantEnd(t, ch)
 	out, err := turn.Outcome()
-	if err != nil || out.Err() != nil || out.Text != "hi" || out.MessageID != "m1" {
+	if err != nil || out.Err() != nil || out.Text() != "hi" || out.MessageID != "m1" {
 		t.Errorf("outcome = %v, %v", out, err)
 	}
 	for _, err := range turn.Events() {
@@ -85,7 +85,7 @@ func TestOutcomeAloneRunsTheTurn(t *testing.T) {
 	got := receive(t, ch, "outcome")
 	var oe *copilot.OutcomeError
 	if got.err != nil || !errors.As(got.out.Err(), &oe) ||
-		oe.Outcome.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_ABORTED {
+		oe.Outcome.Status() != copilot.TurnAborted {
 		t.Errorf("outcome = %v, %v", got.out, got.err)
 	}
 }
@@ -185,7 +185,7 @@ func TestDeltas(t *testing.T) {
 	if got := strings.Join(all, "|"); got != "Hel|lo| World" {
 		t.Errorf("deltas = %q", got)
 	}
-	if out, err := turn.Outcome(); err != nil || out.GetText() != "World" {
+	if out, err := turn.Outcome(); err != nil || out.Text() != "World" {
 		t.Errorf("outcome = %v, %v", out, err)
 	}
 }

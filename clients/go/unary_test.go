@@ -99,7 +99,7 @@ func TestUnaryCalls(t *testing.T) {
 		"abort": {func() (any, error) { return s.Abort(ctx) }, true, &bridgev1.AbortRequest{SessionId: "s1"}},
 		"get": {func() (any, error) {
 			got, err := s.Get(ctx)
-			return got.GetSessionId(), err
+			return got.ID, err
 		}, "s1", &bridgev1.GetSessionRequest{SessionId: "s1"}},
 		"set model": {
 			func() (any, error) { return s.SetModel(ctx, "gpt", "high") }, "in use",
@@ -154,7 +154,7 @@ func TestListSessionsTurnsPages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ids += s.GetSessionId()
+		ids += s.ID
 	}
 	if ids != "abc" {
 		t.Errorf("sessions %q", ids)
@@ -188,7 +188,7 @@ func TestJoin(t *testing.T) {
 	}()
 	a := f.attached(t)
 	o := receive(t, ch, "session")
-	if o.err != nil || o.s.ID() != "s1" || o.s.ParticipantID() != "p1" || o.s.Info().GetPosition().GetSeq() != 3 {
+	if o.err != nil || o.s.ID() != "s1" || o.s.ParticipantID() != "p1" || o.s.Info().Proto.GetPosition().GetSeq() != 3 {
 		t.Errorf("session = %+v", o)
 	}
 	if a.start.GetJoinSessionId() != "s1" || a.start.GetName() != "me" || !a.start.GetFilter().GetExcludeAll() {

@@ -14,9 +14,12 @@ import (
 )
 
 // GetSession returns the state of a session.
-func (c *Client) GetSession(ctx context.Context, sessionID string) (*bridgev1.Session, error) {
+func (c *Client) GetSession(ctx context.Context, sessionID string) (*SessionInfo, error) {
 	resp, err := c.sessions.GetSession(ctx, &bridgev1.GetSessionRequest{SessionId: sessionID})
-	return resp.GetSession(), FromError(err)
+	if err != nil {
+		return nil, FromError(err)
+	}
+	return newSessionInfo(resp.GetSession()), nil
 }
 
 // LastSessionID returns the id of the session that was used last; empty if there is none.
@@ -28,8 +31,8 @@ func (c *Client) LastSessionID(ctx context.Context) (string, error) {
 // Pending yields the callbacks that wait for an answer in all sessions that the caller can
 // see, oldest first, and fetches pages as they are needed. [Session.Resolve] answers one. An
 // error ends the sequence.
-func (c *Client) Pending(ctx context.Context) iter.Seq2[*bridgev1.Callback, error] {
-	return func(yield func(*bridgev1.Callback, error) bool) {
+func (c *Client) Pending(ctx context.Context) iter.Seq2[*Callback, error] {
+	return func(yield func(*Callback, error) bool) {
 		req := &bridgev1.ListPendingRequest{}
 		for {
 			page, err := c.callbacks.ListPending(ctx, req)
@@ -38,7 +41,7 @@ func (c *Client) Pending(ctx context.Context) iter.Seq2[*bridgev1.Callback, erro
 				return
 			}
 			for _, cb := range page.GetCallbacks() {
-				if !yield(cb, nil) {
+				if !yield(newCallback(cb), nil) {
 					return
 				}
 			}
@@ -50,20 +53,19 @@ func (c *Client) Pending(ctx context.Context) iter.Seq2[*bridgev1.Callback, erro
 }
 
 // WatchSessions yields changes of the caller's sessions, or of those that match a filter, which
-// may be nil: first one CURRENT change for each open session, then changes as they happen. A
-// broken stream is opened again, and begins with the CURRENT changes. An error ends the
+// may be nil: first one "current" change for each open session, then changes as they happen. A
+// broken stream is opened again, and begins with the "current" changes. An error ends the
 // sequence; so does Close, without an error.
-func (c *Client) WatchSessions(
-	ctx context.Context, filter *bridgev1.SessionFilter,
-) iter.Seq2[*bridgev1.WatchSessionsResponse, error] {
+func (c *Client) WatchSessions(ctx context.Context, filter *SessionFilter) iter.Seq2[*SessionChange, error] {
 	open := func(ctx context.Context) (grpc.ServerStreamingClient[bridgev1.WatchSessionsResponse], error) {
 		return c.events.WatchSessions(ctx, &bridgev1.WatchSessionsRequest{
 			HeartbeatInterval: durationpb.New(heartbeat), Filter: filter,
 		})
 	}
-	return func(yield func(*bridgev1.WatchSessionsResponse, error) bool) {
+	return func(yield func(*SessionChange, error) bool) {
 		err := watch(ctx, c, open, func(change *bridgev1.WatchSessionsResponse) bool {
-			return change.GetChange() == bridgev1.SessionChange_SESSION_CHANGE_HEARTBEAT || yield(change, nil)
+			return change.GetChange() == bridgev1.SessionChange_SESSION_CHANGE_HEARTBEAT ||
+				yield(newSessionChange(change), nil)
 		})
 		if err != nil {
 			yield(nil, err)

@@ -21,8 +21,7 @@ func TestWatchSessionsReconnects(t *testing.T) {
 				changes <- err.Error()
 				return
 			}
-			kind := strings.TrimPrefix(change.GetChange().String(), "SESSION_CHANGE_")
-			changes <- kind + " " + change.GetSession().GetSessionId()
+			changes <- string(change.Kind) + " " + change.Session.ID
 		}
 	}()
 	change := func(kind bridgev1.SessionChange) *bridgev1.WatchSessionsResponse {
@@ -32,7 +31,7 @@ func TestWatchSessionsReconnects(t *testing.T) {
 	w := next(t, f.watches)
 	w.send(current, change(bridgev1.SessionChange_SESSION_CHANGE_HEARTBEAT))
 	w.send(change(bridgev1.SessionChange_SESSION_CHANGE_DELETED))
-	for _, want := range []string{"CURRENT s1", "DELETED s1"} {
+	for _, want := range []string{"current s1", "deleted s1"} {
 		if got := receive(t, changes, "change"); got != want {
 			t.Errorf("change %q, want %q", got, want)
 		}
@@ -41,7 +40,7 @@ func TestWatchSessionsReconnects(t *testing.T) {
 		w.end <- end
 		w = next(t, f.watches)
 		w.send(current)
-		if got := receive(t, changes, "change"); got != "CURRENT s1" {
+		if got := receive(t, changes, "change"); got != "current s1" {
 			t.Errorf("after %v: %q", end, got)
 		}
 	}
@@ -72,7 +71,7 @@ func TestWatchSessionsEnds(t *testing.T) {
 	f, c = newFake(t)
 	go func() {
 		for change, err := range c.WatchSessions(testContext(t), nil) {
-			if err == nil && change.GetSession().GetSessionId() == "s1" {
+			if err == nil && change.Session.ID == "s1" {
 				ended <- errors.New("broken off")
 				break
 			}
@@ -90,7 +89,7 @@ func TestClientReads(t *testing.T) {
 	t.Parallel()
 	f, c := newFake(t)
 	info, err := c.GetSession(testContext(t), "s1")
-	if err != nil || info.GetSessionId() != "s1" {
+	if err != nil || info.ID != "s1" {
 		t.Errorf("session %v, %v", info, err)
 	}
 	<-f.unary
@@ -102,7 +101,7 @@ func TestClientReads(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ids = append(ids, cb.GetCallbackId())
+		ids = append(ids, cb.ID)
 	}
 	if got := strings.Join(ids, " "); got != "1 2 3" {
 		t.Errorf("pending = %q", got)

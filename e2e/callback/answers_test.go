@@ -118,11 +118,11 @@ func TestHandlerIsToldThatItsAnswerIsNoLongerWanted(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]struct {
 		end  func(*harness.Scripted, *copilot.Session) error
-		want bridgev1.CallbackOutcome
+		want copilot.CallbackOutcome
 	}{
 		"abort": {
 			func(st *harness.Scripted, s *copilot.Session) error { _, err := s.Abort(st.Ctx); return err },
-			bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN,
+			copilot.CallbackWithdrawn,
 		},
 		"answer of another": {
 			func(st *harness.Scripted, s *copilot.Session) error {
@@ -132,7 +132,7 @@ func TestHandlerIsToldThatItsAnswerIsNoLongerWanted(t *testing.T) {
 				}
 				return s.Resolve(st.Ctx, st.Pending(s, 1)[0].GetCallbackId(), answer)
 			},
-			bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED,
+			copilot.CallbackAnswered,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

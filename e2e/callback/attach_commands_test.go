@@ -71,7 +71,7 @@ func TestCommandsOfMany(t *testing.T) {
 	_, err := st.TryAttach(st.Client, join("with space"))
 	harness.WantField(t, copilot.FromError(err), codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD,
 		"start.commands[0].name")
-	if info, err := s.Get(st.Ctx); err != nil || !strings.Contains(unspaced(info.String()), `commands:"one"`) {
+	if info, err := s.Get(st.Ctx); err != nil || !strings.Contains(unspaced(info.Proto.String()), `commands:"one"`) {
 		t.Errorf("the session is %v, %v", info, err)
 	}
 	// The remaining commands still work; a withdrawn one, the last one too, fails.

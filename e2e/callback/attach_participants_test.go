@@ -69,8 +69,8 @@ func TestOneRejectsAndTheFileIsUntouched(t *testing.T) {
 		},
 	})
 	out := st.Say(s, "spoil")
-	if !strings.Contains(out.GetText(), "keep your hands off") {
-		t.Errorf("the model was told %q", out.GetText())
+	if !strings.Contains(out.Text(), "keep your hands off") {
+		t.Errorf("the model was told %q", out.Text())
 	}
 	for _, client := range []*copilot.Session{s, other} {
 		done := st.First(client, "permission.completed").GetEvent().GetPermissionCompleted()
@@ -91,8 +91,8 @@ func TestToolsOfTwoClients(t *testing.T) {
 	)
 	s := st.Create(copilot.SessionOptions{Tools: []copilot.Tool{harness.Answering("hers", "one")}})
 	st.Join(s.ID(), copilot.SessionOptions{Tools: []copilot.Tool{harness.Answering("his", "two")}})
-	if out := st.Say(s, "use both"); out.GetText() != "one and two" {
-		t.Errorf("the agent said %q", out.GetText())
+	if out := st.Say(s, "use both"); out.Text() != "one and two" {
+		t.Errorf("the agent said %q", out.Text())
 	}
 	if offered := harness.Names(st.Model.ModelRequests()[0].Tools); !slices.Contains(offered, "hers") ||
 		!slices.Contains(offered, "his") {
@@ -167,8 +167,8 @@ func TestSetTools(t *testing.T) {
 	if err := s.SetTools(st.Ctx, harness.Answering("new", "after")); err != nil {
 		t.Fatal(err)
 	}
-	if out := st.Say(s, "use"); out.GetText() != "after" {
-		t.Errorf("the agent said %q", out.GetText())
+	if out := st.Say(s, "use"); out.Text() != "after" {
+		t.Errorf("the agent said %q", out.Text())
 	}
 	offered := harness.Names(st.LastModelRequest().Tools)
 	if slices.Contains(offered, "old") || !slices.Contains(offered, "new") || !slices.Contains(offered, "others") {
@@ -194,11 +194,11 @@ func TestToolNameConflictIsRefused(t *testing.T) {
 			"start.tools[1].name")
 	}
 	now, err := s.Get(st.Ctx)
-	if err != nil || len(now.GetParticipants()) != 1 {
-		t.Errorf("participants %v, %v", now.GetParticipants(), err)
+	if err != nil || len(now.Proto.GetParticipants()) != 1 {
+		t.Errorf("participants %v, %v", now.Proto.GetParticipants(), err)
 	}
-	if out := st.Say(s, "use"); out.GetText() != "the first's" {
-		t.Errorf("the agent said %q", out.GetText())
+	if out := st.Say(s, "use"); out.Text() != "the first's" {
+		t.Errorf("the agent said %q", out.Text())
 	}
 }
 
@@ -212,7 +212,7 @@ func TestParticipantsAreTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := now.GetParticipants()
+	got := now.Proto.GetParticipants()
 	if len(got) != 2 || got[0].GetName() != "the maker" || !slices.Equal(got[0].GetTools(), []string{"hammer"}) ||
 		got[1].GetName() != "the guest" || got[1].GetParticipantId() != other.ParticipantID() ||
 		!got[1].GetConnected() {

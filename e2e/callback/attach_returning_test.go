@@ -38,8 +38,8 @@ func TestParticipantReturns(t *testing.T) {
 		t.Fatal(err)
 	}
 	slow.Release()
-	if out := turn(); out.GetText() != "finished" {
-		t.Errorf("the agent said %q", out.GetText())
+	if out := turn(); out.Text() != "finished" {
+		t.Errorf("the agent said %q", out.Text())
 	}
 	if s.ParticipantID() != id || slow.Calls.Load() != 1 {
 		t.Errorf("it is participant %q now, was %q; its tool was called %d times", s.ParticipantID(), id,
@@ -164,8 +164,8 @@ func TestReplacedStream(t *testing.T) {
 		t.Errorf("the first was told %v", c)
 	}
 	now, err := s.Get(st.Ctx)
-	if err != nil || len(now.GetParticipants()) != 2 {
-		t.Errorf("participants %v, %v", now.GetParticipants(), err)
+	if err != nil || len(now.Proto.GetParticipants()) != 2 {
+		t.Errorf("participants %v, %v", now.Proto.GetParticipants(), err)
 	}
 }
 

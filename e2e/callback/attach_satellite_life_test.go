@@ -74,7 +74,7 @@ func TestSatelliteLife(t *testing.T) {
 	if text := openAt(st, s, one, "app:one", "again"); !strings.Contains(text, "127.0.0.1/again") {
 		t.Errorf("opened as %s", text)
 	}
-	if info, err := s.Get(st.Ctx); err != nil || !strings.Contains(unspaced(info.String()), `canvases:"board"`) {
+	if info, err := s.Get(st.Ctx); err != nil || !strings.Contains(unspaced(info.Proto.String()), `canvases:"board"`) {
 		t.Errorf("the session is %v, %v", info, err)
 	}
 	if err := s.Delete(st.Ctx); err != nil {
@@ -86,8 +86,8 @@ func TestSatelliteLife(t *testing.T) {
 func same(st *harness.Scripted, s *copilot.Session, text string) {
 	st.T.Helper()
 	before := len(st.All(s, "assistant.message_delta"))
-	if out := st.Say(s, text); out.GetText() != "You said: "+text {
-		st.T.Errorf("the agent said %q", out.GetText())
+	if out := st.Say(s, text); out.Text() != "You said: "+text {
+		st.T.Errorf("the agent said %q", out.Text())
 	}
 	var streamed string
 	for _, ev := range st.All(s, "assistant.message_delta")[before:] {

@@ -51,7 +51,7 @@ var clientside = map[string]question{
 		ask: func(st *harness.Scripted, s *copilot.Session) func() string {
 			wait := st.GoTurn(s, "ask")
 			settle(st, s, juggling)
-			return func() string { return wait().GetText() }
+			return func() string { return wait().Text() }
 		},
 		request:  `name:"juggle"`,
 		accept:   &cliv1.InternalCallbackSkillProviderServiceReadResponse{Markdown: proto.String("Throw three BALLS.")},

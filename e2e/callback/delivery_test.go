@@ -95,7 +95,7 @@ func TestUserInputByResolve(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(pending) > 0 {
-			question = pending[0]
+			question = pending[0].Proto
 		}
 	}
 	if question.GetUserInput().GetQuestion() != "Which colour?" || question.GetDeadline() == nil {
@@ -421,7 +421,7 @@ default: {reply: [{text: "ok"}]}`)
 	done := make(chan string, 1)
 	go func() {
 		out, err := s.SendAndWait(r.Ctx, "wait")
-		done <- fmt.Sprint(out.GetStatus(), out.GetText(), err)
+		done <- fmt.Sprint(out.Status(), out.Text(), err)
 	}()
 	if _, err := r.Model.WaitRequests(r.Ctx, 1); err != nil {
 		t.Fatal(err)
@@ -431,8 +431,8 @@ default: {reply: [{text: "ok"}]}`)
 		t.Fatal(err)
 	}
 	r.Model.Release("go")
-	if got := <-done; got != "TURN_STATUS_COMPLETED done <nil>" &&
-		got != fmt.Sprint(bridgev1.TurnStatus_TURN_STATUS_COMPLETED, "done", nil) {
+	if got := <-done; got != "completed done <nil>" &&
+		got != fmt.Sprint(copilot.TurnCompleted, "done", nil) {
 		t.Errorf("the turn ended %s", got)
 	}
 }
@@ -552,7 +552,7 @@ default: {reply: [{text: "You said: {{user}}"}]}`)
 	outcomes := make(chan string, 2)
 	say := func(text string) {
 		out, err := s.SendAndWait(r.Ctx, text)
-		outcomes <- fmt.Sprint(text, ": ", out.GetStatus(), " ", out.GetText(), " ", err)
+		outcomes <- fmt.Sprint(text, ": ", out.Status(), " ", out.Text(), " ", err)
 	}
 	go say("refuse")
 	if _, err := r.Model.WaitRequests(r.Ctx, 1); err != nil {
@@ -562,8 +562,8 @@ default: {reply: [{text: "You said: {{user}}"}]}`)
 	s.WaitAfter(s.WaitFor("assistant.turn_start").GetPosition(), "pending_messages.modified") // it is queued
 	r.Model.Release("go")
 	got := []string{<-outcomes, <-outcomes}
-	want := []string{fmt.Sprint("refuse: ", bridgev1.TurnStatus_TURN_STATUS_FAILED, "  <nil>"),
-		fmt.Sprint("queued: ", bridgev1.TurnStatus_TURN_STATUS_COMPLETED, " You said: queued <nil>")}
+	want := []string{"refuse: failed  <nil>",
+		"queued: completed You said: queued <nil>"}
 	if !slices.Equal(got, want) {
 		t.Errorf("the turns ended %q, want %q", got, want)
 	}

@@ -10,7 +10,6 @@ import (
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	"github.com/copilot-grpc/copilot-grpc/e2e/harness"
-	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
 )
@@ -34,7 +33,7 @@ func TestHookSendsTheAgentBack(t *testing.T) {
 			}, nil
 		},
 	}})
-	if out := st.Say(s, "work"); out.GetText() != "checked" {
+	if out := st.Say(s, "work"); out.Text() != "checked" {
 		t.Errorf("the turn ended %v", out)
 	}
 	if stops.Load() != 2 {
@@ -68,7 +67,7 @@ func TestHookOfAnError(t *testing.T) {
 			}})
 			out := st.GoTurn(s, "fails")()
 			requests[name] = len(st.Model.ModelRequests())
-			if out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_FAILED || called.Load() == 0 {
+			if out.Status() != copilot.TurnFailed || called.Load() == 0 {
 				t.Errorf("%s: called %d times, the turn ended %v", name, called.Load(), out)
 			}
 		})

@@ -134,8 +134,8 @@ func TestHooksAreChained(t *testing.T) {
 					return test.second, nil
 				}},
 			})
-			if out := st.Say(s, "run"); !strings.Contains(out.GetText(), test.result) {
-				t.Errorf("the model was told %q, want %q", out.GetText(), test.result)
+			if out := st.Say(s, "run"); !strings.Contains(out.Text(), test.result) {
+				t.Errorf("the model was told %q, want %q", out.Text(), test.result)
 			}
 			if calls := strings.Join(second.calls, "; "); (calls == "") != (test.sees == "") ||
 				!strings.Contains(calls, test.sees) {
@@ -174,8 +174,8 @@ func TestHooksOfNoOpinion(t *testing.T) {
 		}},
 	})
 	frames := st.Callbacks(s.ID())
-	if out := st.Say(s, "run"); !strings.Contains(out.GetText(), "own") {
-		t.Errorf("the model was told %q", out.GetText())
+	if out := st.Say(s, "run"); !strings.Contains(out.Text(), "own") {
+		t.Errorf("the model was told %q", out.Text())
 	}
 	stopped := frames.Requested(bridgev1.CallbackKind_CALLBACK_KIND_HOOK)
 	if hook := stopped.GetHook().GetHookType(); hook != "agentStop" {
@@ -190,7 +190,7 @@ func TestHooksOfNoOpinion(t *testing.T) {
 			return denying("seen by the next"), nil
 		},
 	}})
-	if out := st.Say(s, "run again"); !strings.Contains(out.GetText(), "seen by the next") {
-		t.Errorf("the model was told %q", out.GetText())
+	if out := st.Say(s, "run again"); !strings.Contains(out.Text(), "seen by the next") {
+		t.Errorf("the model was told %q", out.Text())
 	}
 }

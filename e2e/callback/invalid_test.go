@@ -93,8 +93,8 @@ func TestShortAnswers(t *testing.T) {
 			t.Fatal(err)
 		}
 		out := turn()
-		if answer == reject && !strings.Contains(out.GetText(), "not there") {
-			t.Errorf("the agent was told %q", out.GetText())
+		if answer == reject && !strings.Contains(out.Text(), "not there") {
+			t.Errorf("the agent was told %q", out.Text())
 		}
 		if made := st.Exists("made"); made != (answer == approve) {
 			t.Errorf("made: %v", made)
@@ -181,7 +181,7 @@ func TestBadAnswers(t *testing.T) {
 	}
 	harness.WantField(t, s.Resolve(st.Ctx, id, good), codes.FailedPrecondition,
 		bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED, "callback_id")
-	if out := turn(); out.GetText() != "good" {
-		t.Errorf("the agent said %q", out.GetText())
+	if out := turn(); out.Text() != "good" {
+		t.Errorf("the agent said %q", out.Text())
 	}
 }

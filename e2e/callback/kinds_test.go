@@ -162,7 +162,7 @@ func TestUnknownCallback(t *testing.T) {
 					t.Fatalf("the answer was refused: %v", r.Failed)
 				}
 			}
-			if text := turn().GetText(); !strings.Contains(text, way.became) {
+			if text := turn().Text(); !strings.Contains(text, way.became) {
 				t.Errorf("what came of it is %q, want %q", text, way.became)
 			}
 		})

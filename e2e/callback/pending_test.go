@@ -18,7 +18,7 @@ type unfinished struct {
 	name  string
 	rules []harness.Rule
 	// before brings a session so far; after goes on with it once it has been unloaded.
-	before func(st *harness.Scripted, lifetime bridgev1.Lifetime) (s *copilot.Session, after func(st *harness.Scripted))
+	before func(st *harness.Scripted, lifetime copilot.Lifetime) (s *copilot.Session, after func(st *harness.Scripted))
 }
 
 // allUnfinished differ by their words and tools, so that one script has all.
@@ -49,7 +49,7 @@ func TestPendingWorkOfAClientThatLeft(t *testing.T) {
 		t.Run(u.name, func(t *testing.T) {
 			t.Parallel()
 			st := harness.NewScripted(t, u.rules...)
-			s, after := u.before(st, bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT)
+			s, after := u.before(st, copilot.LifetimeEndWithLastParticipant)
 			frames := st.Callbacks(s.ID())
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
@@ -75,7 +75,7 @@ func TestPendingWorkOfAKilledCLI(t *testing.T) {
 	after := make([]func(*harness.Scripted), len(allUnfinished))
 	for i, u := range allUnfinished {
 		var s *copilot.Session
-		s, after[i] = u.before(st, bridgev1.Lifetime_LIFETIME_KEEP)
+		s, after[i] = u.before(st, copilot.LifetimeKeep)
 		st.Written(s)
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
@@ -93,7 +93,7 @@ func TestPendingWorkOfAKilledCLI(t *testing.T) {
 }
 
 // pendingPermission: the next client gets the request under the old id, and carries out the tool.
-func pendingPermission(st *harness.Scripted, lifetime bridgev1.Lifetime) (*copilot.Session, func(*harness.Scripted)) {
+func pendingPermission(st *harness.Scripted, lifetime copilot.Lifetime) (*copilot.Session, func(*harness.Scripted)) {
 	tool := func(text string) copilot.Tool {
 		return copilot.NewTool("asks", "Asks", func(context.Context, struct{}) (string, error) { return text, nil })
 	}
@@ -127,7 +127,7 @@ func pendingPermission(st *harness.Scripted, lifetime bridgev1.Lifetime) (*copil
 }
 
 // pendingToolCall: the next client carries it out under the old id.
-func pendingToolCall(st *harness.Scripted, lifetime bridgev1.Lifetime) (*copilot.Session, func(*harness.Scripted)) {
+func pendingToolCall(st *harness.Scripted, lifetime copilot.Lifetime) (*copilot.Session, func(*harness.Scripted)) {
 	work := harness.NewHold()
 	s := st.Create(copilot.SessionOptions{Lifetime: lifetime, Tools: []copilot.Tool{work.Tool("works", "")}})
 	st.Begin(s, "work")
@@ -151,7 +151,7 @@ func pendingToolCall(st *harness.Scripted, lifetime bridgev1.Lifetime) (*copilot
 }
 
 // twoPendingToolCalls: they are answered by hand, the second first.
-func twoPendingToolCalls(st *harness.Scripted, lifetime bridgev1.Lifetime) (*copilot.Session, func(*harness.Scripted)) {
+func twoPendingToolCalls(st *harness.Scripted, lifetime copilot.Lifetime) (*copilot.Session, func(*harness.Scripted)) {
 	work := harness.NewHold()
 	s := st.Create(copilot.SessionOptions{
 		Lifetime: lifetime, Tools: []copilot.Tool{work.Tool("left", ""), work.Tool("right", "")},
@@ -183,7 +183,7 @@ func twoPendingToolCalls(st *harness.Scripted, lifetime bridgev1.Lifetime) (*cop
 }
 
 // nothingPending: there is nothing to continue, and that is no error.
-func nothingPending(st *harness.Scripted, lifetime bridgev1.Lifetime) (*copilot.Session, func(*harness.Scripted)) {
+func nothingPending(st *harness.Scripted, lifetime copilot.Lifetime) (*copilot.Session, func(*harness.Scripted)) {
 	s := st.Create(copilot.SessionOptions{Lifetime: lifetime, Tools: []copilot.Tool{harness.Answering("does", "done")}})
 	st.Say(s, "do")
 	return s, func(st *harness.Scripted) {
@@ -191,11 +191,11 @@ func nothingPending(st *harness.Scripted, lifetime bridgev1.Lifetime) (*copilot.
 			ContinuePendingWork: true, Tools: []copilot.Tool{harness.Answering("does", "done again")},
 		})
 		st.Pending(next, 0)
-		if now, err := next.Get(st.Ctx); err != nil || now.GetTurnRunning() {
+		if now, err := next.Get(st.Ctx); err != nil || now.Proto.GetTurnRunning() {
 			st.T.Errorf("a turn is running: %v, %v", now, err)
 		}
-		if out := st.Say(next, "do"); out.GetText() != "done again" {
-			st.T.Errorf("the agent said %q", out.GetText())
+		if out := st.Say(next, "do"); out.Text() != "done again" {
+			st.T.Errorf("the agent said %q", out.Text())
 		}
 		wantContinued(st, next, lifetime)
 	}
@@ -203,14 +203,14 @@ func nothingPending(st *harness.Scripted, lifetime bridgev1.Lifetime) (*copilot.
 
 // droppedToolCall: the next client does not continue what was pending. In a session that
 // was no longer in use that is over then, and the model hears so.
-func droppedToolCall(st *harness.Scripted, lifetime bridgev1.Lifetime) (*copilot.Session, func(*harness.Scripted)) {
+func droppedToolCall(st *harness.Scripted, lifetime copilot.Lifetime) (*copilot.Session, func(*harness.Scripted)) {
 	work := harness.NewHold()
 	s := st.Create(copilot.SessionOptions{Lifetime: lifetime, Tools: []copilot.Tool{work.Tool("drops", "")}})
 	st.Begin(s, "drop")
 	id := harness.Await(st, work.Asked, "the tool's call")
 	return s, func(st *harness.Scripted) {
 		next := st.Reopen(s.ID(), copilot.SessionOptions{Tools: []copilot.Tool{harness.Answering("drops", "in time")}})
-		if lifetime == bridgev1.Lifetime_LIFETIME_KEEP {
+		if lifetime == copilot.LifetimeKeep {
 			// The session has been open all the time, as far as its clients are concerned.
 			if ev := st.First(next, "tool.execution_complete"); !ev.GetEvent().GetToolExecutionComplete().GetSuccess() {
 				st.T.Errorf("the call ended as %v", ev)
@@ -220,7 +220,7 @@ func droppedToolCall(st *harness.Scripted, lifetime bridgev1.Lifetime) (*copilot
 		answer, _ := copilot.AnswerTool("too late")
 		harness.WantReason(st.T, next.Resolve(st.Ctx, id, answer), bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED)
 		st.Pending(next, 0)
-		if now, err := next.Get(st.Ctx); err != nil || now.GetTurnRunning() {
+		if now, err := next.Get(st.Ctx); err != nil || now.Proto.GetTurnRunning() {
 			st.T.Errorf("the turn goes on: %v, %v", now, err)
 		}
 		st.Say(next, "something new")
@@ -242,13 +242,13 @@ func TestWarmResumeKeepsWhatIsPending(t *testing.T) {
 	turn := st.GoSay(s, "work")
 	harness.Await(st, work.Asked, "the tool's call")
 	next := st.Reopen(s.ID(), copilot.SessionOptions{})
-	if now, err := next.Get(st.Ctx); err != nil || !now.GetTurnRunning() {
+	if now, err := next.Get(st.Ctx); err != nil || !now.Proto.GetTurnRunning() {
 		t.Errorf("the turn does not go on: %v, %v", now, err)
 	}
 	st.Pending(next, 1)
 	work.Release()
-	if out := turn(); out.GetText() != "by the first" {
-		t.Errorf("the agent said %q", out.GetText())
+	if out := turn(); out.Text() != "by the first" {
+		t.Errorf("the agent said %q", out.Text())
 	}
 	if n := work.Calls.Load(); n != 1 {
 		t.Errorf("the tool was called %d times", n)
@@ -271,9 +271,9 @@ func wantEnd(st *harness.Scripted, s *copilot.Session, text string) {
 
 // wantContinued checks that a session was resumed once. One that its bridge has kept open
 // all the time was so in a way that is the CLI's own affair.
-func wantContinued(st *harness.Scripted, s *copilot.Session, lifetime bridgev1.Lifetime) {
+func wantContinued(st *harness.Scripted, s *copilot.Session, lifetime copilot.Lifetime) {
 	st.T.Helper()
-	if lifetime != bridgev1.Lifetime_LIFETIME_KEEP {
+	if lifetime != copilot.LifetimeKeep {
 		wantResumed(st, s, true, false)
 	}
 }

@@ -67,11 +67,11 @@ func TestModelRequests(t *testing.T) {
 	s := st.Create(copilot.SessionOptions{
 		Config: unreachable(st), ModelTransport: tr, Tools: []copilot.Tool{harness.Answering("work", "done")},
 	})
-	if out := st.Say(s, "hello"); out.GetText() != "You said: hello" {
-		t.Errorf("the agent said %q", out.GetText())
+	if out := st.Say(s, "hello"); out.Text() != "You said: hello" {
+		t.Errorf("the agent said %q", out.Text())
 	}
-	if out := st.Say(s, "work"); out.GetText() != "done Größe" {
-		t.Errorf("the agent said %q", out.GetText())
+	if out := st.Say(s, "work"); out.Text() != "done Größe" {
+		t.Errorf("the agent said %q", out.Text())
 	}
 	if n := tr.count(); n != 3 {
 		t.Errorf("%d requests were made, want 3", n)
@@ -87,8 +87,8 @@ func TestModelRequests(t *testing.T) {
 // failure checks how a turn failed.
 func failure(t *testing.T, out *copilot.Outcome, text string) {
 	t.Helper()
-	if out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_FAILED ||
-		!strings.Contains(out.GetError().GetMessage(), text) {
+	if out.Status() != copilot.TurnFailed ||
+		!strings.Contains(out.Error().GetMessage(), text) {
 		t.Errorf("the turn ended %v, want it to have failed with %q", out, text)
 	}
 }
@@ -258,8 +258,8 @@ func TestModelRequestOfTwo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if out := wait(); out.GetText() != "by hand" {
-		t.Errorf("the agent said %q", out.GetText())
+	if out := wait(); out.Text() != "by hand" {
+		t.Errorf("the agent said %q", out.Text())
 	}
 	_, err := st.Client.Callbacks().SendModelResponse(st.Ctx, &bridgev1.SendModelResponseRequest{
 		SessionId: s.ID(), Response: part(text("late", true)).GetModelResponse(),
@@ -294,15 +294,15 @@ func TestModelRequestAborted(t *testing.T) {
 		return real.do(req)
 	}}
 	s := st.Create(copilot.SessionOptions{Config: unreachable(st), ModelTransport: tr})
-	if out := st.Say(s, "try again"); out.GetText() != "You said: try again" {
-		t.Errorf("the agent said %q", out.GetText())
+	if out := st.Say(s, "try again"); out.Text() != "You said: try again" {
+		t.Errorf("the agent said %q", out.Text())
 	}
 	ended := st.GoTurn(s, "stop me")
 	harness.Await(st, begun, "the request")
 	if _, err := s.Abort(st.Ctx); err != nil {
 		t.Fatal(err)
 	}
-	if out := ended(); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_ABORTED {
+	if out := ended(); out.Status() != copilot.TurnAborted {
 		t.Errorf("the turn ended %v", out)
 	}
 	harness.Await(st, cancelled, "the end of the request")

@@ -31,7 +31,7 @@ func onFile(
 		declined: "no such file",
 		ask: func(st *harness.Scripted, s *copilot.Session) func() string {
 			wait := st.GoTurn(s, kind.String()+"!")
-			return func() string { return wait().GetText() }
+			return func() string { return wait().Text() }
 		},
 		silent: "error: sessionFs.",
 	}
@@ -156,7 +156,7 @@ func TestLargeCallback(t *testing.T) {
 	if n := harness.Await(st, written, "the content"); n != length {
 		t.Errorf("%d bytes were to be written, want %d", n, length)
 	}
-	if out := wait(); out.GetText() != "told: null" {
+	if out := wait(); out.Text() != "told: null" {
 		t.Errorf("the turn ended %v", out)
 	}
 	not.Frame("the end of the turn", func(f *bridgev1.SubscribeResponse) bool { return f.GetTurnEnded() != nil })

@@ -33,7 +33,7 @@ var gitHubQuestions = map[string]question{
 			st.GoTurn(s, "ask")
 			return func() string {
 				done := st.First(s, "auto_mode_switch.completed").GetEvent().GetAutoModeSwitchCompleted()
-				return fmt.Sprintf("%v, %s", done.GetResponse(), st.Say(s, "go on").GetText())
+				return fmt.Sprintf("%v, %s", done.GetResponse(), st.Say(s, "go on").Text())
 			}
 		},
 		request:  `error_code:"user_weekly_rate_limited"`,
@@ -54,7 +54,7 @@ var gitHubQuestions = map[string]question{
 		ask: func(st *harness.Scripted, s *copilot.Session) func() string {
 			<-time.After(freshFor + 100*time.Millisecond)
 			wait := st.GoTurn(s, "paid")
-			return func() string { out := wait(); return out.GetText() + out.GetError().GetMessage() }
+			return func() string { out := wait(); return out.Text() + out.Error().GetMessage() }
 		},
 		request:  `reason:GIT_HUB_TOKEN_ACQUIRE_REASON_REFRESH`,
 		accept:   gitHubToken("fresh", 7200),
@@ -76,8 +76,8 @@ var gitHubQuestions = map[string]question{
 			wait := st.GoTurn(s, "more")
 			return func() string {
 				out := wait()
-				return fmt.Sprintf("%v, %d model requests: %s%v", out.GetStatus(),
-					len(st.All(s, "model.model_call_started")), out.GetText(), out.GetError())
+				return fmt.Sprintf("%v, %d model requests: %s%v", out.Status(),
+					len(st.All(s, "model.model_call_started")), out.Text(), out.Error())
 			}
 		},
 		request: `max_ai_credits:30`,

@@ -133,7 +133,7 @@ func (a *asker) begin(s *copilot.Session) (became func() string) {
 		return a.ask(a.Scripted, s)
 	}
 	wait := a.GoTurn(s, "ask")
-	return func() string { return wait().GetText() }
+	return func() string { return wait().Text() }
 }
 
 // asked waits until the participant has the question.

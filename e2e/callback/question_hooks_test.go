@@ -24,7 +24,7 @@ func toldModel(prompt string) func(*harness.Scripted, *copilot.Session) func() s
 			for _, r := range st.Model.ModelRequests() {
 				b.WriteString(harness.Talk(r))
 			}
-			return b.String() + out.GetText()
+			return b.String() + out.Text()
 		}
 	}
 }
@@ -112,7 +112,7 @@ func TestHookAtTheEnd(t *testing.T) {
 			st := harness.NewScripted(t)
 			ended := make(chan *cliv1.HookSessionEndInput, 10)
 			s := st.Create(copilot.SessionOptions{
-				Lifetime: bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT,
+				Lifetime: copilot.LifetimeEndWithLastParticipant,
 				OnHooks: copilot.Hooks{
 					SessionEnd: func(_ context.Context, in *cliv1.HookSessionEndInput) (*cliv1.HookSessionEndOutput,
 						error) {

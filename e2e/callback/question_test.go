@@ -42,7 +42,7 @@ var questions = map[string]question{
 		},
 		ask: func(st *harness.Scripted, s *copilot.Session) func() string {
 			wait := st.GoTurn(s, "ask")
-			return func() string { return fmt.Sprintf("%s, a file: %v", wait().GetText(), st.Exists("file")) }
+			return func() string { return fmt.Sprintf("%s, a file: %v", wait().Text(), st.Exists("file")) }
 		},
 		request: `full_command_text:"echo written`,
 		accept:  copilot.ApproveOnce(), accepted: "a file: true",
@@ -100,7 +100,7 @@ var questions = map[string]question{
 			wait := st.GoTurn(s, "ask",
 				copilot.WithPrompt(func(p *bridgev1.Prompt) { p.AgentMode = cliv1.SendAgentMode_SEND_AGENT_MODE_PLAN }))
 			return func() string {
-				text := wait().GetText() // none where the agent is not told to go on
+				text := wait().Text() // none where the agent is not told to go on
 				done := st.First(s, "exit_plan_mode.completed").GetEvent().GetExitPlanModeCompleted()
 				return fmt.Sprintf("approved: %v, told: %s", done.GetApproved(), text)
 			}
@@ -200,7 +200,7 @@ var questions = map[string]question{
 				if requests := st.Model.ModelRequests(); len(requests) > 0 {
 					return requests[len(requests)-1].Token()
 				}
-				return out.GetError().GetMessage()
+				return out.Error().GetMessage()
 			}
 		},
 		request: `provider_name:"default"`,

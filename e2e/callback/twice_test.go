@@ -40,7 +40,7 @@ func TestAnswerGivenTwice(t *testing.T) {
 			t.Errorf("%s came to %v", who, late)
 		}
 	}
-	if out := wait(); out.GetText() != "told: found" {
-		t.Errorf("the agent said %q", out.GetText())
+	if out := wait(); out.Text() != "told: found" {
+		t.Errorf("the agent said %q", out.Text())
 	}
 }

@@ -103,11 +103,9 @@ func module(t *testing.T) string {
 // blocks finds the code of the README, and of docs/clients.md, that says how it is to be run.
 var blocks = regexp.MustCompile("(?s)<!-- (run|compile)(?:: (\\w+))? -->\n```go\n(.*?)```")
 
-// imports are the packages of the README's fragments.
+// imports are the packages of the README's fragments. None is of generated code: users need not know its path.
 var imports = map[string]string{
-	"bridgev1": "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1",
-	"cliv1":    "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1",
-	"errors":   "errors", "fmt": "fmt", "io": "io", "os": "os", "time": "time",
+	"errors": "errors", "fmt": "fmt", "io": "io", "os": "os", "time": "time",
 }
 
 // readme returns the files of the code of a text: a program, a test, and a program with the fragments.
@@ -172,6 +170,7 @@ import (
 	"log"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	messages "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 %s)
 
 func main() {
@@ -202,7 +201,7 @@ func inbox(client *copilot.Client, snippet func() error) {
 	ctx := context.Background()
 	session, err := client.CreateSession(ctx, copilot.SessionOptions{
 		Labels:          map[string]string{"team": "payments"},
-		SessionHandlers: &bridgev1.Handlers{Permission: true},
+		SessionHandlers: &messages.Handlers{Permission: true},
 		Tools: []copilot.Tool{copilot.NewTool("get_weather", "Tells the weather.",
 			func(context.Context, struct{ City string "json:\"city\"" }) (string, error) {
 				return "approved rain", nil
@@ -215,7 +214,7 @@ func inbox(client *copilot.Client, snippet func() error) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(outcome.GetText())
+	fmt.Println(outcome.Text())
 }
 `
 
@@ -234,7 +233,7 @@ func TestGoReadmeAndExamples(t *testing.T) {
 	snippets := output(t, command(t, server, dir, bin("snippets")))
 	for _, want := range []string{
 		"You said: Hello", "tool get_weather", " session.start", "there is no such session", " review\n",
-		"CALLBACK_KIND_PERMISSION in ", "It says: approved rain", "from true to copy",
+		"\npermission in ", "It says: approved rain", "from true to copy",
 	} {
 		if !strings.Contains(snippets, want) {
 			t.Errorf("the README's snippets print no %q:\n%s", want, snippets)

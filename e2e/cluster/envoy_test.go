@@ -403,7 +403,7 @@ func TestEnvoyReplicasEnd(t *testing.T) {
 		if err == nil {
 			err = outcome.Err()
 		}
-		if err != nil || outcome.Text != "It said enough" {
+		if err != nil || outcome.Text() != "It said enough" {
 			t.Fatalf("the turn after %s: %v, %v", after, outcome, err)
 		}
 	}

@@ -98,12 +98,12 @@ func TestStreamOutlivesTheOwner(t *testing.T) {
 	ctx, cancel := context.WithCancel(d[1].Ctx)
 	defer cancel()
 	all := copilot.WithFilter(&bridgev1.EventFilter{IncludeLarge: true})
-	gaps := make(chan *bridgev1.Gap, 100)
+	gaps := make(chan *copilot.GapError, 100)
 	got, failed := make(chan string, 1000), make(chan error, 1)
 	go func() {
 		defer close(got)
 		for e, err := range d[1].Client.Session("s").Events(ctx, copilot.FromBeginning(), all,
-			copilot.OnGap(func(g *bridgev1.Gap) { gaps <- g })) {
+			copilot.OnGap(func(g *copilot.GapError) { gaps <- g })) {
 			switch {
 			case err != nil && ctx.Err() == nil:
 				failed <- err
@@ -133,7 +133,7 @@ func TestStreamOutlivesTheOwner(t *testing.T) {
 	if !slices.Equal(ids, want) {
 		t.Errorf("the stream had\n%v\nwant\n%v", ids, want)
 	}
-	if g := harness.Await(d[1].Scripted, gaps, "a gap"); g.GetReason() != bridgev1.GapReason_GAP_REASON_EPHEMERAL_LOST {
+	if g := harness.Await(d[1].Scripted, gaps, "a gap"); g.Reason != copilot.GapEphemeralLost {
 		t.Errorf("the gap is %v", g)
 	}
 }

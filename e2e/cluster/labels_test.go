@@ -44,7 +44,7 @@ func TestNodeLabels(t *testing.T) {
 		t.Errorf("after the end of its owner the session is at %s", got)
 	}
 	session, err := d[0].Client.GetSession(d[0].Ctx, "s")
-	if err != nil || session.GetNodeLabels()["zone"] != "y" {
+	if err != nil || session.Proto.GetNodeLabels()["zone"] != "y" {
 		t.Errorf("the session is %v, %v", session, err)
 	}
 	second.Stop(syscall.SIGKILL)

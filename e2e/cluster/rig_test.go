@@ -97,7 +97,7 @@ func answer(d *harness.Daemon, id, prompt string) string {
 	if err != nil {
 		d.T.Fatalf("the turn of %q in %s: %v", prompt, id, err)
 	}
-	return outcome.Text
+	return outcome.Text()
 }
 
 // conversation is what the model was sent of a session in the request with a prompt.

@@ -73,7 +73,7 @@ func TestEmbed(t *testing.T) {
 		t.Fatalf("create session: %v", err)
 	}
 	out, err := s.SendAndWait(r.Ctx, "hello")
-	if err != nil || out.Text != "You said: hello" {
+	if err != nil || out.Text() != "You said: hello" {
 		t.Errorf("turn: %+v, %v", out, err)
 	}
 	var types []string

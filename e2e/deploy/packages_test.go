@@ -34,7 +34,7 @@ func TestPackages(t *testing.T) {
 				t.Fatal(err)
 			}
 			if out, err := s.SendAndWait(d.Ctx, "Hello"); err != nil || out.Err() != nil ||
-				!strings.HasPrefix(out.GetText(), "You said: Hello") {
+				!strings.HasPrefix(out.Text(), "You said: Hello") {
 				t.Errorf("the answer is %v, %v", out, err)
 			}
 			d.Stop(syscall.SIGTERM)

@@ -258,7 +258,11 @@ func (st *Scripted) Pending(s *copilot.Session, n int) []*bridgev1.Callback {
 	if len(list) != n {
 		st.T.Fatalf("%d callbacks are pending, want %d: %v", len(list), n, list)
 	}
-	return list
+	var messages []*bridgev1.Callback
+	for _, cb := range list {
+		messages = append(messages, cb.Proto)
+	}
+	return messages
 }
 
 // Read is what a file of the working directory has.

@@ -29,7 +29,7 @@ func (s *TestSession) Ask(text string, opts ...copilot.SendOption) string {
 	if err := out.Err(); err != nil {
 		s.Fixture.T.Fatalf("turn %q: %v", text, err)
 	}
-	return out.GetText()
+	return out.Text()
 }
 
 // Turn says something and returns how the turn ended, however that was.

@@ -28,7 +28,7 @@ func TestAbortWhileAsking(t *testing.T) {
 			if running, err := s.Abort(st.Ctx); err != nil || !running {
 				t.Fatalf("the abort ended a turn: %v, %v", running, err)
 			}
-			if out := st.Say(s, "again"); out.GetText() != "You said: again" {
+			if out := st.Say(s, "again"); out.Text() != "You said: again" {
 				t.Errorf("the agent said %v", out)
 			}
 			if list, err := s.Pending(st.Ctx); err != nil || len(list) > 0 {
@@ -77,7 +77,7 @@ func TestShutdownWhileAsking(t *testing.T) {
 			if list, err := s.Pending(st.Ctx); err != nil || len(list) > 0 {
 				t.Errorf("pending are %v, %v", list, err)
 			}
-			if out := st.Say(s, "again"); out.GetText() != "You said: again" {
+			if out := st.Say(s, "again"); out.Text() != "You said: again" {
 				t.Errorf("the agent said %v", out)
 			}
 			if list, err := s.Pending(st.Ctx); err != nil || len(list) > 0 {

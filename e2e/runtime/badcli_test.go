@@ -164,7 +164,7 @@ func TestFakeCLIIsGoodOtherwise(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := s.SendAndWait(ctx, "hi"); err != nil || out.GetText() != "hello" {
+	if out, err := s.SendAndWait(ctx, "hi"); err != nil || out.Text() != "hello" {
 		t.Errorf("outcome %v, %v", out, err)
 	}
 }
@@ -177,8 +177,8 @@ func TestModelEndpointIsDown(t *testing.T) {
 	config.Provider.BaseUrl = "http://" + deadAddress(t) + "/v1"
 	s := st.Create(copilot.SessionOptions{Config: config})
 	out := st.GoTurn(s, "anybody?")()
-	te := out.GetError()
-	if out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_FAILED || te.GetErrorType() == "" || te.GetMessage() == "" ||
+	te := out.Error()
+	if out.Status() != copilot.TurnFailed || te.GetErrorType() == "" || te.GetMessage() == "" ||
 		te.StatusCode != nil {
 		t.Errorf("the turn ended as %v", out)
 	}
@@ -188,8 +188,8 @@ func TestModelEndpointIsDown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out := st.Say(s, "and now?"); out.GetText() != "You said: and now?" {
-		t.Errorf("the agent said %q", out.GetText())
+	if out := st.Say(s, "and now?"); out.Text() != "You said: and now?" {
+		t.Errorf("the agent said %q", out.Text())
 	}
 }
 
@@ -215,7 +215,7 @@ func TestNoProviderAndNoLogin(t *testing.T) {
 	config.Provider = nil
 	s := st.Create(copilot.SessionOptions{Config: config})
 	out := st.GoTurn(s, "anybody?")()
-	if out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_FAILED || out.GetError().GetMessage() == "" {
+	if out.Status() != copilot.TurnFailed || out.Error().GetMessage() == "" {
 		t.Errorf("the turn ended as %v", out)
 	}
 	if _, err := s.Get(st.Ctx); err != nil {

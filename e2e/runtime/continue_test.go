@@ -46,7 +46,7 @@ func interrupting() []harness.Rule {
 // wantDeployed checks that a turn ended with the reply to the continuation.
 func wantDeployed(t *testing.T, out *copilot.Outcome) {
 	t.Helper()
-	if out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED || out.GetText() != "deployed" {
+	if out.Status() != copilot.TurnCompleted || out.Text() != "deployed" {
 		t.Errorf("the sender received %v", out)
 	}
 }
@@ -69,7 +69,7 @@ func recorded(st *harness.Scripted, home, id, eventType string, events int) {
 func TestTurnContinuesInAnotherProcess(t *testing.T) {
 	t.Parallel()
 	st := harness.NewOwnScripted(t, harness.HostConfig{}, interrupting()...)
-	s := st.Create(copilot.SessionOptions{InterruptedTurns: bridgev1.OnInterruption_ON_INTERRUPTION_CONTINUE})
+	s := st.Create(copilot.SessionOptions{InterruptedTurns: copilot.InterruptionContinue})
 	st.Say(s, "first")
 	ended := st.GoTurn(s, "deploy")
 	st.Gate("never")
@@ -96,8 +96,8 @@ func TestTurnContinuesInAnotherProcess(t *testing.T) {
 	if n := strings.Count(texts, "The process that ran you ended"); n != 1 {
 		t.Errorf("the model received the continuation %d times", n)
 	}
-	if out := st.Say(s, "and on"); out.GetText() != "You said: and on" {
-		t.Errorf("then the agent said %q", out.GetText())
+	if out := st.Say(s, "and on"); out.Text() != "You said: and on" {
+		t.Errorf("then the agent said %q", out.Text())
 	}
 }
 
@@ -146,7 +146,7 @@ func TestInterruptedToolCall(t *testing.T) {
 		harness.OnUser("deploy", harness.Call("bash", harness.Shell("touch started; sleep 10"))),
 		harness.OnUser("The process that ran you ended", harness.Say("deployed")))
 	s := st.Create(copilot.SessionOptions{
-		InterruptedTurns: bridgev1.OnInterruption_ON_INTERRUPTION_CONTINUE, OnPermission: copilot.ApproveAll,
+		InterruptedTurns: copilot.InterruptionContinue, OnPermission: copilot.ApproveAll,
 	})
 	st.Say(s, "first")
 	st.Begin(s, "deploy")
@@ -178,7 +178,7 @@ func TestRunFollowsContinuedTurns(t *testing.T) {
 			}
 			st := harness.NewOwnScripted(t, harness.HostConfig{},
 				append(rules, harness.OnUser("The process that ran you ended", harness.Say("deployed")))...)
-			s := st.Create(copilot.SessionOptions{InterruptedTurns: bridgev1.OnInterruption_ON_INTERRUPTION_CONTINUE})
+			s := st.Create(copilot.SessionOptions{InterruptedTurns: copilot.InterruptionContinue})
 			st.Say(s, "first")
 			turn := s.Run(st.Ctx, "deploy")
 			said := make(chan string)
@@ -203,7 +203,7 @@ func TestRunFollowsContinuedTurns(t *testing.T) {
 				t.Fatal(err)
 			}
 			if kills > 3 {
-				if out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST {
+				if out.Status() != copilot.TurnRuntimeLost {
 					t.Errorf("the outcome is %v", out)
 				}
 				return
@@ -237,7 +237,7 @@ func TestWaitFollowsThePendingToolCall(t *testing.T) {
 	if err := s.Resolve(st.Ctx, pending[0].GetCallbackId(), answer); err != nil {
 		t.Fatal(err)
 	}
-	if out := ended(); out.GetText() != "It worked." {
+	if out := ended(); out.Text() != "It worked." {
 		t.Errorf("the sender received %v", out)
 	}
 }

@@ -39,7 +39,7 @@ func TestKillsBetweenTurns(t *testing.T) {
 		}, opens: true},
 		"failed turns": {between: func(st *harness.Scripted, s *copilot.Session) {
 			out, err := s.SendAndWait(st.Ctx, "fail")
-			if err != nil || out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_FAILED {
+			if err != nil || out.Status() != copilot.TurnFailed {
 				st.T.Fatalf("the turn is %v, %v", out, err)
 			}
 		}, opens: true},

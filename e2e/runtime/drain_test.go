@@ -160,7 +160,7 @@ func TestDrain(t *testing.T) {
 		&bridgev1.SendRequest{SessionId: s.ID(), Prompt: &bridgev1.Prompt{Text: "more"}})
 	harness.WantError(t, err, codes.Unavailable, bridgev1.ErrorReason_ERROR_REASON_DRAINING)
 	works.Release()
-	if out := ended(); out.GetText() != "worked" {
+	if out := ended(); out.Text() != "worked" {
 		t.Errorf("the turn ended as %v", out)
 	}
 	_ = stream.CloseSend()

@@ -27,8 +27,8 @@ func TestRuntimeKilledWhileIdle(t *testing.T) {
 	if restarted.GetTurnOutcome() != nil || restarted.GetCause() == "" {
 		t.Errorf("the subscriber was told %v", restarted)
 	}
-	if out := st.Say(s, "work"); out.GetText() != "done" {
-		t.Errorf("the agent said %q", out.GetText())
+	if out := st.Say(s, "work"); out.Text() != "done" {
+		t.Errorf("the agent said %q", out.Text())
 	}
 	wantWhole(st, "work")
 	for _, ev := range st.All(s, "session.resume") {
@@ -48,11 +48,10 @@ func TestRuntimeKilledInATurn(t *testing.T) {
 	ended := st.GoTurn(s, "slow")
 	st.Gate("never")
 	restarted := st.Kill(s.ID())
-	lost := bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST
-	if restarted.GetTurnOutcome().GetStatus() != lost {
+	if restarted.GetTurnOutcome().GetStatus() != bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST {
 		t.Errorf("the subscriber was told %v", restarted)
 	}
-	if out := ended(); out.GetStatus() != lost {
+	if out := ended(); out.Status() != copilot.TurnRuntimeLost {
 		t.Errorf("the sender was told %v", out)
 	}
 	st.Say(s, "second")
@@ -150,7 +149,7 @@ func TestAbortAfterTheRuntimeWasKilled(t *testing.T) {
 		list, err := s.Pending(st.Ctx)
 		return err == nil && len(list) == 0
 	})
-	if out := st.Say(s, "again"); out.GetText() != "You said: again" {
+	if out := st.Say(s, "again"); out.Text() != "You said: again" {
 		t.Errorf("the agent said %v", out)
 	}
 }
@@ -165,11 +164,11 @@ func TestRuntimeKilledInTheFirstTurn(t *testing.T) {
 	ended := st.GoTurn(s, "slow")
 	st.Gate("never")
 	st.Kill(s.ID())
-	if out := ended(); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST {
+	if out := ended(); out.Status() != copilot.TurnRuntimeLost {
 		t.Errorf("the sender was told %v", out)
 	}
-	if out := st.Say(s, "again"); out.GetText() != "You said: again" {
-		t.Errorf("the agent said %q", out.GetText())
+	if out := st.Say(s, "again"); out.Text() != "You said: again" {
+		t.Errorf("the agent said %q", out.Text())
 	}
 	wantWhole(st, "work")
 }

@@ -129,8 +129,8 @@ func TestSessionFileSystem(t *testing.T) {
 		t.Errorf("the runtimes are %v, want one of the session's own", list)
 	}
 	st.Say(s, "remember me")
-	if out := st.Say(s, "compute"); !strings.Contains(out.GetText(), "42") {
-		t.Errorf("the agent said %q", out.GetText())
+	if out := st.Say(s, "compute"); !strings.Contains(out.Text(), "42") {
+		t.Errorf("the agent said %q", out.Text())
 	}
 	if queries := db.asked(); !strings.Contains(queries, "SELECT 42 AS answer") {
 		t.Errorf("the database was asked %q", queries)
@@ -201,7 +201,7 @@ func TestSessionFileSystemsShareAProcess(t *testing.T) {
 		dirs = append(dirs, dir)
 		s := st.Create(copilot.SessionOptions{
 			Config: elsewhere(st), SessionFS: &copilot.SessionFS{Files: files, Key: "shared"},
-			Lifetime: bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT,
+			Lifetime: copilot.LifetimeEndWithLastParticipant,
 		})
 		st.Say(s, fmt.Sprintf("number %d", i))
 		if err := s.Close(); err != nil { // and with that the session, which is written yet
@@ -250,8 +250,8 @@ func TestSessionFileSystemFails(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_FAILED ||
-				out.GetError().GetErrorType() != "persistence" {
+			if out.Status() != copilot.TurnFailed ||
+				out.Error().GetErrorType() != "persistence" {
 				t.Errorf("the turn ended %v", out)
 			}
 		})

@@ -2,12 +2,10 @@ package runtime
 
 import (
 	"context"
-	"strings"
 	"testing"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	"github.com/copilot-grpc/copilot-grpc/e2e/harness"
-	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
 )
 
@@ -34,7 +32,7 @@ func TestQueuedMessagesOfAKilledBridge(t *testing.T) {
 	}
 	id := s.ID()
 	messages := []struct{ text, want string }{
-		{"Q-one", "COMPLETED A1"}, {"Q-two", "RUNTIME_LOST"}, {"Q-three", "COMPLETED A3"}, {"Q-four", "FAILED: 400 four broke"},
+		{"Q-one", "completed A1"}, {"Q-two", "runtime_lost"}, {"Q-three", "completed A3"}, {"Q-four", "failed: 400 four broke"},
 	}
 	for i, m := range messages {
 		// The callers do not wait until the end: only the journal knows then how a turn ended.
@@ -63,12 +61,12 @@ func TestQueuedMessagesOfAKilledBridge(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", messages[i].text, err)
 			}
-			got := strings.TrimPrefix(out.GetStatus().String(), "TURN_STATUS_")
-			if out.GetText() != "" {
-				got += " " + out.GetText()
+			got := string(out.Status())
+			if out.Text() != "" {
+				got += " " + out.Text()
 			}
-			if out.GetStatus() == bridgev1.TurnStatus_TURN_STATUS_FAILED {
-				got += ": " + out.GetError().GetMessage()
+			if out.Status() == copilot.TurnFailed {
+				got += ": " + out.Error().GetMessage()
 			}
 			if got != messages[i].want {
 				t.Errorf("%s: %s, want %s", messages[i].text, got, messages[i].want)

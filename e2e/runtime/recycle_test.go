@@ -62,8 +62,8 @@ func TestRecycledRuntime(t *testing.T) {
 		left := runtimes(st, bridgev1.RuntimeState_RUNTIME_STATE_STOPPING)
 		return len(left) == 1 && left[0].GetRuntimeId() == old.GetRuntimeId() && left[0].GetLoadedSessions() == 1
 	})
-	if out := st.Say(idle, "a word after"); out.GetText() != "You said: a word after" {
-		t.Errorf("the idle session says %q", out.GetText())
+	if out := st.Say(idle, "a word after"); out.Text() != "You said: a word after" {
+		t.Errorf("the idle session says %q", out.Text())
 	}
 	if texts := strings.Join(harness.UserTexts(st), " "); !strings.Contains(texts, "a word before") {
 		t.Errorf("the idle session has forgotten: the model was told %q", texts)
@@ -71,7 +71,7 @@ func TestRecycledRuntime(t *testing.T) {
 	_, err := st.Client.Runtimes().DrainRuntime(st.Ctx, &bridgev1.DrainRuntimeRequest{RuntimeId: old.GetRuntimeId()})
 	harness.WantField(t, err, codes.FailedPrecondition, bridgev1.ErrorReason_ERROR_REASON_RUNTIME_ENDING, "runtime_id")
 	works.Release()
-	if out := ended(); out.GetText() != "worked" {
+	if out := ended(); out.Text() != "worked" {
 		t.Errorf("the turn in flight ended with %v", out)
 	}
 	out := wait()
@@ -185,7 +185,7 @@ func TestRecycledInATurn(t *testing.T) {
 				if out := recycled(st, old.GetRuntimeId(), 0)(); out.GetInterruptedSessions() != 1 {
 					t.Errorf("recycled: %v", out)
 				}
-				if out := ended(); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST {
+				if out := ended(); out.Status() != copilot.TurnRuntimeLost {
 					t.Errorf("the turn ended with %v", out)
 				}
 			})

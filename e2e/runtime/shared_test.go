@@ -74,8 +74,8 @@ func TestSessionsShareRuntimes(t *testing.T) {
 		}
 	}
 	for _, s := range sessions {
-		if out := st.Say(s, "before"); out.GetText() != "You said: before" {
-			t.Errorf("session %s says %q", s.ID(), out.GetText())
+		if out := st.Say(s, "before"); out.Text() != "You said: before" {
+			t.Errorf("session %s says %q", s.ID(), out.Text())
 		}
 		st.Written(s)
 	}
@@ -155,12 +155,12 @@ func TestRuntimeProfile(t *testing.T) {
 	profile := &bridgev1.RuntimeProfile{Home: own, WorkingDirectory: work, UserHome: own,
 		Env: map[string]string{"FLAVOUR": "vanilla"}}
 	s := st.Create(copilot.SessionOptions{Config: config, RuntimeProfile: profile, OnPermission: copilot.ApproveAll})
-	if out := st.Say(s, "look"); !strings.Contains(out.GetText(), "vanilla "+own) ||
-		!strings.Contains(out.GetText(), work) {
-		t.Errorf("its shell has %q", out.GetText())
+	if out := st.Say(s, "look"); !strings.Contains(out.Text(), "vanilla "+own) ||
+		!strings.Contains(out.Text(), work) {
+		t.Errorf("its shell has %q", out.Text())
 	}
-	if out := st.Say(plain, "look"); strings.Contains(out.GetText(), "vanilla") {
-		t.Errorf("the other's shell has %q", out.GetText())
+	if out := st.Say(plain, "look"); strings.Contains(out.Text(), "vanilla") {
+		t.Errorf("the other's shell has %q", out.Text())
 	}
 	if _, err := os.Stat(filepath.Join(own, "session-state", s.ID())); err != nil {
 		t.Errorf("the session is not in its home: %v", err)

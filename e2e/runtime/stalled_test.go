@@ -32,11 +32,11 @@ func TestModelThatNeverAnswers(t *testing.T) {
 	if out := watch.Turn(1); out.GetStatus() != stalled {
 		t.Errorf("the subscriber was told %v", out)
 	}
-	if out := ended(); out.GetStatus() != stalled {
+	if out := ended(); out.Status() != copilot.TurnStalled {
 		t.Errorf("the sender was told %v", out)
 	}
-	if out := st.Say(s, "and on"); out.GetText() != "You said: and on" {
-		t.Errorf("the agent said %q", out.GetText())
+	if out := st.Say(s, "and on"); out.Text() != "You said: and on" {
+		t.Errorf("the agent said %q", out.Text())
 	}
 	for _, ev := range st.All(s, "abort") {
 		if ev.GetCause() != bridgev1.EventCause_EVENT_CAUSE_BRIDGE {
@@ -56,8 +56,8 @@ func TestPatienceWithTools(t *testing.T) {
 	harness.Await(st, works.Asked, "the tool's call")
 	time.Sleep(stallBound + 2*time.Second) // the time in which nothing happens is what is tested
 	works.Release()
-	if out := ended(); out.GetText() != "worked" {
-		t.Errorf("the agent said %q", out.GetText())
+	if out := ended(); out.Text() != "worked" {
+		t.Errorf("the agent said %q", out.Text())
 	}
 }
 
@@ -70,7 +70,7 @@ func TestPatienceWithTheCLIsTools(t *testing.T) {
 				harness.Shell(fmt.Sprintf("sleep %d; echo done by the shell", int(stallBound.Seconds())+2)))),
 		harness.OnResult("bash", harness.Say("{{tool_result}}")))
 	s := st.Create(copilot.SessionOptions{OnPermission: copilot.ApproveAll})
-	if out := st.Say(s, "list"); !strings.Contains(out.GetText(), "done by the shell") {
+	if out := st.Say(s, "list"); !strings.Contains(out.Text(), "done by the shell") {
 		t.Errorf("the turn ended as %v", out)
 	}
 }
@@ -96,7 +96,7 @@ func TestApprovedAfterAKill(t *testing.T) {
 		(!st.Before("1.0.82") || out.GetStatus() != stalled) {
 		t.Errorf("the turn ended as %v", out)
 	}
-	if out := st.Say(s, "and on"); out.GetText() != "You said: and on" {
-		t.Errorf("the agent said %q", out.GetText())
+	if out := st.Say(s, "and on"); out.Text() != "You said: and on" {
+		t.Errorf("the agent said %q", out.Text())
 	}
 }

@@ -31,16 +31,16 @@ func runs(pid int) bool {
 func unloaded(st *harness.Scripted, s *copilot.Session) {
 	st.T.Helper()
 	st.Until("the session to be unloaded",
-		func() bool { return state(st, s) == bridgev1.SessionState_SESSION_STATE_UNLOADED })
+		func() bool { return state(st, s) == copilot.StateUnloaded })
 }
 
-func state(st *harness.Scripted, s *copilot.Session) bridgev1.SessionState {
+func state(st *harness.Scripted, s *copilot.Session) copilot.SessionState {
 	st.T.Helper()
 	now, err := s.Get(st.Ctx)
 	if err != nil {
 		st.T.Fatal(err)
 	}
-	return now.GetState()
+	return now.State
 }
 
 // TestIdleSessionComesBack: with its configuration, in the same positions, and without an action of a client. The
@@ -55,9 +55,9 @@ func TestIdleSessionComesBack(t *testing.T) {
 	watch := st.Callbacks(s.ID())
 	for range 2 {
 		unloaded(st, s)
-		if out := st.Say(s, "work"); out.GetText() != "done" {
-			t.Errorf("the agent said %q", out.GetText())
-		} else if a, b := first.GetEndPosition(), out.GetEndPosition(); a.GetEpoch() != b.GetEpoch() ||
+		if out := st.Say(s, "work"); out.Text() != "done" {
+			t.Errorf("the agent said %q", out.Text())
+		} else if a, b := first.Proto.GetEndPosition(), out.Proto.GetEndPosition(); a.GetEpoch() != b.GetEpoch() ||
 			a.GetSeq() >= b.GetSeq() {
 			t.Errorf("the positions are %v, then %v", a, b)
 		}
@@ -85,8 +85,8 @@ func TestUnusedSessionComesBack(t *testing.T) {
 	s := st.Create(copilot.SessionOptions{Config: particular(st),
 		Tools: []copilot.Tool{harness.Answering("work", "done")}})
 	unloaded(st, s)
-	if out := st.Say(s, "hello"); out.GetText() != "You said: hello" {
-		t.Errorf("the agent said %q", out.GetText())
+	if out := st.Say(s, "hello"); out.Text() != "You said: hello" {
+		t.Errorf("the agent said %q", out.Text())
 	}
 	wantWhole(st, "work")
 }
@@ -109,8 +109,8 @@ func TestApprovalsComeBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if out := st.Say(s, "work"); out.GetText() != "worked" {
-			t.Errorf("the agent said %q", out.GetText())
+		if out := st.Say(s, "work"); out.Text() != "worked" {
+			t.Errorf("the agent said %q", out.Text())
 		}
 		unloaded(st, s)
 	}
@@ -137,12 +137,12 @@ func TestShellOfAKilledRuntime(t *testing.T) {
 		return err == nil
 	})
 	st.Kill(s.ID())
-	if out := ended(); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST {
+	if out := ended(); out.Status() != copilot.TurnRuntimeLost {
 		t.Errorf("the turn ended as %v", out)
 	}
 	st.Until("the end of the shell", func() bool { return !runs(pid) })
-	if out := st.Say(s, "and on"); out.GetText() != "You said: and on" {
-		t.Errorf("the agent said %q", out.GetText())
+	if out := st.Say(s, "and on"); out.Text() != "You said: and on" {
+		t.Errorf("the agent said %q", out.Text())
 	}
 }
 
@@ -163,7 +163,7 @@ func TestQueuedMessageOfAKilledRuntime(t *testing.T) {
 		t.Fatal(err)
 	}
 	st.Kill(s.ID())
-	if out := ended(); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST {
+	if out := ended(); out.Status() != copilot.TurnRuntimeLost {
 		t.Errorf("the running turn ended as %v", out)
 	}
 	st.Say(s, "and on")
@@ -214,7 +214,7 @@ func TestWhatKeepsASessionLoaded(t *testing.T) {
 		unloaded(st, idle)
 	}
 	for name, s := range map[string]*copilot.Session{"shell": shelled, "schedule": scheduled, "question": asked} {
-		if got := state(st, s); got != bridgev1.SessionState_SESSION_STATE_LOADED {
+		if got := state(st, s); got != copilot.StateLoaded {
 			t.Errorf("the session with a %s is %v", name, got)
 		}
 	}
@@ -245,12 +245,12 @@ func TestOldRuntimeIsReplaced(t *testing.T) {
 		t.Errorf("with a session on the old runtime and one elsewhere the runtimes are %v", all)
 	}
 	works.Release()
-	if out := ended(); out.GetText() != "worked" {
-		t.Errorf("the agent said %q", out.GetText())
+	if out := ended(); out.Text() != "worked" {
+		t.Errorf("the agent said %q", out.Text())
 	}
 	st.Until("the end of the old runtime", func() bool { return !slices.ContainsFunc(st.Runtimes(), old) })
-	if out := st.Say(s, "and on"); out.GetText() != "You said: and on" {
-		t.Errorf("the agent said %q", out.GetText())
+	if out := st.Say(s, "and on"); out.Text() != "You said: and on" {
+		t.Errorf("the agent said %q", out.Text())
 	}
 	wantWhole(st, "works")
 }

@@ -20,8 +20,8 @@ func TestAgentWithoutDisplayName(t *testing.T) {
 	harness.Did(st.Fixture, agents.Select, &cliv1.SessionAgentServiceSelectRequest{SessionId: s.ID(), Name: "poet"})
 	st.Say(s, "as a poet")
 	st.Kill(s.ID())
-	if out := st.Say(s, "and on"); out.GetText() != "You said: and on" {
-		t.Errorf("the agent said %q", out.GetText())
+	if out := st.Say(s, "and on"); out.Text() != "You said: and on" {
+		t.Errorf("the agent said %q", out.Text())
 	}
 	if now := harness.Did(st.Fixture, agents.GetCurrent,
 		&cliv1.SessionAgentServiceGetCurrentRequest{SessionId: s.ID()}).GetAgent(); now.GetName() != "poet" {

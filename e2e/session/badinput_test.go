@@ -90,8 +90,8 @@ func wantAllBad(st *harness.Scripted, s *copilot.Session, calls []badCall) {
 			}
 		})
 	}
-	if out := st.Say(s, "all well?"); out.GetText() != "You said: all well?" {
-		st.T.Errorf("afterwards the agent said %q", out.GetText())
+	if out := st.Say(s, "all well?"); out.Text() != "You said: all well?" {
+		st.T.Errorf("afterwards the agent said %q", out.Text())
 	}
 }
 

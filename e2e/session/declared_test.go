@@ -56,8 +56,8 @@ func TestDeclarationsThatBreakTurns(t *testing.T) {
 	// An override takes the place of the CLI's tool.
 	override := &cliv1.ToolDefinition{Name: "view", Description: "mine", OverridesBuiltInTool: proto.Bool(true)}
 	other := st.Join(s.ID(), copilot.SessionOptions{Tools: []copilot.Tool{{Definition: override}}})
-	if out := st.Say(other, "with an override"); out.GetText() != "You said: with an override" {
-		t.Errorf("the agent said %q", out.GetText())
+	if out := st.Say(other, "with an override"); out.Text() != "You said: with an override" {
+		t.Errorf("the agent said %q", out.Text())
 	}
 	found := false
 	for _, offered := range st.LastModelRequest().Tools {

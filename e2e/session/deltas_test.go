@@ -61,7 +61,7 @@ func TestManyDeltas(t *testing.T) {
 	if err != nil || out.Err() != nil {
 		t.Fatalf("outcome %v, %v", out, err)
 	}
-	if got := len(strings.Fields(out.GetText())); got != n {
+	if got := len(strings.Fields(out.Text())); got != n {
 		t.Errorf("the whole message has %d pieces, want %d", got, n)
 	}
 }

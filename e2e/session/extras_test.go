@@ -58,7 +58,7 @@ func TestSessionConfigDir(t *testing.T) {
 	if other := s.Record(); other != nil {
 		t.Errorf("the CLI recorded %d events in its own folder", len(other))
 	}
-	if got := s.Info().GetWorkspacePath(); got != filepath.Join(dir, "session-state", s.ID()) {
+	if got := s.Info().Proto.GetWorkspacePath(); got != filepath.Join(dir, "session-state", s.ID()) {
 		t.Errorf("workspace path is %q", got)
 	}
 }
@@ -75,7 +75,7 @@ func TestSessionInfiniteSwitch(t *testing.T) {
 		if on {
 			want = filepath.Join(r.Host.Home, "session-state", s.ID())
 		}
-		if got := s.Info().GetWorkspacePath(); got != want {
+		if got := s.Info().Proto.GetWorkspacePath(); got != want {
 			t.Errorf("infinite: %t, workspace path is %q, want %q", on, got, want)
 		}
 	}

@@ -81,7 +81,7 @@ func TestGitHub(t *testing.T) {
 		out, err := s.SendAndWait(g.Ctx, "hello")
 		if err != nil {
 			harness.WantError(t, err, codes.FailedPrecondition, bridgev1.ErrorReason_ERROR_REASON_NOT_SIGNED_IN)
-		} else if out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_FAILED {
+		} else if out.Status() != copilot.TurnFailed {
 			t.Errorf("the turn ended %v", out)
 		}
 		if _, err := g.Client.Sessions().ProvideCredentials(g.Ctx, &bridgev1.ProvideCredentialsRequest{
@@ -111,7 +111,7 @@ func TestAutoModeSwitch(t *testing.T) {
 		},
 	})
 	out := s.Turn("limited")
-	if got := out.GetError().GetStatusCode(); got != 429 {
+	if got := out.Error().GetStatusCode(); got != 429 {
 		t.Errorf("the turn ended %v", out)
 	}
 	select { // after the error

@@ -22,7 +22,7 @@ func TestSessionCreateAndDisconnect(t *testing.T) {
 	t.Parallel()
 	r := harness.NewFixture(t, harness.Echo)
 	s := r.Session(r.Options())
-	if s.ID() == "" || s.Info().GetState() != bridgev1.SessionState_SESSION_STATE_LOADED {
+	if s.ID() == "" || s.Info().State != copilot.StateLoaded {
 		t.Errorf("a new session is %v", s.Info())
 	}
 	s.Ask("hello")
@@ -84,7 +84,7 @@ func TestSessionsConcurrent(t *testing.T) {
 				t.Errorf("turn: %v", err)
 				return
 			}
-			answers[i] = out.GetText()
+			answers[i] = out.Text()
 		})
 	}
 	all.Wait()
@@ -280,7 +280,7 @@ func TestSessionLifetimeEndsWithLastParticipant(t *testing.T) {
 	t.Parallel()
 	r := harness.NewFixture(t, harness.Echo)
 	opts := r.Options()
-	opts.Lifetime = bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT
+	opts.Lifetime = copilot.LifetimeEndWithLastParticipant
 	s := r.Session(opts)
 	s.Ask("hello")
 	second, err := r.Dial().JoinSession(r.Ctx, s.ID(), copilot.SessionOptions{})

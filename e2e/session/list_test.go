@@ -28,7 +28,7 @@ func list(r *harness.Fixture, filter *bridgev1.SessionFilter) map[string]*bridge
 		if err != nil {
 			r.T.Fatalf("list: %v", err)
 		}
-		found[s.GetSessionId()] = s
+		found[s.ID] = s.Proto
 	}
 	return found
 }
@@ -186,10 +186,10 @@ func TestSessionMetadata(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.GetSessionId() != s.ID() || got.GetContext().GetWorkingDirectory() != r.Dir ||
-		got.GetModelId() != s.Info().GetModelId() ||
-		got.GetCliVersion() != r.Host.CLI || got.GetTurnRunning() || len(got.GetParticipants()) != 1 ||
-		!strings.Contains(got.GetSummary(), "cranes") || got.GetPosition().GetSeq() == 0 {
+	if got.ID != s.ID() || got.Proto.GetContext().GetWorkingDirectory() != r.Dir ||
+		got.Model != s.Info().Model ||
+		got.Proto.GetCliVersion() != r.Host.CLI || got.Proto.GetTurnRunning() || len(got.Proto.GetParticipants()) != 1 ||
+		!strings.Contains(got.Proto.GetSummary(), "cranes") || got.Proto.GetPosition().GetSeq() == 0 {
 		t.Errorf("session is %v", got)
 	}
 	_, err = r.Client.Session("no-such-session").Get(r.Ctx)

@@ -135,7 +135,7 @@ default: {reply: [{text: "ok"}]}`)
 		t.Fatalf("abort: %v, %v", running, err)
 	}
 	s.Ask("after the abort")
-	if got := s.Turn("refuse", override).GetStatus(); got != bridgev1.TurnStatus_TURN_STATUS_FAILED {
+	if got := s.Turn("refuse", override).Status(); got != copilot.TurnFailed {
 		t.Errorf("status is %v", got)
 	}
 	s.Ask("after the failure")

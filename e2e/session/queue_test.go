@@ -50,12 +50,12 @@ func submitAll(st *harness.Scripted, s *copilot.Session, messages []queued) (wai
 
 // brief is an outcome as a test expects it.
 func brief(out *copilot.Outcome) string {
-	text := strings.TrimPrefix(out.GetStatus().String(), "TURN_STATUS_")
-	if out.GetText() != "" {
-		text += " " + out.GetText()
+	text := string(out.Status())
+	if out.Text() != "" {
+		text += " " + out.Text()
 	}
-	if out.GetError() != nil {
-		text += ": " + out.GetError().GetMessage()
+	if out.Error() != nil {
+		text += ": " + out.Error().GetMessage()
 	}
 	return text
 }
@@ -64,25 +64,25 @@ func brief(out *copilot.Outcome) string {
 // runs. Each gets the answer or the error to its own message, with its own positions, and readers are told of each turn.
 func TestQueuedMessagesHaveTheirOwnOutcomes(t *testing.T) {
 	t.Parallel()
-	ten := []queued{{text: "Q-one", want: "COMPLETED A1"}}
+	ten := []queued{{text: "Q-one", want: "completed A1"}}
 	for n := 2; n <= 10; n++ {
-		m := queued{text: fmt.Sprintf("Q-n%d.", n), want: fmt.Sprintf("COMPLETED An%d", n)}
+		m := queued{text: fmt.Sprintf("Q-n%d.", n), want: fmt.Sprintf("completed An%d", n)}
 		if n%3 == 0 {
-			m = queued{text: fmt.Sprintf("Q-bad%d.", n), want: fmt.Sprintf("FAILED: 400 bad%d", n)}
+			m = queued{text: fmt.Sprintf("Q-bad%d.", n), want: fmt.Sprintf("failed: 400 bad%d", n)}
 		}
 		ten = append(ten, m)
 	}
 	for name, messages := range map[string][]queued{
-		"the second fails":   {{text: "Q-one", want: "COMPLETED A1"}, {text: "Q-two", want: "FAILED: 400 two broke"}},
-		"the second answers": {{text: "Q-one", want: "COMPLETED A1"}, {text: "Q-n3.", want: "COMPLETED An3"}},
-		"the second is silent": {{text: "Q-one", want: "COMPLETED A1"}, {text: "hush", want: "COMPLETED"},
-			{text: "Q-n3.", want: "COMPLETED An3"}},
-		"the first fails": {{text: "Q-broken", want: "FAILED: 400 one broke"}, {text: "Q-n2.", want: "COMPLETED An2"},
-			{text: "Q-n3.", want: "COMPLETED An3"}},
-		"an immediate one after two": {{text: "Q-one", want: "COMPLETED A1"}, {text: "Q-two", want: "FAILED: 400 two broke"},
-			{text: "Q-n4.", immediate: true, want: "COMPLETED An4"}},
-		"an immediate one fails": {{text: "Q-one", want: "COMPLETED A1"}, {text: "Q-n3.", want: "COMPLETED An3"},
-			{text: "Q-two", immediate: true, want: "FAILED: 400 two broke"}},
+		"the second fails":   {{text: "Q-one", want: "completed A1"}, {text: "Q-two", want: "failed: 400 two broke"}},
+		"the second answers": {{text: "Q-one", want: "completed A1"}, {text: "Q-n3.", want: "completed An3"}},
+		"the second is silent": {{text: "Q-one", want: "completed A1"}, {text: "hush", want: "completed"},
+			{text: "Q-n3.", want: "completed An3"}},
+		"the first fails": {{text: "Q-broken", want: "failed: 400 one broke"}, {text: "Q-n2.", want: "completed An2"},
+			{text: "Q-n3.", want: "completed An3"}},
+		"an immediate one after two": {{text: "Q-one", want: "completed A1"}, {text: "Q-two", want: "failed: 400 two broke"},
+			{text: "Q-n4.", immediate: true, want: "completed An4"}},
+		"an immediate one fails": {{text: "Q-one", want: "completed A1"}, {text: "Q-n3.", want: "completed An3"},
+			{text: "Q-two", immediate: true, want: "failed: 400 two broke"}},
 		"ten": ten,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestQueuedMessagesHaveTheirOwnOutcomes(t *testing.T) {
 					t.Errorf("%s: %s, want %s", m.text, got, m.want)
 				}
 				ownEvents(st, s, m.text, out)
-				outcomes[out.TurnOutcome.String()] = true
+				outcomes[out.Proto.String()] = true
 			}
 			for range messages {
 				if end := harness.Await(st, told, "the end of a turn"); !outcomes[end.GetOutcome().String()] {
@@ -150,7 +150,7 @@ func ownEvents(st *harness.Scripted, s *copilot.Session, text string, out *copil
 	for _, ev := range st.All(s, "user.message", "assistant.message") {
 		message := ev.GetEvent().GetUserMessage()
 		switch {
-		case harness.Less(out.GetEndPosition(), ev.GetPosition()):
+		case harness.Less(out.Proto.GetEndPosition(), ev.GetPosition()):
 		case message.GetContent() == text:
 			begun = ev
 		case message != nil && begun != nil:
@@ -162,9 +162,9 @@ func ownEvents(st *harness.Scripted, s *copilot.Session, text string, out *copil
 	if begun == nil {
 		st.T.Errorf("%s: its turn ends before it", text)
 	}
-	if at := said.GetPosition(); at.GetSeq() != out.GetMessagePosition().GetSeq() ||
-		said.GetEvent().GetAssistantMessage().GetContent() != out.GetText() {
-		st.T.Errorf("%s: the answer is at %v, its message position %v", text, at, out.GetMessagePosition())
+	if at := said.GetPosition(); at.GetSeq() != out.Proto.GetMessagePosition().GetSeq() ||
+		said.GetEvent().GetAssistantMessage().GetContent() != out.Text() {
+		st.T.Errorf("%s: the answer is at %v, its message position %v", text, at, out.Proto.GetMessagePosition())
 	}
 }
 
@@ -173,8 +173,8 @@ func ownEvents(st *harness.Scripted, s *copilot.Session, text string, out *copil
 func TestSteeringSharesTheTurn(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ steering, first, second string }{
-		"it answers": {"Q-steer", "COMPLETED steered", "COMPLETED steered"},
-		"it fails":   {"Q-two", "FAILED calling: 400 two broke", "FAILED: 400 two broke"},
+		"it answers": {"Q-steer", "completed steered", "completed steered"},
+		"it fails":   {"Q-two", "failed calling: 400 two broke", "failed: 400 two broke"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -191,15 +191,15 @@ func TestSteeringSharesTheTurn(t *testing.T) {
 			hold.Release()
 			one, two, three := first(), waits[0](), waits[1]()
 			for what, got := range map[string][2]string{
-				"the turn": {brief(one), c.first}, "steering": {brief(two), c.second}, "behind": {brief(three), "COMPLETED A3"},
+				"the turn": {brief(one), c.first}, "steering": {brief(two), c.second}, "behind": {brief(three), "completed A3"},
 			} {
 				if got[0] != got[1] {
 					t.Errorf("%s: %s, want %s", what, got[0], got[1])
 				}
 			}
-			if one.GetEndPosition().GetSeq() != two.GetEndPosition().GetSeq() ||
-				!harness.Less(one.GetEndPosition(), three.GetEndPosition()) {
-				t.Errorf("the ends are %v, %v and %v", one.GetEndPosition(), two.GetEndPosition(), three.GetEndPosition())
+			if one.Proto.GetEndPosition().GetSeq() != two.Proto.GetEndPosition().GetSeq() ||
+				!harness.Less(one.Proto.GetEndPosition(), three.Proto.GetEndPosition()) {
+				t.Errorf("the ends are %v, %v and %v", one.Proto.GetEndPosition(), two.Proto.GetEndPosition(), three.Proto.GetEndPosition())
 			}
 		})
 	}
@@ -213,14 +213,14 @@ func TestAbortEndsWhatIsQueued(t *testing.T) {
 		harness.OnUser("Q-two", harness.Say("begun"), offlinemodel.Step{Hang: true}))
 	s := st.Create(copilot.SessionOptions{})
 	messages := []queued{
-		{text: "Q-one", want: "COMPLETED A1"}, {text: "Q-two", want: "ABORTED"}, {text: "Q-three", want: "ABORTED"},
+		{text: "Q-one", want: "completed A1"}, {text: "Q-two", want: "aborted"}, {text: "Q-three", want: "aborted"},
 	}
 	waits := submitAll(st, s, messages[:1])
 	st.Gate("one")
 	waits = append(waits, submitAll(st, s, messages[1:])...)
 	st.Model.Release("one")
 	first := waits[0]()
-	for ev, err := range s.Events(st.Ctx, copilot.After(first.GetEndPosition()), copilot.OfTypes("assistant.message_delta")) {
+	for ev, err := range s.Events(st.Ctx, copilot.After(first.Proto.GetEndPosition()), copilot.OfTypes("assistant.message_delta")) {
 		if err != nil || ev != nil {
 			break
 		}
@@ -264,7 +264,7 @@ func TestQueuedBehindAnAgent(t *testing.T) {
 			st.Model.Release("task")
 			one, two := brief(first()), brief(second())
 			st.Model.Release("inner")
-			if one != "COMPLETED A-sub" || two != "FAILED: 400 two broke" {
+			if one != "completed A-sub" || two != "failed: 400 two broke" {
 				t.Errorf("the outcomes are %s and %s", one, two)
 			}
 		})
@@ -289,7 +289,7 @@ func TestQueuedBehindAutopilot(t *testing.T) {
 	st.Gate("later")
 	second := submit(st, s, "Q-two")
 	st.Model.Release("later")
-	if one, two := brief(first()), brief(second()); one != "COMPLETED still working" || two != "FAILED: 400 two broke" {
+	if one, two := brief(first()), brief(second()); one != "completed still working" || two != "failed: 400 two broke" {
 		t.Errorf("the outcomes are %s and %s", one, two)
 	}
 }
@@ -320,10 +320,10 @@ func TestRunEndsWithItsTurn(t *testing.T) {
 		}
 	}
 	out, err := run.Outcome()
-	if err != nil || brief(out) != "COMPLETED A1" || strings.Join(seen, " ") != "Q-one A1" {
+	if err != nil || brief(out) != "completed A1" || strings.Join(seen, " ") != "Q-one A1" {
 		t.Errorf("the run streams %q and ends as %v, %v", seen, out, err)
 	}
-	if got := brief(second()); got != "COMPLETED A3" {
+	if got := brief(second()); got != "completed A3" {
 		t.Errorf("the message behind it ends as %s", got)
 	}
 }
@@ -342,10 +342,10 @@ func TestPromptBehindAnAbort(t *testing.T) {
 			t.Fatalf("abort: %v, %v", running, err)
 		}
 		text := fmt.Sprint("again ", i)
-		if got := brief(st.Say(s, text)); got != "COMPLETED You said: "+text {
+		if got := brief(st.Say(s, text)); got != "completed You said: "+text {
 			t.Errorf("the prompt behind the abort: %s", got)
 		}
-		if got := ended().GetStatus(); got != bridgev1.TurnStatus_TURN_STATUS_ABORTED {
+		if got := ended().Status(); got != copilot.TurnAborted {
 			t.Errorf("the aborted turn: %v", got)
 		}
 	}

@@ -95,7 +95,7 @@ func TestSessionSetModel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info.GetModelId() != "gpt-5.4" {
-		t.Errorf("the session's model is %q", info.GetModelId())
+	if info.Model != "gpt-5.4" {
+		t.Errorf("the session's model is %q", info.Model)
 	}
 }

@@ -312,14 +312,14 @@ func TestSessionRunTurn(t *testing.T) {
 		seen = append(seen, ev.GetEvent().GetEventType())
 	}
 	out, err := turn.Outcome()
-	if err != nil || out.Err() != nil || out.GetText() != "You said: hello" {
+	if err != nil || out.Err() != nil || out.Text() != "You said: hello" {
 		t.Fatalf("outcome is %v, %v", out, err)
 	}
 	if count(seen, "user.message") != 1 || count(seen, "session.idle") != 1 {
 		t.Errorf("the turn's events are %q", seen)
 	}
-	if got := s.WaitAfter(out.GetMessagePosition(), "assistant.turn_end"); copilot.ComparePositions(got.GetPosition(),
-		out.GetEndPosition()) >= 0 {
-		t.Errorf("the turn ends at %v, before %v", out.GetEndPosition(), got.GetPosition())
+	if got := s.WaitAfter(out.Proto.GetMessagePosition(), "assistant.turn_end"); copilot.ComparePositions(got.GetPosition(),
+		out.Proto.GetEndPosition()) >= 0 {
+		t.Errorf("the turn ends at %v, before %v", out.Proto.GetEndPosition(), got.GetPosition())
 	}
 }

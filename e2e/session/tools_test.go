@@ -46,8 +46,8 @@ func TestToolGetsArgumentsAndItsResultReachesTheModel(t *testing.T) {
 	if from.SessionID != s.ID() || from.ToolName != "encrypt" || from.ToolCallID == "" || from.CallbackID == "" {
 		t.Errorf("the call is %+v", from)
 	}
-	if out.GetText() != "It reads ATTACK AT DAWN." {
-		t.Errorf("the agent said %q", out.GetText())
+	if out.Text() != "It reads ATTACK AT DAWN." {
+		t.Errorf("the agent said %q", out.Text())
 	}
 	first := st.Model.ModelRequests()[0]
 	i := slices.IndexFunc(first.Tools, func(tool offlinemodel.Tool) bool { return tool.Name == "encrypt" })
@@ -88,7 +88,7 @@ func TestToolFailuresReachTheModel(t *testing.T) {
 	}()
 	st.Eventually("only the call that is answered by hand waits", func() bool {
 		list, err := s.Pending(st.Ctx)
-		return err == nil && len(list) == 1 && list[0].GetToolCall().GetToolName() == "no_result"
+		return err == nil && len(list) == 1 && list[0].Proto.GetToolCall().GetToolName() == "no_result"
 	})
 	empty := &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_NoResult{NoResult: &bridgev1.NoResult{}}}
 	err := s.Resolve(st.Ctx, st.Pending(s, 1)[0].GetCallbackId(),
@@ -234,8 +234,8 @@ func TestToolCallTimesOut(t *testing.T) {
 			})
 			frames := st.Callbacks(s.ID())
 			out := st.Say(s, "call it")
-			if !strings.Contains(out.GetText(), "no participant answered in time") {
-				t.Errorf("the model was told %q", out.GetText())
+			if !strings.Contains(out.Text(), "no participant answered in time") {
+				t.Errorf("the model was told %q", out.Text())
 			}
 			asked := frames.Requested(bridgev1.CallbackKind_CALLBACK_KIND_TOOL_CALL)
 			over := frames.Resolved(asked.GetCallbackId())
@@ -273,8 +273,8 @@ func TestToolOfOneWhoLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	st.Model.Release("left")
-	if out := turn(); out.GetText() == "" || strings.Contains(out.GetText(), "unlikely") {
-		t.Errorf("the model was told %q", out.GetText())
+	if out := turn(); out.Text() == "" || strings.Contains(out.Text(), "unlikely") {
+		t.Errorf("the model was told %q", out.Text())
 	}
 }
 
@@ -290,8 +290,8 @@ func TestSessionToolAnsweredBySecondParticipant(t *testing.T) {
 	withHandler.Handler = func(context.Context, json.RawMessage) (any, error) { return "it", nil }
 	second := st.Join(s.ID(), copilot.SessionOptions{Tools: []copilot.Tool{withHandler}})
 	frames := st.Callbacks(s.ID())
-	if out := st.Say(s, "look it up"); out.GetText() != "found it" {
-		t.Errorf("the agent said %q", out.GetText())
+	if out := st.Say(s, "look it up"); out.Text() != "found it" {
+		t.Errorf("the agent said %q", out.Text())
 	}
 	asked := frames.Requested(bridgev1.CallbackKind_CALLBACK_KIND_TOOL_CALL)
 	if over := frames.Resolved(asked.GetCallbackId()); over.GetParticipantId() != second.ParticipantID() {
@@ -342,8 +342,8 @@ func TestWithoutAttach(t *testing.T) {
 		copilot.AnswerPermission(copilot.ApproveOnce())); err != nil {
 		t.Fatal(err)
 	}
-	if out := turn(); out.GetText() != "written" {
-		t.Errorf("the agent said %q", out.GetText())
+	if out := turn(); out.Text() != "written" {
+		t.Errorf("the agent said %q", out.Text())
 	}
 	if got := st.Read("out.txt"); got != "v\n" {
 		t.Errorf("the file has %q", got)

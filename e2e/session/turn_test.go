@@ -27,7 +27,7 @@ func TestAbortDuringShellTool(t *testing.T) {
 	if err != nil || !running {
 		t.Fatalf("abort: running %v, %v", running, err)
 	}
-	if out := ended(); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_ABORTED {
+	if out := ended(); out.Status() != copilot.TurnAborted {
 		t.Errorf("the turn ended as %v", out)
 	}
 	if len(st.All(s, "abort")) != 1 {
@@ -37,8 +37,8 @@ func TestAbortDuringShellTool(t *testing.T) {
 		"abort") {
 		t.Errorf("the CLI's record has %q", types)
 	}
-	if out := st.Say(s, "still there?"); out.GetText() != "You said: still there?" {
-		t.Errorf("after the abort the agent said %q", out.GetText())
+	if out := st.Say(s, "still there?"); out.Text() != "You said: still there?" {
+		t.Errorf("after the abort the agent said %q", out.Text())
 	}
 	if st.Exists("ended") {
 		t.Error("the command went on")
@@ -57,7 +57,7 @@ func TestAbortOfAStreamingTurn(t *testing.T) {
 	if running, err := s.Abort(st.Ctx); err != nil || !running {
 		t.Fatalf("abort: running %v, %v", running, err)
 	}
-	if out := ended(); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_ABORTED {
+	if out := ended(); out.Status() != copilot.TurnAborted {
 		t.Errorf("the turn ended as %v", out)
 	}
 	gone := func(r *offlinemodel.Request) bool { return r.Outcome == offlinemodel.OutcomeClientGone }
@@ -72,14 +72,14 @@ func TestSendAndWaitCompletes(t *testing.T) {
 	st := harness.NewScripted(t)
 	s := st.Create(copilot.SessionOptions{})
 	out := st.Say(s, "hello")
-	if out.GetText() != "You said: hello" || out.MessageID == "" {
+	if out.Text() != "You said: hello" || out.MessageID == "" {
 		t.Errorf("outcome %v", out)
 	}
-	message, err := s.ReadEvent(st.Ctx, out.GetMessagePosition())
+	message, err := s.ReadEvent(st.Ctx, out.Proto.GetMessagePosition())
 	if err != nil || !strings.Contains(string(message), "You said: hello") {
 		t.Errorf("at the message's position is %s, %v", message, err)
 	}
-	end, err := s.ReadEvent(st.Ctx, out.GetEndPosition())
+	end, err := s.ReadEvent(st.Ctx, out.Proto.GetEndPosition())
 	if err != nil || !strings.Contains(string(end), `"session.idle"`) {
 		t.Errorf("at the end's position is %s, %v", end, err)
 	}
@@ -94,10 +94,10 @@ func TestSendAndWaitFails(t *testing.T) {
 	})
 	s := st.Create(copilot.SessionOptions{})
 	out := st.GoTurn(s, "too much")()
-	if out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_FAILED || out.GetText() != "" {
+	if out.Status() != copilot.TurnFailed || out.Text() != "" {
 		t.Fatalf("the turn ended as %v", out)
 	}
-	te := out.GetError()
+	te := out.Error()
 	if te.GetErrorType() == "" || te.GetStatusCode() != 400 ||
 		!strings.Contains(te.GetMessage(), "takes no such thing") {
 		t.Errorf("its error is %v", te)
@@ -115,8 +115,8 @@ func TestSendAndWaitWithoutMessage(t *testing.T) {
 	st := harness.NewScripted(t, harness.OnUser("hush", offlinemodel.Step{Reasoning: "better say nothing"}))
 	s := st.Create(copilot.SessionOptions{})
 	out := st.Say(s, "hush")
-	if out.GetText() != "" {
-		t.Errorf("the agent said %q", out.GetText())
+	if out.Text() != "" {
+		t.Errorf("the agent said %q", out.Text())
 	}
 	st.Say(s, "speak")
 }
@@ -136,15 +136,15 @@ func TestSendAndWaitTimeouts(t *testing.T) {
 			})
 			s := st.Create(copilot.SessionOptions{})
 			out := st.GoTurn(s, "slow", limit)()
-			if out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_TIMED_OUT {
+			if out.Status() != copilot.TurnTimedOut {
 				t.Fatalf("the turn ended as %v", out)
 			}
 			now, err := s.Get(st.Ctx)
-			if err != nil || !now.GetTurnRunning() {
+			if err != nil || !now.Proto.GetTurnRunning() {
 				t.Errorf("the turn does not go on: %v, %v", now, err)
 			}
 			st.Model.Release("later")
-			st.First(s, "session.idle", copilot.After(out.GetEndPosition()))
+			st.First(s, "session.idle", copilot.After(out.Proto.GetEndPosition()))
 			messages := st.All(s, "assistant.message")
 			if len(messages) != 1 || messages[0].GetEvent().GetAssistantMessage().GetContent() != "at last" {
 				t.Errorf("the turn said %v", messages)
@@ -173,7 +173,7 @@ func TestIdleTimeoutDoesNotCountTools(t *testing.T) {
 			}
 		}, copilot.SkipPermission()),
 	}})
-	if out := st.Say(s, "think", copilot.WithIdleTimeout(5*time.Second)); out.GetText() != "thought" {
+	if out := st.Say(s, "think", copilot.WithIdleTimeout(5*time.Second)); out.Text() != "thought" {
 		t.Errorf("the turn ended as %v", out)
 	}
 }
@@ -247,7 +247,7 @@ func TestRunStreamsATurn(t *testing.T) {
 		"external_tool.completed",
 		"tool.execution_complete", "assistant.message", "session.idle")
 	out, err := turn.Outcome()
-	if err != nil || out.Err() != nil || out.GetText() != "It is 3." || text.String() != "It is 3." {
+	if err != nil || out.Err() != nil || out.Text() != "It is 3." || text.String() != "It is 3." {
 		t.Errorf("outcome %v, %v, deltas %q", out, err, text.String())
 	}
 }

@@ -93,7 +93,7 @@ func (w waiting) test(t *testing.T, r *sample) {
 	}()
 	st.Until("the participant", func() bool {
 		now, err := s.Get(r.Ctx)
-		return err == nil && len(now.GetParticipants()) > 1 // with the earlier one
+		return err == nil && len(now.Proto.GetParticipants()) > 1 // with the earlier one
 	})
 	w.answer(r, s.ID(), asked.GetCallbackId())
 	if got := <-answered; got.err != nil || !strings.Contains(got.text, w.result) {

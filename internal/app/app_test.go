@@ -149,7 +149,7 @@ func TestApp(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := s.SendAndWait(ctx, "the weather?")
-	if err != nil || out.Err() != nil || out.GetText() != "Rain." {
+	if err != nil || out.Err() != nil || out.Text() != "Rain." {
 		t.Fatalf("outcome %v, %v", out, err)
 	}
 	if city := <-asked; city != "Oslo" {

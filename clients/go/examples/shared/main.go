@@ -53,7 +53,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	var names []string
-	for _, participant := range state.GetParticipants() {
+	for _, participant := range state.Proto.GetParticipants() {
 		names = append(names, participant.GetName())
 	}
 	slices.Sort(names)
@@ -62,7 +62,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println("agent:", outcome.GetText())
+	fmt.Println("agent:", outcome.Text())
 	return session.Delete(ctx)
 }
 

@@ -20,7 +20,7 @@ import (
 )
 
 // load returns the stored position; nil if there is none.
-func load(file string) (*bridgev1.Position, error) {
+func load(file string) (*copilot.Position, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -32,7 +32,7 @@ func load(file string) (*bridgev1.Position, error) {
 }
 
 // store replaces the file at once, so that the end of this program cannot leave half of it.
-func store(file string, position *bridgev1.Position) error {
+func store(file string, position *copilot.Position) error {
 	next := file + ".new"
 	if err := os.WriteFile(next, []byte(copilot.FormatPosition(position)), 0o600); err != nil {
 		return err
@@ -56,7 +56,7 @@ func run(ctx context.Context, sessionID, file string) error {
 		var gap *copilot.GapError
 		switch {
 		case errors.As(err, &gap):
-			position = gap.Gap.GetThrough()
+			position = gap.Through
 			fmt.Println("missing:", gap)
 		case ctx.Err() != nil:
 			return nil // interrupted

@@ -12,7 +12,6 @@ import (
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	v1 "github.com/copilot-grpc/copilot-grpc/e2e/conformance/conformancev1"
-	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
@@ -41,10 +40,10 @@ func (r *runner) options(a *v1.Open) copilot.SessionOptions {
 	o.ContinuePendingWork = a.GetContinuePendingWork()
 	o.CallbackTimeout = time.Duration(a.GetCallbackTimeoutMs()) * time.Millisecond
 	if a.GetEndWithLastParticipant() {
-		o.Lifetime = bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT
+		o.Lifetime = copilot.LifetimeEndWithLastParticipant
 	}
 	if a.GetContinueInterruptedTurns() {
-		o.InterruptedTurns = bridgev1.OnInterruption_ON_INTERRUPTION_CONTINUE
+		o.InterruptedTurns = copilot.InterruptionContinue
 	}
 	o.DisableStreaming = a.Streaming != nil && !a.GetStreaming()
 	o.Config = &cliv1.SessionConfig{}

@@ -5,7 +5,6 @@ import (
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	v1 "github.com/copilot-grpc/copilot-grpc/e2e/conformance/conformancev1"
-	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
 // inbox answers callbacks of all sessions until as many have ended as the step says.
@@ -37,7 +36,7 @@ func permissionDecision(name string) *copilot.Decision {
 
 func (r *runner) usage(ctx context.Context, a *v1.Usage, result *v1.StepResult) error {
 	id := r.session(a.GetSession()).ID()
-	rows, err := r.clients[a.GetClient()].GetUsage(ctx, &bridgev1.GetUsageRequest{SessionId: id})
+	rows, err := r.clients[a.GetClient()].Usage(ctx, copilot.UsageOptions{SessionID: id})
 	for _, row := range rows {
 		result.Turns += row.GetTurns()
 		result.Requests += row.GetRequests()

@@ -16,8 +16,9 @@ func outcomeOf(out *copilot.Outcome) *v1.Outcome {
 	if out == nil {
 		return nil
 	}
-	status := strings.TrimPrefix(out.GetStatus().String(), "TURN_STATUS_")
-	o := &v1.Outcome{Status: status, Text: out.GetText(), ErrorType: out.GetError().GetErrorType()}
+	o := &v1.Outcome{
+		Status: strings.ToUpper(string(out.Status())), Text: out.Text(), ErrorType: out.Error().GetErrorType(),
+	}
 	if err := out.Err(); err != nil {
 		o.Error = err.Error()
 	}
@@ -28,8 +29,8 @@ func outcomeOf(out *copilot.Outcome) *v1.Outcome {
 func eventOf(ev *bridgev1.Event, err error) *v1.Event {
 	var gap *copilot.GapError
 	if errors.As(err, &gap) {
-		reason := strings.TrimPrefix(gap.Gap.GetReason().String(), "GAP_REASON_")
-		return &v1.Event{Gap: reason, Epoch: gap.Gap.GetThrough().GetEpoch(), Seq: gap.Gap.GetThrough().GetSeq()}
+		reason := strings.ToUpper(string(gap.Reason))
+		return &v1.Event{Gap: reason, Epoch: gap.Through.GetEpoch(), Seq: gap.Through.GetSeq()}
 	}
 	if err != nil {
 		return nil
@@ -53,7 +54,7 @@ func errorOf(ctx context.Context, err error) *v1.Error {
 	case errors.Is(err, copilot.ErrClosed):
 		e.Kind = v1.Error_CLOSED
 	case errors.As(err, &closed):
-		e.Kind, e.Reason = v1.Error_SESSION_CLOSED, strings.TrimPrefix(closed.Reason.String(), "CLOSE_REASON_")
+		e.Kind, e.Reason = v1.Error_SESSION_CLOSED, strings.ToUpper(string(closed.Reason))
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		e.Kind = v1.Error_CANCELLED
 	case errors.As(err, &status):

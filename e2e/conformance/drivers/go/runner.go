@@ -19,7 +19,6 @@ import (
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	v1 "github.com/copilot-grpc/copilot-grpc/e2e/conformance/conformancev1"
-	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
@@ -146,8 +145,11 @@ func (r *runner) onSession(ctx context.Context, step *v1.Step, result *v1.StepRe
 		return r.resolve(ctx, a.Resolve)
 	case *v1.Step_Get:
 		info, err := r.session(a.Get.GetSession()).Get(ctx)
-		result.Text = strings.TrimPrefix(info.GetState().String(), "SESSION_STATE_")
-		return err
+		if err != nil {
+			return err
+		}
+		result.Text = strings.ToUpper(string(info.State))
+		return nil
 	case *v1.Step_Delete:
 		return r.session(a.Delete.GetSession()).Delete(ctx)
 	case *v1.Step_Disconnect:
@@ -259,14 +261,14 @@ func (r *runner) session(name string) *copilot.Session {
 }
 
 func (r *runner) list(ctx context.Context, a *v1.List, result *v1.StepResult) error {
-	filter := &bridgev1.SessionFilter{Labels: a.GetLabels()}
+	filter := &copilot.SessionFilter{Labels: a.GetLabels()}
 	for info, err := range r.clients[a.GetClient()].ListSessions(ctx, filter) {
 		if err != nil {
 			return err
 		}
 		r.mu.Lock()
 		for name, s := range r.sessions {
-			if s.ID() == info.GetSessionId() {
+			if s.ID() == info.ID {
 				result.Sessions = append(result.Sessions, name)
 			}
 		}
@@ -379,7 +381,7 @@ func (r *runner) resolve(ctx context.Context, a *v1.Resolve) error {
 			return err
 		}
 		if len(pending) > 0 {
-			id = pending[0].GetCallbackId()
+			id = pending[0].ID
 		}
 	}
 	return s.Resolve(ctx, id, answer)
@@ -391,7 +393,7 @@ func (r *runner) watch(ctx context.Context, a *v1.Watch) error {
 		if err != nil {
 			return err
 		}
-		if strings.EqualFold(strings.TrimPrefix(change.GetChange().String(), "SESSION_CHANGE_"), a.GetChange()) {
+		if strings.EqualFold(string(change.Kind), a.GetChange()) {
 			if count++; count == int(a.GetCount()) {
 				break
 			}
