@@ -86,7 +86,7 @@ func module(t *testing.T) string {
 	write("go.mod", fmt.Sprintf("module example.com/agents\n\ngo 1.26.0\n\nrequire %s v0.0.0\n\nreplace %s => %s\n",
 		path, path, root))
 	write("go.sum", read("go.sum"))
-	for _, example := range []string{"agent", "watcher", "shared"} {
+	for _, example := range []string{"agent", "watcher", "shared", "newcomer"} {
 		write(example+"/main.go", read("clients/go/examples/"+example+"/main.go"))
 	}
 	for name, text := range readme(t, read("clients/go/README.md")+read("docs/clients.md")) {
@@ -259,6 +259,13 @@ func TestGoReadmeAndExamples(t *testing.T) {
 		t.Errorf("shared: %q", got)
 	}
 	t.Run("watcher", func(t *testing.T) { testWatcher(t, dir) })
+}
+
+// A newcomer's program in Go, built in a module of its own.
+func TestGoNewcomer(t *testing.T) {
+	t.Parallel()
+	harness.SkipWithoutCLI(t)
+	testNewcomer(t, filepath.Join(module(t), "bin", "newcomer"))
 }
 
 // The test server's model waits for gates.
