@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 
@@ -98,12 +99,13 @@ func (c *Client) check(ctx context.Context, target string) error {
 	}
 	e := asError(err)
 	switch {
-	case e != nil && e.Code == codes.Unauthenticated:
-		return fmt.Errorf("copilot: dial %q: set the bearer token with WithToken or WithTokenSource, or in %s: %w",
-			target, TokenEnv, err)
 	case e == nil || e.fromServer():
 	case transport.IsForeign(e.Code, e.Message):
 		return &IncompatibleError{Target: target, cause: err}
+	case strings.Contains(e.Message, "handshake failed: tls:"):
+		return fmt.Errorf("copilot: dial %q: see WithTLS, WithCAFile and WithServerName, and WithInsecure for a server "+
+			"without TLS: %w", target, err)
+	case strings.Contains(e.Message, "handshake failed:"): // a server is there
 	case e.Code == codes.Unavailable:
 		return fmt.Errorf("copilot: %w at %q: start it with `copilot-grpc serve`, or set %s: %w",
 			ErrNoServer, target, TargetEnv, err)

@@ -233,6 +233,10 @@ func TestErrorsOfConnectingNameTheRemedy(t *testing.T) {
 		"nobody there":             {"unix:/no/such/socket", nil, []string{"COPILOT_GRPC_TARGET", "copilot-grpc serve"}},
 		"http":                     {"http://" + accepting, nil, []string{"host:port", "unix:/path", "dns:///"}},
 		"https":                    {"https://agents.example", nil, []string{"host:port", "unix:/path", "dns:///"}},
+		"capitals":                 {"HTTPS://agents.example", nil, []string{"host:port", "unix:/path", "dns:///"}},
+		"grpc":                     {"grpc://agents.example:443", nil, []string{"host:port", "unix:/path", "dns:///"}},
+		"nothing":                  {"", nil, []string{"host:port", "unix:/path", "dns:///"}},
+		"TLS with a plain server":  {accepting, []copilot.Option{copilot.WithServerName("x")}, []string{"WithTLS", "WithInsecure"}},
 	} {
 		_, err := version(t, func() (*copilot.Client, error) { return copilot.Dial(testContext(t), tc.target, tc.opts...) })
 		if (err == nil) != (tc.want == nil) {
@@ -244,5 +248,20 @@ func TestErrorsOfConnectingNameTheRemedy(t *testing.T) {
 				t.Errorf("%s: err = %v, want one line with %q", name, err, want)
 			}
 		}
+		if errors.Is(err, copilot.ErrNoServer) != (name == "nobody there") {
+			t.Errorf("%s: err = %v, ErrNoServer = %t", name, err, errors.Is(err, copilot.ErrNoServer))
+		}
+	}
+}
+
+// A token can expire while a program runs.
+func TestRefusedCallsNameTheRemedy(t *testing.T) {
+	t.Parallel()
+	err := copilot.FromError(failure(codes.Unauthenticated, "UNAUTHENTICATED", "the token has expired"))
+	want := "copilot: Unauthenticated UNAUTHENTICATED: the token has expired: set the bearer token with WithToken or " +
+		"WithTokenSource, or in COPILOT_GRPC_TOKEN"
+	var e *copilot.Error
+	if err.Error() != want || !errors.As(err, &e) || e.Message != "the token has expired" {
+		t.Errorf("err = %v, want %s", err, want)
 	}
 }

@@ -75,8 +75,8 @@ func dial(ctx context.Context, target string, st *settings) (*Client, error) {
 	if strings.HasPrefix(target, "/") {
 		target = "unix://" + target
 	}
-	if scheme, _, _ := strings.Cut(target, "://"); scheme == "http" || scheme == "https" {
-		return nil, fmt.Errorf("copilot: the target %q is a URL: write host:port, unix:/path or dns:///host:port "+
+	if target == "" || transport.IsURL(target) {
+		return nil, fmt.Errorf("copilot: %q is no target: write host:port, unix:/path or dns:///host:port "+
 			"(TLS is an option)", target)
 	}
 	options, err := dialOptions(target, st)

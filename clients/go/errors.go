@@ -51,7 +51,11 @@ func (e *Error) Error() string {
 		what += " " + strings.TrimPrefix(e.Reason.String(), reasonPrefix)
 	}
 	if e.Field != "" {
-		return fmt.Sprintf("copilot: %s (field %q): %s", what, e.Field, e.Message)
+		what += fmt.Sprintf(" (field %q)", e.Field)
+	}
+	if e.Code == codes.Unauthenticated {
+		return fmt.Sprintf("copilot: %s: %s: set the bearer token with WithToken or WithTokenSource, or in %s",
+			what, e.Message, TokenEnv)
 	}
 	return fmt.Sprintf("copilot: %s: %s", what, e.Message)
 }

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -35,6 +36,12 @@ func Listens(ctx context.Context, path string) bool {
 	}
 	_ = conn.Close() // nothing was sent
 	return true
+}
+
+// IsURL reports whether a target is the address of a website or the like. Programs may have resolvers for other schemes.
+func IsURL(target string) bool {
+	scheme, _, found := strings.Cut(strings.ToLower(target), "://")
+	return found && slices.Contains([]string{"http", "https", "grpc", "grpcs", "tcp"}, scheme)
 }
 
 // IsLocal reports whether traffic to a target stays on this machine.
