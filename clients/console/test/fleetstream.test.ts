@@ -8,8 +8,8 @@ test("the fleet is complete before the stream of changes says anything", { timeo
   async function* silent(_request: object, { signal }: { signal: AbortSignal }): AsyncGenerator<never> {
     await new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(new Error("aborted"))));
   }
-  async function* listed(): AsyncGenerator<{ sessionId: string }> {
-    yield { sessionId: "stored" };
+  async function* listed(): AsyncGenerator<{ proto: { sessionId: string } }> {
+    yield { proto: { sessionId: "stored" } };
   }
   const client = { rpc: { events: { watchSessions: silent } }, listSessions: listed } as unknown as Client;
   const now = (run: () => void) => (run(), () => undefined);

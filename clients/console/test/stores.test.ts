@@ -1,7 +1,9 @@
 // Stores and streams, with a clock and a screen of their own.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { type Callback, CallbackOutcome, SessionChange, type SessionInfo, SessionState, type WatchSessionsResponse } from "@copilot-grpc/client";
+import { type Callback, CallbackOutcome } from "@copilot-grpc/client/gen/copilot/bridge/v1/callback_pb";
+import { SessionChange, type WatchSessionsResponse } from "@copilot-grpc/client/gen/copilot/bridge/v1/event_service_pb";
+import { type Session as SessionMessage, SessionState } from "@copilot-grpc/client/gen/copilot/bridge/v1/session_pb";
 import { Connection, readForever } from "../src/lib/connection.js";
 import {
   applyChanges,
@@ -29,16 +31,16 @@ import { type Bindings, Keys } from "../src/lib/keys.js";
 import { applyLog, type LogState } from "../src/lib/serverlog.js";
 import { Store } from "../src/lib/store.js";
 
-function session(sessionId: string, fields: Partial<SessionInfo> = {}): SessionInfo {
+function session(sessionId: string, fields: Partial<SessionMessage> = {}): SessionMessage {
   const empty = { participants: [], shares: [], modelId: "", name: "", summary: "", owner: "", storageProblem: "" };
-  return { ...empty, sessionId, state: SessionState.LOADED, turnRunning: false, ...fields } as unknown as SessionInfo;
+  return { ...empty, sessionId, state: SessionState.LOADED, turnRunning: false, ...fields } as unknown as SessionMessage;
 }
 
-function change(kind: number, info: SessionInfo): WatchSessionsResponse {
+function change(kind: number, info: SessionMessage): WatchSessionsResponse {
   return { change: kind as SessionChange, session: info } as WatchSessionsResponse;
 }
 
-const at = (seconds: number) => ({ seconds: BigInt(seconds), nanos: 0 }) as NonNullable<SessionInfo["updateTime"]>;
+const at = (seconds: number) => ({ seconds: BigInt(seconds), nanos: 0 }) as NonNullable<SessionMessage["updateTime"]>;
 const ids = (fleet: Fleet) => [...fleet.sessions.keys()].sort();
 
 describe("store", () => {
@@ -156,7 +158,7 @@ describe("fleet", () => {
       change(SessionChange.HEARTBEAT, session("")),
     ]);
     assert.deepEqual(ids(fleet), ["open"]);
-    const shares = [{ tenant: "b" }] as SessionInfo["shares"];
+    const shares = [{ tenant: "b" }] as SessionMessage["shares"];
     fleet = applyList(fleet, [session("open", { name: "old name", shares }), session("stored")], new Set(["open"]));
     assert.deepEqual(ids(fleet), ["open", "stored"]);
     assert.equal(fleet.sessions.get("open")?.name, "new name");
@@ -189,7 +191,7 @@ describe("fleet", () => {
   });
 
   test("filters and their choices", () => {
-    const context = { workingDirectory: "/srv/shop", branch: "main" } as NonNullable<SessionInfo["context"]>;
+    const context = { workingDirectory: "/srv/shop", branch: "main" } as NonNullable<SessionMessage["context"]>;
     const labels = { team: "core" };
     const fleet = applyList(
       emptyFleet,

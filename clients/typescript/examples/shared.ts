@@ -15,13 +15,13 @@ const getWeather = defineTool({
 });
 await using session = await worker.createSession({ tools: [getWeather] });
 await using review = await reviewer.joinSession(session.id, {
-  onPermission({ permissionKind }) {
-    console.log(`the reviewer approves ${permissionKind}`);
+  onPermission({ kind }) {
+    console.log(`the reviewer approves ${kind}`);
     return "approve";
   },
 });
 
-const { participants } = await review.get();
+const { participants } = (await review.get()).proto;
 console.log(
   `participants: ${participants
     .map(({ name }) => name)

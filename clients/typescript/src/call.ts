@@ -1,11 +1,12 @@
-import { type Callback, type CallbackOutcome, CallbackKind } from "./proto.js";
+import * as proto from "./proto.js";
+import { type CallbackKind, type CallbackOutcome, wordOf } from "./words.js";
 
 /** The callback that a handler answers. */
 export interface Call {
   readonly sessionId: string;
   readonly callbackId: string;
-  /** The kind, for example "PERMISSION". */
-  readonly kind: string;
+  /** The kind, such as "permission" or "tool_call". */
+  readonly kind: CallbackKind;
   /** Aborts when the answer is no longer needed; the reason is a {@link WithdrawnError} or the end of the session. */
   readonly signal: AbortSignal;
   /** Time of the server's default answer; undefined for none. */
@@ -16,7 +17,7 @@ export interface Call {
    */
   readonly traceContext: Readonly<Record<string, string>>;
   /** The complete request. */
-  readonly callback: Callback;
+  readonly callback: proto.Callback;
 }
 
 /** The callback ended before its handler did. */
@@ -27,15 +28,15 @@ export class WithdrawnError extends Error {
   /** The participant that answered, if one did. */
   readonly participantId: string | undefined;
 
-  constructor(outcome?: CallbackOutcome, participantId?: string) {
+  constructor(outcome?: proto.CallbackOutcome, participantId?: string) {
     super("the callback has ended");
-    this.outcome = outcome;
+    this.outcome = outcome === undefined ? undefined : wordOf(proto.CallbackOutcome, outcome);
     this.participantId = participantId || undefined;
   }
 }
 
 /** The call of a callback. `signal` makes the call's signal when it is first asked for. */
-export function newCall(callback: Callback, signal: () => AbortSignal): Call {
+export function newCall(callback: proto.Callback, signal: () => AbortSignal): Call {
   const traceContext: Record<string, string> = {};
   if (callback.traceparent) traceContext["traceparent"] = callback.traceparent;
   if (callback.tracestate) traceContext["tracestate"] = callback.tracestate;
@@ -43,7 +44,7 @@ export function newCall(callback: Callback, signal: () => AbortSignal): Call {
   return {
     sessionId: callback.sessionId,
     callbackId: callback.callbackId,
-    kind: CallbackKind[callback.kind] ?? String(callback.kind),
+    kind: wordOf(proto.CallbackKind, callback.kind),
     get signal() {
       return signal();
     },

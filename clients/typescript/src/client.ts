@@ -10,7 +10,8 @@ import { ClosedError, CopilotError, IncompatibleServerError, isReason, toCopilot
 import { readCall, silenceMs } from "./events.js";
 import { registerFiles } from "./filesystem.js";
 import { HandlerTable } from "./handlers.js";
-import { type PendingChange, PendingList, type WatchPendingOptions } from "./inbox.js";
+import { type PendingCallback, type PendingChange, PendingList, waiting, type WatchPendingOptions } from "./inbox.js";
+import { SessionChange, SessionInfo } from "./info.js";
 import { type Logger, warnings } from "./logger.js";
 import { ModelRequests } from "./modeltransport.js";
 import {
@@ -34,19 +35,18 @@ import {
   type HandlersInit,
   type ImportSessionResponse,
   RuntimeService,
-  SessionChange,
-  type SessionInfo,
-  SessionInfoSchema,
+  SessionChange as Change,
+  SessionSchema,
   SessionService,
   type ToolDefinition,
   type UsageRow,
-  type WatchSessionsResponse,
 } from "./proto.js";
 import { Session, type SessionEnvironment, type Services } from "./session.js";
 import { toolsByName } from "./tool.js";
 import { type SessionSelection, type UsageOptions, usageRequest } from "./usage.js";
 import { checkServerVersion } from "./version.js";
 import { watchStreams } from "./watch.js";
+import { kindOf } from "./words.js";
 import { archiveOf, type ImportOptions, importPieces } from "./transfer.js";
 import { SubscribeLink } from "./weblink.js";
 
@@ -175,7 +175,7 @@ export class Client implements AsyncDisposable {
    * A handle on a session, without taking part in it: it sends, reads and resolves, but has no tools and no handlers.
    */
   session(id: string): Session {
-    return new Session(this.#env, create(SessionInfoSchema, { sessionId: id }));
+    return new Session(this.#env, create(SessionSchema, { sessionId: id }));
   }
 
   async #join(
@@ -276,7 +276,7 @@ export class Client implements AsyncDisposable {
         (call) => this.rpc.sessions.listSessions({ filter, pageToken }, { signal: call }),
         signal,
       );
-      yield* page.sessions;
+      for (const session of page.sessions) yield new SessionInfo(session);
       pageToken = page.nextPageToken;
     } while (pageToken !== "");
   }
@@ -288,7 +288,7 @@ export class Client implements AsyncDisposable {
       options.signal,
     );
     if (!reply.session) throw unavailable("the server returned no session");
-    return reply.session;
+    return new SessionInfo(reply.session);
   }
 
   /** Permanently deletes a session and its history. */
@@ -331,14 +331,14 @@ export class Client implements AsyncDisposable {
   }
 
   /** The pending callbacks of all sessions of the caller, oldest first: an inbox. */
-  async *pending(options: { signal?: AbortSignal } = {}): AsyncGenerator<Callback> {
+  async *pending(options: { signal?: AbortSignal } = {}): AsyncGenerator<PendingCallback> {
     let pageToken = "";
     do {
       const page = await this.#repeat(
         (signal) => this.rpc.callbacks.listPending({ pageToken }, { signal }),
         options.signal,
       );
-      yield* page.callbacks;
+      for (const callback of page.callbacks) yield waiting(callback, this.#resolve(callback));
       pageToken = page.nextPageToken;
     } while (pageToken !== "");
   }
@@ -350,11 +350,11 @@ export class Client implements AsyncDisposable {
    */
   async *watchSessions(
     options: SessionSelection & { signal?: AbortSignal } = {},
-  ): AsyncGenerator<WatchSessionsResponse> {
+  ): AsyncGenerator<SessionChange> {
     const { signal, ...filter } = options;
     const open = (call: AbortSignal) => this.rpc.events.watchSessions({ filter }, { signal: call });
     for await (const change of watchStreams({ ...this.#env, over: this.#over.signal }, open, signal)) {
-      if (change.change !== SessionChange.HEARTBEAT) yield change;
+      if (change.change !== Change.HEARTBEAT) yield new SessionChange(change);
     }
   }
 
@@ -365,13 +365,8 @@ export class Client implements AsyncDisposable {
   async *watchPending(options: WatchPendingOptions = {}): AsyncGenerator<PendingChange> {
     const { signal, handle, kinds, labels, owner, graceMs, name = this.#name } = options;
     const grace = graceMs === undefined ? undefined : durationFromMs(graceMs);
-    const request = defined({ handle, name, grace, filter: defined({ kinds, labels, owner }) });
-    const list = new PendingList(({ sessionId, callbackId }, answer, until) => {
-      const answered = { sessionId, callbackId, answer, requestId: randomId() };
-      return this.#repeat(async (call) => {
-        await this.rpc.callbacks.resolve(answered, { signal: call });
-      }, until);
-    });
+    const request = defined({ handle, name, grace, filter: defined({ kinds: kinds?.map(kindOf), labels, owner }) });
+    const list = new PendingList((callback) => waiting(callback, this.#resolve(callback)));
     const open = (call: AbortSignal) => {
       list.restart();
       return this.rpc.callbacks.watchPending(request, { signal: call });
@@ -381,8 +376,16 @@ export class Client implements AsyncDisposable {
     }
   }
 
+  /** Answers a callback. */
+  #resolve({ sessionId, callbackId }: Callback): PendingCallback["answer"] {
+    return async (answer, { signal } = {}) => {
+      const request = { sessionId, callbackId, answer, requestId: randomId() };
+      await this.#repeat((call) => this.rpc.callbacks.resolve(request, { signal: call }), signal);
+    };
+  }
+
   /** What the caller's open sessions have used of models: a row for each combination of `by`, or one with the sum. */
-  async getUsage(options: UsageOptions = {}): Promise<UsageRow[]> {
+  async usage(options: UsageOptions = {}): Promise<UsageRow[]> {
     const request = usageRequest(options);
     const reply = await this.#repeat((call) => this.rpc.sessions.getUsage(request, { signal: call }), options.signal);
     return reply.rows;

@@ -1,7 +1,8 @@
 import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { ErrorReason, type Failure } from "#gen/copilot/bridge/v1/error_pb.js";
-import { type SubscriptionClosed, CloseReason } from "./proto.js";
+import * as proto from "./proto.js";
+import { type CloseReason, wordOf } from "./words.js";
 
 /** Names of the server's reasons, such as "SESSION_NOT_FOUND". */
 export type Reason = Exclude<keyof typeof ErrorReason, "UNSPECIFIED">;
@@ -54,10 +55,11 @@ export class SessionClosedError extends Error {
   readonly sessionId: string;
   readonly reason: CloseReason;
 
-  constructor(sessionId: string, closed: SubscriptionClosed) {
-    super(`session ${JSON.stringify(sessionId)} is closed: ${kebab(CloseReason[closed.reason] ?? "unknown")}`);
+  constructor(sessionId: string, closed: proto.SubscriptionClosed) {
+    const reason = wordOf(proto.CloseReason, closed.reason);
+    super(`session ${JSON.stringify(sessionId)} is closed: ${reason}`);
     this.sessionId = sessionId;
-    this.reason = closed.reason;
+    this.reason = reason;
   }
 }
 
@@ -209,9 +211,4 @@ function reasonName(reason: ErrorReason): string {
 
 function codeName(code: Code): string {
   return (Code[code] ?? String(code)).replaceAll(/(?<=[a-z])(?=[A-Z])/g, "_").toUpperCase();
-}
-
-/** "TIMED_OUT" as "timed-out". */
-export function kebab(name: string): string {
-  return name.toLowerCase().replaceAll("_", "-");
 }

@@ -9,13 +9,14 @@ import {
   type Event,
   type EventFilter,
   type EventService,
-  type Gap,
-  GapReason,
+  type GapMessage,
+  GapReason as Reason,
   type Position,
   StreamStart,
   type StreamOptions,
   type SubscribeResponse,
 } from "./proto.js";
+import { type GapReason, wordOf } from "./words.js";
 
 /** Selects events and where to begin. */
 export interface EventsOptions {
@@ -38,6 +39,32 @@ export interface EventsOptions {
   signal?: AbortSignal | undefined;
 }
 
+/** A range of missing events, in the place where they would be. */
+export class Gap {
+  /** The gap as a message, with the session's current state to restart from. */
+  readonly proto: GapMessage;
+
+  /** @internal */
+  constructor(message: GapMessage) {
+    this.proto = message;
+  }
+
+  /** Why the events are missing. */
+  get reason(): GapReason {
+    return wordOf(Reason, this.proto.reason);
+  }
+
+  /** The last position before the missing events. */
+  get after(): Position | undefined {
+    return this.proto.after;
+  }
+
+  /** The last missing position. */
+  get through(): Position | undefined {
+    return this.proto.through;
+  }
+}
+
 /**
  * An event, or a range of missing events. {@link isGap} tells them apart. Gaps of ephemeral events are left out unless
  * {@link EventsOptions.ephemeralGaps} is set.
@@ -46,7 +73,7 @@ export type EventOrGap = Event | Gap;
 
 /** Reports whether an item of an event stream is a range of missing events. */
 export function isGap(item: EventOrGap): item is Gap {
-  return item.$typeName === "copilot.bridge.v1.Gap";
+  return item instanceof Gap;
 }
 
 /** What a reader of the journal needs. */
@@ -101,8 +128,8 @@ export async function* eventsOf(
 ): AsyncGenerator<EventOrGap> {
   for await (const { frame } of frames) {
     if (frame.case === "events") yield* frame.value.events;
-    else if (frame.case === "gap" && (ephemeralGaps || frame.value.reason !== GapReason.EPHEMERAL_LOST))
-      yield frame.value;
+    else if (frame.case === "gap" && (ephemeralGaps || frame.value.reason !== Reason.EPHEMERAL_LOST))
+      yield new Gap(frame.value);
   }
 }
 

@@ -1,23 +1,30 @@
-import type { AnswerInit, Callback, CallbackKind, CallbackResolved, WatchPendingResponse } from "./proto.js";
+import * as proto from "./proto.js";
+import { type CallbackKind, wordOf } from "./words.js";
 
-/** A callback of any session that waits for an answer. */
-export interface PendingCallback {
+interface OfCallback {
+  /** The callback's id, as in `Session.resolve`. */
+  readonly id: string;
+  readonly sessionId: string;
+  readonly kind: CallbackKind;
+  /** The callback as a message, with its request. The request of a very large one is left out: see `totalBytes`. */
+  readonly proto: proto.Callback;
+}
+
+/** A callback that waits for an answer. */
+export interface PendingCallback extends OfCallback {
   readonly state: "waits";
-  /** Without its request if that is very large: see `Callback.totalBytes`. */
-  readonly callback: Callback;
   /**
    * Answers the callback. `answerPermission`, `answerTool` and `answerRaw` make answers. Rejects with the reason
    * CALLBACK_RESOLVED if the callback has ended.
    */
-  answer(answer: AnswerInit, options?: { signal?: AbortSignal }): Promise<void>;
+  answer(answer: proto.AnswerInit, options?: { signal?: AbortSignal }): Promise<void>;
 }
 
 /** A callback no longer waits, or this program may no longer see it. */
-export interface PendingEnd {
+export interface PendingEnd extends OfCallback {
   readonly state: "ended";
-  readonly callback: Callback;
   /** How the callback ended, and who answered it; undefined if the server did not say. */
-  readonly resolved?: CallbackResolved | undefined;
+  readonly resolved?: proto.CallbackResolved | undefined;
 }
 
 /** A change of the callbacks that wait. */
@@ -31,7 +38,7 @@ export interface WatchPendingOptions {
    */
   handle?: boolean | undefined;
   /** Default: with `handle` the kinds that people answer, else all but the frequent ones. */
-  kinds?: CallbackKind[] | undefined;
+  kinds?: readonly CallbackKind[] | undefined;
   /** Only of sessions with these labels. */
   labels?: Record<string, string> | undefined;
   /** Only of sessions of this tenant. */
@@ -44,22 +51,29 @@ export interface WatchPendingOptions {
   signal?: AbortSignal | undefined;
 }
 
-/** Answers a callback. */
-type Resolve = (callback: Callback, answer: AnswerInit, signal: AbortSignal | undefined) => Promise<void>;
+function ofCallback(callback: proto.Callback): OfCallback {
+  const { callbackId: id, sessionId, kind } = callback;
+  return { id, sessionId, kind: wordOf(proto.CallbackKind, kind), proto: callback };
+}
+
+/** A callback that waits, and how it is answered. */
+export function waiting(callback: proto.Callback, answer: PendingCallback["answer"]): PendingCallback {
+  return { state: "waits", ...ofCallback(callback), answer };
+}
 
 interface Entry {
-  readonly callback: Callback;
+  readonly callback: proto.Callback;
   /** False until the list that follows a restart has the callback. */
   confirmed: boolean;
 }
 
 /** The callbacks that wait, over one stream after another. Turns the server's messages into changes of the list. */
 export class PendingList {
-  readonly #resolve: Resolve;
+  readonly #waiting: (callback: proto.Callback) => PendingCallback;
   readonly #entries = new Map<string, Entry>();
 
-  constructor(resolve: Resolve) {
-    this.#resolve = resolve;
+  constructor(waiting: (callback: proto.Callback) => PendingCallback) {
+    this.#waiting = waiting;
   }
 
   /** Notes that the server lists all callbacks again. */
@@ -68,7 +82,7 @@ export class PendingList {
   }
 
   /** The changes of the list. */
-  take({ change }: WatchPendingResponse): PendingChange[] {
+  take({ change }: proto.WatchPendingResponse): PendingChange[] {
     switch (change.case) {
       case "requested":
         return this.#add(change.value);
@@ -91,7 +105,7 @@ export class PendingList {
     }
   }
 
-  #add(callback: Callback): PendingChange[] {
+  #add(callback: proto.Callback): PendingChange[] {
     const id = key(callback.sessionId, callback.callbackId);
     const known = this.#entries.get(id);
     if (known) {
@@ -99,14 +113,13 @@ export class PendingList {
       return [];
     }
     this.#entries.set(id, { callback, confirmed: true });
-    const answer: PendingCallback["answer"] = (value, options = {}) => this.#resolve(callback, value, options.signal);
-    return [{ state: "waits", callback, answer }];
+    return [this.#waiting(callback)];
   }
 
-  #end(over: (id: string, entry: Entry) => boolean, resolved?: CallbackResolved): PendingChange[] {
+  #end(over: (id: string, entry: Entry) => boolean, resolved?: proto.CallbackResolved): PendingChange[] {
     const ended = [...this.#entries].filter(([id, entry]) => over(id, entry));
     for (const [id] of ended) this.#entries.delete(id);
-    return ended.map(([, { callback }]) => ({ state: "ended", callback, resolved }));
+    return ended.map(([, { callback }]) => ({ state: "ended", ...ofCallback(callback), resolved }));
   }
 }
 

@@ -24,13 +24,15 @@ export {
 } from "./errors.js";
 export type { Reason } from "./errors.js";
 export { isGap } from "./events.js";
-export type { EventOrGap, EventsOptions } from "./events.js";
+export type { EventOrGap, EventsOptions, Gap } from "./events.js";
 export { provideFiles } from "./filesystem.js";
 export type { FileStat, FileSystem, FileSystemProvider } from "./filesystem.js";
 export type { AnswerOf, CallbackHandlers, FieldValue, HandledCase, Handler, Hooks, RawHandler, RequestOf } from "./handlers.js";
 export type { PendingCallback, PendingChange, PendingEnd, WatchPendingOptions } from "./inbox.js";
 export type { Logger } from "./logger.js";
 export { answerRaw } from "./handlers.js";
+export { SessionInfo } from "./info.js";
+export type { SessionChange } from "./info.js";
 export type { ModelTransport } from "./modeltransport.js";
 export type { CreateOptions, ParticipantOptions, SessionOptions } from "./options.js";
 export type { ConnectionChange } from "./participant.js";
@@ -47,19 +49,7 @@ export type { PermissionDecision, PermissionHandler, PermissionRequest, Permissi
 export { Code } from "@connectrpc/connect";
 export { comparePositions, formatPosition, parsePosition } from "./position.js";
 export type { RunOptions, SendOptions, TurnOptions, WaitOptions } from "./prompt.js";
-export {
-  CallbackKind,
-  CallbackOutcome,
-  CallbackService,
-  CloseReason,
-  EventService,
-  GapReason,
-  RawService,
-  RuntimeService,
-  SessionChange,
-  SessionService,
-  SessionState,
-} from "./proto.js";
+export { CallbackService, EventService, RawService, RuntimeService, SessionService } from "./proto.js";
 export type {
   Answer,
   AnswerInit,
@@ -68,14 +58,14 @@ export type {
   ConfigField,
   Event,
   EventFilter,
-  Gap,
+  GapMessage,
   GetServerInfoResponse,
   HandlersInit,
   Position,
   PromptInit,
   RuntimeProfile,
   SessionConfig,
-  SessionInfo,
+  SessionMessage,
   StreamOptions,
   SubscribeResponse,
   ToolDefinition,
@@ -102,5 +92,13 @@ export type { Abstain, Tool, ToolCall, ToolOptions } from "./tool.js";
 export { OutcomeError, Turn } from "./turn.js";
 export type { Outcome, OutcomeData, TurnFailure } from "./turn.js";
 export { supportedServers } from "./version.js";
+export type {
+  CallbackKind,
+  CallbackOutcome,
+  CloseReason,
+  GapReason,
+  SessionChangeKind,
+  SessionState,
+} from "./words.js";
 export type { ImportOptions } from "./transfer.js";
 export type { SessionSelection, UsageDimension, UsageOptions } from "./usage.js";

@@ -1,5 +1,5 @@
 import type { CopilotError } from "./errors.js";
-import type { Answer, ModelResponseInit, SessionInfo, SubscribeResponse, ToolDefinition } from "./proto.js";
+import type { Answer, ModelResponseInit, SessionMessage, SubscribeResponse, ToolDefinition } from "./proto.js";
 
 /** A stream that carries a participation: an Attach stream, or a Subscribe stream with calls of Resolve. */
 export interface Link {
@@ -36,7 +36,7 @@ export interface Opened {
   participantId: string;
   /** Resumes the participation; empty for a link without participation on the server. */
   token: string;
-  session: SessionInfo;
+  session: SessionMessage;
   /** An earlier participation was resumed. */
   resumed: boolean;
 }

@@ -35,9 +35,9 @@ export type ConnectionChange =
    * The grace time was over: the participant has joined anew, and callbacks in between got the server's default
    * answers.
    */
-  | { readonly type: "participant-expired" }
+  | { readonly type: "participant_expired" }
   /** The session's CLI process ended and was replaced. */
-  | { readonly type: "runtime-restarted"; readonly cause: string; readonly turnOutcome: TurnOutcome | undefined }
+  | { readonly type: "runtime_restarted"; readonly cause: string; readonly turnOutcome: TurnOutcome | undefined }
   /** The participation has ended. The error is a ClosedError after `close`. */
   | { readonly type: "closed"; readonly error: Error };
 
@@ -196,7 +196,7 @@ export class Participant {
       try {
         const { link, opened } = await this.#env.open(this.#startAgain(), this.#observer, this.#redialSignal());
         this.#adopt(link, opened);
-        this.#notify(expired ? { type: "participant-expired" } : { type: "restored" });
+        this.#notify(expired ? { type: "participant_expired" } : { type: "restored" });
         return link;
       } catch (thrown) {
         error = toCopilotError(thrown);
@@ -277,7 +277,7 @@ export class Participant {
         return undefined;
       }
       case "runtimeRestarted":
-        this.#notify({ type: "runtime-restarted", cause: frame.value.cause, turnOutcome: frame.value.turnOutcome });
+        this.#notify({ type: "runtime_restarted", cause: frame.value.cause, turnOutcome: frame.value.turnOutcome });
         return undefined;
       case "goAway":
         return new GoAwayError();

@@ -8,10 +8,10 @@ type Action = NonNullable<PermissionData["permissionRequest"]>["variant"];
 type DecisionInit = Extract<NonNullable<AnswerInit["answer"]>, { case: "permission" }>["value"];
 
 /** A permission request of the agent. */
-export interface PermissionRequest<C extends Action["case"] = Action["case"]> extends Call {
-  /** The CLI's name of the kind: shell, write, read, url, mcp, custom-tool, memory and others. */
-  readonly permissionKind: string;
-  /** The action: its case is the kind, its value has the details. */
+export interface PermissionRequest<C extends Action["case"] = Action["case"]> extends Omit<Call, "kind"> {
+  /** The CLI's name of what needs the permission: shell, write, read, url, mcp, custom-tool, memory and others. */
+  readonly kind: string;
+  /** The action, with the details in its value. */
   readonly action: Extract<Action, { case: C }>;
   /** Everything that the CLI reports. */
   readonly data: PermissionData;
@@ -85,7 +85,7 @@ export function firstOf(...handlers: PermissionHandler[]): PermissionHandler {
 /** The request that a handler decides on. */
 export function permissionRequest(call: Call, data: PermissionData): PermissionRequest {
   const action = data.permissionRequest?.variant ?? { case: undefined };
-  return { ...call, permissionKind: kindOf(action), action, data } as PermissionRequest;
+  return { ...call, kind: kindOf(action), action, data } as PermissionRequest;
 }
 
 function kindOf(action: Action): string {

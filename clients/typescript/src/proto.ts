@@ -26,7 +26,7 @@ export type {
   SubscriptionStarted,
   SubscriptionClosed,
   Event,
-  Gap,
+  Gap as GapMessage,
   GoAway,
   SubscribeResponse,
   WatchSessionsResponse,
@@ -38,11 +38,11 @@ export {
   Lifetime,
   OnInterruption,
   PositionSchema,
-  SessionSchema as SessionInfoSchema,
+  SessionSchema,
   SessionState,
   TurnStatus,
 } from "#gen/copilot/bridge/v1/session_pb.js";
-export type { Position, Session as SessionInfo, TurnOutcome } from "#gen/copilot/bridge/v1/session_pb.js";
+export type { Position, Session as SessionMessage, TurnOutcome } from "#gen/copilot/bridge/v1/session_pb.js";
 export { SessionService, UsageGroup } from "#gen/copilot/bridge/v1/session_service_pb.js";
 export { SessionConfigSchema } from "#gen/copilot/cli/v1/session_types_pb.js";
 export type {

@@ -3,8 +3,10 @@ import { abortReason, linkedController, randomId } from "./async.js";
 import { chunksOf, StreamAttachment } from "./attachments.js";
 import { callPolicy, type ReconnectPolicy, retry } from "./backoff.js";
 import { ClosedError, toCopilotError } from "./errors.js";
-import { type EventOrGap, type EventsOptions, eventsOf, readFrames } from "./events.js";
+import { type EventOrGap, type EventsOptions, eventsOf, Gap, readFrames } from "./events.js";
 import type { HandlerTable } from "./handlers.js";
+import { type PendingCallback, waiting } from "./inbox.js";
+import { SessionInfo } from "./info.js";
 import type { Logger } from "./logger.js";
 import { defined, durationMs } from "./options.js";
 import type { Participant } from "./participant.js";
@@ -12,12 +14,11 @@ import { Progress } from "./position.js";
 import { promptOf, type RunOptions, type SendOptions, type WaitOptions } from "./prompt.js";
 import {
   type AnswerInit,
-  type Callback,
   CallbackService,
   EventService,
   type Position,
   RuntimeService,
-  type SessionInfo,
+  type SessionMessage,
   SessionService,
   type SubscribeResponse,
 } from "./proto.js";
@@ -58,12 +59,12 @@ export class Session implements AsyncDisposable {
   /** @internal */
   constructor(
     env: SessionEnvironment,
-    info: SessionInfo,
+    info: SessionMessage,
     part?: { participant: Participant; handlers: HandlerTable; progress: Progress; begin: Position | undefined },
   ) {
     this.#env = env;
     this.id = info.sessionId;
-    this.info = info;
+    this.info = new SessionInfo(info);
     this.#participant = part?.participant;
     this.#handlers = part?.handlers;
     this.#progress = part?.progress ?? new Progress();
@@ -203,7 +204,7 @@ export class Session implements AsyncDisposable {
       (call) => this.#env.services.sessions.getSession({ sessionId: this.id }, call),
       options.signal,
     );
-    return reply.session ?? this.info;
+    return reply.session ? new SessionInfo(reply.session) : this.info;
   }
 
   /** Changes the model from the next turn on. Returns the model in use, if the CLI reports it. */
@@ -248,7 +249,7 @@ export class Session implements AsyncDisposable {
         ...defined({ fidelity: stream?.fidelity, originalJson: stream?.originalJson }),
       };
       const page = await this.#repeat((call) => this.#env.services.sessions.listEvents(request, call), signal);
-      if (page.gap) yield page.gap;
+      if (page.gap) yield new Gap(page.gap);
       yield* page.events;
       pageToken = page.nextPageToken;
     } while (pageToken !== "");
@@ -280,12 +281,14 @@ export class Session implements AsyncDisposable {
   }
 
   /** The callbacks that wait for an answer, oldest first. */
-  async pending(options: { signal?: AbortSignal } = {}): Promise<Callback[]> {
+  async pending(options: { signal?: AbortSignal } = {}): Promise<PendingCallback[]> {
     const reply = await this.#repeat(
       (call) => this.#env.services.callbacks.listPending({ sessionId: this.id }, call),
       options.signal,
     );
-    return reply.callbacks;
+    return reply.callbacks.map((callback) =>
+      waiting(callback, (answer, each) => this.resolve(callback.callbackId, answer, each)),
+    );
   }
 
   /** Answers any callback of the session by its id. `answerPermission`, `answerTool` and `answerRaw` make answers. */

@@ -15,7 +15,7 @@ export interface SessionSelection {
 /** A dimension of usage. */
 export type UsageDimension = "day" | "model" | "session" | "owner";
 
-/** Selects and groups the rows of `getUsage`. */
+/** Selects and groups the rows of `Client.usage`. */
 export interface UsageOptions extends SessionSelection {
   /** One row for each combination of these; default: one row with the sum. */
   by?: UsageDimension[];

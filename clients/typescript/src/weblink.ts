@@ -8,7 +8,7 @@ import {
   type AttachStartInit,
   type CallbackService,
   type EventService,
-  type SessionInfo,
+  type SessionMessage,
   type SessionService,
   StreamStart,
   type SubscribeResponse,
@@ -160,7 +160,7 @@ async function openSession(
   sessions: Client<typeof SessionService>,
   start: AttachStartInit,
   signal: AbortSignal,
-): Promise<SessionInfo> {
+): Promise<SessionMessage> {
   const linked = linkedController(signal);
   const options = { signal: linked.controller.signal };
   try {

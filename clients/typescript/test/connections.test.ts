@@ -109,7 +109,7 @@ describe("servers", () => {
     assert.ok(second.target);
     let change = await changes.take();
     while (change.type === "broken") change = await changes.take();
-    assert.match(change.type, /^(restored|participant-expired)$/);
+    assert.match(change.type, /^(restored|participant_expired)$/);
     assert.match((await session.sendAndWait("weather")).text, /^The tool says: sun/);
   });
 

@@ -4,13 +4,13 @@ import { describe, test } from "node:test";
 import { toJson } from "@bufbuild/protobuf";
 import {
   abstain,
-  CallbackKind,
   type CreateOptions,
   decision,
   type FileSystem,
   provideFiles,
   reject,
 } from "@copilot-grpc/client";
+import { CallbackKind } from "@copilot-grpc/client/gen/copilot/bridge/v1/callback_pb";
 import { AnswerSchema } from "@copilot-grpc/client/gen/copilot/bridge/v1/callback_pb";
 import { type AttachStream, type CallbackInit, permission, ScriptedServer } from "./scripted.js";
 

@@ -10,10 +10,13 @@ import {
   CopilotError,
   EventService,
   type PendingChange,
-  SessionChange,
+  type SessionInfo,
   SessionService,
 } from "@copilot-grpc/client";
+import { CallbackKind } from "@copilot-grpc/client/gen/copilot/bridge/v1/callback_pb";
 import type { WatchPendingResponseSchema } from "@copilot-grpc/client/gen/copilot/bridge/v1/callback_service_pb";
+import { SessionChange } from "@copilot-grpc/client/gen/copilot/bridge/v1/event_service_pb";
+import { SessionState } from "@copilot-grpc/client/gen/copilot/bridge/v1/session_pb";
 import { UsageGroup } from "@copilot-grpc/client/gen/copilot/bridge/v1/session_service_pb";
 import { refusal } from "./scripted.js";
 
@@ -70,7 +73,7 @@ test("the inbox survives resets and broken streams", async () => {
     change.state === "waits" ? "waits" : change.resolved ? "resolved" : "gone";
   const options = { handle: true, labels: { team: "red" }, owner: "host", graceMs: 5000 };
   for await (const change of client.watchPending(options)) {
-    seen.push(`${change.callback.callbackId} ${how(change)}`);
+    seen.push(`${change.id} ${how(change)}`);
     if (seen.at(-1) === "last waits") break;
   }
   assert.deepEqual(seen, [
@@ -131,8 +134,8 @@ test("labels select sessions", async () => {
   });
   assert.deepEqual(await client.session("s1").updateLabels({ team: "red" }, { remove: ["old"] }), { team: "red" });
   for await (const _ of client.listSessions({ labels: { team: "red" }, branch: "main" })) assert.fail();
-  for await (const { change } of client.watchSessions({ labels: { team: "red" } })) {
-    assert.equal(change, SessionChange.CREATED);
+  for await (const { kind } of client.watchSessions({ labels: { team: "red" } })) {
+    assert.equal(kind, "created");
     break;
   }
   assert.deepEqual(received, [
@@ -140,6 +143,49 @@ test("labels select sessions", async () => {
     [{ team: "red" }, "main"],
     { team: "red" },
   ]);
+});
+
+test("sessions, changes and callbacks speak in words", async () => {
+  const stored = { sessionId: "s1", state: SessionState.CREDENTIALS_NEEDED, summary: "about", modelId: "m" };
+  const client = connect({
+    sessions: {
+      listSessions: () => ({ sessions: [stored, { sessionId: "s2", name: "mine", summary: "about", state: 99 as SessionState }] }),
+      getSession: () => ({ session: stored }),
+    },
+    events: {
+      async *watchSessions() {
+        yield { change: SessionChange.DISCONNECTED, session: stored };
+      },
+    },
+    callbacks: {
+      listPending: () => ({ callbacks: [{ sessionId: "s1", callbackId: "c1", kind: CallbackKind.TOOL_CALL }] }),
+      async *watchPending({ filter }) {
+        assert.deepEqual(filter?.kinds, [CallbackKind.PERMISSION, CallbackKind.USER_INPUT]);
+        yield requested("a");
+      },
+    },
+  });
+  const words = ({ id, state, title, model }: SessionInfo) => [id, state, title, model];
+  const first = ["s1", "credentials_needed", "about", "m"];
+  const listed: unknown[] = [];
+  for await (const info of client.listSessions()) listed.push(words(info));
+  assert.deepEqual(listed, [first, ["s2", "99", "mine", ""]]);
+  assert.deepEqual(words(await client.getSession("s1")), first);
+  assert.deepEqual(words(await client.session("s1").get()), first);
+  for await (const { kind, session } of client.watchSessions()) {
+    assert.deepEqual([kind, session && words(session)], ["disconnected", first]);
+    break;
+  }
+  const pending = await client.session("s1").pending();
+  for await (const callback of client.pending()) pending.push(callback);
+  const call = ["c1", "s1", "tool_call"];
+  assert.deepEqual(pending.map(({ id, sessionId, kind }) => [id, sessionId, kind]), [call, call]);
+  for await (const { kind } of client.watchPending({ kinds: ["permission", "user_input"] })) {
+    assert.equal(kind, "unspecified");
+    break;
+  }
+  const misspelt = client.watchPending({ kinds: ["permisson" as "permission"] });
+  await assert.rejects(misspelt.next(), /not a kind of callback: "permisson"/);
 });
 
 test("usage has typed rows", async () => {
@@ -153,9 +199,9 @@ test("usage has typed rows", async () => {
     },
   });
   const start = new Date("2026-11-22T00:00:00Z");
-  const rows = await client.getUsage({ by: ["day", "owner"], labels: { team: "red" }, start });
+  const rows = await client.usage({ by: ["day", "owner"], labels: { team: "red" }, start });
   assert.deepEqual([rows[0]?.day, rows[0]?.requests], ["2026-11-22", 3n]);
-  await client.getUsage({ sessionId: "s1" });
+  await client.usage({ sessionId: "s1" });
   const seconds = BigInt(start.getTime() / 1000);
   assert.deepEqual(received, [
     [[UsageGroup.DAY, UsageGroup.OWNER], "", { team: "red" }, seconds, undefined],

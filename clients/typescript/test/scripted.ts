@@ -3,7 +3,6 @@ import { after } from "node:test";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { Code, ConnectError, createRouterTransport, type HandlerContext, type ServiceImpl } from "@connectrpc/connect";
 import {
-  CallbackKind,
   CallbackService,
   Client,
   type ClientOptions,
@@ -11,7 +10,7 @@ import {
   RuntimeService,
   SessionService,
 } from "@copilot-grpc/client";
-import { CallbackSchema } from "@copilot-grpc/client/gen/copilot/bridge/v1/callback_pb";
+import { CallbackKind, CallbackSchema } from "@copilot-grpc/client/gen/copilot/bridge/v1/callback_pb";
 import {
   type AttachRequest,
   AttachResponseSchema,

@@ -90,7 +90,7 @@ describe("turns", () => {
     await using session = await client.createSession();
     const waited = await session.sendAndWait("hang", { timeoutMs: 300 });
     assert.equal(waited.status, "timed_out");
-    assert.equal((await session.get()).turnRunning, true);
+    assert.equal((await session.get()).proto.turnRunning, true);
     assert.equal(await session.abort(), true);
 
     const controller = new AbortController();
@@ -198,8 +198,8 @@ describe("callbacks", () => {
     for await (const { frame } of session.frames({ callbacks: true })) {
       if (frame.case !== "callbackRequested" || frame.value.callback?.request.case !== "permission") continue;
       const [callback] = await session.pending();
-      assert.equal(callback?.callbackId, frame.value.callback.callbackId);
-      await session.resolve(callback?.callbackId ?? "", { answer: { case: "approve", value: {} } });
+      assert.equal(callback?.id, frame.value.callback.callbackId);
+      await session.resolve(callback?.id ?? "", { answer: { case: "approve", value: {} } });
       break;
     }
     for await (const item of session.events({ types: ["assistant.message"] })) {
@@ -244,10 +244,10 @@ describe("sessions", () => {
     await session.disconnect();
     assert.ok((await session.closed) instanceof Error);
     const ids: string[] = [];
-    for await (const { sessionId } of client.listSessions()) ids.push(sessionId);
+    for await (const { id } of client.listSessions()) ids.push(id);
     assert.ok(ids.includes(session.id));
     await using again = await client.resumeSession(session.id);
-    assert.equal((await client.getSession(session.id)).sessionId, session.id);
+    assert.equal((await client.getSession(session.id)).id, session.id);
     const types: string[] = [];
     for await (const item of again.history({ types: ["user.message"] }))
       if (!isGap(item)) types.push(item.event?.eventType ?? "");
@@ -303,8 +303,8 @@ describe("connections", () => {
     const asked: string[] = [];
     await using session = await web.createSession({
       tools: [weather(({ city }) => `web ${city}`)],
-      onPermission: ({ permissionKind }) => {
-        asked.push(permissionKind);
+      onPermission: ({ kind }) => {
+        asked.push(kind);
         return "approve";
       },
     });

@@ -9,12 +9,12 @@ import {
   type EventOrGap,
   formatPosition,
   IncompatibleServerError,
-  GapReason,
   isGap,
   isReason,
   OutcomeError,
   SessionClosedError,
 } from "@copilot-grpc/client";
+import { GapReason } from "@copilot-grpc/client/gen/copilot/bridge/v1/event_service_pb";
 import type { ResolveRequest } from "@copilot-grpc/client/gen/copilot/bridge/v1/callback_service_pb";
 import type {
   CreateSessionRequest,

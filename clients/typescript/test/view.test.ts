@@ -12,7 +12,7 @@ import {
   toBinary,
 } from "@bufbuild/protobuf";
 import { formatPosition, parsePosition, type SubscribeResponse } from "@copilot-grpc/client";
-import { SubscribeResponseSchema } from "@copilot-grpc/client/gen/copilot/bridge/v1/event_service_pb";
+import { CloseReason, SubscribeResponseSchema } from "@copilot-grpc/client/gen/copilot/bridge/v1/event_service_pb";
 import type { SessionEventSchema } from "@copilot-grpc/client/gen/copilot/cli/v1/session_event_pb";
 import { type AgentView, emptyView, reduce, type View, type ViewItem } from "@copilot-grpc/client/view";
 import { packageRoot } from "./fixture.js";
@@ -40,6 +40,11 @@ function viewOf(frames: SubscribeResponse[], from = emptyView()): View {
 function deepFreeze(view: View): View {
   for (const part of [view, view.items, view.turn, view.usage, view.pending, ...view.items]) Object.freeze(part);
   return view;
+}
+
+/** The reason for the end, as the cases of all libraries have it. */
+function closed(view: View): CloseReason | undefined {
+  return view.closed && CloseReason[view.closed.toUpperCase() as keyof typeof CloseReason];
 }
 
 /** An item in one line. */
@@ -127,7 +132,7 @@ describe("cases", () => {
       const view = viewOf(frames);
       const all = {
         ...{ items: view.items.map(line), running: view.turn.running, title: view.title, model: view.model },
-        ...{ intent: view.turn.intent, outcome: view.turn.outcome?.status, usage: view.usage, closed: view.closed },
+        ...{ intent: view.turn.intent, outcome: view.turn.outcome?.status, usage: view.usage, closed: closed(view) },
         ...{ pending: view.pending.map(({ callbackId }) => callbackId), position: formatPosition(view.position) },
         ...{ caughtUp: view.caughtUp, goingAway: view.goingAway, agents: view.agents.map(agent), tools: tools(view) },
         attachments: attachments(view),

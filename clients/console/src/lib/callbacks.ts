@@ -1,4 +1,5 @@
-import { answerPermission, type AnswerInit, type Callback, CallbackKind, reject } from "@copilot-grpc/client";
+import { answerPermission, type AnswerInit, type Callback, reject } from "@copilot-grpc/client";
+import { CallbackKind } from "@copilot-grpc/client/gen/copilot/bridge/v1/callback_pb";
 
 /** What a callback asks, for people. */
 export interface Question {

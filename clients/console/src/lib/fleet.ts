@@ -1,9 +1,10 @@
-import { type SessionInfo, SessionChange, SessionState, type WatchSessionsResponse } from "@copilot-grpc/client";
+import { SessionChange, type WatchSessionsResponse } from "@copilot-grpc/client/gen/copilot/bridge/v1/event_service_pb";
+import { type Session as SessionMessage, SessionState } from "@copilot-grpc/client/gen/copilot/bridge/v1/session_pb";
 import { millis } from "./format.js";
 
 /** All sessions of the caller, by id. */
 export interface Fleet {
-  readonly sessions: ReadonlyMap<string, SessionInfo>;
+  readonly sessions: ReadonlyMap<string, SessionMessage>;
   /** The stored sessions are listed too. */
   readonly complete: boolean;
 }
@@ -28,15 +29,15 @@ function isGone(change: SessionChange): boolean {
 }
 
 /** Only lists have the shares of a session. */
-function merged(before: SessionInfo | undefined, session: SessionInfo): SessionInfo {
+function merged(before: SessionMessage | undefined, session: SessionMessage): SessionMessage {
   return before && session.shares.length === 0 && before.shares.length > 0
     ? { ...session, shares: before.shares }
     : session;
 }
 
 /** The fleet with the sessions of a list. Sessions that the stream reported are newer than the list. */
-export function applyList(fleet: Fleet, list: readonly SessionInfo[], streamed: ReadonlySet<string>): Fleet {
-  const sessions = new Map<string, SessionInfo>();
+export function applyList(fleet: Fleet, list: readonly SessionMessage[], streamed: ReadonlySet<string>): Fleet {
+  const sessions = new Map<string, SessionMessage>();
   for (const session of list) sessions.set(session.sessionId, session);
   for (const [id, session] of fleet.sessions) {
     if (streamed.has(id)) sessions.set(id, merged(sessions.get(id), session));
@@ -64,7 +65,7 @@ export interface FleetRow {
   readonly problem: string;
 }
 
-export function rowOf(session: SessionInfo, waiting: number): FleetRow {
+export function rowOf(session: SessionMessage, waiting: number): FleetRow {
   return {
     id: session.sessionId,
     title: titleOf(session),
@@ -82,17 +83,17 @@ export function rowOf(session: SessionInfo, waiting: number): FleetRow {
 }
 
 /** The labels of a session in order; a server without labels has none. */
-export function labelsOf(session: SessionInfo): (readonly [string, string])[] {
+export function labelsOf(session: SessionMessage): (readonly [string, string])[] {
   const { labels = {} } = session as { labels?: Record<string, string> };
   return Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1));
 }
 
 /** The name of a session for people. */
-export function titleOf(session: SessionInfo): string {
+export function titleOf(session: SessionMessage): string {
   return session.name || session.summary || session.sessionId;
 }
 
-export function stateOf(session: SessionInfo, waiting: number): RowState {
+export function stateOf(session: SessionMessage, waiting: number): RowState {
   if (session.state === SessionState.DAMAGED) return "damaged";
   if (waiting > 0) return "waiting";
   if (session.state === SessionState.CREDENTIALS_NEEDED) return "credentials";

@@ -1,4 +1,6 @@
-import { type Client, type SessionInfo, SessionChange, type WatchSessionsResponse } from "@copilot-grpc/client";
+import type { Client } from "@copilot-grpc/client";
+import { SessionChange, type WatchSessionsResponse } from "@copilot-grpc/client/gen/copilot/bridge/v1/event_service_pb";
+import type { Session as SessionMessage } from "@copilot-grpc/client/gen/copilot/bridge/v1/session_pb";
 import { type Connection, heartbeatSeconds, readForever } from "./connection.js";
 import { applyChanges, applyList, emptyFleet, type Fleet } from "./fleet.js";
 import { Batch, nextFrame, type Schedule } from "./frames.js";
@@ -73,9 +75,9 @@ export class FleetStream {
   }
 
   async #list(signal: AbortSignal): Promise<void> {
-    const sessions: SessionInfo[] = [];
+    const sessions: SessionMessage[] = [];
     try {
-      for await (const session of this.#client.listSessions({ signal })) sessions.push(session);
+      for await (const { proto } of this.#client.listSessions({ signal })) sessions.push(proto);
     } catch (error) {
       // The open sessions are there all the same. The next stream lists again.
       if (!signal.aborted) this.failure.set(error as Error);

@@ -1,4 +1,4 @@
-import type { Client, Session } from "@copilot-grpc/client";
+import { type Client, isGap, type Session } from "@copilot-grpc/client";
 import { peopleKinds } from "./sessions.js";
 
 /** Opens a stored or disconnected session again; its requests wait for people. */
@@ -32,7 +32,7 @@ export async function fork(client: Client, session: Session, beforeMessage = "")
 /** The id of the event of a prompt. */
 async function eventOf(session: Session, messageId: string): Promise<string> {
   for await (const item of session.history({ types: ["user.message"] })) {
-    if (item.$typeName !== "copilot.bridge.v1.Event" || item.event?.data.case !== "userMessage") continue;
+    if (isGap(item) || item.event?.data.case !== "userMessage") continue;
     if (item.event.data.value.messageId === messageId || item.event.id === messageId) return item.event.id;
   }
   throw new Error("the prompt is not stored any more");

@@ -1,6 +1,6 @@
-import type { SessionInfo } from "@copilot-grpc/client";
+import type { Session as SessionMessage } from "@copilot-grpc/client/gen/copilot/bridge/v1/session_pb";
 
-type Timestamp = NonNullable<SessionInfo["createTime"]>;
+type Timestamp = NonNullable<SessionMessage["createTime"]>;
 
 /** Milliseconds since 1970; 0 without a time. */
 export function millis(time: Timestamp | undefined): number {

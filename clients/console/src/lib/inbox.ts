@@ -1,4 +1,4 @@
-import { type Callback, CallbackOutcome } from "@copilot-grpc/client";
+import { type Callback, CallbackOutcome } from "@copilot-grpc/client/gen/copilot/bridge/v1/callback_pb";
 import { millis } from "./format.js";
 
 /** A request that was answered elsewhere a moment ago. */

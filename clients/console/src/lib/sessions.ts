@@ -1,4 +1,5 @@
-import { CallbackKind, type Client } from "@copilot-grpc/client";
+import type { Client } from "@copilot-grpc/client";
+import { CallbackKind } from "@copilot-grpc/client/gen/copilot/bridge/v1/callback_pb";
 
 /** Kinds of callbacks that people answer. */
 export const peopleKinds = [

@@ -5,11 +5,13 @@
  * @packageDocumentation
  */
 import { comparePositions, formatPosition } from "../position.js";
-import type { Callback, Event, SubscribeResponse, TurnOutcome } from "../proto.js";
+import { SessionInfo } from "../info.js";
+import * as proto from "../proto.js";
 import { outcomeData } from "../turn.js";
 import { idle, reduceEvent } from "./events.js";
 import { append, inBatch, mapItems } from "./items.js";
 import type { View } from "./state.js";
+import { wordOf } from "../words.js";
 
 export { emptyView } from "./state.js";
 export type {
@@ -32,12 +34,12 @@ export type {
  * The view after a frame of `Session.frames`. Frames that arrive twice change nothing, and frames and events that are
  * newer than this library change only the position.
  */
-export function reduce(view: View, response: SubscribeResponse): View {
+export function reduce(view: View, response: proto.SubscribeResponse): View {
   const next = inBatch(() => reduceFrame(view, response));
   return comparePositions(response.resumeAfter, next.position) > 0 ? { ...next, position: response.resumeAfter } : next;
 }
 
-function reduceFrame(view: View, { frame }: SubscribeResponse): View {
+function reduceFrame(view: View, { frame }: proto.SubscribeResponse): View {
   switch (frame.case) {
     case "started": {
       const { session, pendingCallbacks } = frame.value;
@@ -51,7 +53,8 @@ function reduceFrame(view: View, { frame }: SubscribeResponse): View {
       const { after, through, reason, session, pendingCallbacks } = frame.value;
       if (comparePositions(through, view.position) <= 0) return view;
       const key = `gap ${formatPosition(through)}`;
-      const next = append(view, { kind: "gap", key, reason, after, position: through });
+      const word = wordOf(proto.GapReason, reason);
+      const next = append(view, { kind: "gap", key, reason: word, after, position: through });
       return { ...withSession(next, session), pending: pendingCallbacks };
     }
     case "callbackRequested":
@@ -71,37 +74,38 @@ function reduceFrame(view: View, { frame }: SubscribeResponse): View {
     case "goAway":
       return { ...view, goingAway: true };
     case "closed":
-      return { ...idle(view), pending: [], closed: frame.value.reason };
+      return { ...idle(view), pending: [], closed: wordOf(proto.CloseReason, frame.value.reason) };
     default:
       return view;
   }
 }
 
-function reduceNewEvent(view: View, event: Event): View {
+function reduceNewEvent(view: View, event: proto.Event): View {
   if (comparePositions(event.position, view.position) <= 0) return view;
   return { ...reduceEvent(view, event), position: event.position };
 }
 
 /** The session as the server reports it, for the state before the first event. */
-function withSession(view: View, session: View["session"]): View {
+function withSession(view: View, session: proto.SessionMessage | undefined): View {
   if (!session) return view;
-  const known = { ...view, session, title: session.summary || view.title, model: session.modelId || view.model };
+  const known = { ...view, session: new SessionInfo(session), title: session.summary || view.title, model: session.modelId || view.model };
   if (session.turnRunning === view.turn.running) return known;
   return session.turnRunning ? { ...known, turn: { ...view.turn, running: true } } : idle(known);
 }
 
 /** Without a running turn at the start of the stream, the replay ends idle: the end of a turn is not always stored. */
 function afterReplay(view: View): View {
-  const { session, position } = view;
+  const { position } = view;
+  const session = view.session?.proto;
   if (!session || session.turnRunning || comparePositions(position, session.position) > 0) return view;
   return idle(view);
 }
 
-function withPending(pending: readonly Callback[], callback: Callback): readonly Callback[] {
+function withPending(pending: readonly proto.Callback[], callback: proto.Callback): readonly proto.Callback[] {
   return [...pending.filter(({ callbackId }) => callbackId !== callback.callbackId), callback];
 }
 
-function withOutcome(view: View, turn: TurnOutcome | undefined): View {
+function withOutcome(view: View, turn: proto.TurnOutcome | undefined): View {
   const ended = idle(view);
   return turn ? { ...ended, turn: { ...ended.turn, outcome: outcomeData("", turn) } } : ended;
 }

@@ -1,5 +1,7 @@
-import type { Callback, CloseReason, GapReason, Position, SessionInfo } from "../proto.js";
+import type { SessionInfo } from "../info.js";
+import type { Callback, Position } from "../proto.js";
 import type { OutcomeData } from "../turn.js";
+import type { CloseReason, GapReason } from "../words.js";
 
 /** An attachment of a prompt. */
 export interface AttachmentView {

@@ -2,7 +2,6 @@
 import { create } from "@bufbuild/protobuf";
 import {
   ClosedError,
-  CloseReason,
   CopilotError,
   IncompatibleServerError,
   SessionClosedError,
@@ -24,7 +23,7 @@ export function errorOf(error: unknown, signal: AbortSignal): CaseError {
   if (error instanceof IncompatibleServerError) return create(ErrorSchema, { kind: Error_Kind.INCOMPATIBLE, message });
   if (error instanceof ClosedError) return create(ErrorSchema, { kind: Error_Kind.CLOSED, message });
   if (error instanceof SessionClosedError) {
-    const reason = CloseReason[error.reason] ?? "";
+    const reason = error.reason.toUpperCase();
     return create(ErrorSchema, { kind: Error_Kind.SESSION_CLOSED, reason, message });
   }
   if (error instanceof CopilotError) {

@@ -127,7 +127,7 @@ function providerOptions({ baseUrl, model, tokenByCallback }: Provider, workingD
 }
 
 function connectionName(change: ConnectionChange): string | undefined {
-  if (change.type === "participant-expired") return "expired";
+  if (change.type === "participant_expired") return "expired";
   return change.type === "closed" ? undefined : change.type;
 }
 
@@ -144,11 +144,11 @@ function handlersOf(runner: CaseRunner, session: string, handlers: Handlers | un
     ...(permission && {
       onPermission: async (request: PermissionRequest) => {
         await runner.gate(
-          runner.observe(session, "permission", request.permissionKind),
+          runner.observe(session, "permission", request.kind),
           permission.gate,
           request.signal,
         );
-        return decide(permission, request.permissionKind);
+        return decide(permission, request.kind);
       },
     }),
     ...(userInput && { onUserInput: ({ question }, call) => answer(userInput, "user_input", question, call) }),

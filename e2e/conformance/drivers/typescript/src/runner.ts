@@ -11,10 +11,7 @@ import {
   connect,
   type EventOrGap,
   type Outcome as TurnOutcome,
-  SessionChange,
   type Session,
-  SessionState,
-  GapReason,
   isGap,
   tokenFromFile,
 } from "@copilot-grpc/client/node";
@@ -168,7 +165,7 @@ export class CaseRunner {
       case "resolve":
         return this.#resolve(session, action.value);
       case "get":
-        result.text = SessionState[(await session.get()).state] ?? "";
+        result.text = (await session.get()).state.toUpperCase();
         return;
       case "delete":
         return session.delete();
@@ -261,13 +258,13 @@ export class CaseRunner {
 
   async #list({ client, labels }: List, result: StepResult): Promise<void> {
     for await (const info of this.#client(client).listSessions({ labels })) {
-      for (const [name, session] of this.#sessions) if (session.id === info.sessionId) result.sessions.push(name);
+      for (const [name, session] of this.#sessions) if (session.id === info.id) result.sessions.push(name);
     }
     result.sessions.sort();
   }
 
   async #usage({ client, session }: Usage, result: StepResult): Promise<void> {
-    for (const row of await this.#client(client).getUsage({ sessionId: this.#session(session).id })) {
+    for (const row of await this.#client(client).usage({ sessionId: this.#session(session).id })) {
       result.turns += row.turns;
       result.requests += row.requests;
     }
@@ -283,7 +280,7 @@ export class CaseRunner {
 
   async #resolve(session: Session, { answer, callbackId }: Resolve): Promise<void> {
     let id = callbackId;
-    while (id === "") id = (await session.pending())[0]?.callbackId ?? "";
+    while (id === "") id = (await session.pending())[0]?.id ?? "";
     const decision = answer.value === "approve" ? ("approve" as const) : ("reject" as const);
     await session.resolve(id, answer.case === "permission" ? answerPermission(decision) : answerTool(answer.value));
   }
@@ -291,7 +288,7 @@ export class CaseRunner {
   async #watch({ client, change, count }: Watch, signal: AbortSignal): Promise<void> {
     let seen = 0;
     for await (const next of this.#client(client).watchSessions({ signal })) {
-      if (SessionChange[next.change] === change.toUpperCase() && ++seen === count) return;
+      if (next.kind === change && ++seen === count) return;
     }
   }
 
@@ -367,7 +364,7 @@ function textOf(outcome: TurnOutcome): string {
 function eventOf(item: EventOrGap): Event {
   if (isGap(item)) {
     return create(EventSchema, {
-      gap: GapReason[item.reason] ?? String(item.reason),
+      gap: item.reason.toUpperCase(),
       epoch: item.through?.epoch ?? 0n,
       seq: item.through?.seq ?? 0n,
     });
