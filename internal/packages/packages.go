@@ -12,7 +12,7 @@ import (
 	"regexp"
 )
 
-// Name is the name of the program, and of its packages on both registries.
+// Name is the name of the program, and of its packages on both registries. The libraries there have other names.
 const Name = "copilot-grpc"
 
 // Summary is the description that the registries show.

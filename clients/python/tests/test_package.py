@@ -27,7 +27,7 @@ def test_every_name_can_be_imported() -> None:
 
 
 def test_versions_agree() -> None:
-    assert copilot_grpc.__version__ == metadata.version("copilot-grpc")
+    assert copilot_grpc.__version__ == metadata.version("copilot-grpc-client")
 
 
 def test_the_import_loads_neither_grpc_nor_messages() -> None:
