@@ -101,18 +101,7 @@ func typed(t *testing.T, lines, path string) (string, error) {
 	t.Cleanup(func() { _ = os.RemoveAll(home) })
 	cmd := exec.CommandContext(ctx, "bash", "-e", "-c", strings.ReplaceAll(lines, "\n! ", "\nfails "))
 	cmd.Dir = "../.."
-	// Go's caches do not depend on home.
-	env, err := exec.CommandContext(ctx, "go", "env", "GOCACHE", "GOMODCACHE", "GOPATH").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dirs := strings.Fields(string(env))
-	cmd.Env = append(os.Environ(), "HOME="+home, "PATH="+path+":"+os.Getenv("PATH"),
-		"COPILOT_GRPC_CLI="+os.Getenv(harness.CLIEnv),
-		"GOCACHE="+dirs[0], "GOMODCACHE="+dirs[1], "GOPATH="+dirs[2], "XDG_CACHE_HOME=",
-		// With the Makefile's flags the build cache has the packages already.
-		"GOFLAGS=-buildvcs=false -trimpath -tags=grpcnotrace",
-		"XDG_STATE_HOME=",
+	cmd.Env = append(harness.UserEnv(t, home), "PATH="+path+":"+os.Getenv("PATH"),
 		`BASH_FUNC_fails%%=() { if "$@"; then return 1; fi; }`)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
