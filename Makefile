@@ -36,7 +36,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 TOOL := go tool -modfile=internal/tools/go.mod
 
-.PHONY: help forget-flaky build packages size generate docs baseline schema lint test test-all clients-and-smokes unit race check-generated proto-lint \
+.PHONY: help build packages size generate docs baseline schema lint test test-all clients-and-smokes unit race check-generated proto-lint \
 	proto-breaking e2e e2e-entry e2e-81 e2e-81-all e2e-versions fuzz-smoke demo demo-smoke \
 	clients client-typescript client-console client-console-all console console-shots client-python client-java client-rust conformance conformance-smoke sdk sdk-smoke bench bench-cluster bench-compare bench-libraries schema-history clean man check \
 	chaos chaos-smoke chaos-cluster chaos-cluster-smoke kills soak upgrade deploy-lint vulncheck mutate mutate-sample connect-conformance
@@ -70,15 +70,11 @@ man: ## write the manual pages into bin/man
 lint: ## formatting, vet, staticcheck, revive, import directions, texts
 	@.ci/step lint go,git .ci/lint
 
-test: forget-flaky lint deploy-lint build size race chaos-smoke chaos-cluster-smoke check-generated proto-lint proto-breaking e2e e2e-81 clients-and-smokes conformance-smoke demo-smoke ## everything a change must pass, under 15 minutes on 2 idle cores
-	@cat bin/flaky/*.txt 2>/dev/null || true
-	@echo "make test: done; a step that was left out says NOT RUN above, a test that passed only alone FLAKY"
+test: lint deploy-lint build size race chaos-smoke chaos-cluster-smoke check-generated proto-lint proto-breaking e2e e2e-81 clients-and-smokes conformance-smoke demo-smoke ## everything a change must pass, under 15 minutes on 2 idle cores
+	@echo "make test: done; a step that was left out says NOT RUN above"
 
 clients-and-smokes: build
 	@.ci/lanes 'client-typescript client-console client-java fuzz-smoke connect-conformance' 'client-python client-rust sdk-smoke'
-
-forget-flaky:
-	@rm -rf bin/flaky
 
 test-all: test sdk ## test, and what takes longer: the SDKs' scenarios, the console in a browser, the whole conformance suite, schema history, a minute per fuzz target, a sample of e2e on each CLI version, all of it on the oldest, e2e with -race
 	@$(MAKE) --no-print-directory client-console-all

@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -69,35 +68,6 @@ func TestInvalidCasesAreRefused(t *testing.T) {
 		}
 		if _, err := Load(folder); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: err = %v, want one with %q", text, err, want)
-		}
-	}
-}
-
-func TestRepeat(t *testing.T) {
-	t.Parallel()
-	wrong := errors.New("wrong")
-	verdicts := func(failures int) []Verdict {
-		made := []Verdict{{Case: "passes"}, {Case: "known", Err: wrong, Known: "why"}, {Case: "fixed", Known: "why"}}
-		for range failures {
-			made = append(made, Verdict{Case: "fails", Err: wrong})
-		}
-		return made
-	}
-	for _, tc := range []struct{ failures, repeated int }{{0, 0}, {1, 1}, {3, 3}, {4, 0}} {
-		var made []string
-		all := verdicts(tc.failures)
-		repeat(all, func(v Verdict) Verdict {
-			made = append(made, v.Case)
-			v.Err = nil
-			return v
-		})
-		for _, v := range all {
-			if again := v.First != nil; again != (v.Case == "fails" && tc.repeated > 0) || again && v.Err != nil {
-				t.Errorf("%d failures: %+v", tc.failures, v)
-			}
-		}
-		if len(made) != tc.repeated {
-			t.Errorf("%d failures: repeated %v", tc.failures, made)
 		}
 	}
 }

@@ -38,8 +38,6 @@ type Verdict struct {
 	Case, Language, Transport, CLI string
 	// Err is the difference from what the case expects; nil if there is none.
 	Err error
-	// First is the failure of the first try, if there was a second one.
-	First error
 	// Known is the reason of the list of known failures.
 	Known   string
 	Elapsed time.Duration
@@ -174,7 +172,6 @@ func (s *Suite) runWith(ctx context.Context, cli CLI, first bool) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
-	from := len(s.verdicts)
 	slots := make(chan struct{}, max(s.options.Parallel, 1))
 	var running sync.WaitGroup
 	for _, language := range s.options.Languages {
@@ -189,12 +186,6 @@ func (s *Suite) runWith(ctx context.Context, cli CLI, first bool) (err error) {
 		})
 	}
 	running.Wait()
-	repeat(s.verdicts[from:], func(v Verdict) Verdict {
-		d := s.drivers[v.Language](e)
-		defer func() { _ = d.stop(false) }()
-		i := slices.IndexFunc(s.cases, func(c *Case) bool { return c.Name == v.Case })
-		return s.runCase(ctx, e, d, s.cases[i], v.Transport, cli)
-	})
 	return ctx.Err()
 }
 
@@ -231,27 +222,6 @@ func (s *Suite) runCase(ctx context.Context, e *Environment, d *driver, c *Case,
 		}
 	}
 	return v
-}
-
-// maxRepeated is the maximum number of failed runs that are repeated. More failures have a common cause.
-const maxRepeated = 3
-
-// repeat makes the failed runs again, one at a time.
-func repeat(verdicts []Verdict, run func(Verdict) Verdict) {
-	var failed []*Verdict
-	for i, v := range verdicts {
-		if v.Err != nil && !v.Passed() {
-			failed = append(failed, &verdicts[i])
-		}
-	}
-	if len(failed) > maxRepeated {
-		return
-	}
-	for _, v := range failed {
-		first := v.Err
-		*v = run(*v)
-		v.First = first
-	}
 }
 
 func (s *Suite) add(v Verdict) {

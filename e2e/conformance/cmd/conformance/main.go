@@ -32,7 +32,6 @@ func run() error {
 		cases      = flag.String("cases", "", "patterns like 'tools/*', separated by commas; default: all")
 		parallel   = flag.Int("parallel", 2, "number of drivers at once")
 		write      = flag.String("write", "", "page that receives the table")
-		flaky      = flag.String("flaky", "", "file that receives the runs that failed and passed when repeated alone")
 		verbose    = flag.Bool("v", false, "print the time of each case")
 	)
 	flag.Parse()
@@ -65,25 +64,7 @@ func run() error {
 			fmt.Printf("%6d ms  %-5v %s\n", v.Elapsed/time.Millisecond, v.Passed(), v.Where())
 		}
 	}
-	return errors.Join(report(verdicts, *write), reportFlaky(verdicts, *flaky))
-}
-
-// reportFlaky prints the runs that passed only when they were repeated.
-func reportFlaky(verdicts []conformance.Verdict, file string) error {
-	var lines strings.Builder
-	for _, v := range verdicts {
-		if v.First != nil && v.Passed() {
-			fmt.Fprintf(&lines, "FLAKY: conformance %s: %v\n", v.Where(), v.First)
-		}
-	}
-	if lines.Len() == 0 {
-		return nil
-	}
-	fmt.Print(lines.String())
-	if file == "" {
-		return nil
-	}
-	return os.WriteFile(file, []byte(lines.String()), 0o644)
+	return report(verdicts, *write)
 }
 
 func report(verdicts []conformance.Verdict, write string) error {
