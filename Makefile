@@ -29,14 +29,12 @@ BENCHFLAGS ?=
 # Without the folder's path in it, what is built in one clone is found in the build cache by the next. The tag leaves a
 # package out of gRPC that nothing uses, and that makes the program 9 MB larger (docs/performance.md, "The binary").
 export GOFLAGS := $(strip $(filter-out -trimpath -tags=grpcnotrace,$(shell go env GOFLAGS 2>/dev/null)) -trimpath -tags=grpcnotrace)
-# The size that the program may have without symbols.
-SIZE_LIMIT_MB := 38.5
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 TOOL := go tool -modfile=internal/tools/go.mod
 
-.PHONY: help build packages size generate docs baseline schema lint test test-all clients-and-smokes unit race check-generated proto-lint \
+.PHONY: help build packages generate docs baseline schema lint test test-all clients-and-smokes unit race check-generated proto-lint \
 	proto-breaking e2e e2e-entry e2e-81 e2e-81-all e2e-versions fuzz-smoke demo demo-smoke \
 	clients client-typescript client-console client-console-all console console-shots client-python client-java client-rust conformance conformance-smoke sdk sdk-smoke bench bench-cluster bench-compare bench-libraries schema-history clean man check \
 	chaos chaos-smoke chaos-cluster chaos-cluster-smoke kills soak upgrade deploy-lint vulncheck mutate mutate-sample connect-conformance
@@ -46,9 +44,6 @@ help: ## print this list
 
 build: ## build bin/copilot-grpc
 	@.ci/step build go go build -ldflags '$(LDFLAGS)' -o bin/copilot-grpc ./cmd/copilot-grpc
-
-size: build ## what the parts of the program cost; fails above the limit
-	@.ci/step "size of the program" go go run ./internal/testing/binsize/cmd/binsize $(SIZEFLAGS) -limit $(SIZE_LIMIT_MB) bin/copilot-grpc
 
 generate: ## write gen and docs/reference from proto
 	$(TOOL) buf generate
@@ -70,7 +65,7 @@ man: ## write the manual pages into bin/man
 lint: ## formatting, vet, staticcheck, revive, import directions, texts
 	@.ci/step lint go,git .ci/lint
 
-test: lint deploy-lint build size race chaos-smoke chaos-cluster-smoke check-generated proto-lint proto-breaking e2e e2e-81 clients-and-smokes conformance-smoke demo-smoke ## everything a change must pass, under 15 minutes on 2 idle cores
+test: lint deploy-lint build race chaos-smoke chaos-cluster-smoke check-generated proto-lint proto-breaking e2e e2e-81 clients-and-smokes conformance-smoke demo-smoke ## everything a change must pass, under 15 minutes on 2 idle cores
 	@echo "make test: done; a step that was left out says NOT RUN above"
 
 clients-and-smokes: build
