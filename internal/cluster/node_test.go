@@ -159,6 +159,37 @@ func TestFencedMemberLeaves(t *testing.T) {
 	}
 }
 
+// The wall clock of a NATS server was set forward, so that it drops the key of a node whose own clock says that the lease
+// is held. Another node gets the session, in a later term, and the first loses its lease for good.
+func TestKeyDroppedEarly(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	still := func(c *Config) {
+		c.TTL = time.Minute
+		c.now = func() time.Duration { return 0 }
+	}
+	old, _ := join(t, server, "old", still)
+	next, _ := join(t, server, "next", still)
+	first, err := old.Acquire(t.Context(), "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := old.nodes.Purge(t.Context(), old.held.member()); err != nil {
+		t.Fatal(err)
+	}
+	if second := acquireSoon(t, next, "s"); second.Term() <= first.Term() {
+		t.Errorf("the term %d follows %d", second.Term(), first.Term())
+	}
+	if !old.Valid() {
+		t.Error("the lease ended by the node's own clock, which stands still")
+	}
+	old.renewNow()
+	<-first.Lost()
+	if _, err := old.Acquire(t.Context(), "other"); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("a node without a lease acquires a session: %v", err)
+	}
+}
+
 // A living member is not fenced, and a session that is released is free at once.
 func TestRelease(t *testing.T) {
 	t.Parallel()

@@ -164,13 +164,12 @@ func drawMany(t *testing.T, count uint64, realCLI bool) {
 			}
 			free[a.group()] = a
 		}
-		if n := len(p.Actions); n < p.Timing.MinActions || n > p.Timing.MaxActions+maxJumps {
+		if n := len(p.Actions); n < p.Timing.MinActions || n > p.Timing.MaxActions {
 			t.Errorf("%v: %d actions", p, n)
 		}
 	}
 	for _, f := range []Fault{
 		Kill, Freeze, Drain, StopNATS, KillNATS, FreezeNATS, FillNATS, PartNATS, CutNATS, CutPeers, SlowNATS,
-		JumpClock, JumpNATS,
 	} {
 		if kinds[f] < 25 {
 			t.Errorf("%s occurs %d times in %d schedules", f, kinds[f], count)

@@ -1,8 +1,8 @@
 // Package cluster plays seeded schedules of faults against three replicas and three NATS servers.
 //
 // Draw makes a schedule from a seed alone: replicas are killed, frozen for less or more than their lease, and drained;
-// NATS servers are killed, frozen and stopped; links are cut and slow; clocks are set. Beside the faults, sessions are
-// moved, and callers create sessions, send prompts, repeat them, read streams and answer tool calls, each call through
+// NATS servers are killed, frozen and stopped; links are cut and slow. Beside the faults, sessions
+// are moved, and callers create sessions, send prompts, repeat them, read streams and answer tool calls, each call through
 // a replica drawn at random. Then everything is healed, and Record.Check compares what the callers received with what
 // each replica shows, with the messages in NATS, and with the fake CLIs' logs or the requests of the real CLIs to the
 // offline model.

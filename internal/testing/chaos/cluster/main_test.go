@@ -9,25 +9,16 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/app/cli"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/leak"
-	"github.com/copilot-grpc/copilot-grpc/internal/testing/wallclock"
 )
 
 // The environment that makes this program a replica or a fake CLI.
 const (
 	replicaEnv = "CLUSTER_REPLICA"
 	scriptEnv  = "FAKECOPILOT_SCRIPT"
-	// clockEnv is the clock that a replica or NATS server follows, where that can be.
-	clockEnv  = "CLUSTER_CLOCK"
-	oracleEnv = "FAKECOPILOT_ORACLE"
+	oracleEnv  = "FAKECOPILOT_ORACLE"
 )
 
 func TestMain(m *testing.M) {
-	if path := os.Getenv(clockEnv); path != "" {
-		_ = os.Unsetenv(clockEnv) // not for the replica's CLI processes
-		if err := wallclock.Follow(path); err != nil {
-			fmt.Fprintln(os.Stderr, err) // schedules say so, too
-		}
-	}
 	switch {
 	case os.Getenv(natsEnv) != "":
 		if err := runNATS(os.Getenv(natsEnv)); err != nil {

@@ -20,7 +20,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/freeport"
-	"github.com/copilot-grpc/copilot-grpc/internal/testing/wallclock"
 )
 
 // natsEnv makes this program a NATS server: it has its natsOptions.
@@ -66,9 +65,8 @@ func runNATS(text string) error {
 // natsServer is a NATS server in a process, which is started again whenever it ends.
 type natsServer struct {
 	options natsOptions
-	out, in []*link // to other servers, and from them
-	disk    *disk   // nil where there can be none
-	clock   *wallclock.Clock
+	out, in []*link                          // to other servers, and from them
+	disk    *disk                            // nil where there can be none
 	fail    func(format string, args ...any) // records a violation
 
 	mu      sync.Mutex
@@ -88,9 +86,6 @@ func startNATS(t *testing.T, fail func(string, ...any)) []*natsServer {
 			Dir: filepath.Join(dir, fmt.Sprint(i)),
 		}}
 		var err error
-		if all[i].clock, err = wallclock.New(filepath.Join(dir, fmt.Sprint("clock", i))); err != nil {
-			t.Fatal(err)
-		}
 		if all[i].disk, err = newDisk(t); err != nil {
 			t.Logf("the disk of a NATS server is never full: %v", err)
 		} else {
@@ -173,7 +168,7 @@ func (s *natsServer) start() error {
 		return err
 	}
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), natsEnv+"="+string(text), clockEnv+"="+s.clock.Path())
+	cmd.Env = append(os.Environ(), natsEnv+"="+string(text))
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return err

@@ -20,7 +20,7 @@ type Timing struct {
 	Lease time.Duration
 	// Span is the time in which actions begin.
 	Span time.Duration
-	// MinActions and MaxActions bound the number of actions, without jumps of clocks.
+	// MinActions and MaxActions bound the number of actions.
 	MinActions, MaxActions int
 	// Call bounds one call of a caller; a frozen replica does not answer.
 	Call time.Duration
@@ -60,9 +60,6 @@ const (
 	CutNATS    Fault = "cut nats"    // nothing passes between a replica and the NATS servers
 	CutPeers   Fault = "cut peers"   // nothing passes between a replica and the others, which relay calls to it
 	SlowNATS   Fault = "slow nats"   // what passes between a replica and the NATS servers is late
-
-	JumpClock Fault = "clock"      // the wall clock of a replica jumps, and jumps back
-	JumpNATS  Fault = "nats clock" // that of a NATS server
 )
 
 // Directions are the directions of a link in which an action works: from the side that connects, and to it.
@@ -97,8 +94,6 @@ type Action struct {
 	For time.Duration
 	// Directions are those of a cut; "" for other faults.
 	Directions Directions
-	// By is how far a clock jumps; 0 for other faults.
-	By time.Duration
 }
 
 func (a Action) end() time.Duration { return a.At + a.For }
@@ -112,8 +107,6 @@ func (a Action) group() string {
 		return fmt.Sprint("link to nats ", a.Target)
 	case CutPeers:
 		return fmt.Sprint("link to replica ", a.Target)
-	case JumpClock, JumpNATS:
-		return fmt.Sprint(a.Fault, a.Target)
 	}
 	return fmt.Sprint("replica ", a.Target)
 }
@@ -125,9 +118,6 @@ type Plan struct {
 	Timing  Timing
 	Actions []Action // in the order of At
 }
-
-// maxJumps is the largest number of jumps of clocks.
-const maxJumps = 2
 
 // Draw makes the schedule of a seed, for the fake CLI or for the real one. It depends on nothing else. At least one
 // action takes a replica away.
@@ -149,13 +139,6 @@ func Draw(seed uint64, realCLI bool) Plan {
 		a := drawAction(rng, t, i == 0)
 		a.At = max(at, free[a.group()])
 		free[a.group()] = a.end() + time.Second
-		p.Actions = append(p.Actions, a)
-	}
-	jumps := rand.New(rand.NewPCG(seed, 1))
-	for range jumps.IntN(maxJumps + 1) {
-		a := drawJump(jumps, t)
-		a.At = max(a.At, free[a.group()])
-		free[a.group()] = a.end()
 		p.Actions = append(p.Actions, a)
 	}
 	slices.SortStableFunc(p.Actions, func(a, b Action) int { return int(a.At - b.At) })
@@ -190,21 +173,6 @@ func drawAction(rng *rand.Rand, t Timing, replica bool) Action {
 	return a
 }
 
-// drawJump draws a jump of a clock: about as far as a lease, or much further than it.
-func drawJump(rng *rand.Rand, t Timing) Action {
-	a := Action{Fault: JumpClock, Target: rng.IntN(replicas)}
-	if rng.IntN(2) == 0 {
-		a.Fault, a.Target = JumpNATS, rng.IntN(servers)
-	}
-	a.At = time.Duration(rng.Int64N(int64(t.Span))).Round(time.Millisecond)
-	a.For = (t.Lease/3 + time.Duration(rng.Int64N(int64(2*t.Lease)))).Round(time.Millisecond)
-	a.By = []time.Duration{time.Second, t.Lease + time.Second, time.Hour}[rng.IntN(3)]
-	if rng.IntN(2) == 0 {
-		a.By = -a.By
-	}
-	return a
-}
-
 // String lists the actions, for reports.
 func (p Plan) String() string {
 	var b strings.Builder
@@ -217,9 +185,6 @@ func (p Plan) String() string {
 		_, _ = fmt.Fprintf(&b, " %v %s %d for %v", a.At, a.Fault, a.Target, a.For)
 		if a.Directions != "" {
 			_, _ = fmt.Fprintf(&b, " %s", a.Directions)
-		}
-		if a.By != 0 {
-			_, _ = fmt.Fprintf(&b, " by %v", a.By)
 		}
 		b.WriteByte(';')
 	}

@@ -22,7 +22,6 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/freeport"
-	"github.com/copilot-grpc/copilot-grpc/internal/testing/wallclock"
 	"github.com/copilot-grpc/copilot-grpc/server/servertest"
 )
 
@@ -43,7 +42,6 @@ type replica struct {
 	listen  string // for other replicas
 	nats    []*link
 	peers   *link
-	clock   *wallclock.Clock
 	conn    *grpc.ClientConn
 	fail    func(format string, args ...any) // records a violation
 	stopped chan struct{}                    // closed after the last life
@@ -81,11 +79,7 @@ func newReplica(
 	if err != nil {
 		t.Fatal(err)
 	}
-	clock, err := wallclock.New(filepath.Join(dir, "clock"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &replica{n: n, dir: dir, clock: clock, listen: freeAddress(t), fail: fail, stopped: make(chan struct{})}
+	r := &replica{n: n, dir: dir, listen: freeAddress(t), fail: fail, stopped: make(chan struct{})}
 	program := fmt.Sprintf("#!/bin/sh\n%s='%s' %s='%s' exec '%s' \"$@\"\n", scriptEnv, r.path("script.json"), oracleEnv,
 		r.path("oracle.jsonl"), self)
 	for name, text := range map[string]string{"script.json": string(script), "copilot": program} {
@@ -166,7 +160,7 @@ func (r *replica) live(ctx context.Context) error {
 		}
 	}
 	cmd := exec.Command(self, r.args...)
-	cmd.Env = append(os.Environ(), replicaEnv+"=1", clockEnv+"="+r.clock.Path())
+	cmd.Env = append(os.Environ(), replicaEnv+"=1")
 	cmd.Stdout, cmd.Stderr = log, log
 	before, err := log.Seek(0, io.SeekEnd)
 	if err != nil {

@@ -18,7 +18,6 @@ import (
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
-	"github.com/copilot-grpc/copilot-grpc/internal/testing/wallclock"
 	"github.com/copilot-grpc/copilot-grpc/server/servertest"
 )
 
@@ -220,10 +219,6 @@ func (w *world) strike(ctx context.Context, p Plan) {
 				w.nats[a.Target].strike(ctx, a)
 			case CutNATS, CutPeers, SlowNATS:
 				w.replicas[a.Target].cut(ctx, a)
-			case JumpClock:
-				w.jump(ctx, w.replicas[a.Target].clock, a)
-			case JumpNATS:
-				w.jump(ctx, w.nats[a.Target].clock, a)
 			default:
 				w.replicas[a.Target].strike(ctx, a)
 				pause(ctx, time.Until(begin.Add(a.end())))
@@ -231,17 +226,6 @@ func (w *world) strike(ctx context.Context, p Plan) {
 		})
 	}
 	striking.Wait()
-}
-
-// jump moves a clock for some time.
-func (w *world) jump(ctx context.Context, c *wallclock.Clock, a Action) {
-	if err := c.Set(a.By); err != nil {
-		w.fail("%v", err)
-	}
-	pause(ctx, a.For)
-	if err := c.Set(0); err != nil {
-		w.fail("%v", err)
-	}
 }
 
 // settle repeats each prompt, so that its caller learns what became of it, and has a last turn in each session.
