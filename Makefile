@@ -34,8 +34,8 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 TOOL := go tool -modfile=internal/tools/go.mod
 
-.PHONY: help build packages generate docs baseline schema lint test test-all clients-and-smokes unit race check-generated proto-lint \
-	proto-breaking e2e e2e-entry e2e-81 e2e-81-all e2e-versions fuzz-smoke demo demo-smoke \
+.PHONY: help build packages generate docs baseline schema lint test ci test-all clients-and-smokes unit race check-generated proto-lint \
+	proto-breaking e2e e2e-core e2e-rest e2e-entry e2e-81 e2e-81-all e2e-versions fuzz-smoke demo demo-smoke \
 	clients client-typescript client-console client-console-all console console-shots client-python client-java client-rust conformance conformance-smoke sdk sdk-smoke bench bench-cluster bench-compare bench-libraries schema-history clean man check \
 	chaos chaos-smoke chaos-cluster chaos-cluster-smoke kills soak upgrade deploy-lint vulncheck mutate mutate-sample connect-conformance
 
@@ -65,8 +65,11 @@ man: ## write the manual pages into bin/man
 lint: ## formatting, vet, staticcheck, revive, import directions, texts
 	@.ci/step lint go,git .ci/lint
 
-test: lint deploy-lint build race chaos-smoke chaos-cluster-smoke check-generated proto-lint proto-breaking e2e e2e-81 clients-and-smokes conformance-smoke demo-smoke ## everything a change must pass, under 15 minutes on 2 idle cores
+test: build unit e2e-core demo-smoke ## that the server works on this machine: unit tests, sessions and callbacks with the real CLI, the demo
 	@echo "make test: done; a step that was left out says NOT RUN above"
+
+ci: test lint deploy-lint race chaos-smoke chaos-cluster-smoke check-generated proto-lint proto-breaking e2e-rest e2e-81 clients-and-smokes conformance-smoke ## what every change must pass: test, lint, the race detector, the other e2e tests, the oldest CLI, the libraries, faults
+	@echo "make ci: done; a step that was left out says NOT RUN above"
 
 # Two lists side by side, because most of these steps keep one core busy. The output of the second comes at its end.
 clients-and-smokes: build
@@ -74,7 +77,7 @@ clients-and-smokes: build
 	$(MAKE) -k --no-print-directory client-typescript client-console client-java fuzz-smoke connect-conformance || status=$$?; \
 	wait $$second || status=$$?; cat bin/clients.txt; exit $$status
 
-test-all: test sdk ## test, and what takes longer: the SDKs' scenarios, the console in a browser, the whole conformance suite, schema history, a minute per fuzz target, a sample of e2e on each CLI version, all of it on the oldest, e2e with -race
+test-all: ci sdk ## ci, and what takes longer: the SDKs' scenarios, the console in a browser, the whole conformance suite, schema history, a minute per fuzz target, a sample of e2e on each CLI version, all of it on the oldest, e2e with -race
 	@$(MAKE) --no-print-directory client-console-all
 	@$(MAKE) --no-print-directory conformance
 	@.ci/step "schema history" go,npm .ci/schema-history $(CLI_VERSION)
@@ -103,11 +106,11 @@ vulncheck: ## known vulnerabilities in what the program uses (asks vuln.go.dev)
 check: ## format, vet, lint and unit tests, with the time of each: for use before a commit
 	@.ci/check
 
-unit: ## unit tests, quickly: without the race detector
+unit: ## unit tests
 	@.ci/step "unit tests" go .ci/unit
 
-race: ## unit tests, with the race detector where goroutines or locks are
-	@.ci/step "unit tests (race detector)" go .ci/unit -race
+race: ## unit tests of packages with goroutines or locks, under the race detector
+	@.ci/step "race detector" go .ci/race
 
 check-generated: ## generating makes no difference
 	@.ci/step "generated code" go .ci/check-generated
@@ -124,6 +127,12 @@ proto-breaking: ## buf breaking against the last release, or else the baseline
 
 e2e: ## end-to-end tests with the pinned real CLI
 	@.ci/step "e2e on CLI $(CLI_VERSION)" go,npm .ci/e2e $(CLI_VERSION)
+
+e2e-core: ## those of sessions and callbacks
+	@.ci/step "e2e of sessions and callbacks on CLI $(CLI_VERSION)" go,npm env E2E_PACKAGES='./e2e/session ./e2e/callback' .ci/e2e $(CLI_VERSION)
+
+e2e-rest: ## all others
+	@.ci/step "other e2e on CLI $(CLI_VERSION)" go,npm env E2E_PACKAGES="$$(go list ./e2e/... | grep -vE '/e2e/(session|callback)$$' | paste -sd ' ')" .ci/e2e $(CLI_VERSION)
 
 e2e-entry: ## those of sessions, callbacks and the CLI's methods, through a replica that does not have the sessions
 	@.ci/step "e2e through another replica" go,npm env E2E_ENTRY=1 E2E_PACKAGES='./e2e/session ./e2e/callback ./e2e/surface' .ci/e2e $(CLI_VERSION)

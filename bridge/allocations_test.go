@@ -20,8 +20,6 @@ const deltaFrame = `{"jsonrpc":"2.0","method":"session.event","params":{"session
 
 // TestEventAllocations guards the hot path from the frame to the shared bytes: an event allocates its JSON, its
 // record and its encoded form. The growth of the journal's maps and lists is spread over many events.
-//
-//unit:plain
 func TestEventAllocations(t *testing.T) {
 	c := wire.New(slog.New(slog.DiscardHandler))
 	const events = 2000

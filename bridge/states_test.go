@@ -274,8 +274,6 @@ const raceSample = 7
 // TestOperationsInStates performs each operation in each state. It ends within its limit with the result of the table.
 // Whatever it was, the session works afterwards: an abort leaves no callback and no turn, also if no runtime had the
 // session when it came, and a prompt right behind the abort completes.
-//
-//unit:plain
 func TestOperationsInStates(t *testing.T) {
 	t.Parallel()
 	cell := 0

@@ -32,8 +32,6 @@ func (e ending) restart(fs *faultfs.FS, random *rand.Rand) *faultfs.FS {
 
 // After a crash of the process or of the machine at any change, each event that a reader has seen is in its
 // place, or a gap covers it, and no number is used twice.
-//
-//unit:plain
 func TestCrashAnywhere(t *testing.T) { bothWays(t, testCrashAnywhere) }
 
 func testCrashAnywhere(t *testing.T, cfg WriterConfig) {

@@ -86,8 +86,6 @@ func frameOf(fs *faultfs.FS, id ID) (name string, offset int) {
 
 // Damage of every kind, seeded: the journal opens, keeps every event that was not hit at its
 // position, tells of every one that was, and never gives a number twice.
-//
-//unit:plain
 func TestSeededDamage(t *testing.T) {
 	t.Parallel()
 	lives := []*damaged{newDamaged(t, true), newDamaged(t, false)}

@@ -107,8 +107,6 @@ var small = WriterConfig{again: time.Millisecond, SegmentBytes: 2000, limits: jo
 
 // However a process with many journals ends, no event that a reader has seen is lost without a Gap, and none comes
 // twice.
-//
-//unit:plain
 func TestCrashOfManyAnywhere(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []Fsync{FsyncAlways, FsyncInterval} {

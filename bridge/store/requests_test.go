@@ -255,8 +255,6 @@ func TestCompactingAfterAFailedSync(t *testing.T) {
 }
 
 // Wherever a crash falls, of the process or of the machine, what was answered stays.
-//
-//unit:plain
 func TestRequestsOutliveACrash(t *testing.T) {
 	t.Parallel()
 	later := time.Now().Add(time.Hour)

@@ -28,8 +28,6 @@ func cliMessages() []protoreflect.MessageDescriptor {
 
 // TestEveryMessageOfTheCLI compiles all messages and sends random values
 // through each, good ones and spoilt ones.
-//
-//unit:plain
 func TestEveryMessageOfTheCLI(t *testing.T) {
 	t.Parallel()
 	messages := cliMessages()

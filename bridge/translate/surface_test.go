@@ -29,8 +29,6 @@ func everyMessage() []protoreflect.MessageDescriptor {
 // TestEveryShape sends values of every message there and back: good ones, and
 // ones with each thing wrong that can be wrong with JSON. All have to survive,
 // and to be what the reference makes of them.
-//
-//unit:plain
 func TestEveryShape(t *testing.T) {
 	t.Parallel()
 	types, values, applied := everyMessage(), 0, map[string]int{}

@@ -18,8 +18,6 @@ import (
 
 // A participant that reads nothing, while thousands of events and hundreds of callbacks come,
 // costs little memory, and others nothing: its callbacks fall to their deadline.
-//
-//unit:plain
 func TestStuckParticipant(t *testing.T) { //nolint:paralleltest // it measures the process
 	if race.Enabled {
 		t.Skip("the detector changes what is measured")

@@ -143,8 +143,6 @@ func TestIdleServer(t *testing.T) { //nolint:paralleltest // a separate process
 
 // The memory of an idle subscriber with a separate stream has a limit. The subscriber is a goroutine, whose stack
 // doubles when a call on the way to its wait becomes too deep: see bridge/stream/idle.go.
-//
-//unit:plain
 func TestIdleSubscriber(t *testing.T) {
 	t.Parallel()
 	if race.Enabled {

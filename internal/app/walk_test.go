@@ -301,8 +301,6 @@ const (
 )
 
 // TestEveryRPCAsNobodyStrangerAndObserver is the walk over everything that is served.
-//
-//unit:plain
 func TestEveryRPCAsNobodyStrangerAndObserver(t *testing.T) {
 	ts := startTenants(t, func(c *Config) {
 		c.Internal, c.Raw = true, true

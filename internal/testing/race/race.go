@@ -1,8 +1,5 @@
 // Package race lets tests do less under the race detector, which takes up to twenty times the CPU and finds no more in
 // all repetitions than in some.
-//
-// A test that does less has the line "//unit:plain" directly above its declaration: .ci/unit also runs it without the
-// detector.
 package race
 
 // Sample returns n under the race detector and 1 without it: a test takes one of Sample(n) repetitions.
