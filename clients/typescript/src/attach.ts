@@ -108,7 +108,7 @@ export class AttachLink implements Link {
     } catch (error) {
       reason = this.#call.signal.aborted ? (this.#call.signal.reason as Error) : toCopilotError(error);
     }
-    this.#end(reason);
+    this.#end();
     return reason;
   }
 
@@ -166,16 +166,16 @@ export class AttachLink implements Link {
   }
 
   close(reason: Error): void {
-    this.#end(reason);
+    this.#end();
     this.#call.abort(reason);
   }
 
-  #end(reason: Error): void {
+  #end(): void {
     if (this.#down) return;
     this.#down = true;
     clearInterval(this.#timer);
     this.#outbox.close();
-    const lost = new LinkDownError(reason);
+    const lost = new LinkDownError();
     const waiting = [...this.#answers.values(), ...this.#commands.values()];
     this.#answers.clear();
     this.#commands.clear();

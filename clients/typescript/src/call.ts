@@ -1,3 +1,4 @@
+import { hideProperties } from "./errors.js";
 import * as proto from "./proto.js";
 import { type CallbackKind, type CallbackOutcome, wordOf } from "./words.js";
 
@@ -32,6 +33,7 @@ export class WithdrawnError extends Error {
     super("the callback has ended");
     this.outcome = outcome === undefined ? undefined : wordOf(proto.CallbackOutcome, outcome);
     this.participantId = participantId || undefined;
+    hideProperties(this);
   }
 }
 

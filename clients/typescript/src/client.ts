@@ -123,9 +123,7 @@ export class Client implements AsyncDisposable {
       return info;
     } catch (error) {
       if (isForeign(error)) {
-        throw new IncompatibleServerError("the target is not a copilot-grpc server: it has no RuntimeService", {
-          cause: error,
-        });
+        throw new IncompatibleServerError("the target is not a copilot-grpc server: it has no RuntimeService");
       }
       throw error;
     }

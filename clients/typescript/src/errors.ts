@@ -18,7 +18,6 @@ export interface CopilotErrorInit {
   field?: string | undefined;
   metadata?: Record<string, string> | undefined;
   retryAfterMs?: number | undefined;
-  cause?: unknown;
 }
 
 /** An error of the server, or of the connection to it. */
@@ -26,6 +25,8 @@ export class CopilotError extends Error {
   override readonly name: string = "CopilotError";
   /** The gRPC status code. */
   readonly code: Code;
+  /** The message alone, without reason, field and remedy. */
+  readonly rawMessage: string;
   /**
    * The server's reason. Undefined if the error does not come from the server, for example for a broken connection.
    * A reason that is newer than this library is a string outside of {@link Reason}.
@@ -40,13 +41,26 @@ export class CopilotError extends Error {
 
   constructor(init: CopilotErrorInit) {
     const where = init.field ? ` (field ${JSON.stringify(init.field)})` : "";
-    super(`${init.reason ?? codeName(init.code)}${where}: ${init.message}`, { cause: init.cause });
+    const remedy = init.code === Code.Unauthenticated ? tokenRemedy : "";
+    super(`${init.reason ?? codeName(init.code)}${where}: ${init.message}${remedy}`);
     this.code = init.code;
+    this.rawMessage = init.message;
     this.reason = init.reason;
     this.field = init.field;
     this.metadata = init.metadata ?? {};
     this.retryAfterMs = init.retryAfterMs ?? 0;
+    hideProperties(this);
   }
+}
+
+const tokenRemedy = ": give a token with the option token of connect, or in Node.js set COPILOT_GRPC_TOKEN";
+
+/**
+ * Makes the properties of an error non-enumerable. Node.js prints enumerable ones below the stack of an uncaught error,
+ * where the message is enough.
+ */
+export function hideProperties(error: Error): void {
+  for (const key of Object.keys(error)) Object.defineProperty(error, key, { enumerable: false });
 }
 
 /** The server ended the session's use: the session was disconnected or deleted, or the participant was replaced. */
@@ -60,6 +74,7 @@ export class SessionClosedError extends Error {
     super(`session ${JSON.stringify(sessionId)} is closed: ${reason}`);
     this.sessionId = sessionId;
     this.reason = reason;
+    hideProperties(this);
   }
 }
 
@@ -96,8 +111,8 @@ export function fromFailure(failure: Failure | undefined): CopilotError {
 }
 
 /** An error of a connection that broke without a status. */
-export function unavailable(message: string, cause?: unknown): CopilotError {
-  return new CopilotError({ code: Code.Unavailable, message, cause });
+export function unavailable(message: string): CopilotError {
+  return new CopilotError({ code: Code.Unavailable, message });
 }
 
 /**
@@ -111,23 +126,27 @@ export function isBroken(error: unknown): boolean {
 }
 
 /** Errors of calls whose token the server refused, while the program has another one now. */
-const replaced = new WeakSet<ConnectError>();
+const replaced = new WeakSet<Error>();
 
 /** Notes that the token of a refused call has been replaced. */
 export function markTokenReplaced(error: ConnectError): void {
   replaced.add(error);
 }
 
+/** Reports whether a call failed without an answer of the server. */
+export function isUnreached(error: unknown): error is CopilotError {
+  return error instanceof CopilotError && error.reason === undefined && isBroken(error);
+}
+
 /** Reports whether the server refused a token that has been replaced: a reason for one attempt with the new one. */
 export function isTokenReplaced(error: unknown): boolean {
-  const from = error instanceof CopilotError ? error.cause : error;
-  return from instanceof ConnectError && replaced.has(from);
+  return error instanceof Error && replaced.has(error);
 }
 
 const brokenCodes = new Set([Code.Canceled, Code.Aborted, Code.Unknown, Code.Internal, Code.DeadlineExceeded]);
 
 function fromConnect(error: ConnectError): CopilotError {
-  const found: CopilotErrorInit = { code: codeOf(error), message: error.rawMessage, cause: error };
+  const found: CopilotErrorInit = { code: codeOf(error), message: error.rawMessage };
   for (const detail of error.details) {
     if (!("type" in detail)) continue;
     if (detail.type === "google.rpc.ErrorInfo") Object.assign(found, readErrorInfo(detail.value));
@@ -137,7 +156,9 @@ function fromConnect(error: ConnectError): CopilotError {
   // Proxies may remove the details, but not the trailers.
   found.reason ??= error.metadata.get("copilot-reason") ?? undefined;
   found.field ??= error.metadata.get("copilot-field") ?? found.metadata?.["field"];
-  return new CopilotError(found);
+  const converted = new CopilotError(found);
+  if (replaced.has(error)) replaced.add(converted);
+  return converted;
 }
 
 /** The code of an error. A fetch that does not reach the server fails with a TypeError, which has no code. */

@@ -54,7 +54,7 @@ export interface LinkObserver {
 export class LinkDownError extends Error {
   override readonly name: string = "LinkDownError";
 
-  constructor(cause?: unknown) {
-    super("the stream ended before the server replied", { cause });
+  constructor() {
+    super("the stream ended before the server replied");
   }
 }

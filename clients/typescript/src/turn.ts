@@ -1,7 +1,7 @@
 import type { Client } from "@connectrpc/connect";
 import { abortReason } from "./async.js";
 import { Backoff, type ReconnectPolicy } from "./backoff.js";
-import { isBroken, toCopilotError, unavailable } from "./errors.js";
+import { hideProperties, isBroken, toCopilotError, unavailable } from "./errors.js";
 import { Cursor, type EventOrGap, eventsOf, isGap, readCall, silenceMs } from "./events.js";
 import type { Progress } from "./position.js";
 import {
@@ -58,6 +58,7 @@ export class OutcomeError extends Error {
   constructor(outcome: Outcome) {
     super(`the turn ended as ${outcome.status}${outcome.error ? `: ${outcome.error.message}` : ""}`);
     this.outcome = outcome;
+    hideProperties(this);
   }
 }
 

@@ -5,26 +5,35 @@ import { once } from "node:events";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer as createHttp1Server } from "node:http";
 import { createServer } from "node:http2";
-import type { AddressInfo } from "node:net";
+import { type AddressInfo, createServer as createTcpServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { promisify } from "node:util";
+import { inspect, promisify } from "node:util";
+import { create } from "@bufbuild/protobuf";
 import { Code, ConnectError, createRouterTransport } from "@connectrpc/connect";
 import {
   bearer,
   Client,
   connect,
   type ConnectionChange,
+  type ConnectOptions,
+  CopilotError,
   defineTool,
   IncompatibleServerError,
   isReason,
+  type Outcome,
+  OutcomeError,
   RuntimeService,
+  SessionClosedError,
   startServer as startPrivate,
+  toCopilotError,
+  WithdrawnError,
 } from "@copilot-grpc/client/node";
+import { SubscriptionClosedSchema } from "@copilot-grpc/client/gen/copilot/bridge/v1/event_service_pb";
 import type { TestServer } from "@copilot-grpc/client/testing";
-import { binary, exampleModel, startServer } from "./fixture.js";
+import { binary, exampleModel, packageRoot, startServer } from "./fixture.js";
 import { Queue } from "./scripted.js";
 
 const run = promisify(execFile);
@@ -64,9 +73,11 @@ describe("TLS", () => {
     await using client = await connect({ target, token, tls: mutual });
     assert.ok((await client.serverInfo()).version);
     const stranger = { ca, cert: await readFile(file("other.pem")), key: await readFile(file("other.key")) };
-    await assert.rejects(connect({ target, token, tls: stranger }), /cannot connect/);
-    await assert.rejects(connect({ target, token, tls: true }), /cannot connect to .*certificate/);
-    await assert.rejects(connect({ target, token, tls: false }), /cannot connect/);
+    const remedy = "see the option tls of connect for certificates, and set it to false for a server without TLS$";
+    const refused = (why: string) => new RegExp(`cannot connect to ${target} \\(.*${why}.*${remedy}`);
+    await assert.rejects(connect({ target, token, tls: stranger }), refused(""));
+    await assert.rejects(connect({ target, token, tls: true }), refused("certificate"));
+    await assert.rejects(connect({ target, token, tls: false }), /cannot connect to .*: set the option tls of connect/);
   });
 });
 
@@ -130,16 +141,93 @@ describe("servers", () => {
     );
   });
 
-  test("targets that are no server are refused with a clear error", async () => {
-    await assert.rejects(connect({ target: "nonsense" }), /not a target: "nonsense"; want unix:PATH/);
-    await assert.rejects(connect({ target: file("no.sock") }), /ENOENT/);
-    await assert.rejects(connect({ target: "127.0.0.1:1" }), /cannot connect to "127.0.0.1:1": .*ECONNREFUSED/);
+  const refused: [name: string, options: ConnectOptions, expected: RegExp][] = [
+    ["no socket", { target: "unix:/no.sock" }, /^UNAVAILABLE: no server at unix:\/no.sock \(ENOENT.*\): start it/],
+    ["a closed port", { target: "127.0.0.1:1" }, /^UNAVAILABLE: no server at 127.0.0.1:1 \(.*ECONNREFUSED.*start it/],
+    ["a URL", { target: "http://127.0.0.1:1" }, /^UNAVAILABLE: no server at http:\/\/127.0.0.1:1 \(.*ECONNREFUSED/],
+    ["capitals", { target: "HTTPS://127.0.0.1:1" }, /^UNAVAILABLE: no server at HTTPS:.*ECONNREFUSED/],
+    ["dns", { target: "dns:///127.0.0.1:1" }, /^UNAVAILABLE: no server at dns:.*ECONNREFUSED 127.0.0.1:1/],
+    ["the variable", {}, /^UNAVAILABLE: no server at 127.0.0.1:2 .*option target of connect or COPILOT_GRPC_TARGET$/],
+    ...["nonsense", "", "grpc://a:1", "https://a/path", "https://user@a", "a:1?b", "http://", "unix:"].map(
+      (target): [string, ConnectOptions, RegExp] => [
+        `the text ${JSON.stringify(target)}`,
+        { target },
+        /^".*" is no target: write host:port, unix:\/path, dns:\/\/\/host:port or https:\/\/host:port$/,
+      ],
+    ),
+  ];
+  for (const [name, options, expected] of refused) {
+    test(`${name} without a server is refused with a remedy`, async () => {
+      process.env["COPILOT_GRPC_TARGET"] = "127.0.0.1:2";
+      try {
+        await assert.rejects(connect(options), ({ message }: Error) => {
+          assert.match(message, expected);
+          return !message.includes("\n");
+        });
+      } finally {
+        delete process.env["COPILOT_GRPC_TARGET"];
+      }
+    });
+  }
+
+  test("a server that does not answer is unavailable after the time limit", async () => {
+    await using silent = createTcpServer((socket) => socket.resume().on("error", () => undefined)).listen(0, "127.0.0.1");
+    await once(silent, "listening");
+    const target = `127.0.0.1:${(silent.address() as AddressInfo).port}`;
+    const message = /no server at .*\(no answer within 100 ms\): start it with/;
+    await assert.rejects(connect({ target, timeoutMs: 100 }), { code: Code.Unavailable, message });
+    await assert.rejects(connect({ target, signal: AbortSignal.timeout(100) }), { name: "TimeoutError" });
+  });
+
+  test("another server is incompatible", async () => {
     const server = createServer((_request, response) => response.writeHead(404).end("not found"));
     server.listen(0, "127.0.0.1");
     await once(server, "listening");
     const { port } = server.address() as AddressInfo;
     await assert.rejects(connect({ target: `127.0.0.1:${port}` }), IncompatibleServerError);
     server.close();
+  });
+});
+
+describe("uncaught errors", () => {
+  /** What Node.js prints of an error, without its stack. */
+  const printed = (error: Error) =>
+    inspect(error, { customInspect: false, depth: 5 })
+      .split("\n")
+      .filter((line) => !line.startsWith("    at "));
+
+  const notFound = { code: Code.NotFound, reason: "SESSION_NOT_FOUND", field: "session_id", message: "none" };
+  const outcome = { messageId: "m1", status: "failed" } as Outcome;
+  const unauthenticated = toCopilotError(new ConnectError("wrong token", Code.Unauthenticated));
+  for (const [error, line] of [
+    [new CopilotError(notFound), 'CopilotError: SESSION_NOT_FOUND (field "session_id"): none'],
+    [toCopilotError(new ConnectError("cut", Code.Unavailable)), "CopilotError: UNAVAILABLE: cut"],
+    [
+      unauthenticated,
+      "CopilotError: UNAUTHENTICATED: wrong token: give a token with the option token of connect, or in Node.js set " +
+        "COPILOT_GRPC_TOKEN",
+    ],
+    [new OutcomeError(outcome), "OutcomeError: the turn ended as failed"],
+    [
+      new SessionClosedError("s1", create(SubscriptionClosedSchema)),
+      'SessionClosedError: session "s1" is closed: unspecified',
+    ],
+    [new WithdrawnError(1, "p1"), "WithdrawnError: the callback has ended"],
+  ] as [Error, string][]) {
+    test(`${error.name} is one line: ${error.message}`, () => {
+      assert.deepEqual(printed(error), [line]);
+    });
+  }
+
+  test("an error of connecting is one line of the output of a program", async () => {
+    const program = `import { connect } from "@copilot-grpc/client/node"; await connect({ target: "127.0.0.1:1" });`;
+    const args = ["--input-type=module", "--eval", program];
+    const failed = run(process.execPath, args, { cwd: packageRoot }).catch((error: { stderr: string }) => error);
+    const { stderr } = await failed;
+    const [, after = ""] = stderr.split("CopilotError: UNAVAILABLE: no server at 127.0.0.1:1");
+    const lines = after.split("\n").slice(1);
+    const others = lines.filter((line) => line && !/^ {4}at |^Node\.js v/.test(line));
+    assert.ok(after && others.length === 0, stderr);
   });
 });
 
@@ -177,7 +265,13 @@ describe("tokens", () => {
 
   test("a wrong token is final", async () => {
     const { client, seen } = rotating("new", ["old"]);
-    await assert.rejects(client.serverInfo(), (error) => isReason(error, "UNAUTHENTICATED"));
+    await assert.rejects(
+      client.serverInfo(),
+      (error) =>
+        isReason(error, "UNAUTHENTICATED") &&
+        error.rawMessage === "expired" &&
+        /expired: give a token with the option token of connect, .*COPILOT_GRPC_TOKEN$/.test(error.message),
+    );
     assert.equal(seen.length, 1);
   });
 });

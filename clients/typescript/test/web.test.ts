@@ -9,7 +9,7 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { Code } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
-import { CopilotError, EventService, RuntimeService } from "@copilot-grpc/client";
+import { EventService, RuntimeService } from "@copilot-grpc/client";
 import { connect } from "@copilot-grpc/client/web";
 
 setFlagsFromString("--expose-gc");
@@ -68,6 +68,12 @@ describe("over fetch", () => {
     free.close();
     await once(free, "close");
     const options = { baseUrl: `http://127.0.0.1:${port}`, reconnect: false as const };
-    await assert.rejects(connect(options), (error) => error instanceof CopilotError && error.code === Code.Unavailable);
+    const message = /no server at http:.*: start it with `copilot-grpc serve --web`, .*option baseUrl of connect/;
+    await assert.rejects(connect(options), { name: "CopilotError", code: Code.Unavailable, message });
+  });
+
+  test("a target of Node.js is no baseUrl", async () => {
+    for (const baseUrl of ["unix:/run/s.sock", "localhost:7443", "dns:///agents.example.com:7443"])
+      await assert.rejects(connect({ baseUrl }), /^TypeError: ".*" is no baseUrl: write https:\/\/host:port$/);
   });
 });

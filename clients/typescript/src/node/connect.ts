@@ -1,12 +1,10 @@
-import { access } from "node:fs/promises";
 import { connect as connectSocket } from "node:net";
 import type { SecureContextOptions } from "node:tls";
 import type { Interceptor, Transport } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { bearer, type Token } from "../auth.js";
 import { Client, type ClientOptions } from "../client.js";
-import { isBroken, unavailable } from "../errors.js";
-import { errorText } from "../logger.js";
+import { type CopilotError, isUnreached, unavailable } from "../errors.js";
 import { startServer, type StartOptions } from "./server.js";
 import { SessionManager } from "./sessions.js";
 import { serverStatus } from "./status.js";
@@ -24,8 +22,8 @@ export interface TlsOptions extends Pick<SecureContextOptions, "ca" | "cert" | "
 /** Options of {@link connect}. */
 export interface ConnectOptions extends ClientOptions {
   /**
-   * "unix:PATH", an absolute path, "HOST:PORT" or a URL. Default: `COPILOT_GRPC_TARGET`, or else the default socket of
-   * `copilot-grpc serve`.
+   * "unix:PATH", an absolute path, "HOST:PORT", "dns:///HOST:PORT", or a URL with http or https and without a path.
+   * Default: `COPILOT_GRPC_TARGET`, or else the default socket of `copilot-grpc serve`.
    */
   target?: string | undefined;
   /** Bearer token. Default: `COPILOT_GRPC_TOKEN`. */
@@ -54,8 +52,10 @@ const streamWindowBytes = 1 << 20;
  * IncompatibleServerError for any other server.
  */
 export async function connect(options: ConnectOptions = {}): Promise<Client> {
-  if (!options.start)
-    return connectTo(options.target ?? process.env["COPILOT_GRPC_TARGET"] ?? (await localTarget()), options);
+  if (!options.start) {
+    const target = options.target ?? (process.env["COPILOT_GRPC_TARGET"] || `unix:${defaultSocket()}`);
+    return connectTo(target, options);
+  }
   const server = await startServer(options.start === true ? {} : options.start);
   try {
     return await connectTo(server.target, options, () => server.close());
@@ -65,41 +65,45 @@ export async function connect(options: ConnectOptions = {}): Promise<Client> {
   }
 }
 
-async function localTarget(): Promise<string> {
-  const path = defaultSocket();
-  try {
-    await access(path);
-  } catch {
-    throw new Error(
-      `no server listens on ${JSON.stringify(path)}: start "copilot-grpc serve", set COPILOT_GRPC_TARGET, ` +
-        "or use the option start",
-    );
-  }
-  return `unix:${path}`;
-}
-
 async function connectTo(
   text: string,
   options: ConnectOptions,
   closed: () => Promise<void> = () => Promise.resolve(),
 ): Promise<Client> {
   const target = parseTarget(text, typeof options.tls === "object" ? true : options.tls);
-  if (target.kind === "unix") await checkSocketOwner(target.path);
   const { transport, close } = makeTransport(target, options);
   const client = new Client(transport, options, async () => {
     close();
     await closed();
   });
-  const timeout = AbortSignal.timeout(options.timeoutMs ?? 10_000);
+  const timeoutMs = options.timeoutMs ?? 10_000;
+  const timeout = AbortSignal.timeout(timeoutMs);
   try {
+    if (target.kind === "unix") await checkSocketOwner(target.path);
     await client.check({ signal: options.signal ? AbortSignal.any([options.signal, timeout]) : timeout });
     return client;
   } catch (error) {
     close();
-    throw isBroken(error)
-      ? unavailable(`cannot connect to ${JSON.stringify(text)}: ${errorText(error)}`, error)
-      : error;
+    const failed = error === timeout.reason ? unavailable(`no answer within ${timeoutMs} ms`) : error;
+    throw isUnreached(failed) ? withRemedy(failed.rawMessage.trim(), text, target) : failed;
   }
+}
+
+/** Errors of addresses at which no server listens. */
+const notListening = /\b(ECONNREFUSED|ENOENT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|ETIMEDOUT)\b|^no answer/;
+
+/** The error of a failed connection. `why` is its reason. */
+function withRemedy(why: string, text: string, target: Target): CopilotError {
+  const otherTarget = "name another one with the option target of connect or COPILOT_GRPC_TARGET";
+  if (notListening.test(why))
+    return unavailable(`no server at ${text} (${why}): start it with \`copilot-grpc serve\`, or ${otherTarget}`);
+  let remedy = otherTarget;
+  if (target.kind === "tcp") {
+    remedy = target.tls
+      ? "see the option tls of connect for certificates, and set it to false for a server without TLS"
+      : "set the option tls of connect for a server with TLS";
+  }
+  return unavailable(`cannot connect to ${text} (${why}): ${remedy}`);
 }
 
 function makeTransport(target: Target, options: ConnectOptions): { transport: Transport; close: () => void } {

@@ -85,13 +85,10 @@ const ready = /^Try:/;
 function listening(child: ChildProcess, binary: string, options: StartOptions): Promise<string[]> {
   return new Promise((resolve, reject) => {
     const output: string[] = [];
-    const fail = (why: string, cause?: unknown) => {
+    const fail = (why: string) => {
       clearTimeout(timer);
-      reject(
-        new Error(`${binary} did not start: ${why}${output.length > 0 ? `\n${output.slice(-10).join("\n")}` : ""}`, {
-          cause,
-        }),
-      );
+      const last = output.length > 0 ? `\n${output.slice(-10).join("\n")}` : "";
+      reject(new Error(`${binary} did not start: ${why}${last}`));
     };
     const timer = setTimeout(() => fail("it did not listen in time"), options.timeoutMs ?? 30_000);
     const take = (line: string) => {
@@ -104,7 +101,7 @@ function listening(child: ChildProcess, binary: string, options: StartOptions): 
     for (const stream of [child.stdout, child.stderr]) {
       if (stream) createInterface({ input: stream }).on("line", take);
     }
-    child.once("error", (error) => fail(`${error.message}; is it on PATH?`, error));
+    child.once("error", (error) => fail(`${error.message}; is it on PATH?`));
     child.once("exit", (code, signal) => fail(`it exited with ${code ?? signal}`));
   });
 }

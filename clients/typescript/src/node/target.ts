@@ -1,29 +1,37 @@
 import { lstat } from "node:fs/promises";
 import { homedir } from "node:os";
 import { isAbsolute, join } from "node:path";
+import { unavailable } from "../errors.js";
+import { errorText } from "../logger.js";
 
 /** Where a server listens. */
 export type Target =
   | { readonly kind: "unix"; readonly path: string }
   | { readonly kind: "tcp"; readonly host: string; readonly port: number; readonly tls: boolean };
 
+/** What the error of {@link parseTarget} recommends. */
+const forms = "host:port, unix:/path, dns:///host:port or https://host:port";
+
 /**
- * Parses "unix:PATH", an absolute path, "HOST:PORT", or a URL with http or https. Loopback hosts use plain text, all
- * other hosts TLS, unless a URL or `tls` says otherwise. Throws a TypeError for any other text.
+ * Parses "unix:PATH", an absolute path, "HOST:PORT", "dns:///HOST:PORT", or a URL with http or https. Loopback hosts use
+ * plain text, all other hosts TLS, unless a URL or `tls` says otherwise. Throws a TypeError for any other text.
  */
 export function parseTarget(text: string, tls: boolean | undefined): Target {
   const path = text.startsWith("unix:") ? text.slice("unix:".length).replace(/^\/\/(?=\/)/, "") : text;
   if (path !== "" && (isAbsolute(path) || text.startsWith("unix:"))) return { kind: "unix", path };
-  const url = parseUrl(/^https?:\/\//.test(text) ? text : `grpc://${text}`);
-  if (!url) throw new TypeError(`not a target: ${JSON.stringify(text)}; want unix:PATH, HOST:PORT or a URL`);
+  const url = parseUrl(/^https?:\/\//i.test(text) ? text : `grpc://${text.replace(/^dns:(\/\/\/)?/, "")}`);
+  if (!url) throw new TypeError(`${JSON.stringify(text)} is no target: write ${forms}`);
   const secure = url.protocol === "https:" || (url.protocol === "grpc:" && !isLoopback(url.hostname));
   const port = Number(url.port || (url.protocol === "https:" ? 443 : 80));
   return { kind: "tcp", host: url.hostname, port, tls: tls ?? secure };
 }
 
+/** A URL of a host and a port. Without a port, http and https have their own. */
 function parseUrl(text: string): URL | undefined {
   const url = URL.canParse(text) ? new URL(text) : undefined;
-  return url?.hostname && (url.port || url.protocol !== "grpc:") ? url : undefined;
+  if (!url?.hostname || (!url.port && url.protocol === "grpc:")) return undefined;
+  const { username, password, pathname, search, hash } = url;
+  return /^\/?$/.test(username + password + pathname + search + hash) ? url : undefined;
 }
 
 function isLoopback(host: string): boolean {
@@ -44,14 +52,16 @@ function cacheDirectory(): string {
 }
 
 /**
- * Throws if a socket belongs to another user: in a directory such as /tmp any user can create a socket first, and would
- * receive tokens and prompts. Sockets of root are accepted, and root accepts every socket.
+ * Throws if a socket is missing, or belongs to another user: in a directory such as /tmp any user can create a socket
+ * first, and would receive tokens and prompts. Sockets of root are accepted, and root accepts every socket.
  */
 export async function checkSocketOwner(path: string): Promise<void> {
   const own = process.geteuid?.();
-  if (own === undefined || own === 0) return;
-  const { uid } = await lstat(path);
-  if (uid !== own && uid !== 0) {
+  if (own === undefined) return;
+  const { uid } = await lstat(path).catch((error: unknown) => {
+    throw unavailable(errorText(error));
+  });
+  if (own !== 0 && uid !== own && uid !== 0) {
     throw new Error(`the socket ${JSON.stringify(path)} belongs to user ${uid}, and this program runs as user ${own}`);
   }
 }

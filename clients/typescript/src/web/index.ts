@@ -7,6 +7,7 @@ import type { Interceptor } from "@connectrpc/connect";
 import { createGrpcWebTransport } from "@connectrpc/connect-web";
 import { bearer, type Token } from "../auth.js";
 import { Client, type ClientOptions } from "../client.js";
+import { isUnreached, unavailable } from "../errors.js";
 import { abortingFetch } from "./abort.js";
 
 export * from "../index.js";
@@ -29,6 +30,8 @@ export interface ConnectOptions extends Omit<ClientOptions, "participation"> {
  * bidirectional streams, so that sessions use Subscribe and Resolve: tools and handlers belong to the session.
  */
 export async function connect(options: ConnectOptions): Promise<Client> {
+  if (/^(?!https?:)[a-z][a-z0-9+.-]*:/i.test(options.baseUrl))
+    throw new TypeError(`${JSON.stringify(options.baseUrl)} is no baseUrl: write https://host:port`);
   const fetch = options.fetch ?? (isNode ? abortingFetch(globalThis.fetch) : undefined);
   const transport = createGrpcWebTransport({
     baseUrl: options.baseUrl,
@@ -36,6 +39,14 @@ export async function connect(options: ConnectOptions): Promise<Client> {
     ...(fetch ? { fetch } : {}),
   });
   const client = new Client(transport, { ...options, participation: "subscribe" });
-  await client.check(options.signal ? { signal: options.signal } : {});
+  try {
+    await client.check(options.signal ? { signal: options.signal } : {});
+  } catch (error) {
+    if (!isUnreached(error)) throw error;
+    const remedy =
+      "start it with `copilot-grpc serve --web`, list the origins of other servers' pages in --web-origins, or name " +
+      "another one with the option baseUrl of connect";
+    throw unavailable(`no server at ${options.baseUrl} (${error.rawMessage}): ${remedy}`);
+  }
   return client;
 }
