@@ -4,18 +4,20 @@ import { execFileSync } from "node:child_process";
 import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
 
 const root = resolve(import.meta.dirname, "../../..");
 const gen = resolve(import.meta.dirname, "../gen");
 
-/** Runs the pinned buf with the pinned plugin. */
+/** Runs the package's buf with its plugin. */
 async function generate(out) {
   const template = (await readFile(join(import.meta.dirname, "../buf.gen.yaml"), "utf8")).replace(
     "out: clients/typescript/gen",
     `out: ${JSON.stringify(out)}`,
   );
-  const buf = ["tool", "-modfile=internal/tools/go.mod", "buf", "generate", "--template", template];
-  execFileSync("go", buf, { cwd: root, stdio: ["ignore", "inherit", "inherit"] });
+  const buf = fileURLToPath(import.meta.resolve("@bufbuild/buf/bin/buf"));
+  const args = [buf, "generate", "--template", template];
+  execFileSync(process.execPath, args, { cwd: root, stdio: ["ignore", "inherit", "inherit"] });
   const modules = (await readdir(join(out, "copilot/cli/v1"))).filter((name) => name.endsWith("_pb.js")).sort();
   const index = modules.map((name) => `export * from "./copilot/cli/v1/${name}";\n`).join("");
   await writeFile(join(out, "cli.js"), index);
