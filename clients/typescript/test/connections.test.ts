@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer as createHttp1Server } from "node:http";
 import { createServer } from "node:http2";
-import { type AddressInfo, createServer as createTcpServer } from "node:net";
+import { type AddressInfo, createServer as createTcpServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
@@ -171,7 +171,8 @@ describe("servers", () => {
   }
 
   test("a server that does not answer is unavailable after the time limit", async () => {
-    await using silent = createTcpServer((socket) => socket.resume().on("error", () => undefined)).listen(0, "127.0.0.1");
+    const accept = (socket: Socket) => socket.resume().on("error", () => undefined);
+    await using silent = createTcpServer(accept).listen(0, "127.0.0.1");
     await once(silent, "listening");
     const target = `127.0.0.1:${(silent.address() as AddressInfo).port}`;
     const message = /no server at .*\(no answer within 100 ms\): start it with/;
