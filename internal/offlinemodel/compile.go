@@ -16,20 +16,12 @@ type program struct {
 	last   *compiledRule // the default, or nil
 }
 
-// compiledRule is a rule with its expressions and templates parsed.
+// compiledRule is a rule with its expressions parsed.
 type compiledRule struct {
 	rule  *Rule
 	label string
 	when  *condition
-	steps []compiledStep
 	used  int
-}
-
-// compiledStep is a step with its templates parsed.
-type compiledStep struct {
-	*Step
-	text template
-	args arguments
 }
 
 // compile validates a script and prepares it. The script is not changed and
@@ -58,16 +50,7 @@ func compileRules(rules []Rule) []*compiledRule {
 
 // compileRule cannot fail: the rule has been validated.
 func compileRule(rule *Rule, place string) *compiledRule {
-	c := &compiledRule{rule: rule, label: cmp.Or(rule.Name, place), when: compileCondition(&rule.When)}
-	for i := range rule.Reply {
-		step := compiledStep{Step: &rule.Reply[i]}
-		step.text, _ = parseTemplate(step.Text + step.Reasoning)
-		if step.ToolCall != nil {
-			step.args, _ = parseArguments(step.ToolCall.Arguments)
-		}
-		c.steps = append(c.steps, step)
-	}
-	return c
+	return &compiledRule{rule: rule, label: cmp.Or(rule.Name, place), when: compileCondition(&rule.When)}
 }
 
 // pick finds the rule that answers a request and counts its use.

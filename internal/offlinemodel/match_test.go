@@ -2,6 +2,7 @@ package offlinemodel
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 )
 
@@ -182,33 +183,40 @@ func TestSubstitutions(t *testing.T) {
 		t.Fatal("no match")
 	}
 	for text, want := range map[string]string{
-		"":                       "",
-		"plain {text} {{":        "plain {text} {{",
-		"{{user}}|{{ model }}":   "fly to 2 towns|m",
-		"{{tool_result}}":        "gone",
-		"{{tool_result.stay}}":   "stayed",
-		"{{tool_result.other}}":  "",
-		"{{match.1}}{{match.9}}": "2",
-		"{{match.0}}":            "fly to 2",
-		"a{{n}}b":                "a1b",
+		"":                        "",
+		"plain {text} {{":         "plain {text} {{",
+		"{{user}}|{{ model }}":    "fly to 2 towns|m",
+		"{{tool_result}}":         "gone",
+		"{{tool_result.stay}}":    "stayed",
+		"{{ .Other }} {{{user}}}": "{{ .Other }} {fly to 2 towns}",
+		"{{tool_result.other}}":   "",
+		"{{match.1}}{{match.9}}":  "2",
+		"{{match.0}}":             "fly to 2",
+		"a{{n}}b":                 "a1b",
 	} {
-		parsed, err := parseTemplate(text)
-		if err != nil {
-			t.Fatal(err)
+		if err := checkText(text); err != nil {
+			t.Errorf("%q: %v", text, err)
 		}
-		if got := parsed.render(found); got != want {
-			t.Errorf("%q became %q, want %q", text, got, want)
+		got, counted := found.expand(text)
+		if got != want || counted != strings.Contains(text, "{{n}}") {
+			t.Errorf("%q became %q, counted %t, want %q", text, got, counted, want)
 		}
 	}
-	args, err := parseArguments(map[string]any{"a": []any{"{{match.1}}", uint64(1)},
-		"b": map[string]any{"c": "{{model}}"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := args.render(found); got != `{"a":["2",1],"b":{"c":"m"}}` {
-		t.Errorf("arguments %s", got)
-	}
-	if args, _ := parseArguments(`not json {{model}}`); args.render(found) != "not json m" {
-		t.Errorf("raw arguments %s", args.render(found))
+	for _, c := range []struct {
+		arguments any
+		want      string
+	}{
+		{nil, "{}"},
+		{map[string]any{"a": []any{"{{match.1}}", uint64(1)}, "b": map[string]any{"c": "{{model}}"}},
+			`{"a":["2",1],"b":{"c":"m"}}`},
+		{"not json {{model}}", "not json m"},
+		{"", ""},
+	} {
+		if err := checkArguments(c.arguments); err != nil {
+			t.Errorf("%v: %v", c.arguments, err)
+		}
+		if got := found.arguments(c.arguments); got != c.want {
+			t.Errorf("%v became %s, want %s", c.arguments, got, c.want)
+		}
 	}
 }

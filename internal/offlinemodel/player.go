@@ -30,8 +30,8 @@ type player struct {
 }
 
 func (p *player) play(ctx context.Context, rule *compiledRule) error {
-	for i := range rule.steps {
-		if err := p.step(ctx, &rule.steps[i]); err != nil {
+	for i := range rule.rule.Reply {
+		if err := p.step(ctx, &rule.rule.Reply[i]); err != nil {
 			return err
 		}
 	}
@@ -42,7 +42,7 @@ func (p *player) play(ctx context.Context, rule *compiledRule) error {
 	return p.connectionError()
 }
 
-func (p *player) step(ctx context.Context, step *compiledStep) error {
+func (p *player) step(ctx context.Context, step *Step) error {
 	var err error
 	switch {
 	case step.Text != "":
@@ -84,19 +84,19 @@ func (p *player) start() {
 
 // speak sends a text or reasoning step. Consecutive steps of a kind make one
 // block.
-func (p *player) speak(ctx context.Context, kind blockKind, step *compiledStep) error {
+func (p *player) speak(ctx context.Context, kind blockKind, step *Step) error {
 	p.start()
 	if !p.open || p.kind != kind {
 		p.close()
 		p.open, p.kind = true, kind
 		p.to.begin(block{kind: kind})
 	}
-	constant := step.text.constant()
 	var text string
+	counted := true
 	for n := 1; n <= max(step.Repeat, 1); n++ {
-		if n == 1 || !constant {
+		if counted {
 			p.values.n = n
-			text = step.text.render(p.values)
+			text, counted = p.values.expand(step.Text + step.Reasoning)
 		}
 		if kind == blockReasoning {
 			p.reasoned += len(text)
@@ -108,7 +108,7 @@ func (p *player) speak(ctx context.Context, kind blockKind, step *compiledStep) 
 	return nil
 }
 
-func (p *player) call(ctx context.Context, step *compiledStep) error {
+func (p *player) call(ctx context.Context, step *Step) error {
 	p.start()
 	p.close()
 	p.calls++
@@ -116,7 +116,7 @@ func (p *player) call(ctx context.Context, step *compiledStep) error {
 		kind: blockToolCall, name: step.ToolCall.Name,
 		id: cmp.Or(step.ToolCall.ID, fmt.Sprintf("call_%d_%d", p.request.Number, p.calls)),
 	})
-	if err := p.deltas(ctx, step, step.args.render(p.values)); err != nil {
+	if err := p.deltas(ctx, step, p.values.arguments(step.ToolCall.Arguments)); err != nil {
 		return err
 	}
 	p.to.end()
@@ -124,7 +124,7 @@ func (p *player) call(ctx context.Context, step *compiledStep) error {
 }
 
 // deltas sends text in chunks at the step's pace.
-func (p *player) deltas(ctx context.Context, step *compiledStep, text string) error {
+func (p *player) deltas(ctx context.Context, step *Step, text string) error {
 	size := cmp.Or(step.ChunkSize, p.pace.ChunkSize, defaultChunkSize)
 	delay := cmp.Or(step.Delay, p.pace.Delay)
 	p.spoken += len(text)

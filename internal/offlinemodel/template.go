@@ -8,19 +8,9 @@ import (
 	"strings"
 )
 
-// A template is text with substitutions: {{user}}, {{model}}, {{tool_result}},
-// {{tool_result.NAME}}, {{match.N}} and {{n}}. There is no logic in it, on
-// purpose: a script is to be read, and rules already choose between answers.
-type template []segment
-
-// segment is either literal text or a substitution.
-type segment struct {
-	literal string
-	name    string // what to substitute; empty for literal text
-	arg     string // the part after the dot
-}
-
-// values is what substitutions draw from.
+// values are what the substitutions of a text become: {{user}}, {{model}}, {{tool_result}}, {{tool_result.NAME}},
+// {{match.N}} and {{n}}. There is no logic in texts, on purpose: a script is to be read, and rules already choose
+// between answers. text/template would not do: it would refuse other braces, and names of tools with a dash.
 type values struct {
 	request *Request
 	match   []string // groups of the rule's user_regex
@@ -28,86 +18,55 @@ type values struct {
 	n       int      // repetition, from 1
 }
 
-var substitution = regexp.MustCompile(`\{\{\s*([a-z_]+)(?:\.([^{}\s]+))?\s*\}\}`)
+var substitution = regexp.MustCompile(`\{\{\s*[a-z_]+(\.[^{}\s]+)?\s*\}\}`)
 
-func parseTemplate(text string) (template, error) {
-	var parsed template
-	rest := text
-	for {
-		at := substitution.FindStringSubmatchIndex(rest)
-		if at == nil {
-			break
-		}
-		if at[0] > 0 {
-			parsed = append(parsed, segment{literal: rest[:at[0]]})
-		}
-		sub := segment{name: rest[at[2]:at[3]]}
-		if at[4] >= 0 {
-			sub.arg = rest[at[4]:at[5]]
-		}
-		if err := sub.check(); err != nil {
-			return nil, err
-		}
-		parsed = append(parsed, sub)
-		rest = rest[at[1]:]
-	}
-	if rest != "" {
-		parsed = append(parsed, segment{literal: rest})
-	}
-	return parsed, nil
+// parts returns what a substitution names, and what follows its dot.
+func parts(substitution string) (name, arg string) {
+	name, arg, _ = strings.Cut(strings.TrimSpace(strings.Trim(substitution, "{}")), ".")
+	return name, arg
 }
 
-func (s segment) check() error {
-	switch s.name {
-	case "user", "model", "n":
-		if s.arg == "" {
-			return nil
-		}
-	case "tool_result":
-		return nil
-	case "match":
-		if group, err := strconv.Atoi(s.arg); err == nil && group >= 0 {
-			return nil
-		}
-	}
-	return fmt.Errorf("unknown substitution {{%s}}, want user, model, tool_result, tool_result.NAME, match.N or n",
-		strings.TrimSuffix(s.name+"."+s.arg, "."))
-}
-
-// constant reports whether the text is the same for every repetition.
-func (t template) constant() bool {
-	for _, s := range t {
-		if s.name == "n" {
-			return false
-		}
-	}
-	return true
-}
-
-func (t template) render(v *values) string {
-	if len(t) == 1 && t[0].name == "" {
-		return t[0].literal
-	}
-	var out strings.Builder
-	for _, s := range t {
-		switch s.name {
-		case "":
-			out.WriteString(s.literal)
-		case "user":
-			out.WriteString(v.request.UserText())
-		case "model":
-			out.WriteString(v.request.Model)
-		case "n":
-			out.WriteString(strconv.Itoa(v.n))
-		case "match":
-			if group, err := strconv.Atoi(s.arg); err == nil && group < len(v.match) {
-				out.WriteString(v.match[group])
+// checkText returns an error if a text has an unknown substitution.
+func checkText(text string) error {
+	for _, found := range substitution.FindAllString(text, -1) {
+		switch name, arg := parts(found); name {
+		case "user", "model", "n":
+			if arg == "" {
+				continue
 			}
 		case "tool_result":
-			out.WriteString(v.toolResult(s.arg))
+			continue
+		case "match":
+			if group, err := strconv.Atoi(arg); err == nil && group >= 0 {
+				continue
+			}
 		}
+		return fmt.Errorf("unknown substitution %s, want user, model, tool_result, tool_result.NAME, match.N or n", found)
 	}
-	return out.String()
+	return nil
+}
+
+// expand substitutes values in a text. counted reports whether the number of the repetition is among them.
+func (v *values) expand(text string) (expanded string, counted bool) {
+	expanded = substitution.ReplaceAllStringFunc(text, func(found string) string {
+		switch name, arg := parts(found); name {
+		case "user":
+			return v.request.UserText()
+		case "model":
+			return v.request.Model
+		case "n":
+			counted = true
+			return strconv.Itoa(v.n)
+		case "match":
+			if group, err := strconv.Atoi(arg); err == nil && group < len(v.match) {
+				return v.match[group]
+			}
+		case "tool_result":
+			return v.toolResult(arg)
+		}
+		return ""
+	})
+	return expanded, counted
 }
 
 // toolResult is the result of the named tool, or the one the rule is about.
@@ -124,89 +83,62 @@ func (v *values) toolResult(name string) string {
 	return ""
 }
 
-// arguments are the arguments of a tool call with the substitutions found.
-type arguments struct {
-	raw   template // set when the script gave a string
-	value any      // else: maps, slices, scalars, and templates for strings
+// checkArguments returns an error if the arguments of a tool call have an unknown substitution, or are not JSON's.
+func checkArguments(arguments any) error {
+	var unknown error
+	checked := mapTexts(arguments, func(text string) string {
+		if err := checkText(text); err != nil {
+			unknown = err
+		}
+		return text
+	})
+	if unknown != nil {
+		return unknown
+	}
+	if _, err := json.Marshal(checked); err != nil {
+		return fmt.Errorf("arguments: %w", err)
+	}
+	return nil
 }
 
-func parseArguments(value any) (arguments, error) {
-	switch value := value.(type) {
+// arguments substitutes values in the arguments of a tool call: text is sent as it is, all else as JSON.
+func (v *values) arguments(arguments any) string {
+	expand := func(text string) string {
+		expanded, _ := v.expand(text)
+		return expanded
+	}
+	switch arguments := arguments.(type) {
 	case nil:
-		return arguments{value: map[string]any{}}, nil
+		return "{}"
 	case string:
-		raw, err := parseTemplate(value)
-		return arguments{raw: raw}, err
-	default:
-		parsed, err := parseValue(value)
-		if err != nil {
-			return arguments{}, err
-		}
-		if _, err := json.Marshal(renderValue(parsed, &values{request: &Request{}})); err != nil {
-			return arguments{}, fmt.Errorf("arguments: %w", err)
-		}
-		return arguments{value: parsed}, nil
+		return expand(arguments)
 	}
-}
-
-func parseValue(value any) (any, error) {
-	switch value := value.(type) {
-	case string:
-		return parseTemplate(value)
-	case map[string]any:
-		parsed := make(map[string]any, len(value))
-		for key, member := range value {
-			p, err := parseValue(member)
-			if err != nil {
-				return nil, err
-			}
-			parsed[key] = p
-		}
-		return parsed, nil
-	case []any:
-		parsed := make([]any, len(value))
-		for i, member := range value {
-			p, err := parseValue(member)
-			if err != nil {
-				return nil, err
-			}
-			parsed[i] = p
-		}
-		return parsed, nil
-	default:
-		return value, nil
-	}
-}
-
-func renderValue(value any, v *values) any {
-	switch value := value.(type) {
-	case template:
-		return value.render(v)
-	case map[string]any:
-		rendered := make(map[string]any, len(value))
-		for key, member := range value {
-			rendered[key] = renderValue(member, v)
-		}
-		return rendered
-	case []any:
-		rendered := make([]any, len(value))
-		for i, member := range value {
-			rendered[i] = renderValue(member, v)
-		}
-		return rendered
-	default:
-		return value
-	}
-}
-
-func (a arguments) render(v *values) string {
-	if a.raw != nil {
-		return a.raw.render(v)
-	}
-	text, err := json.Marshal(renderValue(a.value, v))
+	text, err := json.Marshal(mapTexts(arguments, expand))
 	if err != nil {
-		// parseArguments has marshalled the same shape.
+		// checkArguments has marshalled the same shape.
 		return "{}"
 	}
 	return string(text)
+}
+
+// mapTexts returns a copy of a value, of which f has made the texts in maps and lists.
+func mapTexts(value any, f func(string) string) any {
+	switch value := value.(type) {
+	case string:
+		return f(value)
+	case map[string]any:
+		mapped := make(map[string]any, len(value))
+		for key, member := range value {
+			mapped[key] = mapTexts(member, f)
+		}
+		return mapped
+	case []any:
+		mapped := make([]any, len(value))
+		for i, member := range value {
+			mapped[i] = mapTexts(member, f)
+		}
+		return mapped
+	default:
+		return value
+	}
 }

@@ -127,7 +127,7 @@ func (s *Step) validate(path string) error {
 		return s.ToolCall.validate(path + ".tool_call")
 	}
 	for _, text := range []string{s.Text, s.Reasoning} {
-		if _, err := parseTemplate(text); err != nil {
+		if err := checkText(text); err != nil {
 			return &invalid{path, err.Error()}
 		}
 	}
@@ -138,7 +138,7 @@ func (t *ToolCall) validate(path string) error {
 	if t.Name == "" {
 		return &invalid{path, "a tool call needs a name"}
 	}
-	if _, err := parseArguments(t.Arguments); err != nil {
+	if err := checkArguments(t.Arguments); err != nil {
 		return &invalid{path, err.Error()}
 	}
 	return nil
