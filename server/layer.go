@@ -12,16 +12,14 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
-	"github.com/copilot-grpc/copilot-grpc/internal/deepcall"
 	"github.com/copilot-grpc/copilot-grpc/internal/leaving"
 	"github.com/copilot-grpc/copilot-grpc/server/account"
 	"github.com/copilot-grpc/copilot-grpc/server/codec"
 	"github.com/copilot-grpc/copilot-grpc/server/h2"
 )
 
-// layer is work around every call, unary or streaming. Layers do not call the handler: otherwise the stack of every
-// idle stream, which dominates its memory, would contain all of them. For the same reason the state between enter and
-// leave is in the call, and not in a closure for each layer.
+// layer is work around every call, unary or streaming. Layers do not call the handler. The state between enter and
+// leave is in the call.
 type layer struct {
 	// enter is called before the call, and returns the context to use. An error refuses the call. Nil does nothing.
 	enter func(ctx context.Context, c *call) (context.Context, error)
@@ -37,7 +35,7 @@ type ending func(error) error
 type call struct {
 	// method is the full name: "/package.Service/Method".
 	method string
-	// request is the first message, or its subject if nothing else is needed; nil before it was received.
+	// request is the first message; nil before it was received.
 	request any
 	// caller is the authenticated caller.
 	caller caller.Caller
@@ -89,9 +87,7 @@ type router interface {
 // chain wraps both kinds of calls with layers, the first one outermost.
 type chain struct {
 	panicked panicked
-	// logged reports whether calls that begin now are logged with their requests.
-	logged func() bool
-	layers []layer
+	layers   []layer
 	// router is nil without other replicas.
 	router router
 }
@@ -123,7 +119,7 @@ func (ch *chain) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServ
 ) error {
 	// The handler of a client stream without replies collects all pieces.
 	c := &call{method: info.FullMethod, keeps: info.IsClientStream && !info.IsServerStream}
-	p := passage{call: c, chain: ch, apart: !info.IsClientStream}
+	p := passage{call: c, chain: ch}
 	return p.leave(p.stream(srv, stream, info, handler))
 }
 
@@ -134,9 +130,6 @@ type panicked func(ctx context.Context, c *call, p any) error
 type passage struct {
 	call  *call
 	chain *chain
-	// apart: the layers run on another stack before the call. It is set for streams that only the server sends on,
-	// which may wait for long: see package deepcall.
-	apart bool
 	// entered is the number of layers that were entered, ctx the context of the last one.
 	entered int
 	ctx     context.Context //nolint:containedctx // of one call
@@ -174,18 +167,11 @@ func (p *passage) stream(srv any, stream grpc.ServerStream, info *grpc.StreamSer
 	if err := p.enter(stream.Context()); err != nil {
 		return err
 	}
-	o := p.observed(stream)
+	o := &observed{ServerStream: stream, ctx: p.ctx, call: p.call}
 	if p.chain.routes(p.call.method) {
 		return p.chain.router.Stream(o, info, func(s grpc.ServerStream) error { return handler(srv, s) })
 	}
 	return handler(srv, o)
-}
-
-// observed returns a call's stream for its handler.
-//
-//go:noinline
-func (p *passage) observed(stream grpc.ServerStream) *observed {
-	return &observed{ServerStream: stream, ctx: p.ctx, call: p.call, apart: p.apart, logged: p.chain.logged()}
 }
 
 // rescued returns the error of a call that has returned err or has panicked: a panic ends only its own call.
@@ -199,21 +185,6 @@ func (p *passage) rescued(what any, err error) error {
 // enter enters the layers until one refuses the call.
 func (p *passage) enter(ctx context.Context) error {
 	p.ctx = ctx
-	if p.apart {
-		return p.beginApart()
-	}
-	return p.begin()
-}
-
-// beginApart runs the layers on another stack. p itself stays on the handler's.
-func (p *passage) beginApart() error {
-	inside := *p
-	defer func() { p.entered, p.ctx = inside.entered, inside.ctx }() // also if a layer panics
-	return deepcall.Do(inside.begin)
-}
-
-// begin runs the layers. It is a separate function, so that it is not on the handler's stack.
-func (p *passage) begin() error {
 	for _, l := range p.chain.layers {
 		if p.entered++; l.enter == nil {
 			continue
@@ -253,10 +224,6 @@ type observed struct {
 	grpc.ServerStream
 	ctx  context.Context //nolint:containedctx // of the stream
 	call *call
-	// apart: messages are received on another stack, as in passage.
-	apart bool
-	// logged: the log message at the end of the call includes the request.
-	logged bool
 	// incoming is the message that is being received.
 	incoming codec.Incoming
 }
@@ -266,13 +233,6 @@ func (o *observed) Context() context.Context { return o.ctx }
 
 // RecvMsg records the first message. Only the handler's goroutine receives that one.
 func (o *observed) RecvMsg(m any) error {
-	if o.apart {
-		return deepcall.Do(func() error { return o.receive(m) })
-	}
-	return o.receive(m)
-}
-
-func (o *observed) receive(m any) error {
 	err := o.decode(m)
 	if err == nil {
 		err = o.call.stream.Taken(o.call.keeps)
@@ -291,9 +251,6 @@ func (o *observed) receive(m any) error {
 	}
 	if err == nil && o.call.request == nil {
 		o.call.request = m
-		if o.apart && !o.logged && o.call.visit == nil { // the check of a guest is repeated when rights change
-			o.call.request = subject(o.call.sessionID()) // the stream may wait for long
-		}
 	}
 	return err
 }
@@ -311,12 +268,6 @@ func (o *observed) decode(m any) error {
 	o.incoming = codec.Incoming{}
 	return err
 }
-
-// subject has a request's session, in place of the whole request.
-type subject string
-
-// GetSessionId returns the session; "" if there is none or several.
-func (s subject) GetSessionId() string { return string(s) }
 
 // meter counts the messages that the handler uses, and gives streams the notice that their connection will be closed.
 func (s *Server) meter(ctx context.Context, c *call) (context.Context, error) {

@@ -50,7 +50,7 @@ func (s *Server) newReplica(ctx context.Context, c *forward.Config) (*replica, e
 		return nil, &ListenError{c.Listen, err}
 	}
 	r := &replica{listener: l, credentials: creds, forwarder: forward.New(c, creds, s.config.Logger)}
-	ch := &chain{panicked: s.reporter.rescue, logged: s.reporter.requests.Load, router: forward.NewReceiver(c),
+	ch := &chain{panicked: s.reporter.rescue, router: forward.NewReceiver(c),
 		layers: []layer{{enter: traced}, s.reporter.layer(),
 			{enter: r.admit(s.gate)}, trail}}
 	r.grpc = grpc.NewServer(

@@ -16,7 +16,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/position"
-	"github.com/copilot-grpc/copilot-grpc/internal/deepcall"
 	"github.com/copilot-grpc/copilot-grpc/server/redact"
 	"github.com/copilot-grpc/copilot-grpc/server/rpc"
 	"github.com/copilot-grpc/copilot-grpc/server/status"
@@ -91,14 +90,10 @@ func level(method string, st *grpcstatus.Status) slog.Level {
 
 // rescue converts a panic to an error without details; the details are logged.
 func (r *reporter) rescue(ctx context.Context, c *call, p any) error {
-	stack := debug.Stack()
-	if elsewhere, ok := p.(*deepcall.Panic); ok {
-		p, stack = elsewhere.Value, elsewhere.Stack
-	}
 	r.log.LogAttrs(ctx, slog.LevelError, "handler panicked",
 		slog.String("method", c.method),
 		slog.String("panic", redact.Text(fmt.Sprint(p))),
-		slog.String("stack", string(stack)))
+		slog.String("stack", string(debug.Stack())))
 	return fault.New(fault.Internal, "internal error")
 }
 

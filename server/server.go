@@ -98,7 +98,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		s.listeners = append(s.listeners, listener{l, s.connections})
 	}
 	s.leaving, s.leave = context.WithCancel(context.WithoutCancel(ctx))
-	s.chain = &chain{panicked: s.reporter.rescue, logged: s.reporter.requests.Load, layers: []layer{
+	s.chain = &chain{panicked: s.reporter.rescue, layers: []layer{
 		{s.meter, metered}, {s.observe, s.observed}, s.reporter.layer(), {leave: s.audit}, {s.gate.admit, undo},
 		{enter: s.count}, {enter: s.limiter.limit}, {enter: s.release, leave: s.describe}, trail}}
 	s.grpc = grpc.NewServer(s.options()...)

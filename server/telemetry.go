@@ -20,7 +20,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
-	"github.com/copilot-grpc/copilot-grpc/internal/deepcall"
 	"github.com/copilot-grpc/copilot-grpc/server/status"
 )
 
@@ -52,7 +51,7 @@ func (s *Server) measured() stats.Handler {
 	if t.Tracers == nil {
 		return atEnd{h}
 	}
-	return apart{h, s.limiter}
+	return h
 }
 
 // atEnd measures calls without spans. The metrics need only the method and the end of a call, so a stream keeps nothing
@@ -70,44 +69,6 @@ func (a atEnd) HandleRPC(ctx context.Context, s stats.RPCStats) {
 	if method, ok := grpc.Method(ctx); ok {
 		a.Handler.HandleRPC(a.Handler.TagRPC(ctx, &stats.RPCTagInfo{FullMethodName: method}), s)
 	}
-}
-
-// apart measures the start of streams on another stack, since they may wait for long: see package deepcall.
-type apart struct {
-	stats.Handler
-	limiter *limiter
-}
-
-// TagRPC implements stats.Handler.
-func (a apart) TagRPC(ctx context.Context, info *stats.RPCTagInfo) context.Context {
-	if !a.limiter.streaming[info.FullMethodName] {
-		return a.Handler.TagRPC(ctx, info)
-	}
-	tagged := ctx
-	_ = deepcall.Do(func() error {
-		tagged = a.Handler.TagRPC(ctx, info)
-		return nil
-	})
-	return tagged
-}
-
-// HandleRPC implements stats.Handler.
-func (a apart) HandleRPC(ctx context.Context, s stats.RPCStats) {
-	streaming := false
-	switch s := s.(type) {
-	case *stats.InHeader:
-		streaming = a.limiter.streaming[s.FullMethod]
-	case *stats.Begin:
-		streaming = s.IsServerStream || s.IsClientStream
-	}
-	if !streaming {
-		a.Handler.HandleRPC(ctx, s)
-		return
-	}
-	_ = deepcall.Do(func() error {
-		a.Handler.HandleRPC(ctx, s)
-		return nil
-	})
 }
 
 // instrumented measures calls.

@@ -32,11 +32,9 @@ type Coordinator struct {
 	next chan func()
 	idle chan struct{}
 
-	changing   chan struct{}
-	changeOnce sync.Once
-	draining   chan struct{}
-	drainOnce  sync.Once
-	grace      time.Duration // set before draining closes
+	draining  chan struct{}
+	drainOnce sync.Once
+	grace     time.Duration // set before draining closes
 
 	mu     sync.Mutex
 	closed bool
@@ -45,8 +43,8 @@ type Coordinator struct {
 // New returns a Coordinator in the serving phase. The caller must Close it.
 func New() *Coordinator {
 	c := &Coordinator{
-		changing: make(chan struct{}), draining: make(chan struct{}),
-		next: make(chan func()), idle: make(chan struct{}, maxIdle),
+		draining: make(chan struct{}),
+		next:     make(chan func()), idle: make(chan struct{}, maxIdle),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.stopped, c.stop = context.WithCancel(c.ctx)
@@ -98,7 +96,6 @@ func (c *Coordinator) run(f func()) {
 func (c *Coordinator) Drain(grace time.Duration) {
 	c.drainOnce.Do(func() {
 		c.grace = grace
-		c.change()
 		close(c.draining)
 		c.Go(func(ctx context.Context) {
 			select {
@@ -115,17 +112,9 @@ func (c *Coordinator) Close() {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
-	c.change()
 	c.cancel()
 	c.tasks.Wait()
 }
-
-func (c *Coordinator) change() { c.changeOnce.Do(func() { close(c.changing) }) }
-
-// Changing closes when the serving phase ends, just before the first of Draining, Stopping and Done. A goroutine that
-// waits for all of them needs to wait for this alone at first: each channel of a select costs a waiting goroutine 96
-// bytes.
-func (c *Coordinator) Changing() <-chan struct{} { return c.changing }
 
 // Draining closes when streams must send GoAway.
 func (c *Coordinator) Draining() <-chan struct{} { return c.draining }

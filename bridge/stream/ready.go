@@ -7,7 +7,6 @@ import "sync"
 type readyQueue struct {
 	mu     sync.Mutex
 	ready  []*sessionStream // and their ready members
-	due    bool             // the heartbeat is
 	signal chan struct{}    // capacity 1
 }
 
@@ -20,18 +19,6 @@ func (q *readyQueue) add(s *sessionStream) {
 		q.ready = append(q.ready, s)
 	}
 	q.mu.Unlock()
-	q.wake()
-}
-
-// beat notes that the heartbeat is due.
-func (q *readyQueue) beat() {
-	q.mu.Lock()
-	q.due = true
-	q.mu.Unlock()
-	q.wake()
-}
-
-func (q *readyQueue) wake() {
 	select {
 	case q.signal <- struct{}{}:
 	default:
@@ -45,8 +32,8 @@ func (q *readyQueue) empty() bool {
 	return len(q.ready) == 0
 }
 
-// take appends the ready session streams to dst, empties the queue, and reports whether the heartbeat is due.
-func (q *readyQueue) take(dst []*sessionStream) (_ []*sessionStream, due bool) {
+// take appends the ready session streams to dst and empties the queue.
+func (q *readyQueue) take(dst []*sessionStream) []*sessionStream {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	dst = append(dst, q.ready...)
@@ -55,6 +42,5 @@ func (q *readyQueue) take(dst []*sessionStream) (_ []*sessionStream, due bool) {
 	}
 	clear(q.ready)
 	q.ready = q.ready[:0]
-	due, q.due = q.due, false
-	return dst, due
+	return dst
 }

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -20,7 +21,7 @@ func (st *Stream) Run(ctx context.Context) error {
 	return st.loop(ctx)
 }
 
-// begin sends the first frame of each session and starts the heartbeat.
+// begin sends the first frame of each session.
 func (st *Stream) begin() error {
 	for _, f := range st.sessions {
 		if f.unshared.Load() {
@@ -32,89 +33,51 @@ func (st *Stream) begin() error {
 		st.ready.add(f)
 	}
 	st.open = len(st.sessions)
-	st.service.heartbeats.add(st)
 	return nil
 }
 
-// signals are the channels that a stream waits for, besides its own. Each costs a waiting goroutine 96 bytes, so those
-// that close after another one are nil before.
-type signals struct {
-	changing, draining, stopping <-chan struct{} // of the server
-	away, ended                  <-chan struct{} // of the connection
-	done                         <-chan struct{}
-	// goAway is the frame that is to be sent; nil if none is.
-	goAway *bridgev1.GoAway
-}
-
-// cause is why a wait ended.
-type cause int
-
-const (
-	isReady cause = iota
-	hasExtra
-	isDone
-	isChanging
-	isDraining
-	isStopping
-	isAway
-	isEnded
-	isCancelled
-)
-
-// wait waits for the next thing to do, and sets f if it is a frame of other origin.
-func (st *Stream) wait(ctx context.Context, s *signals, f *frame.Frame) cause {
-	select {
-	case <-st.ready.signal:
-		return isReady
-	case *f = <-st.Extra:
-		return hasExtra
-	case <-s.done:
-		return isDone
-	case <-s.changing:
-		return isChanging
-	case <-s.draining:
-		return isDraining
-	case <-s.stopping:
-		return isStopping
-	case <-s.away:
-		return isAway
-	case <-s.ended:
-		return isEnded
-	case <-ctx.Done():
-		return isCancelled
-	}
-}
-
-// loop does what the stream waits for, until it ends.
+// loop sends until the stream ends.
 func (st *Stream) loop(ctx context.Context) error {
-	s := signals{changing: st.service.shutdown.Changing(), away: leaving.From(ctx).Away, done: st.Done}
+	heartbeat := time.NewTicker(st.options.heartbeat)
+	defer heartbeat.Stop()
+	server, conn := st.service.shutdown, leaving.From(ctx)
+	// A channel is nil after its case, and ended is nil before that of away, so that the caller gets GoAway first.
+	draining, away, done := server.Draining(), conn.Away, st.Done
+	var ended <-chan struct{}
+	var goAway *bridgev1.GoAway // to be sent; nil if none is
 	var ready []*sessionStream
-	var f frame.Frame
 	for st.open > 0 {
-		if s.goAway != nil && (st.Stay == nil || !st.Stay()) {
-			if err := st.goAway(s.goAway); err != nil {
+		if goAway != nil && (st.Stay == nil || !st.Stay()) {
+			if err := st.goAway(goAway); err != nil {
 				return err
 			}
-			s.goAway = nil
+			goAway = nil
 		}
 		var err error
-		switch why := st.wait(ctx, &s, &f); why {
-		case isReady:
+		select {
+		case <-st.ready.signal:
 			ready, err = st.serve(ctx, ready)
-		case hasExtra:
+		case f := <-st.Extra:
 			err = st.send(f)
-			f = frame.Frame{}
-		case isDone:
-			s.done = nil
+		case <-heartbeat.C:
+			err = st.beat()
+		case <-done:
+			done = nil
 			if err = st.finish(ctx); err == nil {
 				return nil
 			}
-		case isStopping, isEnded:
+		case <-draining:
+			draining = nil
+			goAway = goAwayFor(bridgev1.GoAwayReason_GO_AWAY_REASON_DRAINING, server.Grace())
+		case <-away:
+			away, ended = nil, conn.Ended
+			goAway = goAwayFor(bridgev1.GoAwayReason_GO_AWAY_REASON_CONNECTION_AGE, conn.Grace())
+		case <-server.Stopping():
 			return st.CloseAll(bridgev1.CloseReason_CLOSE_REASON_DRAINING)
-		case isCancelled:
+		case <-ended:
+			return st.CloseAll(bridgev1.CloseReason_CLOSE_REASON_DRAINING)
+		case <-ctx.Done():
 			return session.Classify(context.Cause(ctx), "")
-		default:
-			st.notice(ctx, &s, why)
 		}
 		if err != nil {
 			return err
@@ -123,32 +86,15 @@ func (st *Stream) loop(ctx context.Context) error {
 	return nil
 }
 
-// notice prepares for the end of the server or of the connection.
-func (st *Stream) notice(ctx context.Context, s *signals, why cause) {
-	switch shutdown := st.service.shutdown; why {
-	case isChanging:
-		s.changing, s.draining, s.stopping = nil, shutdown.Draining(), shutdown.Stopping()
-	case isDraining:
-		s.draining, s.goAway = nil, &bridgev1.GoAway{
-			Reason: bridgev1.GoAwayReason_GO_AWAY_REASON_DRAINING, GracePeriod: durationpb.New(shutdown.Grace()),
-		}
-	case isAway:
-		conn := leaving.From(ctx)
-		s.away, s.ended, s.goAway = nil, conn.Ended, &bridgev1.GoAway{
-			Reason: bridgev1.GoAwayReason_GO_AWAY_REASON_CONNECTION_AGE, GracePeriod: durationpb.New(conn.Grace()),
-		}
-	}
+func goAwayFor(reason bridgev1.GoAwayReason, grace time.Duration) *bridgev1.GoAway {
+	return &bridgev1.GoAway{Reason: reason, GracePeriod: durationpb.New(grace)}
 }
 
-// serve sends what the ready sessions have, and the heartbeat if it is due. It returns ready for the next call.
+// serve sends the frames of the ready sessions. It returns ready for the next call.
 func (st *Stream) serve(ctx context.Context, ready []*sessionStream) ([]*sessionStream, error) {
 	if err := st.delay(ctx); err != nil {
 		return ready, err
 	}
-	ready, due := st.ready.take(ready[:0])
-	if err := st.drain(ready); err != nil || !due {
-		return ready, err
-	}
-	st.service.heartbeats.add(st)
-	return ready, st.beat()
+	ready = st.ready.take(ready[:0])
+	return ready, st.drain(ready)
 }

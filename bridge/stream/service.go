@@ -1,9 +1,8 @@
 // Package stream serves EventService: streams of events, notes and callbacks of sessions, and
 // pages of their journals. Participants' streams and runs use its Stream.
 //
-// A Stream runs on its caller's goroutine and ends with the call. An idle subscription makes its
-// deep calls on other goroutines, by package deepcall, and waits for them. The locks are the readyQueue's, which guards
-// the queue and the ready members of its elements, and that of all streams' heartbeats. They are not held together.
+// A Stream runs on its caller's goroutine and ends with the call. The only lock is the readyQueue's, which guards the
+// queue and the ready members of its elements.
 package stream
 
 import (
@@ -17,7 +16,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
-	"github.com/copilot-grpc/copilot-grpc/internal/deepcall"
 )
 
 // maxSubscriptions bounds the sessions on one stream.
@@ -38,47 +36,28 @@ type Sessions interface {
 
 // Service streams and lists events. It is safe for concurrent use.
 type Service struct {
-	sessions   Sessions
-	codec      *wire.Codec
-	shutdown   *shutdown.Coordinator
-	heartbeats *heartbeats
+	sessions Sessions
+	codec    *wire.Codec
+	shutdown *shutdown.Coordinator
 }
 
 // New returns a service. Its streams end when s stops.
 func New(sessions Sessions, codec *wire.Codec, s *shutdown.Coordinator) *Service {
-	return &Service{sessions: sessions, codec: codec, shutdown: s, heartbeats: newHeartbeats()}
+	return &Service{sessions: sessions, codec: codec, shutdown: s}
 }
 
 // Subscribe streams the events of sessions.
 func (svc *Service) Subscribe(ctx context.Context, r *bridgev1.SubscribeRequest, sink frame.Sink) error {
-	st, err := svc.subscribed(ctx, r, sink)
+	st, err := svc.subscription(ctx, r)
 	if err != nil {
 		return err
 	}
 	defer st.Close()
-	if err := st.idle(ctx); err != nil {
-		return err
-	}
-	return st.loop(ctx)
+	st.To(sink)
+	return st.Run(ctx)
 }
 
-// subscribed begins the stream of a subscription, on another stack. The caller must close the stream.
-func (svc *Service) subscribed(ctx context.Context, r *bridgev1.SubscribeRequest, sink frame.Sink) (*Stream, error) {
-	var st *Stream
-	err := deepcall.Do(func() (err error) {
-		if st, err = svc.subscription(ctx, r); err != nil {
-			return err
-		}
-		st.To(sink)
-		if err = st.begin(); err != nil {
-			st.Close()
-		}
-		return err
-	})
-	return st, err
-}
-
-// subscription prepares the stream of a subscription.
+// subscription prepares the stream of a subscription. The caller must close the stream.
 func (svc *Service) subscription(ctx context.Context, r *bridgev1.SubscribeRequest) (*Stream, error) {
 	if err := svc.shutdown.Accepting(); err != nil {
 		return nil, err

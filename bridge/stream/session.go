@@ -2,6 +2,7 @@ package stream
 
 import (
 	"errors"
+	"sync"
 	"sync/atomic"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -39,10 +40,8 @@ type sessionStream struct {
 	exact       bool
 
 	caught bool // replay has ended
-	// streaming: events were sent since.
-	streaming bool
-	closed    bool
-	ready     bool // guarded by the readyQueue
+	closed bool
+	ready  bool // guarded by the readyQueue
 	// unshared is set when the caller loses the right to the session; release, which may be nil,
 	// ends the caller's visit.
 	unshared atomic.Bool
@@ -52,11 +51,21 @@ type sessionStream struct {
 	told     journal.Position // of the last frame that had one
 }
 
-// batch is the memory for what a stream reads and sends at a time.
+// batch is the memory for the records that a stream reads and sends at a time.
 type batch struct {
 	records []*journal.Record
 	passed  []*journal.Record // the filter lets them pass
 	wires   [][]byte          // the pieces of a frame
+}
+
+// batches lets streams share the memory: a stream that waits keeps none.
+var batches = sync.Pool{New: func() any { return new(batch) }}
+
+func (b *batch) release() {
+	clear(b.records)
+	clear(b.passed)
+	b.records, b.passed = b.records[:0], b.passed[:0]
+	batches.Put(b)
 }
 
 // newSessionStream returns the stream of a session; the caller must close its reader.
@@ -133,7 +142,8 @@ func (f *sessionStream) drain() (more bool, err error) {
 		return false, f.close(bridgev1.CloseReason_CLOSE_REASON_UNSHARED)
 	}
 	var gap *journal.Gap
-	b := f.st.lists()
+	b := batches.Get().(*batch) //nolint:forcetypeassert // it has nothing else
+	defer b.release()
 	b.records, gap = f.r.Next(b.records[:0], BatchBytes)
 	b.records = f.st.within(b.records)
 	var past journal.Position
@@ -144,7 +154,7 @@ func (f *sessionStream) drain() (more bool, err error) {
 		f.at = f.r.Position()
 		return true, f.sendGap(gap)
 	}
-	for i, r := range b.records {
+	for _, r := range b.records {
 		switch {
 		case r.Note == nil:
 			f.at = r.Pos
@@ -153,7 +163,7 @@ func (f *sessionStream) drain() (more bool, err error) {
 			}
 			continue
 		case len(b.passed) > 0:
-			if err := f.sendEvents(); err != nil {
+			if err := f.sendEvents(b); err != nil {
 				return false, err
 			}
 		}
@@ -161,12 +171,11 @@ func (f *sessionStream) drain() (more bool, err error) {
 			f.at = r.Pos
 		}
 		if err := f.sendNote(r); err != nil || f.closed {
-			clear(b.records[i:])
 			return false, err
 		}
 	}
 	if len(b.passed) > 0 {
-		if err := f.sendEvents(); err != nil {
+		if err := f.sendEvents(b); err != nil {
 			return false, err
 		}
 	}
@@ -174,7 +183,6 @@ func (f *sessionStream) drain() (more bool, err error) {
 	if !more {
 		f.at = f.r.Position() // the last numbers may be of events that are lost
 	}
-	clear(b.records)
 	if !f.caught && !f.at.Before(f.until) {
 		f.caught = true
 		return more, f.send(&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_CaughtUp{
@@ -194,8 +202,8 @@ const minOwn = 512
 
 // encode adds the events that passed to the frame: as the bytes that every stream shares or,
 // if there is no other, in memory that is used again when they were sent.
-func (f *sessionStream) encode() (own *frame.Buffer) {
-	b, j, size := f.st.lists(), f.s.Journal(), 0
+func (f *sessionStream) encode(b *batch) (own *frame.Buffer) {
+	j, size := f.s.Journal(), 0
 	for _, r := range b.passed {
 		size += len(r.JSON) + wire.EventHead
 	}
@@ -212,11 +220,9 @@ func (f *sessionStream) encode() (own *frame.Buffer) {
 }
 
 // sendEvents sends the events that passed.
-func (f *sessionStream) sendEvents() error {
-	b := f.st.lists()
-	f.streaming = f.caught
+func (f *sessionStream) sendEvents(b *batch) error {
 	b.wires = append(b.wires[:0], nil)
-	own := f.encode()
+	own := f.encode(b)
 	clear(b.passed)
 	b.passed = b.passed[:0]
 	size := 0

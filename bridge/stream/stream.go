@@ -21,7 +21,6 @@ type Stream struct {
 	ready    readyQueue
 	sessions []*sessionStream
 	sink     frame.Sink
-	batch    *batch // made when it is needed, see lists
 
 	// Extra has frames of other origin, which are sent between the others; may be nil. Set it
 	// and the following before Run.
@@ -35,11 +34,6 @@ type Stream struct {
 
 	open int
 	sent bool // since the last heartbeat
-	// streaming: a session has sent events since its replay ended.
-	streaming bool
-	// The following are the heartbeats'.
-	place  int32
-	beatAt time.Duration
 }
 
 // Start is where the frames of a session begin.
@@ -66,14 +60,6 @@ func (svc *Service) Open(ctx context.Context, o Options) *Stream {
 	return &Stream{service: svc, tenant: caller.From(ctx).Tenant, options: o, ready: newReadyQueue()}
 }
 
-// lists returns the stream's batch.
-func (st *Stream) lists() *batch {
-	if st.batch == nil {
-		st.batch = new(batch)
-	}
-	return st.batch
-}
-
 // To sets where the frames go.
 func (st *Stream) To(sink frame.Sink) { st.sink = sink }
 
@@ -96,9 +82,8 @@ func (st *Stream) follow(s *session.Session, f Following) (*sessionStream, error
 	return ss, err
 }
 
-// Close releases the sessions and stops the heartbeat.
+// Close releases the sessions.
 func (st *Stream) Close() {
-	st.service.heartbeats.remove(st)
 	for _, f := range st.sessions {
 		if f.release != nil {
 			f.release()

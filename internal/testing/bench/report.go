@@ -196,9 +196,9 @@ func (r *run) memoryTable(ctx context.Context) (Table, error) {
 	}
 	kb := func(s sample) string { return number(s.median()/1024) + " KB" }
 	t.row("a session, loaded and idle", kb(f.idleSession), "≤ 4 KB beside journal and configuration")
-	t.row("a subscriber with a separate stream, idle", kb(f.subscriber), "≤ 13 KB")
+	t.row("a subscriber with a separate stream, idle", kb(f.subscriber), "≤ 16 KB")
 	t.row(fmt.Sprintf("%d such subscribers", listeners), number(f.subscriber.median()*listeners/(1<<20))+" MB",
-		"≤ 130 MB")
+		"≤ 160 MB")
 	t.row(fmt.Sprintf("a subscriber with a separate stream, after %d events", told), kb(f.streaming), "")
 	t.row("a subscriber on a shared stream, idle", kb(f.multiplex), "≤ 2 KB")
 	t.row(fmt.Sprintf("%d subscribers on shared streams", listeners),
