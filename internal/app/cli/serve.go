@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime/debug"
 	"strings"
 
 	"go.opentelemetry.io/otel"
 
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
-	"github.com/copilot-grpc/copilot-grpc/internal/gcstart"
 	"github.com/copilot-grpc/copilot-grpc/internal/timerslack"
 	"github.com/copilot-grpc/copilot-grpc/server/redact"
 )
@@ -28,7 +28,7 @@ const gcPercent = 200
 
 func serve(ctx context.Context, p *program, args []string) error {
 	if p.getenv("GOGC") == "" {
-		gcstart.SetPercent(gcPercent)
+		debug.SetGCPercent(gcPercent)
 	}
 	if _, err := timerslack.Parse(p.getenv(timerslack.Variable)); err != nil {
 		return err

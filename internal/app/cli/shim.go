@@ -20,7 +20,6 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
-	"github.com/copilot-grpc/copilot-grpc/internal/gcstart"
 	"github.com/copilot-grpc/copilot-grpc/internal/loopback"
 	"github.com/copilot-grpc/copilot-grpc/internal/shim"
 	"github.com/copilot-grpc/copilot-grpc/internal/timerslack"
@@ -101,7 +100,6 @@ func newShim(o *shimOptions) *flags {
 }
 
 func shimCommand(ctx context.Context, p *program, args []string) (err error) {
-	gcstart.End() // there may be many shims: a small heap counts more than a fast start
 	var o shimOptions
 	f := newShim(&o)
 	args, o.cliArgs = f.foreign(args)
