@@ -205,13 +205,24 @@ func (r *stateRig) restart() {
 	r.keptLife = r.reborn()
 }
 
-// kill ends the CLI and waits until the session knows it.
+// kill ends the CLI and waits until the session knows it. The session may be in the next CLI by then.
 func (r *stateRig) kill() {
 	r.t.Helper()
+	s, err := r.store.Open(r.t.Context(), "s")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	before, err := s.Loader().Load(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
 	r.life().Kill()
 	eventually(r.t, "the end of the runtime", func() bool {
-		s, err := r.store.Open(r.t.Context(), "s")
-		return err == nil && s.Snapshot().GetState() != bridgev1.SessionState_SESSION_STATE_LOADED || r.count() > 1
+		if s.Snapshot().GetState() != bridgev1.SessionState_SESSION_STATE_LOADED {
+			return true
+		}
+		now, err := s.Loader().Load(r.t.Context())
+		return err == nil && now != before
 	})
 }
 
