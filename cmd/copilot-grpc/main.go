@@ -6,7 +6,6 @@ import (
 	"os"
 
 	"github.com/copilot-grpc/copilot-grpc/internal/app/cli"
-	_ "github.com/copilot-grpc/copilot-grpc/internal/timerslack/atstart"
 )
 
 // version is set by the linker.

@@ -29,8 +29,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/copilot-grpc/copilot-grpc/internal/timerslack"
 )
 
 // Defaults of Options.
@@ -165,7 +163,7 @@ func (p *Process) prepare() (children []*os.File, err error) {
 func (p *Process) own(started chan<- error) {
 	runtime.LockOSThread() // see "Ownership" in the package comment
 	defer runtime.UnlockOSThread()
-	err := timerslack.Without(p.cmd.Start) // the child's timers are its own concern
+	err := p.cmd.Start()
 	started <- err
 	if err != nil {
 		return

@@ -12,7 +12,6 @@ import (
 	"go.opentelemetry.io/otel"
 
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
-	"github.com/copilot-grpc/copilot-grpc/internal/timerslack"
 	"github.com/copilot-grpc/copilot-grpc/server/redact"
 )
 
@@ -29,9 +28,6 @@ const gcPercent = 200
 func serve(ctx context.Context, p *program, args []string) error {
 	if p.getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
-	}
-	if _, err := timerslack.Parse(p.getenv(timerslack.Variable)); err != nil {
-		return err
 	}
 	command, err := p.serverConfig(args)
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
 	"github.com/copilot-grpc/copilot-grpc/internal/setting"
-	"github.com/copilot-grpc/copilot-grpc/internal/timerslack"
 )
 
 // flags are a command's flags, each of which can also be set in the environment.
@@ -47,7 +46,7 @@ func variable(flag string) string {
 }
 
 // otherVariables are variables with our prefix that are not named after a flag.
-var otherVariables = []string{app.EnvPrefix + "BINARY", timerslack.Variable, shimMarker}
+var otherVariables = []string{app.EnvPrefix + "BINARY", shimMarker}
 
 // foreignVariables are the beginnings of names that follow our prefix in variables of others: Kubernetes sets them in
 // each pod beside a Service that is called copilot-grpc; tests have theirs.

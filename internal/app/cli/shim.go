@@ -22,7 +22,6 @@ import (
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	"github.com/copilot-grpc/copilot-grpc/internal/loopback"
 	"github.com/copilot-grpc/copilot-grpc/internal/shim"
-	"github.com/copilot-grpc/copilot-grpc/internal/timerslack"
 )
 
 const shimUsage = `Replaces the copilot executable for programs that use an official SDK. The command accepts the
@@ -111,9 +110,6 @@ func shimCommand(ctx context.Context, p *program, args []string) (err error) {
 	}
 	if o.version {
 		return o.printVersion(ctx, p)
-	}
-	if _, err := timerslack.Parse(p.getenv(timerslack.Variable)); err != nil {
-		return err
 	}
 	if p.getenv(shimMarker) != "" {
 		return errors.New("this is the shim, started as the CLI behind a shim: set COPILOT_GRPC_CLI to the real " +

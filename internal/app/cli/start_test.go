@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/copilot-grpc/copilot-grpc/internal/timerslack"
 	"github.com/copilot-grpc/copilot-grpc/server/servertest"
 )
 
@@ -36,17 +35,5 @@ func TestEndBeforeReady(t *testing.T) {
 	})
 	if code != exitOK || !strings.Contains(stderr.String(), "asked to end before the server was ready") {
 		t.Errorf("code %d: %s", code, stderr)
-	}
-}
-
-// A timer slack that is none is an error before anything starts.
-func TestBadTimerSlack(t *testing.T) {
-	t.Parallel()
-	for _, args := range [][]string{{"serve", "--listen", "unix:" + socket(t)}, {"shim", "--stdio"}} {
-		p, _, stderr := newProgram([]string{timerslack.Variable + "=much"}, "")
-		code := p.main(t.Context(), args)
-		if code == exitOK || !strings.Contains(stderr.String(), timerslack.Variable) {
-			t.Errorf("%s: code %d: %s", args[0], code, stderr)
-		}
 	}
 }

@@ -68,8 +68,7 @@ func (r *run) roundTripTable(ctx context.Context) (Table, error) {
 			"The way by grpc-go alone carries the JSON-RPC of direct through a server that only copies: the floor "+
 			"for any server between, by a stream or, for unary sends, by a unary call. Written to a file: such a "+
 			"server that keeps the bridge's contract, in which what the CLI sends is in a file before it is sent on, "+
-			"and the goroutine that reads the CLI does not wait for that. "+
-			"It has the bridge's timer slack.",
+			"and the goroutine that reads the CLI does not wait for that.",
 			r.cfg.Operations, r.cfg.Repeats),
 		Header: []string{"operation", "way", "p50", "p99", "p50 against direct", "against grpc-go alone",
 			"against the SDK for Node", "p50 added", "CPU of the server per operation"},

@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
-	"github.com/copilot-grpc/copilot-grpc/internal/timerslack"
 )
 
 const (
@@ -146,7 +145,7 @@ func (s *server) relay(stream grpc.ServerStream, cli string, kept bool) (err err
 	if err != nil {
 		return err
 	}
-	if err := timerslack.Without(cmd.Start); err != nil {
+	if err := cmd.Start(); err != nil {
 		return err
 	}
 	end := &cliEnd{in: in}

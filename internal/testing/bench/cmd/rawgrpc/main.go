@@ -14,11 +14,9 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/bench/rawgrpc"
-	"github.com/copilot-grpc/copilot-grpc/internal/timerslack"
 )
 
 func main() {
-	timerslack.Raise(os.Args, timerslack.Default) // the bridge's
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	err := run(ctx, os.Args[1], os.Args[2], os.Args[3])
 	stop()
