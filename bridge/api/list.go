@@ -115,7 +115,7 @@ func (svc *Service) ListSessions(
 		}
 		homes = []runtime.Profile{p}
 	}
-	sessions, err := svc.list(ctx, homes, r.GetFilter())
+	sessions, err := svc.list(ctx, homes, r)
 	if err != nil {
 		return nil, err
 	}
@@ -124,11 +124,12 @@ func (svc *Service) ListSessions(
 	return out, nil
 }
 
-// list returns every session of the homes that passes the filter, and the sessions that are shared with the
-// caller's tenant, last used first. The CLI's history covers only the tenant's own sessions.
+// list returns the sessions of the homes that a request asks for, and those that are shared with the caller's tenant,
+// last used first. The CLI's history covers only the tenant's own sessions.
 func (svc *Service) list(
-	ctx context.Context, homes []runtime.Profile, f *bridgev1.SessionFilter,
+	ctx context.Context, homes []runtime.Profile, r *bridgev1.ListSessionsRequest,
 ) ([]*bridgev1.Session, error) {
+	f := r.GetFilter()
 	var params, filter jsonobj.Object
 	for member, value := range map[string]string{
 		"cwd": f.GetWorkingDirectory(), "gitRoot": f.GetGitRoot(),
@@ -173,6 +174,9 @@ func (svc *Service) list(
 	for _, m := range stored {
 		if byID[m.SessionID] == nil && len(f.GetLabels()) > 0 {
 			continue // its labels do not fit, or are not in memory
+		}
+		if !r.GetIncludeHistory() && !svc.store.Knows(ctx, m.SessionID) {
+			continue
 		}
 		byID[m.SessionID] = m.onto(cmp.Or(byID[m.SessionID], damaged[m.SessionID]))
 	}

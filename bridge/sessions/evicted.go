@@ -69,12 +69,20 @@ func OwnOrEvicted(ctx context.Context, st *Store, id string) (*registry.Entry, e
 	return nil, st.explainDamage(ctx, id, session.NotFound(id))
 }
 
+// Knows reports whether the caller's own tenant has opened a session of that id here, or at another server of the cluster.
+// A store without a directory forgets sessions, so it reports true for all.
+func (st *Store) Knows(ctx context.Context, id string) bool {
+	d, tenant := st.cfg.Directory, caller.From(ctx).Tenant
+	return d == nil || st.Own(ctx, id) != nil || d.Knows(session.Key(tenant, id)) || st.Damaged(tenant, id) != nil
+}
+
 // knowsEvicted reports whether the caller's own tenant has a session of that id that is not in memory.
 func (st *Store) knowsEvicted(ctx context.Context, id string) bool {
-	if st.cfg.Directory == nil || tenancy.IsShared(id) {
+	key := session.Key(caller.From(ctx).Tenant, id)
+	if st.cfg.Directory == nil || tenancy.IsShared(id) || !st.cfg.Directory.Knows(key) {
 		return false
 	}
-	state, err := st.cfg.Directory.Session(session.Key(caller.From(ctx).Tenant, id))
+	state, err := st.cfg.Directory.Session(key)
 	return err == nil && state != nil
 }
 

@@ -38,6 +38,9 @@ type Directory interface {
 	Sessions() (map[string]json.RawMessage, error)
 	// Session returns what was saved of one session, nil if nothing was.
 	Session(id string) (json.RawMessage, error)
+	// Knows reports whether a session is stored, also by another server of a cluster. It is called for each session of
+	// a list: unlike Session it neither reads the state nor acquires the session.
+	Knows(id string) bool
 	// Save saves the states of some sessions, and keeps their data. An error names the sessions whose states were not
 	// saved. Remove removes the state of a session, and what was set aside of the session.
 	Save(states ...backend.State) error

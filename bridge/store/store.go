@@ -297,6 +297,15 @@ func (s *Store) Session(id string) (json.RawMessage, error) {
 	return e.State, err
 }
 
+// Knows reports whether the state of a session is stored.
+func (s *Store) Knows(id string) bool {
+	if _, ok := s.states.get(id); ok {
+		return true
+	}
+	_, err := s.fs.Size(filepath.Join(s.folder(id), stateFile))
+	return err == nil
+}
+
 // errState reports a state that differs from what was written.
 var errState = errors.New("the session's state is damaged")
 

@@ -52,6 +52,15 @@ func TestSessionsAndEpochs(t *testing.T) {
 		must(t, s.Save(backend.State{Key: id, Data: []byte(`{"id":"` + id + `"}`)}))
 	}
 	must(t, s.Remove("two"))
+	knows := func(when string) {
+		t.Helper()
+		for id, want := range map[string]bool{"one": true, "One": true, "two": false, "never": false} {
+			if got := s.Knows(id); got != want {
+				t.Errorf("%s: it knows session %q: %t", when, id, got)
+			}
+		}
+	}
+	knows("at first")
 	first, err := s.NextEpoch()
 	must(t, err)
 	second := first
@@ -64,6 +73,7 @@ func TestSessionsAndEpochs(t *testing.T) {
 	}
 	must(t, s.Close())
 	s = open(t, dir)
+	knows("in the next life")
 	third, err := s.NextEpoch()
 	if err != nil || third <= second {
 		t.Errorf("in the next life epoch %d comes after epoch %d, %v", third, second, err)

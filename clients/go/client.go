@@ -88,11 +88,20 @@ func (c *Client) ServerInfo(ctx context.Context) (*bridgev1.GetServerInfoRespons
 	return info, FromError(err)
 }
 
+// ListOptions selects what [Client.ListSessions] yields. The zero value selects all sessions of the server.
+type ListOptions struct {
+	// Only matching sessions.
+	Filter *SessionFilter
+	// Also the sessions of the CLI's history that were never opened through the server, such as those of a person at a
+	// terminal with the same home.
+	IncludeHistory bool
+}
+
 // ListSessions yields the caller's sessions, last used first, and fetches pages as
-// they are needed. filter may be nil. An error ends the sequence.
-func (c *Client) ListSessions(ctx context.Context, filter *SessionFilter) iter.Seq2[*SessionInfo, error] {
+// they are needed. An error ends the sequence.
+func (c *Client) ListSessions(ctx context.Context, opts ListOptions) iter.Seq2[*SessionInfo, error] {
 	return func(yield func(*SessionInfo, error) bool) {
-		req := &bridgev1.ListSessionsRequest{Filter: filter}
+		req := &bridgev1.ListSessionsRequest{Filter: opts.Filter, IncludeHistory: opts.IncludeHistory}
 		for {
 			page, err := c.sessions.ListSessions(ctx, req)
 			if err != nil {

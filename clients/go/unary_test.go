@@ -84,7 +84,11 @@ func (f *fake) ListSessions(
 			NextPageToken: "two",
 		}, nil
 	}
-	return &bridgev1.ListSessionsResponse{Sessions: []*bridgev1.Session{{SessionId: "c"}}}, nil
+	last := &bridgev1.ListSessionsResponse{Sessions: []*bridgev1.Session{{SessionId: "c"}}}
+	if r.GetIncludeHistory() {
+		last.Sessions = append(last.Sessions, &bridgev1.Session{SessionId: "h"})
+	}
+	return last, nil
 }
 
 func TestUnaryCalls(t *testing.T) {
@@ -149,15 +153,18 @@ func TestUnaryCalls(t *testing.T) {
 func TestListSessionsTurnsPages(t *testing.T) {
 	t.Parallel()
 	_, c := newFake(t)
-	var ids string
-	for s, err := range c.ListSessions(testContext(t), &bridgev1.SessionFilter{WorkingDirectory: "b"}) {
-		if err != nil {
-			t.Fatal(err)
+	for want, history := range map[string]bool{"abc": false, "abch": true} {
+		var ids string
+		opts := copilot.ListOptions{Filter: &bridgev1.SessionFilter{WorkingDirectory: "b"}, IncludeHistory: history}
+		for s, err := range c.ListSessions(testContext(t), opts) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids += s.ID
 		}
-		ids += s.ID
-	}
-	if ids != "abc" {
-		t.Errorf("sessions %q", ids)
+		if ids != want {
+			t.Errorf("sessions %q, want %q", ids, want)
+		}
 	}
 }
 

@@ -215,7 +215,8 @@ func TestSessionDelete(t *testing.T) {
 	_, err = r.Client.ResumeSession(r.Ctx, s.ID(), r.Options())
 	harness.WantError(t, err, codes.NotFound, notFound)
 	harness.WantError(t, r.Client.DeleteSession(r.Ctx, s.ID()), codes.NotFound, notFound)
-	for one, err := range r.Client.ListSessions(r.Ctx, &bridgev1.SessionFilter{WorkingDirectory: r.Dir}) {
+	here := copilot.ListOptions{Filter: &bridgev1.SessionFilter{WorkingDirectory: r.Dir}}
+	for one, err := range r.Client.ListSessions(r.Ctx, here) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -261,7 +262,8 @@ func TestSessionIdempotentCreate(t *testing.T) {
 		t.Errorf("one request id made sessions %q", ids)
 	}
 	n := 0
-	for _, err := range r.Client.ListSessions(r.Ctx, &bridgev1.SessionFilter{WorkingDirectory: r.Dir}) {
+	here := copilot.ListOptions{Filter: &bridgev1.SessionFilter{WorkingDirectory: r.Dir}}
+	for _, err := range r.Client.ListSessions(r.Ctx, here) {
 		if err != nil {
 			t.Fatal(err)
 		}

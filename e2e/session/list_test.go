@@ -4,8 +4,10 @@ import (
 	"context"
 	"maps"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -24,7 +26,7 @@ import (
 func list(r *harness.Fixture, filter *bridgev1.SessionFilter) map[string]*bridgev1.Session {
 	r.T.Helper()
 	found := map[string]*bridgev1.Session{}
-	for s, err := range r.Client.ListSessions(r.Ctx, filter) {
+	for s, err := range r.Client.ListSessions(r.Ctx, copilot.ListOptions{Filter: filter}) {
 		if err != nil {
 			r.T.Fatalf("list: %v", err)
 		}
@@ -75,6 +77,48 @@ func TestSessionList(t *testing.T) {
 	if got := all[stored.ID()].GetState(); got == bridgev1.SessionState_SESSION_STATE_LOADED {
 		t.Errorf("state of the disconnected session is %v", got)
 	}
+}
+
+// TestSessionListWithoutHistory has two servers on one home, each with a data directory of its own: for each of them,
+// the sessions of the other are those of a person at a terminal.
+func TestSessionListWithoutHistory(t *testing.T) {
+	t.Parallel()
+	st := harness.NewScripted(t)
+	d := harness.NewDaemon(st)
+	terminal := harness.NewDaemon(st, "--home", filepath.Join(d.Root, "home"))
+	opened := func(d *harness.Daemon) string {
+		t.Helper()
+		made, err := d.Client.Sessions().CreateSession(d.Ctx, &bridgev1.CreateSessionRequest{Config: d.Config()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := made.GetSession().GetSessionId()
+		d.SayTo(id, "hello")
+		return id
+	}
+	own, stored, theirs := opened(d), opened(d), opened(terminal)
+	if err := d.Client.Session(stored).Disconnect(d.Ctx); err != nil {
+		t.Fatal(err)
+	}
+	check := func(when string) {
+		t.Helper()
+		for history, want := range map[bool][]string{false: {own, stored}, true: {own, stored, theirs}} {
+			var got []string
+			for s, err := range d.Client.ListSessions(d.Ctx, copilot.ListOptions{IncludeHistory: history}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, s.ID)
+			}
+			if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+				t.Errorf("%s: sessions %q are listed, want %q (history: %t)", when, got, want, history)
+			}
+		}
+	}
+	check("at first")
+	d.Stop(syscall.SIGTERM)
+	d.Start()
+	check("after a restart")
 }
 
 func TestSessionListFiltered(t *testing.T) {

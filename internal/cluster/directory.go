@@ -170,6 +170,9 @@ func (d *Directory) Session(key string) (json.RawMessage, error) {
 	return state.Data, err
 }
 
+// Knows implements sessions.Directory. It is as late as this node's view of the cluster.
+func (d *Directory) Knows(key string) bool { return d.get(key) != nil || d.cfg.Node.view.knows(key) }
+
 // Save implements sessions.Directory.
 func (d *Directory) Save(states ...backend.State) error {
 	var errs []error

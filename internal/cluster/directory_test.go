@@ -101,6 +101,12 @@ func TestSessionMoves(t *testing.T) {
 	if found, err := b.Stored(t.Context(), "s"); err != nil || !found {
 		t.Errorf("the session of the other replica is stored: %t, %v", found, err)
 	}
+	if o, err := b.node.Verify(t.Context(), "s"); err != nil || o.Node != "a" || !b.Knows("s") { // the view may be late
+		t.Errorf("the session has the owner %v, %v; replica b knows it: %t", o, err, b.Knows("s"))
+	}
+	if b.Knows("never") || b.node.held.lease("never") != nil {
+		t.Error("a replica knows a session that was never opened, or has acquired it")
+	}
 	a.node.Close(t.Context())
 	b.wantState(t, "s", `{"n":1}`)
 	same(t, b.folder("s"), map[string]string{recordFile: eventText(0) + "\n"})

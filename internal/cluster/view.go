@@ -136,6 +136,14 @@ func (v *view) owner(session string) (id string, o Owner) {
 	return id, Owner{Node: m.Node, Address: m.Address}
 }
 
+// knows reports whether a session has an owner, or had one and was not deleted.
+func (v *view) knows(session string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	_, known := v.holders[session]
+	return known
+}
+
 // heir returns the member that has a session or is to take it.
 func (h holder) heir() string { return cmp.Or(h.Member, h.Next) }
 

@@ -122,6 +122,7 @@ async def test_labels() -> None:
         assert await client.session("s1").update_labels({"team": "red"}, remove=["old"]) == {"team": "red"}
         filter = bridge.SessionFilter(branch="main", labels={"a": "b"})
         assert [found async for found in client.list_sessions(labels={"team": "red"}, filter=filter)] == []
+        assert [found async for found in client.list_sessions(include_history=True)] == []
         async with client.watch_sessions(labels={"team": "red"}) as changes:
             await soon(changes.__anext__())
         opening = asyncio.ensure_future(client.create_session(labels={"team": "red"}))
@@ -130,6 +131,7 @@ async def test_labels() -> None:
     assert received == [
         bridge.UpdateLabelsRequest(session_id="s1", set={"team": "red"}, remove=["old"]),
         bridge.ListSessionsRequest(filter=bridge.SessionFilter(branch="main", labels={"a": "b", "team": "red"})),
+        bridge.ListSessionsRequest(include_history=True),
         bridge.WatchSessionsRequest(filter=bridge.SessionFilter(labels={"team": "red"})),
     ]
     assert dict(filter.labels) == {"a": "b"} and dict(stream.request.create.labels) == {"team": "red"}

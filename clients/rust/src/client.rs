@@ -125,9 +125,10 @@ impl Client {
         self.session(session_id).get().await
     }
 
-    /// The caller's sessions, most recently used first.
-    pub fn list_sessions(&self, filter: bridge::SessionFilter) -> Values<SessionInfo> {
-        let request = bridge::ListSessionsRequest { filter: Some(filter), ..Default::default() };
+    /// The caller's sessions, most recently used first. `filter` selects among them; `include_history` adds those of the
+    /// CLI's history that were never opened through the server, such as those of a person at a terminal with the same
+    /// home.
+    pub fn list_sessions(&self, request: bridge::ListSessionsRequest) -> Values<SessionInfo> {
         let state = (self.connection(), Some(request), Vec::<bridge::Session>::new().into_iter());
         Values::new(state, |(connection, mut request, mut page)| async move {
             loop {

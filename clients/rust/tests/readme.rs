@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
-use copilot_grpc::bridge::v1::{GetUsageRequest, Handlers, SessionFilter, UsageGroup};
+use copilot_grpc::bridge::v1::{GetUsageRequest, Handlers, ListSessionsRequest, SessionFilter, UsageGroup};
 use copilot_grpc::permission::Rules;
 use copilot_grpc::testing::{Script, Server, call, say};
 use copilot_grpc::{
@@ -190,7 +190,8 @@ async fn sessions(client: &Client) -> Result<()> {
     // [sessions]
     let session = client.create_session().label("team", "payments").await?;
     session.update_labels([("stage", "review")], ["draft"]).await?;
-    let payments = SessionFilter { labels: HashMap::from([("team".into(), "payments".into())]), ..Default::default() };
+    let filter = SessionFilter { labels: HashMap::from([("team".into(), "payments".into())]), ..Default::default() };
+    let payments = ListSessionsRequest { filter: Some(filter), ..Default::default() };
     for found in client.list_sessions(payments).collect().await? {
         println!("{} is {}: {}, {:?}", found.id, found.state, found.title, found.proto.labels);
     }

@@ -263,15 +263,18 @@ export class Client implements AsyncDisposable {
     return fromBinary(CallbackSchema, whole);
   }
 
-  /** The caller's sessions, most recently used first. */
+  /**
+   * The caller's sessions, most recently used first. `includeHistory` adds those of the CLI's history that were never
+   * opened through the server, such as those of a person at a terminal with the same home.
+   */
   async *listSessions(
-    options: SessionSelection & { signal?: AbortSignal } = {},
+    options: SessionSelection & { includeHistory?: boolean; signal?: AbortSignal } = {},
   ): AsyncGenerator<SessionInfo> {
-    const { signal, ...filter } = options;
+    const { signal, includeHistory = false, ...filter } = options;
     let pageToken = "";
     do {
       const page = await this.#repeat(
-        (call) => this.rpc.sessions.listSessions({ filter, pageToken }, { signal: call }),
+        (call) => this.rpc.sessions.listSessions({ filter, includeHistory, pageToken }, { signal: call }),
         signal,
       );
       for (const session of page.sessions) yield new SessionInfo(session);

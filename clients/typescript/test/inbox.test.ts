@@ -119,8 +119,8 @@ test("labels select sessions", async () => {
         received.push([sessionId, set, remove]);
         return { session: { labels: { team: "red" } } };
       },
-      listSessions({ filter }) {
-        received.push([filter?.labels, filter?.branch]);
+      listSessions({ filter, includeHistory }) {
+        received.push([filter?.labels, filter?.branch, includeHistory]);
         return {};
       },
     },
@@ -134,13 +134,15 @@ test("labels select sessions", async () => {
   });
   assert.deepEqual(await client.session("s1").updateLabels({ team: "red" }, { remove: ["old"] }), { team: "red" });
   for await (const _ of client.listSessions({ labels: { team: "red" }, branch: "main" })) assert.fail();
+  for await (const _ of client.listSessions({ includeHistory: true })) assert.fail();
   for await (const { kind } of client.watchSessions({ labels: { team: "red" } })) {
     assert.equal(kind, "created");
     break;
   }
   assert.deepEqual(received, [
     ["s1", { team: "red" }, ["old"]],
-    [{ team: "red" }, "main"],
+    [{ team: "red" }, "main", false],
+    [{}, "", true],
     { team: "red" },
   ]);
 });

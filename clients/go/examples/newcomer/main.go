@@ -38,7 +38,7 @@ func main() {
 		outcome := must(turn.Outcome())
 		fmt.Printf("\n%s %s\n", outcome.Status(), outcome.Error().GetMessage())
 	}
-	for found, err := range client.ListSessions(ctx, nil) {
+	for found, err := range client.ListSessions(ctx, copilot.ListOptions{}) {
 		fmt.Println(must(found, err).ID, "is", found.State)
 	}
 	file := must(os.Create("session.tar.gz"))

@@ -207,18 +207,26 @@ class Client:
         return SessionInfo((await self._connection.unary(self._connection.sessions.GetSession, request)).session)
 
     def list_sessions(
-        self, *, labels: Mapping[str, str] | None = None, filter: bridge.SessionFilter | None = None
-    ) -> Stream[SessionInfo]:
-        """The caller's sessions, most recently used first: all, or those with the labels that match the filter."""
+        self, *, labels: Mapping[str, str] | None = None, filter: bridge.SessionFilter | None = None,
+        include_history: bool = False,
+    ) -> Stream[SessionInfo]:  # fmt: skip
+        """The caller's sessions, most recently used first: all, or those with the labels that match the filter.
+
+        Args:
+            labels: Only sessions with these labels.
+            filter: Only sessions that match.
+            include_history: Also sessions of the CLI's history that were never opened through the server, such as
+                those of a person at a terminal with the same home.
+        """
         from ._events import Stream
-
-        return Stream(self._list(_labelled(filter, labels)))
-
-    async def _list(self, filter: bridge.SessionFilter | None) -> AsyncGenerator[SessionInfo, None]:
-        from ._info import SessionInfo
         from .bridge import v1 as bridge
 
-        request = bridge.ListSessionsRequest(filter=filter)
+        request = bridge.ListSessionsRequest(filter=_labelled(filter, labels), include_history=include_history)
+        return Stream(self._list(request))
+
+    async def _list(self, request: bridge.ListSessionsRequest) -> AsyncGenerator[SessionInfo, None]:
+        from ._info import SessionInfo
+
         while True:
             page = await self._connection.unary(self._connection.sessions.ListSessions, request)
             for session in page.sessions:

@@ -325,10 +325,11 @@ class Client:
         return _loop.call(self._client.get_session(session_id))
 
     def list_sessions(
-        self, *, labels: Mapping[str, str] | None = None, filter: bridge.SessionFilter | None = None
-    ) -> Stream[SessionInfo]:
+        self, *, labels: Mapping[str, str] | None = None, filter: bridge.SessionFilter | None = None,
+        include_history: bool = False,
+    ) -> Stream[SessionInfo]:  # fmt: skip
         """See `copilot_grpc.Client.list_sessions`."""
-        return Stream(self._client.list_sessions(labels=labels, filter=filter))
+        return Stream(self._client.list_sessions(labels=labels, filter=filter, include_history=include_history))
 
     def last_session_id(self) -> str:
         """See `copilot_grpc.Client.last_session_id`."""

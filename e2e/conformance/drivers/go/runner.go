@@ -261,8 +261,8 @@ func (r *runner) session(name string) *copilot.Session {
 }
 
 func (r *runner) list(ctx context.Context, a *v1.List, result *v1.StepResult) error {
-	filter := &copilot.SessionFilter{Labels: a.GetLabels()}
-	for info, err := range r.clients[a.GetClient()].ListSessions(ctx, filter) {
+	opts := copilot.ListOptions{Filter: &copilot.SessionFilter{Labels: a.GetLabels()}}
+	for info, err := range r.clients[a.GetClient()].ListSessions(ctx, opts) {
 		if err != nil {
 			return err
 		}

@@ -326,8 +326,9 @@ impl Runner {
     }
 
     async fn list(&self, step: pb::List, result: &Mutex<pb::StepResult>) -> Done {
-        let filter = bridge::SessionFilter { labels: step.labels, ..Default::default() };
-        let mut list = self.client(&step.client)?.list_sessions(filter);
+        let filter = Some(bridge::SessionFilter { labels: step.labels, ..Default::default() });
+        let request = bridge::ListSessionsRequest { filter, ..Default::default() };
+        let mut list = self.client(&step.client)?.list_sessions(request);
         let mut names = Vec::new();
         while let Some(info) = list.next().await {
             let info = info.map_err(status)?;

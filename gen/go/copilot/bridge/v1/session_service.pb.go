@@ -1164,6 +1164,10 @@ type ListSessionsRequest struct {
 	// Profile whose home is listed, in addition to open sessions; default: the server's profile and
 	// the profiles of running CLI processes.
 	RuntimeProfile *RuntimeProfile `protobuf:"bytes,4,opt,name=runtime_profile,json=runtimeProfile,proto3" json:"runtime_profile,omitempty"`
+	// Also returns the sessions of the CLI's history that were never opened through this server, such as
+	// those of a person at a terminal with the same home. A server without a data directory always
+	// returns them: after a restart it cannot tell which sessions were its own.
+	IncludeHistory bool `protobuf:"varint,5,opt,name=include_history,json=includeHistory,proto3" json:"include_history,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1224,6 +1228,13 @@ func (x *ListSessionsRequest) GetRuntimeProfile() *RuntimeProfile {
 		return x.RuntimeProfile
 	}
 	return nil
+}
+
+func (x *ListSessionsRequest) GetIncludeHistory() bool {
+	if x != nil {
+		return x.IncludeHistory
+	}
+	return false
 }
 
 type ListSessionsResponse struct {
@@ -4201,13 +4212,14 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12J\n" +
 	"\x0fruntime_profile\x18\x02 \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\"J\n" +
 	"\x12GetSessionResponse\x124\n" +
-	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession\"\xd7\x01\n" +
+	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession\"\x80\x02\n" +
 	"\x13ListSessionsRequest\x128\n" +
 	"\x06filter\x18\x01 \x01(\v2 .copilot.bridge.v1.SessionFilterR\x06filter\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12J\n" +
-	"\x0fruntime_profile\x18\x04 \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\"v\n" +
+	"\x0fruntime_profile\x18\x04 \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\x12'\n" +
+	"\x0finclude_history\x18\x05 \x01(\bR\x0eincludeHistory\"v\n" +
 	"\x14ListSessionsResponse\x126\n" +
 	"\bsessions\x18\x01 \x03(\v2\x1a.copilot.bridge.v1.SessionR\bsessions\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x81\x01\n" +

@@ -82,11 +82,12 @@ type SessionServiceClient interface {
 	ResumeSession(ctx context.Context, in *ResumeSessionRequest, opts ...grpc.CallOption) (*ResumeSessionResponse, error)
 	// GetSession returns one session.
 	GetSession(ctx context.Context, in *GetSessionRequest, opts ...grpc.CallOption) (*GetSessionResponse, error)
-	// ListSessions lists the caller's sessions, open or in the CLI's history, most recently used
-	// first. A session without a message is listed only while it is open. Open sessions of other
-	// tenants whose share was accepted are included, with `owner` set; offers are not. If no CLI
-	// process of the tenant runs, a caller who may not start one (an observer) receives only the
-	// sessions that the server itself knows, without those of the CLI's history.
+	// ListSessions lists the caller's sessions that were opened through this server or its cluster, and
+	// with `include_history` also all others of the CLI's history, most recently used first. A session
+	// without a message is listed only while it is open. Open sessions of other tenants whose share was
+	// accepted are included, with `owner` set; offers are not. If no CLI process of the tenant runs, a
+	// caller who may not start one (an observer) receives only the sessions that the server has in
+	// memory.
 	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
 	// DeleteSession permanently deletes a session and its history.
 	DeleteSession(ctx context.Context, in *DeleteSessionRequest, opts ...grpc.CallOption) (*DeleteSessionResponse, error)
@@ -642,11 +643,12 @@ type SessionServiceServer interface {
 	ResumeSession(context.Context, *ResumeSessionRequest) (*ResumeSessionResponse, error)
 	// GetSession returns one session.
 	GetSession(context.Context, *GetSessionRequest) (*GetSessionResponse, error)
-	// ListSessions lists the caller's sessions, open or in the CLI's history, most recently used
-	// first. A session without a message is listed only while it is open. Open sessions of other
-	// tenants whose share was accepted are included, with `owner` set; offers are not. If no CLI
-	// process of the tenant runs, a caller who may not start one (an observer) receives only the
-	// sessions that the server itself knows, without those of the CLI's history.
+	// ListSessions lists the caller's sessions that were opened through this server or its cluster, and
+	// with `include_history` also all others of the CLI's history, most recently used first. A session
+	// without a message is listed only while it is open. Open sessions of other tenants whose share was
+	// accepted are included, with `owner` set; offers are not. If no CLI process of the tenant runs, a
+	// caller who may not start one (an observer) receives only the sessions that the server has in
+	// memory.
 	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
 	// DeleteSession permanently deletes a session and its history.
 	DeleteSession(context.Context, *DeleteSessionRequest) (*DeleteSessionResponse, error)

@@ -11,6 +11,7 @@ import io.github.copilotgrpc.bridge.v1.GetUsageRequest;
 import io.github.copilotgrpc.bridge.v1.ImportSessionHeader;
 import io.github.copilotgrpc.bridge.v1.ImportSessionResponse;
 import io.github.copilotgrpc.bridge.v1.ListModelsRequest;
+import io.github.copilotgrpc.bridge.v1.ListSessionsRequest;
 import io.github.copilotgrpc.bridge.v1.PingRequest;
 import io.github.copilotgrpc.bridge.v1.PingResponse;
 import io.github.copilotgrpc.bridge.v1.RuntimeServiceGrpc;
@@ -270,7 +271,18 @@ public final class CopilotClient implements AutoCloseable {
 	 * @return the sessions
 	 */
 	public ItemStream<SessionInfo> listSessions(SessionFilter filter) {
-		return new Lists(connection).sessions(filter);
+		return listSessions(ListSessionsRequest.newBuilder().setFilter(filter).build());
+	}
+
+	/**
+	 * Reads the sessions that a request selects, most recently used first. {@code include_history} adds those of the CLI's
+	 * history that were never opened through the server, such as those of a person at a terminal with the same home.
+	 *
+	 * @param request the filter and the other choices
+	 * @return the sessions
+	 */
+	public ItemStream<SessionInfo> listSessions(ListSessionsRequest request) {
+		return new Lists(connection).sessions(request);
 	}
 
 	/**

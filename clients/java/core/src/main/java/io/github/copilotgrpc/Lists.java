@@ -6,7 +6,6 @@ import io.github.copilotgrpc.bridge.v1.ListPendingRequest;
 import io.github.copilotgrpc.bridge.v1.ListPendingResponse;
 import io.github.copilotgrpc.bridge.v1.ListSessionsRequest;
 import io.github.copilotgrpc.bridge.v1.ListSessionsResponse;
-import io.github.copilotgrpc.bridge.v1.SessionFilter;
 import io.github.copilotgrpc.bridge.v1.SessionServiceGrpc;
 import io.github.copilotgrpc.bridge.v1.StreamOptions;
 import io.github.copilotgrpc.bridge.v1.WatchSessionsRequest;
@@ -16,8 +15,7 @@ import java.util.List;
 
 /** Lists and watches what all sessions of a caller have. */
 record Lists(Connection connection) {
-	ItemStream<SessionInfo> sessions(SessionFilter filter) {
-		ListSessionsRequest request = ListSessionsRequest.newBuilder().setFilter(filter).build();
+	ItemStream<SessionInfo> sessions(ListSessionsRequest request) {
 		Pages<ListSessionsResponse> pages = new Pages<>(
 				token -> connection.unary(SessionServiceGrpc.getListSessionsMethod(),
 						request.toBuilder().setPageToken(token).build(), null),
