@@ -17,6 +17,8 @@ type lives struct {
 	*rig
 	home       string
 	supervisor *runtime.Supervisor
+	// now is the clock of the fake CLIs; nil is that of this machine.
+	now func() time.Time
 	// script is of the next life.
 	script func(life int) fakecli.Script
 
@@ -77,7 +79,7 @@ func newLivesAt(t *testing.T, home string, script func(life int) fakecli.Script,
 func (l *lives) run(_ context.Context, spec runtime.Spec) (io.ReadWriteCloser, error) {
 	l.cliMu.Lock()
 	defer l.cliMu.Unlock()
-	cli := fakecli.New(fakecli.Options{Script: l.script(len(l.clis)), Home: l.home})
+	cli := fakecli.New(fakecli.Options{Script: l.script(len(l.clis)), Home: l.home, Now: l.now})
 	l.clis, l.profiles = append(l.clis, cli), append(l.profiles, spec.Profile)
 	l.born <- cli
 	return cli.Connect(), nil

@@ -102,6 +102,10 @@ func (backend) ListSessions(context.Context, *bridgev1.ListSessionsRequest) (*br
 	return called[bridgev1.ListSessionsResponse]("ListSessions")
 }
 
+func (backend) PruneSessions(context.Context, *bridgev1.PruneSessionsRequest) (*bridgev1.PruneSessionsResponse, error) {
+	return called[bridgev1.PruneSessionsResponse]("PruneSessions")
+}
+
 func (backend) DeleteSession(context.Context, *bridgev1.DeleteSessionRequest) (*bridgev1.DeleteSessionResponse, error) {
 	return called[bridgev1.DeleteSessionResponse]("DeleteSession")
 }

@@ -18,22 +18,33 @@ import (
 func (svc *Service) DeleteSession(
 	ctx context.Context, r *bridgev1.DeleteSessionRequest,
 ) (*bridgev1.DeleteSessionResponse, error) {
+	if err := svc.delete(ctx, r, (*session.Loader).Delete); err != nil {
+		return nil, err
+	}
+	return &bridgev1.DeleteSessionResponse{}, nil
+}
+
+// delete deletes a session, an open one with open.
+func (svc *Service) delete(
+	ctx context.Context, r *bridgev1.DeleteSessionRequest,
+	open func(l *session.Loader, ctx context.Context, storedByCaller bool) error,
+) error {
 	e, err := svc.store.OpenEntry(ctx, r.GetSessionId())
 	if fault.ReasonOf(err) == fault.SessionNotFound && !tenancy.IsShared(r.GetSessionId()) {
 		if _, damaged := svc.store.Damage(caller.From(ctx).Tenant, r.GetSessionId()); damaged {
-			return &bridgev1.DeleteSessionResponse{}, svc.deleteDamaged(ctx, r)
+			return svc.deleteDamaged(ctx, r)
 		}
-		return &bridgev1.DeleteSessionResponse{}, svc.deleteStored(ctx, r)
+		return svc.deleteStored(ctx, r)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	profile, _ := e.Profile()
-	if err := e.Session.Loader().Delete(ctx, profile.SessionFS != nil); err != nil {
-		return nil, err
+	if err := open(e.Session.Loader(), ctx, profile.SessionFS != nil); err != nil {
+		return err
 	}
 	svc.store.Remove(e)
-	return &bridgev1.DeleteSessionResponse{}, nil
+	return nil
 }
 
 // Delete deletes a session of the caller's tenant that is in the CLI's history only.

@@ -80,13 +80,57 @@ func (l *Loader) disconnect(ctx context.Context, prevents func(*roster.Participa
 
 // Delete deletes the session and the CLI's files of it. The CLI refuses to delete a session of which it has no files.
 // This error does not count if the session has no history, or if a caller stores its files; the caller keeps them.
-func (l *Loader) Delete(ctx context.Context, storedByCaller bool) (err error) {
+func (l *Loader) Delete(ctx context.Context, storedByCaller bool) error {
+	return l.delete(ctx, storedByCaller, l.usable)
+}
+
+// DeleteUnused is Delete for a session that is not in use. It fails with SESSION_BUSY for any other.
+func (l *Loader) DeleteUnused(ctx context.Context, storedByCaller bool) error {
+	return l.delete(ctx, storedByCaller, func() error {
+		if err := l.usable(); err != nil {
+			return err
+		}
+		return l.unloadUnused(ctx)
+	})
+}
+
+// unloadUnused unloads the session if a runtime has it, so that calls wait for the lifecycle lock, which the caller
+// holds. It fails with SESSION_BUSY if the session is in use.
+func (l *Loader) unloadUnused(ctx context.Context) error {
+	l.mu.Lock()
+	loaded := l.state == Loaded
+	l.mu.Unlock()
+	unused := !l.InUse()
+	if unused && loaded {
+		unloaded, err := unload(ctx, l, 0)
+		if err != nil {
+			return err
+		}
+		unused = unloaded && !l.InUse()
+	}
+	if !unused {
+		return fault.New(fault.SessionBusy, "session %q is in use", l.cfg.calls.id).
+			WithField("session_id").With("session_id", l.cfg.calls.id)
+	}
+	return nil
+}
+
+// InUse reports whether the session is being created, or has a call, a participant, a subscriber, a turn, a prompt or a
+// pending callback.
+func (l *Loader) InUse() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state == Creating || l.uses > 0 || inCompany(l) || !nothingToDo(l)
+}
+
+// delete deletes the session if check, which is called with the lifecycle lock held, permits it.
+func (l *Loader) delete(ctx context.Context, storedByCaller bool, check func() error) (err error) {
 	defer func() { l.cfg.audit.did(ctx, "session.delete", err) }()
 	if err := l.acquire(ctx); err != nil {
 		return err
 	}
 	defer l.release()
-	if err := l.usable(); err != nil {
+	if err := check(); err != nil {
 		return err
 	}
 	rt, err := l.cfg.newRuntime(ctx)

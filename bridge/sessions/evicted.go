@@ -50,6 +50,14 @@ func (j *evictedJournals) remove(key string) {
 	}
 }
 
+// has reports whether a session is evicted.
+func (j *evictedJournals) has(key string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	_, ok := j.sizes[key]
+	return ok
+}
+
 // EvictedBytes returns the bytes of the stored events of sessions that are not in memory, by tenant.
 func (st *Store) EvictedBytes() map[string]int64 {
 	st.evicted.mu.Lock()
@@ -74,6 +82,11 @@ func OwnOrEvicted(ctx context.Context, st *Store, id string) (*registry.Entry, e
 func (st *Store) Knows(ctx context.Context, id string) bool {
 	d, tenant := st.cfg.Directory, caller.From(ctx).Tenant
 	return d == nil || st.Own(ctx, id) != nil || d.Knows(session.Key(tenant, id)) || st.Damaged(tenant, id) != nil
+}
+
+// Has reports whether this server has a session of that id of the caller's own tenant, in memory or evicted from it.
+func (st *Store) Has(ctx context.Context, id string) bool {
+	return st.Own(ctx, id) != nil || st.evicted.has(session.Key(caller.From(ctx).Tenant, id))
 }
 
 // knowsEvicted reports whether the caller's own tenant has a session of that id that is not in memory.

@@ -79,6 +79,18 @@ func TestSessionList(t *testing.T) {
 	}
 }
 
+// opened has a new session with a turn, and returns its id.
+func opened(d *harness.Daemon) string {
+	d.T.Helper()
+	made, err := d.Client.Sessions().CreateSession(d.Ctx, &bridgev1.CreateSessionRequest{Config: d.Config()})
+	if err != nil {
+		d.T.Fatal(err)
+	}
+	id := made.GetSession().GetSessionId()
+	d.SayTo(id, "hello")
+	return id
+}
+
 // TestSessionListWithoutHistory has two servers on one home, each with a data directory of its own: for each of them,
 // the sessions of the other are those of a person at a terminal.
 func TestSessionListWithoutHistory(t *testing.T) {
@@ -86,16 +98,6 @@ func TestSessionListWithoutHistory(t *testing.T) {
 	st := harness.NewScripted(t)
 	d := harness.NewDaemon(st)
 	terminal := harness.NewDaemon(st, "--home", filepath.Join(d.Root, "home"))
-	opened := func(d *harness.Daemon) string {
-		t.Helper()
-		made, err := d.Client.Sessions().CreateSession(d.Ctx, &bridgev1.CreateSessionRequest{Config: d.Config()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		id := made.GetSession().GetSessionId()
-		d.SayTo(id, "hello")
-		return id
-	}
 	own, stored, theirs := opened(d), opened(d), opened(terminal)
 	if err := d.Client.Session(stored).Disconnect(d.Ctx); err != nil {
 		t.Fatal(err)

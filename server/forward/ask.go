@@ -26,6 +26,8 @@ func (f *Forwarder) everywhere(ctx context.Context, method string, request any, 
 		reply, err = ask.pending(ctx, r)
 	case *bridgev1.ListShareOffersRequest:
 		reply, err = ask.offers(ctx, r)
+	case *bridgev1.PruneSessionsRequest:
+		reply, err = ask.prune(ctx, r)
 	case *bridgev1.GetUsageRequest:
 		reply, err = ask.usage(ctx, r)
 	default:

@@ -22,7 +22,8 @@
 //
 // Calls about all sessions ask all replicas. ListSessions, ListPending and ListShareOffers merge the replicas' pages in
 // order, GetUsage adds the rows; they fail with SESSION_UNAVAILABLE while a replica does not answer, because a list
-// that lacks its sessions would be wrong. WatchSessions and WatchPending merge the changes. When a replica joins,
+// that lacks its sessions would be wrong. PruneSessions asks one replica after the other, and reports those that do not
+// answer. WatchSessions and WatchPending merge the changes. When a replica joins,
 // leaves or answers again, or has skipped changes, they send a reset and then the state of all replicas. All other
 // calls without a session concern the replica where they enter.
 //

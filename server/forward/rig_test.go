@@ -211,6 +211,7 @@ type backend struct {
 	usage     []*bridgev1.UsageRow
 	skipped   chan struct{}
 	list      func(context.Context, *bridgev1.ListSessionsRequest) (*bridgev1.ListSessionsResponse, error)
+	prune     func(context.Context, *bridgev1.PruneSessionsRequest) (*bridgev1.PruneSessionsResponse, error)
 	watch     func(context.Context, *bridgev1.WatchSessionsRequest, func() error,
 		func(*bridgev1.WatchSessionsResponse) error) error
 	telemetry chan *bridgev1.WatchTelemetryResponse
@@ -240,6 +241,12 @@ func (b *backend) ListSessions(
 	ctx context.Context, r *bridgev1.ListSessionsRequest,
 ) (*bridgev1.ListSessionsResponse, error) {
 	return b.list(ctx, r)
+}
+
+func (b *backend) PruneSessions(
+	ctx context.Context, r *bridgev1.PruneSessionsRequest,
+) (*bridgev1.PruneSessionsResponse, error) {
+	return b.prune(ctx, r)
 }
 
 func (b *backend) Send(ctx context.Context, r *bridgev1.SendRequest) (*bridgev1.SendResponse, error) {

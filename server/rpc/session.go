@@ -20,6 +20,7 @@ type SessionBackend interface {
 	GetSession(context.Context, *bridgev1.GetSessionRequest) (*bridgev1.GetSessionResponse, error)
 	ListSessions(context.Context, *bridgev1.ListSessionsRequest) (*bridgev1.ListSessionsResponse, error)
 	DeleteSession(context.Context, *bridgev1.DeleteSessionRequest) (*bridgev1.DeleteSessionResponse, error)
+	PruneSessions(context.Context, *bridgev1.PruneSessionsRequest) (*bridgev1.PruneSessionsResponse, error)
 	GetLastSession(context.Context, *bridgev1.GetLastSessionRequest) (*bridgev1.GetLastSessionResponse, error)
 	DisconnectSession(
 		context.Context, *bridgev1.DisconnectSessionRequest,

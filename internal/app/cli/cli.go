@@ -66,6 +66,8 @@ func commands() []command {
 			func(*program) *flags { return newCall(&target{}) }, call},
 		{"sessions", "export SESSION | import FILE [flags]", "carry a session to another server as a file",
 			func(*program) *flags { return newSessions(new(sessionsOptions)) }, sessions},
+		{"prune", "--idle DURATION [flags]", "delete sessions that have not been used for some time",
+			func(*program) *flags { return newPrune(new(pruneOptions)) }, prune},
 		{"web", "link [flags]", "print a link by which a browser logs in",
 			func(*program) *flags { return newWeb(new(webOptions)) }, web},
 		{"issuer", "[flags]", "run an OpenID Connect issuer to try out policies",

@@ -1381,6 +1381,187 @@ func (*DeleteSessionResponse) Descriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{20}
 }
 
+type PruneSessionsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Deletes only matching sessions; unset fields match all. With labels, only open sessions match.
+	Filter *SessionFilter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Deletes only sessions whose last use was longer ago than this. Required; at least one minute.
+	IdleFor *durationpb.Duration `protobuf:"bytes,2,opt,name=idle_for,json=idleFor,proto3" json:"idle_for,omitempty"`
+	// Deletes nothing, and returns the sessions that a call would try to delete now.
+	DryRun bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// Maximum number of sessions that the call tries to delete; 1 to 1000, default 100.
+	MaxSessions   int32 `protobuf:"varint,4,opt,name=max_sessions,json=maxSessions,proto3" json:"max_sessions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PruneSessionsRequest) Reset() {
+	*x = PruneSessionsRequest{}
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PruneSessionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PruneSessionsRequest) ProtoMessage() {}
+
+func (x *PruneSessionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PruneSessionsRequest.ProtoReflect.Descriptor instead.
+func (*PruneSessionsRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *PruneSessionsRequest) GetFilter() *SessionFilter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *PruneSessionsRequest) GetIdleFor() *durationpb.Duration {
+	if x != nil {
+		return x.IdleFor
+	}
+	return nil
+}
+
+func (x *PruneSessionsRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *PruneSessionsRequest) GetMaxSessions() int32 {
+	if x != nil {
+		return x.MaxSessions
+	}
+	return 0
+}
+
+type PruneSessionsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The deleted sessions, the longest unused first; of a cluster, those of one replica after those of
+	// another.
+	SessionIds []string `protobuf:"bytes,1,rep,name=session_ids,json=sessionIds,proto3" json:"session_ids,omitempty"`
+	// What could not be deleted.
+	Failures      []*PruneFailure `protobuf:"bytes,2,rep,name=failures,proto3" json:"failures,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PruneSessionsResponse) Reset() {
+	*x = PruneSessionsResponse{}
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PruneSessionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PruneSessionsResponse) ProtoMessage() {}
+
+func (x *PruneSessionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PruneSessionsResponse.ProtoReflect.Descriptor instead.
+func (*PruneSessionsResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *PruneSessionsResponse) GetSessionIds() []string {
+	if x != nil {
+		return x.SessionIds
+	}
+	return nil
+}
+
+func (x *PruneSessionsResponse) GetFailures() []*PruneFailure {
+	if x != nil {
+		return x.Failures
+	}
+	return nil
+}
+
+// PruneFailure is a session that PruneSessions could not delete.
+type PruneFailure struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty for a replica that does not answer: its sessions remain.
+	SessionId     string   `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	Failure       *Failure `protobuf:"bytes,2,opt,name=failure,proto3" json:"failure,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PruneFailure) Reset() {
+	*x = PruneFailure{}
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PruneFailure) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PruneFailure) ProtoMessage() {}
+
+func (x *PruneFailure) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PruneFailure.ProtoReflect.Descriptor instead.
+func (*PruneFailure) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *PruneFailure) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *PruneFailure) GetFailure() *Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
 type GetLastSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Profile whose home is searched; default: the server's profile.
@@ -1391,7 +1572,7 @@ type GetLastSessionRequest struct {
 
 func (x *GetLastSessionRequest) Reset() {
 	*x = GetLastSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[21]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1403,7 +1584,7 @@ func (x *GetLastSessionRequest) String() string {
 func (*GetLastSessionRequest) ProtoMessage() {}
 
 func (x *GetLastSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[21]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1416,7 +1597,7 @@ func (x *GetLastSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLastSessionRequest.ProtoReflect.Descriptor instead.
 func (*GetLastSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{21}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetLastSessionRequest) GetRuntimeProfile() *RuntimeProfile {
@@ -1436,7 +1617,7 @@ type GetLastSessionResponse struct {
 
 func (x *GetLastSessionResponse) Reset() {
 	*x = GetLastSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[22]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1448,7 +1629,7 @@ func (x *GetLastSessionResponse) String() string {
 func (*GetLastSessionResponse) ProtoMessage() {}
 
 func (x *GetLastSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[22]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1461,7 +1642,7 @@ func (x *GetLastSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLastSessionResponse.ProtoReflect.Descriptor instead.
 func (*GetLastSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{22}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetLastSessionResponse) GetSessionId() string {
@@ -1482,7 +1663,7 @@ type DisconnectSessionRequest struct {
 
 func (x *DisconnectSessionRequest) Reset() {
 	*x = DisconnectSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[23]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1494,7 +1675,7 @@ func (x *DisconnectSessionRequest) String() string {
 func (*DisconnectSessionRequest) ProtoMessage() {}
 
 func (x *DisconnectSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[23]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1507,7 +1688,7 @@ func (x *DisconnectSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisconnectSessionRequest.ProtoReflect.Descriptor instead.
 func (*DisconnectSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{23}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DisconnectSessionRequest) GetSessionId() string {
@@ -1534,7 +1715,7 @@ type DisconnectSessionResponse struct {
 
 func (x *DisconnectSessionResponse) Reset() {
 	*x = DisconnectSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[24]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1546,7 +1727,7 @@ func (x *DisconnectSessionResponse) String() string {
 func (*DisconnectSessionResponse) ProtoMessage() {}
 
 func (x *DisconnectSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[24]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1559,7 +1740,7 @@ func (x *DisconnectSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisconnectSessionResponse.ProtoReflect.Descriptor instead.
 func (*DisconnectSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{24}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DisconnectSessionResponse) GetDisconnected() bool {
@@ -1577,7 +1758,7 @@ type GetForegroundSessionRequest struct {
 
 func (x *GetForegroundSessionRequest) Reset() {
 	*x = GetForegroundSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[25]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1589,7 +1770,7 @@ func (x *GetForegroundSessionRequest) String() string {
 func (*GetForegroundSessionRequest) ProtoMessage() {}
 
 func (x *GetForegroundSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[25]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1602,7 +1783,7 @@ func (x *GetForegroundSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetForegroundSessionRequest.ProtoReflect.Descriptor instead.
 func (*GetForegroundSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{25}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{28}
 }
 
 type GetForegroundSessionResponse struct {
@@ -1617,7 +1798,7 @@ type GetForegroundSessionResponse struct {
 
 func (x *GetForegroundSessionResponse) Reset() {
 	*x = GetForegroundSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[26]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1629,7 +1810,7 @@ func (x *GetForegroundSessionResponse) String() string {
 func (*GetForegroundSessionResponse) ProtoMessage() {}
 
 func (x *GetForegroundSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[26]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1642,7 +1823,7 @@ func (x *GetForegroundSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetForegroundSessionResponse.ProtoReflect.Descriptor instead.
 func (*GetForegroundSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{26}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GetForegroundSessionResponse) GetSessionId() string {
@@ -1668,7 +1849,7 @@ type SetForegroundSessionRequest struct {
 
 func (x *SetForegroundSessionRequest) Reset() {
 	*x = SetForegroundSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[27]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1680,7 +1861,7 @@ func (x *SetForegroundSessionRequest) String() string {
 func (*SetForegroundSessionRequest) ProtoMessage() {}
 
 func (x *SetForegroundSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[27]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1693,7 +1874,7 @@ func (x *SetForegroundSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetForegroundSessionRequest.ProtoReflect.Descriptor instead.
 func (*SetForegroundSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{27}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SetForegroundSessionRequest) GetSessionId() string {
@@ -1711,7 +1892,7 @@ type SetForegroundSessionResponse struct {
 
 func (x *SetForegroundSessionResponse) Reset() {
 	*x = SetForegroundSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[28]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1723,7 +1904,7 @@ func (x *SetForegroundSessionResponse) String() string {
 func (*SetForegroundSessionResponse) ProtoMessage() {}
 
 func (x *SetForegroundSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[28]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1736,7 +1917,7 @@ func (x *SetForegroundSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetForegroundSessionResponse.ProtoReflect.Descriptor instead.
 func (*SetForegroundSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{28}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{31}
 }
 
 type SendRequest struct {
@@ -1751,7 +1932,7 @@ type SendRequest struct {
 
 func (x *SendRequest) Reset() {
 	*x = SendRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[29]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1763,7 +1944,7 @@ func (x *SendRequest) String() string {
 func (*SendRequest) ProtoMessage() {}
 
 func (x *SendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[29]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1776,7 +1957,7 @@ func (x *SendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendRequest.ProtoReflect.Descriptor instead.
 func (*SendRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{29}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SendRequest) GetRequestId() string {
@@ -1818,7 +1999,7 @@ type SendResponse struct {
 
 func (x *SendResponse) Reset() {
 	*x = SendResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[30]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1830,7 +2011,7 @@ func (x *SendResponse) String() string {
 func (*SendResponse) ProtoMessage() {}
 
 func (x *SendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[30]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1843,7 +2024,7 @@ func (x *SendResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendResponse.ProtoReflect.Descriptor instead.
 func (*SendResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{30}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SendResponse) GetMessageId() string {
@@ -1888,7 +2069,7 @@ type SendStreamRequest struct {
 
 func (x *SendStreamRequest) Reset() {
 	*x = SendStreamRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[31]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1900,7 +2081,7 @@ func (x *SendStreamRequest) String() string {
 func (*SendStreamRequest) ProtoMessage() {}
 
 func (x *SendStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[31]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1913,7 +2094,7 @@ func (x *SendStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendStreamRequest.ProtoReflect.Descriptor instead.
 func (*SendStreamRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{31}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SendStreamRequest) GetPiece() isSendStreamRequest_Piece {
@@ -1973,7 +2154,7 @@ type AttachmentChunk struct {
 
 func (x *AttachmentChunk) Reset() {
 	*x = AttachmentChunk{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[32]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1985,7 +2166,7 @@ func (x *AttachmentChunk) String() string {
 func (*AttachmentChunk) ProtoMessage() {}
 
 func (x *AttachmentChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[32]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1998,7 +2179,7 @@ func (x *AttachmentChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachmentChunk.ProtoReflect.Descriptor instead.
 func (*AttachmentChunk) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{32}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *AttachmentChunk) GetAttachment() int32 {
@@ -2032,7 +2213,7 @@ type SendStreamResponse struct {
 
 func (x *SendStreamResponse) Reset() {
 	*x = SendStreamResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[33]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2044,7 +2225,7 @@ func (x *SendStreamResponse) String() string {
 func (*SendStreamResponse) ProtoMessage() {}
 
 func (x *SendStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[33]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2057,7 +2238,7 @@ func (x *SendStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendStreamResponse.ProtoReflect.Descriptor instead.
 func (*SendStreamResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{33}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SendStreamResponse) GetMessageId() string {
@@ -2098,7 +2279,7 @@ type ExportSessionRequest struct {
 
 func (x *ExportSessionRequest) Reset() {
 	*x = ExportSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[34]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2110,7 +2291,7 @@ func (x *ExportSessionRequest) String() string {
 func (*ExportSessionRequest) ProtoMessage() {}
 
 func (x *ExportSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[34]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2123,7 +2304,7 @@ func (x *ExportSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportSessionRequest.ProtoReflect.Descriptor instead.
 func (*ExportSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{34}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ExportSessionRequest) GetSessionId() string {
@@ -2147,7 +2328,7 @@ type ExportSessionResponse struct {
 
 func (x *ExportSessionResponse) Reset() {
 	*x = ExportSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[35]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2159,7 +2340,7 @@ func (x *ExportSessionResponse) String() string {
 func (*ExportSessionResponse) ProtoMessage() {}
 
 func (x *ExportSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[35]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2172,7 +2353,7 @@ func (x *ExportSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportSessionResponse.ProtoReflect.Descriptor instead.
 func (*ExportSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{35}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ExportSessionResponse) GetPiece() isExportSessionResponse_Piece {
@@ -2235,7 +2416,7 @@ type ExportSessionHeader struct {
 
 func (x *ExportSessionHeader) Reset() {
 	*x = ExportSessionHeader{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[36]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2247,7 +2428,7 @@ func (x *ExportSessionHeader) String() string {
 func (*ExportSessionHeader) ProtoMessage() {}
 
 func (x *ExportSessionHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[36]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2260,7 +2441,7 @@ func (x *ExportSessionHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportSessionHeader.ProtoReflect.Descriptor instead.
 func (*ExportSessionHeader) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{36}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ExportSessionHeader) GetSizeBytes() int64 {
@@ -2305,7 +2486,7 @@ type ImportSessionRequest struct {
 
 func (x *ImportSessionRequest) Reset() {
 	*x = ImportSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[37]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2317,7 +2498,7 @@ func (x *ImportSessionRequest) String() string {
 func (*ImportSessionRequest) ProtoMessage() {}
 
 func (x *ImportSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[37]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2330,7 +2511,7 @@ func (x *ImportSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSessionRequest.ProtoReflect.Descriptor instead.
 func (*ImportSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{37}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ImportSessionRequest) GetPiece() isImportSessionRequest_Piece {
@@ -2392,7 +2573,7 @@ type ImportSessionHeader struct {
 
 func (x *ImportSessionHeader) Reset() {
 	*x = ImportSessionHeader{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[38]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2404,7 +2585,7 @@ func (x *ImportSessionHeader) String() string {
 func (*ImportSessionHeader) ProtoMessage() {}
 
 func (x *ImportSessionHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[38]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2417,7 +2598,7 @@ func (x *ImportSessionHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSessionHeader.ProtoReflect.Descriptor instead.
 func (*ImportSessionHeader) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{38}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ImportSessionHeader) GetSessionId() string {
@@ -2458,7 +2639,7 @@ type ImportSessionResponse struct {
 
 func (x *ImportSessionResponse) Reset() {
 	*x = ImportSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[39]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2470,7 +2651,7 @@ func (x *ImportSessionResponse) String() string {
 func (*ImportSessionResponse) ProtoMessage() {}
 
 func (x *ImportSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[39]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2483,7 +2664,7 @@ func (x *ImportSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSessionResponse.ProtoReflect.Descriptor instead.
 func (*ImportSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{39}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ImportSessionResponse) GetSession() *Session {
@@ -2531,7 +2712,7 @@ type SendAndWaitRequest struct {
 
 func (x *SendAndWaitRequest) Reset() {
 	*x = SendAndWaitRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[40]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2543,7 +2724,7 @@ func (x *SendAndWaitRequest) String() string {
 func (*SendAndWaitRequest) ProtoMessage() {}
 
 func (x *SendAndWaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[40]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2556,7 +2737,7 @@ func (x *SendAndWaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendAndWaitRequest.ProtoReflect.Descriptor instead.
 func (*SendAndWaitRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{40}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SendAndWaitRequest) GetRequestId() string {
@@ -2604,7 +2785,7 @@ type SendAndWaitResponse struct {
 
 func (x *SendAndWaitResponse) Reset() {
 	*x = SendAndWaitResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[41]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2616,7 +2797,7 @@ func (x *SendAndWaitResponse) String() string {
 func (*SendAndWaitResponse) ProtoMessage() {}
 
 func (x *SendAndWaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[41]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2629,7 +2810,7 @@ func (x *SendAndWaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendAndWaitResponse.ProtoReflect.Descriptor instead.
 func (*SendAndWaitResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{41}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SendAndWaitResponse) GetMessageId() string {
@@ -2665,7 +2846,7 @@ type RunRequest struct {
 
 func (x *RunRequest) Reset() {
 	*x = RunRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[42]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2677,7 +2858,7 @@ func (x *RunRequest) String() string {
 func (*RunRequest) ProtoMessage() {}
 
 func (x *RunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[42]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2690,7 +2871,7 @@ func (x *RunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunRequest.ProtoReflect.Descriptor instead.
 func (*RunRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{42}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RunRequest) GetRequestId() string {
@@ -2779,7 +2960,7 @@ type RunResponse struct {
 
 func (x *RunResponse) Reset() {
 	*x = RunResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[43]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2791,7 +2972,7 @@ func (x *RunResponse) String() string {
 func (*RunResponse) ProtoMessage() {}
 
 func (x *RunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[43]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2804,7 +2985,7 @@ func (x *RunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse.ProtoReflect.Descriptor instead.
 func (*RunResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{43}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RunResponse) GetFrame() isRunResponse_Frame {
@@ -2879,7 +3060,7 @@ type RunStarted struct {
 
 func (x *RunStarted) Reset() {
 	*x = RunStarted{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[44]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2891,7 +3072,7 @@ func (x *RunStarted) String() string {
 func (*RunStarted) ProtoMessage() {}
 
 func (x *RunStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[44]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2904,7 +3085,7 @@ func (x *RunStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStarted.ProtoReflect.Descriptor instead.
 func (*RunStarted) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{44}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *RunStarted) GetSessionId() string {
@@ -2937,7 +3118,7 @@ type AbortRequest struct {
 
 func (x *AbortRequest) Reset() {
 	*x = AbortRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[45]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2949,7 +3130,7 @@ func (x *AbortRequest) String() string {
 func (*AbortRequest) ProtoMessage() {}
 
 func (x *AbortRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[45]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2962,7 +3143,7 @@ func (x *AbortRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbortRequest.ProtoReflect.Descriptor instead.
 func (*AbortRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{45}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *AbortRequest) GetSessionId() string {
@@ -2981,7 +3162,7 @@ type AbortResponse struct {
 
 func (x *AbortResponse) Reset() {
 	*x = AbortResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[46]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2993,7 +3174,7 @@ func (x *AbortResponse) String() string {
 func (*AbortResponse) ProtoMessage() {}
 
 func (x *AbortResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[46]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3006,7 +3187,7 @@ func (x *AbortResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbortResponse.ProtoReflect.Descriptor instead.
 func (*AbortResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{46}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *AbortResponse) GetTurnWasRunning() bool {
@@ -3038,7 +3219,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[47]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3050,7 +3231,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[47]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3063,7 +3244,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{47}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListEventsRequest) GetSessionId() string {
@@ -3129,7 +3310,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[48]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3141,7 +3322,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[48]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3154,7 +3335,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{48}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListEventsResponse) GetEvents() []*Event {
@@ -3188,7 +3369,7 @@ type ReadEventRequest struct {
 
 func (x *ReadEventRequest) Reset() {
 	*x = ReadEventRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[49]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3200,7 +3381,7 @@ func (x *ReadEventRequest) String() string {
 func (*ReadEventRequest) ProtoMessage() {}
 
 func (x *ReadEventRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[49]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3213,7 +3394,7 @@ func (x *ReadEventRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadEventRequest.ProtoReflect.Descriptor instead.
 func (*ReadEventRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{49}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ReadEventRequest) GetSessionId() string {
@@ -3243,7 +3424,7 @@ type ReadEventResponse struct {
 
 func (x *ReadEventResponse) Reset() {
 	*x = ReadEventResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[50]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3255,7 +3436,7 @@ func (x *ReadEventResponse) String() string {
 func (*ReadEventResponse) ProtoMessage() {}
 
 func (x *ReadEventResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[50]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3268,7 +3449,7 @@ func (x *ReadEventResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadEventResponse.ProtoReflect.Descriptor instead.
 func (*ReadEventResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{50}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ReadEventResponse) GetJsonChunk() []byte {
@@ -3300,7 +3481,7 @@ type SetModelRequest struct {
 
 func (x *SetModelRequest) Reset() {
 	*x = SetModelRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[51]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3312,7 +3493,7 @@ func (x *SetModelRequest) String() string {
 func (*SetModelRequest) ProtoMessage() {}
 
 func (x *SetModelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[51]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3325,7 +3506,7 @@ func (x *SetModelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetModelRequest.ProtoReflect.Descriptor instead.
 func (*SetModelRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{51}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SetModelRequest) GetSessionId() string {
@@ -3366,7 +3547,7 @@ type SetModelResponse struct {
 
 func (x *SetModelResponse) Reset() {
 	*x = SetModelResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[52]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3378,7 +3559,7 @@ func (x *SetModelResponse) String() string {
 func (*SetModelResponse) ProtoMessage() {}
 
 func (x *SetModelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[52]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3391,7 +3572,7 @@ func (x *SetModelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetModelResponse.ProtoReflect.Descriptor instead.
 func (*SetModelResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{52}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SetModelResponse) GetModelId() string {
@@ -3418,7 +3599,7 @@ type WriteLogRequest struct {
 
 func (x *WriteLogRequest) Reset() {
 	*x = WriteLogRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[53]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3430,7 +3611,7 @@ func (x *WriteLogRequest) String() string {
 func (*WriteLogRequest) ProtoMessage() {}
 
 func (x *WriteLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[53]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3443,7 +3624,7 @@ func (x *WriteLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteLogRequest.ProtoReflect.Descriptor instead.
 func (*WriteLogRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{53}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *WriteLogRequest) GetSessionId() string {
@@ -3491,7 +3672,7 @@ type WriteLogResponse struct {
 
 func (x *WriteLogResponse) Reset() {
 	*x = WriteLogResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[54]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3503,7 +3684,7 @@ func (x *WriteLogResponse) String() string {
 func (*WriteLogResponse) ProtoMessage() {}
 
 func (x *WriteLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[54]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3516,7 +3697,7 @@ func (x *WriteLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteLogResponse.ProtoReflect.Descriptor instead.
 func (*WriteLogResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{54}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *WriteLogResponse) GetEventId() string {
@@ -3541,7 +3722,7 @@ type UpdateProviderRequest struct {
 
 func (x *UpdateProviderRequest) Reset() {
 	*x = UpdateProviderRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[55]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3553,7 +3734,7 @@ func (x *UpdateProviderRequest) String() string {
 func (*UpdateProviderRequest) ProtoMessage() {}
 
 func (x *UpdateProviderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[55]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3566,7 +3747,7 @@ func (x *UpdateProviderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateProviderRequest.ProtoReflect.Descriptor instead.
 func (*UpdateProviderRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{55}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *UpdateProviderRequest) GetSessionId() string {
@@ -3605,7 +3786,7 @@ type UpdateProviderResponse struct {
 
 func (x *UpdateProviderResponse) Reset() {
 	*x = UpdateProviderResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[56]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3617,7 +3798,7 @@ func (x *UpdateProviderResponse) String() string {
 func (*UpdateProviderResponse) ProtoMessage() {}
 
 func (x *UpdateProviderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[56]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3630,7 +3811,7 @@ func (x *UpdateProviderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateProviderResponse.ProtoReflect.Descriptor instead.
 func (*UpdateProviderResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{56}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{59}
 }
 
 type GetUsageRequest struct {
@@ -3652,7 +3833,7 @@ type GetUsageRequest struct {
 
 func (x *GetUsageRequest) Reset() {
 	*x = GetUsageRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[57]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3664,7 +3845,7 @@ func (x *GetUsageRequest) String() string {
 func (*GetUsageRequest) ProtoMessage() {}
 
 func (x *GetUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[57]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3677,7 +3858,7 @@ func (x *GetUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUsageRequest.ProtoReflect.Descriptor instead.
 func (*GetUsageRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{57}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *GetUsageRequest) GetSessionId() string {
@@ -3725,7 +3906,7 @@ type GetUsageResponse struct {
 
 func (x *GetUsageResponse) Reset() {
 	*x = GetUsageResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[58]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3737,7 +3918,7 @@ func (x *GetUsageResponse) String() string {
 func (*GetUsageResponse) ProtoMessage() {}
 
 func (x *GetUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[58]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3750,7 +3931,7 @@ func (x *GetUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUsageResponse.ProtoReflect.Descriptor instead.
 func (*GetUsageResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{58}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *GetUsageResponse) GetRows() []*UsageRow {
@@ -3795,7 +3976,7 @@ type UsageRow struct {
 
 func (x *UsageRow) Reset() {
 	*x = UsageRow{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[59]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3807,7 +3988,7 @@ func (x *UsageRow) String() string {
 func (*UsageRow) ProtoMessage() {}
 
 func (x *UsageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[59]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3820,7 +4001,7 @@ func (x *UsageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageRow.ProtoReflect.Descriptor instead.
 func (*UsageRow) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{59}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *UsageRow) GetDay() string {
@@ -3922,7 +4103,7 @@ type UpdateLabelsRequest struct {
 
 func (x *UpdateLabelsRequest) Reset() {
 	*x = UpdateLabelsRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[60]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3934,7 +4115,7 @@ func (x *UpdateLabelsRequest) String() string {
 func (*UpdateLabelsRequest) ProtoMessage() {}
 
 func (x *UpdateLabelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[60]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3947,7 +4128,7 @@ func (x *UpdateLabelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateLabelsRequest.ProtoReflect.Descriptor instead.
 func (*UpdateLabelsRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{60}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *UpdateLabelsRequest) GetSessionId() string {
@@ -3981,7 +4162,7 @@ type UpdateLabelsResponse struct {
 
 func (x *UpdateLabelsResponse) Reset() {
 	*x = UpdateLabelsResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[61]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3993,7 +4174,7 @@ func (x *UpdateLabelsResponse) String() string {
 func (*UpdateLabelsResponse) ProtoMessage() {}
 
 func (x *UpdateLabelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[61]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4006,7 +4187,7 @@ func (x *UpdateLabelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateLabelsResponse.ProtoReflect.Descriptor instead.
 func (*UpdateLabelsResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{61}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *UpdateLabelsResponse) GetSession() *Session {
@@ -4028,7 +4209,7 @@ type ProvideCredentialsRequest struct {
 
 func (x *ProvideCredentialsRequest) Reset() {
 	*x = ProvideCredentialsRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[62]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4040,7 +4221,7 @@ func (x *ProvideCredentialsRequest) String() string {
 func (*ProvideCredentialsRequest) ProtoMessage() {}
 
 func (x *ProvideCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[62]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4053,7 +4234,7 @@ func (x *ProvideCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProvideCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*ProvideCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{62}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ProvideCredentialsRequest) GetSessionId() string {
@@ -4086,7 +4267,7 @@ type ProvideCredentialsResponse struct {
 
 func (x *ProvideCredentialsResponse) Reset() {
 	*x = ProvideCredentialsResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[63]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4098,7 +4279,7 @@ func (x *ProvideCredentialsResponse) String() string {
 func (*ProvideCredentialsResponse) ProtoMessage() {}
 
 func (x *ProvideCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[63]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4111,7 +4292,7 @@ func (x *ProvideCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProvideCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*ProvideCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{63}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ProvideCredentialsResponse) GetSession() *Session {
@@ -4125,7 +4306,7 @@ var File_copilot_bridge_v1_session_service_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\n" +
-	"'copilot/bridge/v1/session_service.proto\x12\x11copilot.bridge.v1\x1a\x1ecopilot/bridge/v1/bounds.proto\x1a copilot/bridge/v1/callback.proto\x1a%copilot/bridge/v1/event_service.proto\x1a'copilot/bridge/v1/runtime_profile.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a\"copilot/cli/v1/session_types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x84\x01\n" +
+	"'copilot/bridge/v1/session_service.proto\x12\x11copilot.bridge.v1\x1a\x1ecopilot/bridge/v1/bounds.proto\x1a copilot/bridge/v1/callback.proto\x1a\x1dcopilot/bridge/v1/error.proto\x1a%copilot/bridge/v1/event_service.proto\x1a'copilot/bridge/v1/runtime_profile.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a\"copilot/cli/v1/session_types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x84\x01\n" +
 	"\x13ShareSessionRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x16\n" +
@@ -4227,7 +4408,20 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12J\n" +
 	"\x0fruntime_profile\x18\x02 \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\"\x17\n" +
-	"\x15DeleteSessionResponse\"c\n" +
+	"\x15DeleteSessionResponse\"\xc2\x01\n" +
+	"\x14PruneSessionsRequest\x128\n" +
+	"\x06filter\x18\x01 \x01(\v2 .copilot.bridge.v1.SessionFilterR\x06filter\x124\n" +
+	"\bidle_for\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\aidleFor\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12!\n" +
+	"\fmax_sessions\x18\x04 \x01(\x05R\vmaxSessions\"u\n" +
+	"\x15PruneSessionsResponse\x12\x1f\n" +
+	"\vsession_ids\x18\x01 \x03(\tR\n" +
+	"sessionIds\x12;\n" +
+	"\bfailures\x18\x02 \x03(\v2\x1f.copilot.bridge.v1.PruneFailureR\bfailures\"c\n" +
+	"\fPruneFailure\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x124\n" +
+	"\afailure\x18\x02 \x01(\v2\x1a.copilot.bridge.v1.FailureR\afailure\"c\n" +
 	"\x15GetLastSessionRequest\x12J\n" +
 	"\x0fruntime_profile\x18\x01 \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\"7\n" +
 	"\x16GetLastSessionResponse\x12\x1d\n" +
@@ -4440,14 +4634,15 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\x0fUSAGE_GROUP_DAY\x10\x01\x12\x15\n" +
 	"\x11USAGE_GROUP_MODEL\x10\x02\x12\x17\n" +
 	"\x13USAGE_GROUP_SESSION\x10\x03\x12\x15\n" +
-	"\x11USAGE_GROUP_OWNER\x10\x042\xa8\x16\n" +
+	"\x11USAGE_GROUP_OWNER\x10\x042\x8c\x17\n" +
 	"\x0eSessionService\x12b\n" +
 	"\rCreateSession\x12'.copilot.bridge.v1.CreateSessionRequest\x1a(.copilot.bridge.v1.CreateSessionResponse\x12b\n" +
 	"\rResumeSession\x12'.copilot.bridge.v1.ResumeSessionRequest\x1a(.copilot.bridge.v1.ResumeSessionResponse\x12^\n" +
 	"\n" +
 	"GetSession\x12$.copilot.bridge.v1.GetSessionRequest\x1a%.copilot.bridge.v1.GetSessionResponse\"\x03\x90\x02\x01\x12d\n" +
 	"\fListSessions\x12&.copilot.bridge.v1.ListSessionsRequest\x1a'.copilot.bridge.v1.ListSessionsResponse\"\x03\x90\x02\x01\x12b\n" +
-	"\rDeleteSession\x12'.copilot.bridge.v1.DeleteSessionRequest\x1a(.copilot.bridge.v1.DeleteSessionResponse\x12j\n" +
+	"\rDeleteSession\x12'.copilot.bridge.v1.DeleteSessionRequest\x1a(.copilot.bridge.v1.DeleteSessionResponse\x12b\n" +
+	"\rPruneSessions\x12'.copilot.bridge.v1.PruneSessionsRequest\x1a(.copilot.bridge.v1.PruneSessionsResponse\x12j\n" +
 	"\x0eGetLastSession\x12(.copilot.bridge.v1.GetLastSessionRequest\x1a).copilot.bridge.v1.GetLastSessionResponse\"\x03\x90\x02\x01\x12n\n" +
 	"\x11DisconnectSession\x12+.copilot.bridge.v1.DisconnectSessionRequest\x1a,.copilot.bridge.v1.DisconnectSessionResponse\x12|\n" +
 	"\x14GetForegroundSession\x12..copilot.bridge.v1.GetForegroundSessionRequest\x1a/.copilot.bridge.v1.GetForegroundSessionResponse\"\x03\x90\x02\x01\x12w\n" +
@@ -4489,7 +4684,7 @@ func file_copilot_bridge_v1_session_service_proto_rawDescGZIP() []byte {
 }
 
 var file_copilot_bridge_v1_session_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_copilot_bridge_v1_session_service_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
+var file_copilot_bridge_v1_session_service_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
 var file_copilot_bridge_v1_session_service_proto_goTypes = []any{
 	(UsageGroup)(0),                      // 0: copilot.bridge.v1.UsageGroup
 	(*ShareSessionRequest)(nil),          // 1: copilot.bridge.v1.ShareSessionRequest
@@ -4513,218 +4708,228 @@ var file_copilot_bridge_v1_session_service_proto_goTypes = []any{
 	(*ListSessionsResponse)(nil),         // 19: copilot.bridge.v1.ListSessionsResponse
 	(*DeleteSessionRequest)(nil),         // 20: copilot.bridge.v1.DeleteSessionRequest
 	(*DeleteSessionResponse)(nil),        // 21: copilot.bridge.v1.DeleteSessionResponse
-	(*GetLastSessionRequest)(nil),        // 22: copilot.bridge.v1.GetLastSessionRequest
-	(*GetLastSessionResponse)(nil),       // 23: copilot.bridge.v1.GetLastSessionResponse
-	(*DisconnectSessionRequest)(nil),     // 24: copilot.bridge.v1.DisconnectSessionRequest
-	(*DisconnectSessionResponse)(nil),    // 25: copilot.bridge.v1.DisconnectSessionResponse
-	(*GetForegroundSessionRequest)(nil),  // 26: copilot.bridge.v1.GetForegroundSessionRequest
-	(*GetForegroundSessionResponse)(nil), // 27: copilot.bridge.v1.GetForegroundSessionResponse
-	(*SetForegroundSessionRequest)(nil),  // 28: copilot.bridge.v1.SetForegroundSessionRequest
-	(*SetForegroundSessionResponse)(nil), // 29: copilot.bridge.v1.SetForegroundSessionResponse
-	(*SendRequest)(nil),                  // 30: copilot.bridge.v1.SendRequest
-	(*SendResponse)(nil),                 // 31: copilot.bridge.v1.SendResponse
-	(*SendStreamRequest)(nil),            // 32: copilot.bridge.v1.SendStreamRequest
-	(*AttachmentChunk)(nil),              // 33: copilot.bridge.v1.AttachmentChunk
-	(*SendStreamResponse)(nil),           // 34: copilot.bridge.v1.SendStreamResponse
-	(*ExportSessionRequest)(nil),         // 35: copilot.bridge.v1.ExportSessionRequest
-	(*ExportSessionResponse)(nil),        // 36: copilot.bridge.v1.ExportSessionResponse
-	(*ExportSessionHeader)(nil),          // 37: copilot.bridge.v1.ExportSessionHeader
-	(*ImportSessionRequest)(nil),         // 38: copilot.bridge.v1.ImportSessionRequest
-	(*ImportSessionHeader)(nil),          // 39: copilot.bridge.v1.ImportSessionHeader
-	(*ImportSessionResponse)(nil),        // 40: copilot.bridge.v1.ImportSessionResponse
-	(*SendAndWaitRequest)(nil),           // 41: copilot.bridge.v1.SendAndWaitRequest
-	(*SendAndWaitResponse)(nil),          // 42: copilot.bridge.v1.SendAndWaitResponse
-	(*RunRequest)(nil),                   // 43: copilot.bridge.v1.RunRequest
-	(*RunResponse)(nil),                  // 44: copilot.bridge.v1.RunResponse
-	(*RunStarted)(nil),                   // 45: copilot.bridge.v1.RunStarted
-	(*AbortRequest)(nil),                 // 46: copilot.bridge.v1.AbortRequest
-	(*AbortResponse)(nil),                // 47: copilot.bridge.v1.AbortResponse
-	(*ListEventsRequest)(nil),            // 48: copilot.bridge.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),           // 49: copilot.bridge.v1.ListEventsResponse
-	(*ReadEventRequest)(nil),             // 50: copilot.bridge.v1.ReadEventRequest
-	(*ReadEventResponse)(nil),            // 51: copilot.bridge.v1.ReadEventResponse
-	(*SetModelRequest)(nil),              // 52: copilot.bridge.v1.SetModelRequest
-	(*SetModelResponse)(nil),             // 53: copilot.bridge.v1.SetModelResponse
-	(*WriteLogRequest)(nil),              // 54: copilot.bridge.v1.WriteLogRequest
-	(*WriteLogResponse)(nil),             // 55: copilot.bridge.v1.WriteLogResponse
-	(*UpdateProviderRequest)(nil),        // 56: copilot.bridge.v1.UpdateProviderRequest
-	(*UpdateProviderResponse)(nil),       // 57: copilot.bridge.v1.UpdateProviderResponse
-	(*GetUsageRequest)(nil),              // 58: copilot.bridge.v1.GetUsageRequest
-	(*GetUsageResponse)(nil),             // 59: copilot.bridge.v1.GetUsageResponse
-	(*UsageRow)(nil),                     // 60: copilot.bridge.v1.UsageRow
-	(*UpdateLabelsRequest)(nil),          // 61: copilot.bridge.v1.UpdateLabelsRequest
-	(*UpdateLabelsResponse)(nil),         // 62: copilot.bridge.v1.UpdateLabelsResponse
-	(*ProvideCredentialsRequest)(nil),    // 63: copilot.bridge.v1.ProvideCredentialsRequest
-	(*ProvideCredentialsResponse)(nil),   // 64: copilot.bridge.v1.ProvideCredentialsResponse
-	nil,                                  // 65: copilot.bridge.v1.CreateSessionRequest.LabelsEntry
-	nil,                                  // 66: copilot.bridge.v1.CreateSessionRequest.NodeLabelsEntry
-	nil,                                  // 67: copilot.bridge.v1.UpdateLabelsRequest.SetEntry
-	(ShareAccess)(0),                     // 68: copilot.bridge.v1.ShareAccess
-	(*SessionShare)(nil),                 // 69: copilot.bridge.v1.SessionShare
-	(*Session)(nil),                      // 70: copilot.bridge.v1.Session
-	(*v1.SessionConfig)(nil),             // 71: copilot.cli.v1.SessionConfig
-	(Lifetime)(0),                        // 72: copilot.bridge.v1.Lifetime
-	(*Handlers)(nil),                     // 73: copilot.bridge.v1.Handlers
-	(*durationpb.Duration)(nil),          // 74: google.protobuf.Duration
-	(*v1.CloudSessionConfig)(nil),        // 75: copilot.cli.v1.CloudSessionConfig
-	(*RuntimeProfile)(nil),               // 76: copilot.bridge.v1.RuntimeProfile
-	(OnInterruption)(0),                  // 77: copilot.bridge.v1.OnInterruption
-	(*fieldmaskpb.FieldMask)(nil),        // 78: google.protobuf.FieldMask
-	(*v1.SessionResumeExtras)(nil),       // 79: copilot.cli.v1.SessionResumeExtras
-	(*SessionFilter)(nil),                // 80: copilot.bridge.v1.SessionFilter
-	(*Prompt)(nil),                       // 81: copilot.bridge.v1.Prompt
-	(*Position)(nil),                     // 82: copilot.bridge.v1.Position
-	(*TurnOutcome)(nil),                  // 83: copilot.bridge.v1.TurnOutcome
-	(*EventFilter)(nil),                  // 84: copilot.bridge.v1.EventFilter
-	(*StreamOptions)(nil),                // 85: copilot.bridge.v1.StreamOptions
-	(*SubscribeResponse)(nil),            // 86: copilot.bridge.v1.SubscribeResponse
-	(Fidelity)(0),                        // 87: copilot.bridge.v1.Fidelity
-	(*Event)(nil),                        // 88: copilot.bridge.v1.Event
-	(*Gap)(nil),                          // 89: copilot.bridge.v1.Gap
-	(*v1.ModelCapabilitiesOverride)(nil), // 90: copilot.cli.v1.ModelCapabilitiesOverride
-	(v1.SessionLogLevel)(0),              // 91: copilot.cli.v1.SessionLogLevel
-	(*v1.ProviderConfig)(nil),            // 92: copilot.cli.v1.ProviderConfig
-	(*timestamppb.Timestamp)(nil),        // 93: google.protobuf.Timestamp
+	(*PruneSessionsRequest)(nil),         // 22: copilot.bridge.v1.PruneSessionsRequest
+	(*PruneSessionsResponse)(nil),        // 23: copilot.bridge.v1.PruneSessionsResponse
+	(*PruneFailure)(nil),                 // 24: copilot.bridge.v1.PruneFailure
+	(*GetLastSessionRequest)(nil),        // 25: copilot.bridge.v1.GetLastSessionRequest
+	(*GetLastSessionResponse)(nil),       // 26: copilot.bridge.v1.GetLastSessionResponse
+	(*DisconnectSessionRequest)(nil),     // 27: copilot.bridge.v1.DisconnectSessionRequest
+	(*DisconnectSessionResponse)(nil),    // 28: copilot.bridge.v1.DisconnectSessionResponse
+	(*GetForegroundSessionRequest)(nil),  // 29: copilot.bridge.v1.GetForegroundSessionRequest
+	(*GetForegroundSessionResponse)(nil), // 30: copilot.bridge.v1.GetForegroundSessionResponse
+	(*SetForegroundSessionRequest)(nil),  // 31: copilot.bridge.v1.SetForegroundSessionRequest
+	(*SetForegroundSessionResponse)(nil), // 32: copilot.bridge.v1.SetForegroundSessionResponse
+	(*SendRequest)(nil),                  // 33: copilot.bridge.v1.SendRequest
+	(*SendResponse)(nil),                 // 34: copilot.bridge.v1.SendResponse
+	(*SendStreamRequest)(nil),            // 35: copilot.bridge.v1.SendStreamRequest
+	(*AttachmentChunk)(nil),              // 36: copilot.bridge.v1.AttachmentChunk
+	(*SendStreamResponse)(nil),           // 37: copilot.bridge.v1.SendStreamResponse
+	(*ExportSessionRequest)(nil),         // 38: copilot.bridge.v1.ExportSessionRequest
+	(*ExportSessionResponse)(nil),        // 39: copilot.bridge.v1.ExportSessionResponse
+	(*ExportSessionHeader)(nil),          // 40: copilot.bridge.v1.ExportSessionHeader
+	(*ImportSessionRequest)(nil),         // 41: copilot.bridge.v1.ImportSessionRequest
+	(*ImportSessionHeader)(nil),          // 42: copilot.bridge.v1.ImportSessionHeader
+	(*ImportSessionResponse)(nil),        // 43: copilot.bridge.v1.ImportSessionResponse
+	(*SendAndWaitRequest)(nil),           // 44: copilot.bridge.v1.SendAndWaitRequest
+	(*SendAndWaitResponse)(nil),          // 45: copilot.bridge.v1.SendAndWaitResponse
+	(*RunRequest)(nil),                   // 46: copilot.bridge.v1.RunRequest
+	(*RunResponse)(nil),                  // 47: copilot.bridge.v1.RunResponse
+	(*RunStarted)(nil),                   // 48: copilot.bridge.v1.RunStarted
+	(*AbortRequest)(nil),                 // 49: copilot.bridge.v1.AbortRequest
+	(*AbortResponse)(nil),                // 50: copilot.bridge.v1.AbortResponse
+	(*ListEventsRequest)(nil),            // 51: copilot.bridge.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),           // 52: copilot.bridge.v1.ListEventsResponse
+	(*ReadEventRequest)(nil),             // 53: copilot.bridge.v1.ReadEventRequest
+	(*ReadEventResponse)(nil),            // 54: copilot.bridge.v1.ReadEventResponse
+	(*SetModelRequest)(nil),              // 55: copilot.bridge.v1.SetModelRequest
+	(*SetModelResponse)(nil),             // 56: copilot.bridge.v1.SetModelResponse
+	(*WriteLogRequest)(nil),              // 57: copilot.bridge.v1.WriteLogRequest
+	(*WriteLogResponse)(nil),             // 58: copilot.bridge.v1.WriteLogResponse
+	(*UpdateProviderRequest)(nil),        // 59: copilot.bridge.v1.UpdateProviderRequest
+	(*UpdateProviderResponse)(nil),       // 60: copilot.bridge.v1.UpdateProviderResponse
+	(*GetUsageRequest)(nil),              // 61: copilot.bridge.v1.GetUsageRequest
+	(*GetUsageResponse)(nil),             // 62: copilot.bridge.v1.GetUsageResponse
+	(*UsageRow)(nil),                     // 63: copilot.bridge.v1.UsageRow
+	(*UpdateLabelsRequest)(nil),          // 64: copilot.bridge.v1.UpdateLabelsRequest
+	(*UpdateLabelsResponse)(nil),         // 65: copilot.bridge.v1.UpdateLabelsResponse
+	(*ProvideCredentialsRequest)(nil),    // 66: copilot.bridge.v1.ProvideCredentialsRequest
+	(*ProvideCredentialsResponse)(nil),   // 67: copilot.bridge.v1.ProvideCredentialsResponse
+	nil,                                  // 68: copilot.bridge.v1.CreateSessionRequest.LabelsEntry
+	nil,                                  // 69: copilot.bridge.v1.CreateSessionRequest.NodeLabelsEntry
+	nil,                                  // 70: copilot.bridge.v1.UpdateLabelsRequest.SetEntry
+	(ShareAccess)(0),                     // 71: copilot.bridge.v1.ShareAccess
+	(*SessionShare)(nil),                 // 72: copilot.bridge.v1.SessionShare
+	(*Session)(nil),                      // 73: copilot.bridge.v1.Session
+	(*v1.SessionConfig)(nil),             // 74: copilot.cli.v1.SessionConfig
+	(Lifetime)(0),                        // 75: copilot.bridge.v1.Lifetime
+	(*Handlers)(nil),                     // 76: copilot.bridge.v1.Handlers
+	(*durationpb.Duration)(nil),          // 77: google.protobuf.Duration
+	(*v1.CloudSessionConfig)(nil),        // 78: copilot.cli.v1.CloudSessionConfig
+	(*RuntimeProfile)(nil),               // 79: copilot.bridge.v1.RuntimeProfile
+	(OnInterruption)(0),                  // 80: copilot.bridge.v1.OnInterruption
+	(*fieldmaskpb.FieldMask)(nil),        // 81: google.protobuf.FieldMask
+	(*v1.SessionResumeExtras)(nil),       // 82: copilot.cli.v1.SessionResumeExtras
+	(*SessionFilter)(nil),                // 83: copilot.bridge.v1.SessionFilter
+	(*Failure)(nil),                      // 84: copilot.bridge.v1.Failure
+	(*Prompt)(nil),                       // 85: copilot.bridge.v1.Prompt
+	(*Position)(nil),                     // 86: copilot.bridge.v1.Position
+	(*TurnOutcome)(nil),                  // 87: copilot.bridge.v1.TurnOutcome
+	(*EventFilter)(nil),                  // 88: copilot.bridge.v1.EventFilter
+	(*StreamOptions)(nil),                // 89: copilot.bridge.v1.StreamOptions
+	(*SubscribeResponse)(nil),            // 90: copilot.bridge.v1.SubscribeResponse
+	(Fidelity)(0),                        // 91: copilot.bridge.v1.Fidelity
+	(*Event)(nil),                        // 92: copilot.bridge.v1.Event
+	(*Gap)(nil),                          // 93: copilot.bridge.v1.Gap
+	(*v1.ModelCapabilitiesOverride)(nil), // 94: copilot.cli.v1.ModelCapabilitiesOverride
+	(v1.SessionLogLevel)(0),              // 95: copilot.cli.v1.SessionLogLevel
+	(*v1.ProviderConfig)(nil),            // 96: copilot.cli.v1.ProviderConfig
+	(*timestamppb.Timestamp)(nil),        // 97: google.protobuf.Timestamp
 }
 var file_copilot_bridge_v1_session_service_proto_depIdxs = []int32{
-	68,  // 0: copilot.bridge.v1.ShareSessionRequest.access:type_name -> copilot.bridge.v1.ShareAccess
-	69,  // 1: copilot.bridge.v1.ShareSessionResponse.shares:type_name -> copilot.bridge.v1.SessionShare
-	69,  // 2: copilot.bridge.v1.UnshareSessionResponse.shares:type_name -> copilot.bridge.v1.SessionShare
+	71,  // 0: copilot.bridge.v1.ShareSessionRequest.access:type_name -> copilot.bridge.v1.ShareAccess
+	72,  // 1: copilot.bridge.v1.ShareSessionResponse.shares:type_name -> copilot.bridge.v1.SessionShare
+	72,  // 2: copilot.bridge.v1.UnshareSessionResponse.shares:type_name -> copilot.bridge.v1.SessionShare
 	7,   // 3: copilot.bridge.v1.ListShareOffersResponse.offers:type_name -> copilot.bridge.v1.ShareOffer
-	68,  // 4: copilot.bridge.v1.ShareOffer.access:type_name -> copilot.bridge.v1.ShareAccess
-	70,  // 5: copilot.bridge.v1.AcceptShareResponse.session:type_name -> copilot.bridge.v1.Session
-	71,  // 6: copilot.bridge.v1.CreateSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
-	72,  // 7: copilot.bridge.v1.CreateSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
-	73,  // 8: copilot.bridge.v1.CreateSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
-	74,  // 9: copilot.bridge.v1.CreateSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
-	75,  // 10: copilot.bridge.v1.CreateSessionRequest.cloud:type_name -> copilot.cli.v1.CloudSessionConfig
-	76,  // 11: copilot.bridge.v1.CreateSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	65,  // 12: copilot.bridge.v1.CreateSessionRequest.labels:type_name -> copilot.bridge.v1.CreateSessionRequest.LabelsEntry
-	77,  // 13: copilot.bridge.v1.CreateSessionRequest.on_interruption:type_name -> copilot.bridge.v1.OnInterruption
-	66,  // 14: copilot.bridge.v1.CreateSessionRequest.node_labels:type_name -> copilot.bridge.v1.CreateSessionRequest.NodeLabelsEntry
-	78,  // 15: copilot.bridge.v1.CreateSessionRequest.update_mask:type_name -> google.protobuf.FieldMask
-	70,  // 16: copilot.bridge.v1.CreateSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	71,  // 17: copilot.bridge.v1.ResumeSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
-	72,  // 18: copilot.bridge.v1.ResumeSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
-	73,  // 19: copilot.bridge.v1.ResumeSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
-	74,  // 20: copilot.bridge.v1.ResumeSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
-	79,  // 21: copilot.bridge.v1.ResumeSessionRequest.options:type_name -> copilot.cli.v1.SessionResumeExtras
-	76,  // 22: copilot.bridge.v1.ResumeSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	77,  // 23: copilot.bridge.v1.ResumeSessionRequest.on_interruption:type_name -> copilot.bridge.v1.OnInterruption
-	78,  // 24: copilot.bridge.v1.ResumeSessionRequest.update_mask:type_name -> google.protobuf.FieldMask
-	70,  // 25: copilot.bridge.v1.ResumeSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	76,  // 26: copilot.bridge.v1.GetSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	70,  // 27: copilot.bridge.v1.GetSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	80,  // 28: copilot.bridge.v1.ListSessionsRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
-	76,  // 29: copilot.bridge.v1.ListSessionsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	70,  // 30: copilot.bridge.v1.ListSessionsResponse.sessions:type_name -> copilot.bridge.v1.Session
-	76,  // 31: copilot.bridge.v1.DeleteSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	76,  // 32: copilot.bridge.v1.GetLastSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	81,  // 33: copilot.bridge.v1.SendRequest.prompt:type_name -> copilot.bridge.v1.Prompt
-	82,  // 34: copilot.bridge.v1.SendResponse.position:type_name -> copilot.bridge.v1.Position
-	30,  // 35: copilot.bridge.v1.SendStreamRequest.request:type_name -> copilot.bridge.v1.SendRequest
-	33,  // 36: copilot.bridge.v1.SendStreamRequest.chunk:type_name -> copilot.bridge.v1.AttachmentChunk
-	82,  // 37: copilot.bridge.v1.SendStreamResponse.position:type_name -> copilot.bridge.v1.Position
-	37,  // 38: copilot.bridge.v1.ExportSessionResponse.header:type_name -> copilot.bridge.v1.ExportSessionHeader
-	82,  // 39: copilot.bridge.v1.ExportSessionHeader.position:type_name -> copilot.bridge.v1.Position
-	39,  // 40: copilot.bridge.v1.ImportSessionRequest.header:type_name -> copilot.bridge.v1.ImportSessionHeader
-	71,  // 41: copilot.bridge.v1.ImportSessionHeader.config:type_name -> copilot.cli.v1.SessionConfig
-	70,  // 42: copilot.bridge.v1.ImportSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	81,  // 43: copilot.bridge.v1.SendAndWaitRequest.prompt:type_name -> copilot.bridge.v1.Prompt
-	74,  // 44: copilot.bridge.v1.SendAndWaitRequest.idle_timeout:type_name -> google.protobuf.Duration
-	74,  // 45: copilot.bridge.v1.SendAndWaitRequest.timeout:type_name -> google.protobuf.Duration
-	83,  // 46: copilot.bridge.v1.SendAndWaitResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
-	12,  // 47: copilot.bridge.v1.RunRequest.create:type_name -> copilot.bridge.v1.CreateSessionRequest
-	81,  // 48: copilot.bridge.v1.RunRequest.prompt:type_name -> copilot.bridge.v1.Prompt
-	84,  // 49: copilot.bridge.v1.RunRequest.filter:type_name -> copilot.bridge.v1.EventFilter
-	85,  // 50: copilot.bridge.v1.RunRequest.options:type_name -> copilot.bridge.v1.StreamOptions
-	45,  // 51: copilot.bridge.v1.RunResponse.started:type_name -> copilot.bridge.v1.RunStarted
-	86,  // 52: copilot.bridge.v1.RunResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
-	83,  // 53: copilot.bridge.v1.RunResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
-	82,  // 54: copilot.bridge.v1.RunStarted.position:type_name -> copilot.bridge.v1.Position
-	82,  // 55: copilot.bridge.v1.ListEventsRequest.after:type_name -> copilot.bridge.v1.Position
-	84,  // 56: copilot.bridge.v1.ListEventsRequest.filter:type_name -> copilot.bridge.v1.EventFilter
-	87,  // 57: copilot.bridge.v1.ListEventsRequest.fidelity:type_name -> copilot.bridge.v1.Fidelity
-	88,  // 58: copilot.bridge.v1.ListEventsResponse.events:type_name -> copilot.bridge.v1.Event
-	89,  // 59: copilot.bridge.v1.ListEventsResponse.gap:type_name -> copilot.bridge.v1.Gap
-	82,  // 60: copilot.bridge.v1.ReadEventRequest.position:type_name -> copilot.bridge.v1.Position
-	90,  // 61: copilot.bridge.v1.SetModelRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
-	91,  // 62: copilot.bridge.v1.WriteLogRequest.level:type_name -> copilot.cli.v1.SessionLogLevel
-	92,  // 63: copilot.bridge.v1.UpdateProviderRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
-	78,  // 64: copilot.bridge.v1.UpdateProviderRequest.update_mask:type_name -> google.protobuf.FieldMask
-	80,  // 65: copilot.bridge.v1.GetUsageRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
-	93,  // 66: copilot.bridge.v1.GetUsageRequest.start_time:type_name -> google.protobuf.Timestamp
-	93,  // 67: copilot.bridge.v1.GetUsageRequest.end_time:type_name -> google.protobuf.Timestamp
-	0,   // 68: copilot.bridge.v1.GetUsageRequest.group_by:type_name -> copilot.bridge.v1.UsageGroup
-	60,  // 69: copilot.bridge.v1.GetUsageResponse.rows:type_name -> copilot.bridge.v1.UsageRow
-	74,  // 70: copilot.bridge.v1.UsageRow.api_duration:type_name -> google.protobuf.Duration
-	67,  // 71: copilot.bridge.v1.UpdateLabelsRequest.set:type_name -> copilot.bridge.v1.UpdateLabelsRequest.SetEntry
-	70,  // 72: copilot.bridge.v1.UpdateLabelsResponse.session:type_name -> copilot.bridge.v1.Session
-	92,  // 73: copilot.bridge.v1.ProvideCredentialsRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
-	70,  // 74: copilot.bridge.v1.ProvideCredentialsResponse.session:type_name -> copilot.bridge.v1.Session
-	12,  // 75: copilot.bridge.v1.SessionService.CreateSession:input_type -> copilot.bridge.v1.CreateSessionRequest
-	14,  // 76: copilot.bridge.v1.SessionService.ResumeSession:input_type -> copilot.bridge.v1.ResumeSessionRequest
-	16,  // 77: copilot.bridge.v1.SessionService.GetSession:input_type -> copilot.bridge.v1.GetSessionRequest
-	18,  // 78: copilot.bridge.v1.SessionService.ListSessions:input_type -> copilot.bridge.v1.ListSessionsRequest
-	20,  // 79: copilot.bridge.v1.SessionService.DeleteSession:input_type -> copilot.bridge.v1.DeleteSessionRequest
-	22,  // 80: copilot.bridge.v1.SessionService.GetLastSession:input_type -> copilot.bridge.v1.GetLastSessionRequest
-	24,  // 81: copilot.bridge.v1.SessionService.DisconnectSession:input_type -> copilot.bridge.v1.DisconnectSessionRequest
-	26,  // 82: copilot.bridge.v1.SessionService.GetForegroundSession:input_type -> copilot.bridge.v1.GetForegroundSessionRequest
-	28,  // 83: copilot.bridge.v1.SessionService.SetForegroundSession:input_type -> copilot.bridge.v1.SetForegroundSessionRequest
-	30,  // 84: copilot.bridge.v1.SessionService.Send:input_type -> copilot.bridge.v1.SendRequest
-	32,  // 85: copilot.bridge.v1.SessionService.SendStream:input_type -> copilot.bridge.v1.SendStreamRequest
-	41,  // 86: copilot.bridge.v1.SessionService.SendAndWait:input_type -> copilot.bridge.v1.SendAndWaitRequest
-	43,  // 87: copilot.bridge.v1.SessionService.Run:input_type -> copilot.bridge.v1.RunRequest
-	46,  // 88: copilot.bridge.v1.SessionService.Abort:input_type -> copilot.bridge.v1.AbortRequest
-	48,  // 89: copilot.bridge.v1.SessionService.ListEvents:input_type -> copilot.bridge.v1.ListEventsRequest
-	50,  // 90: copilot.bridge.v1.SessionService.ReadEvent:input_type -> copilot.bridge.v1.ReadEventRequest
-	35,  // 91: copilot.bridge.v1.SessionService.ExportSession:input_type -> copilot.bridge.v1.ExportSessionRequest
-	38,  // 92: copilot.bridge.v1.SessionService.ImportSession:input_type -> copilot.bridge.v1.ImportSessionRequest
-	52,  // 93: copilot.bridge.v1.SessionService.SetModel:input_type -> copilot.bridge.v1.SetModelRequest
-	54,  // 94: copilot.bridge.v1.SessionService.WriteLog:input_type -> copilot.bridge.v1.WriteLogRequest
-	56,  // 95: copilot.bridge.v1.SessionService.UpdateProvider:input_type -> copilot.bridge.v1.UpdateProviderRequest
-	58,  // 96: copilot.bridge.v1.SessionService.GetUsage:input_type -> copilot.bridge.v1.GetUsageRequest
-	61,  // 97: copilot.bridge.v1.SessionService.UpdateLabels:input_type -> copilot.bridge.v1.UpdateLabelsRequest
-	63,  // 98: copilot.bridge.v1.SessionService.ProvideCredentials:input_type -> copilot.bridge.v1.ProvideCredentialsRequest
-	1,   // 99: copilot.bridge.v1.SessionService.ShareSession:input_type -> copilot.bridge.v1.ShareSessionRequest
-	3,   // 100: copilot.bridge.v1.SessionService.UnshareSession:input_type -> copilot.bridge.v1.UnshareSessionRequest
-	5,   // 101: copilot.bridge.v1.SessionService.ListShareOffers:input_type -> copilot.bridge.v1.ListShareOffersRequest
-	8,   // 102: copilot.bridge.v1.SessionService.AcceptShare:input_type -> copilot.bridge.v1.AcceptShareRequest
-	10,  // 103: copilot.bridge.v1.SessionService.DeclineShare:input_type -> copilot.bridge.v1.DeclineShareRequest
-	13,  // 104: copilot.bridge.v1.SessionService.CreateSession:output_type -> copilot.bridge.v1.CreateSessionResponse
-	15,  // 105: copilot.bridge.v1.SessionService.ResumeSession:output_type -> copilot.bridge.v1.ResumeSessionResponse
-	17,  // 106: copilot.bridge.v1.SessionService.GetSession:output_type -> copilot.bridge.v1.GetSessionResponse
-	19,  // 107: copilot.bridge.v1.SessionService.ListSessions:output_type -> copilot.bridge.v1.ListSessionsResponse
-	21,  // 108: copilot.bridge.v1.SessionService.DeleteSession:output_type -> copilot.bridge.v1.DeleteSessionResponse
-	23,  // 109: copilot.bridge.v1.SessionService.GetLastSession:output_type -> copilot.bridge.v1.GetLastSessionResponse
-	25,  // 110: copilot.bridge.v1.SessionService.DisconnectSession:output_type -> copilot.bridge.v1.DisconnectSessionResponse
-	27,  // 111: copilot.bridge.v1.SessionService.GetForegroundSession:output_type -> copilot.bridge.v1.GetForegroundSessionResponse
-	29,  // 112: copilot.bridge.v1.SessionService.SetForegroundSession:output_type -> copilot.bridge.v1.SetForegroundSessionResponse
-	31,  // 113: copilot.bridge.v1.SessionService.Send:output_type -> copilot.bridge.v1.SendResponse
-	34,  // 114: copilot.bridge.v1.SessionService.SendStream:output_type -> copilot.bridge.v1.SendStreamResponse
-	42,  // 115: copilot.bridge.v1.SessionService.SendAndWait:output_type -> copilot.bridge.v1.SendAndWaitResponse
-	44,  // 116: copilot.bridge.v1.SessionService.Run:output_type -> copilot.bridge.v1.RunResponse
-	47,  // 117: copilot.bridge.v1.SessionService.Abort:output_type -> copilot.bridge.v1.AbortResponse
-	49,  // 118: copilot.bridge.v1.SessionService.ListEvents:output_type -> copilot.bridge.v1.ListEventsResponse
-	51,  // 119: copilot.bridge.v1.SessionService.ReadEvent:output_type -> copilot.bridge.v1.ReadEventResponse
-	36,  // 120: copilot.bridge.v1.SessionService.ExportSession:output_type -> copilot.bridge.v1.ExportSessionResponse
-	40,  // 121: copilot.bridge.v1.SessionService.ImportSession:output_type -> copilot.bridge.v1.ImportSessionResponse
-	53,  // 122: copilot.bridge.v1.SessionService.SetModel:output_type -> copilot.bridge.v1.SetModelResponse
-	55,  // 123: copilot.bridge.v1.SessionService.WriteLog:output_type -> copilot.bridge.v1.WriteLogResponse
-	57,  // 124: copilot.bridge.v1.SessionService.UpdateProvider:output_type -> copilot.bridge.v1.UpdateProviderResponse
-	59,  // 125: copilot.bridge.v1.SessionService.GetUsage:output_type -> copilot.bridge.v1.GetUsageResponse
-	62,  // 126: copilot.bridge.v1.SessionService.UpdateLabels:output_type -> copilot.bridge.v1.UpdateLabelsResponse
-	64,  // 127: copilot.bridge.v1.SessionService.ProvideCredentials:output_type -> copilot.bridge.v1.ProvideCredentialsResponse
-	2,   // 128: copilot.bridge.v1.SessionService.ShareSession:output_type -> copilot.bridge.v1.ShareSessionResponse
-	4,   // 129: copilot.bridge.v1.SessionService.UnshareSession:output_type -> copilot.bridge.v1.UnshareSessionResponse
-	6,   // 130: copilot.bridge.v1.SessionService.ListShareOffers:output_type -> copilot.bridge.v1.ListShareOffersResponse
-	9,   // 131: copilot.bridge.v1.SessionService.AcceptShare:output_type -> copilot.bridge.v1.AcceptShareResponse
-	11,  // 132: copilot.bridge.v1.SessionService.DeclineShare:output_type -> copilot.bridge.v1.DeclineShareResponse
-	104, // [104:133] is the sub-list for method output_type
-	75,  // [75:104] is the sub-list for method input_type
-	75,  // [75:75] is the sub-list for extension type_name
-	75,  // [75:75] is the sub-list for extension extendee
-	0,   // [0:75] is the sub-list for field type_name
+	71,  // 4: copilot.bridge.v1.ShareOffer.access:type_name -> copilot.bridge.v1.ShareAccess
+	73,  // 5: copilot.bridge.v1.AcceptShareResponse.session:type_name -> copilot.bridge.v1.Session
+	74,  // 6: copilot.bridge.v1.CreateSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
+	75,  // 7: copilot.bridge.v1.CreateSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
+	76,  // 8: copilot.bridge.v1.CreateSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
+	77,  // 9: copilot.bridge.v1.CreateSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
+	78,  // 10: copilot.bridge.v1.CreateSessionRequest.cloud:type_name -> copilot.cli.v1.CloudSessionConfig
+	79,  // 11: copilot.bridge.v1.CreateSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	68,  // 12: copilot.bridge.v1.CreateSessionRequest.labels:type_name -> copilot.bridge.v1.CreateSessionRequest.LabelsEntry
+	80,  // 13: copilot.bridge.v1.CreateSessionRequest.on_interruption:type_name -> copilot.bridge.v1.OnInterruption
+	69,  // 14: copilot.bridge.v1.CreateSessionRequest.node_labels:type_name -> copilot.bridge.v1.CreateSessionRequest.NodeLabelsEntry
+	81,  // 15: copilot.bridge.v1.CreateSessionRequest.update_mask:type_name -> google.protobuf.FieldMask
+	73,  // 16: copilot.bridge.v1.CreateSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	74,  // 17: copilot.bridge.v1.ResumeSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
+	75,  // 18: copilot.bridge.v1.ResumeSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
+	76,  // 19: copilot.bridge.v1.ResumeSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
+	77,  // 20: copilot.bridge.v1.ResumeSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
+	82,  // 21: copilot.bridge.v1.ResumeSessionRequest.options:type_name -> copilot.cli.v1.SessionResumeExtras
+	79,  // 22: copilot.bridge.v1.ResumeSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	80,  // 23: copilot.bridge.v1.ResumeSessionRequest.on_interruption:type_name -> copilot.bridge.v1.OnInterruption
+	81,  // 24: copilot.bridge.v1.ResumeSessionRequest.update_mask:type_name -> google.protobuf.FieldMask
+	73,  // 25: copilot.bridge.v1.ResumeSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	79,  // 26: copilot.bridge.v1.GetSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	73,  // 27: copilot.bridge.v1.GetSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	83,  // 28: copilot.bridge.v1.ListSessionsRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
+	79,  // 29: copilot.bridge.v1.ListSessionsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	73,  // 30: copilot.bridge.v1.ListSessionsResponse.sessions:type_name -> copilot.bridge.v1.Session
+	79,  // 31: copilot.bridge.v1.DeleteSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	83,  // 32: copilot.bridge.v1.PruneSessionsRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
+	77,  // 33: copilot.bridge.v1.PruneSessionsRequest.idle_for:type_name -> google.protobuf.Duration
+	24,  // 34: copilot.bridge.v1.PruneSessionsResponse.failures:type_name -> copilot.bridge.v1.PruneFailure
+	84,  // 35: copilot.bridge.v1.PruneFailure.failure:type_name -> copilot.bridge.v1.Failure
+	79,  // 36: copilot.bridge.v1.GetLastSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	85,  // 37: copilot.bridge.v1.SendRequest.prompt:type_name -> copilot.bridge.v1.Prompt
+	86,  // 38: copilot.bridge.v1.SendResponse.position:type_name -> copilot.bridge.v1.Position
+	33,  // 39: copilot.bridge.v1.SendStreamRequest.request:type_name -> copilot.bridge.v1.SendRequest
+	36,  // 40: copilot.bridge.v1.SendStreamRequest.chunk:type_name -> copilot.bridge.v1.AttachmentChunk
+	86,  // 41: copilot.bridge.v1.SendStreamResponse.position:type_name -> copilot.bridge.v1.Position
+	40,  // 42: copilot.bridge.v1.ExportSessionResponse.header:type_name -> copilot.bridge.v1.ExportSessionHeader
+	86,  // 43: copilot.bridge.v1.ExportSessionHeader.position:type_name -> copilot.bridge.v1.Position
+	42,  // 44: copilot.bridge.v1.ImportSessionRequest.header:type_name -> copilot.bridge.v1.ImportSessionHeader
+	74,  // 45: copilot.bridge.v1.ImportSessionHeader.config:type_name -> copilot.cli.v1.SessionConfig
+	73,  // 46: copilot.bridge.v1.ImportSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	85,  // 47: copilot.bridge.v1.SendAndWaitRequest.prompt:type_name -> copilot.bridge.v1.Prompt
+	77,  // 48: copilot.bridge.v1.SendAndWaitRequest.idle_timeout:type_name -> google.protobuf.Duration
+	77,  // 49: copilot.bridge.v1.SendAndWaitRequest.timeout:type_name -> google.protobuf.Duration
+	87,  // 50: copilot.bridge.v1.SendAndWaitResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
+	12,  // 51: copilot.bridge.v1.RunRequest.create:type_name -> copilot.bridge.v1.CreateSessionRequest
+	85,  // 52: copilot.bridge.v1.RunRequest.prompt:type_name -> copilot.bridge.v1.Prompt
+	88,  // 53: copilot.bridge.v1.RunRequest.filter:type_name -> copilot.bridge.v1.EventFilter
+	89,  // 54: copilot.bridge.v1.RunRequest.options:type_name -> copilot.bridge.v1.StreamOptions
+	48,  // 55: copilot.bridge.v1.RunResponse.started:type_name -> copilot.bridge.v1.RunStarted
+	90,  // 56: copilot.bridge.v1.RunResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
+	87,  // 57: copilot.bridge.v1.RunResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
+	86,  // 58: copilot.bridge.v1.RunStarted.position:type_name -> copilot.bridge.v1.Position
+	86,  // 59: copilot.bridge.v1.ListEventsRequest.after:type_name -> copilot.bridge.v1.Position
+	88,  // 60: copilot.bridge.v1.ListEventsRequest.filter:type_name -> copilot.bridge.v1.EventFilter
+	91,  // 61: copilot.bridge.v1.ListEventsRequest.fidelity:type_name -> copilot.bridge.v1.Fidelity
+	92,  // 62: copilot.bridge.v1.ListEventsResponse.events:type_name -> copilot.bridge.v1.Event
+	93,  // 63: copilot.bridge.v1.ListEventsResponse.gap:type_name -> copilot.bridge.v1.Gap
+	86,  // 64: copilot.bridge.v1.ReadEventRequest.position:type_name -> copilot.bridge.v1.Position
+	94,  // 65: copilot.bridge.v1.SetModelRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
+	95,  // 66: copilot.bridge.v1.WriteLogRequest.level:type_name -> copilot.cli.v1.SessionLogLevel
+	96,  // 67: copilot.bridge.v1.UpdateProviderRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
+	81,  // 68: copilot.bridge.v1.UpdateProviderRequest.update_mask:type_name -> google.protobuf.FieldMask
+	83,  // 69: copilot.bridge.v1.GetUsageRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
+	97,  // 70: copilot.bridge.v1.GetUsageRequest.start_time:type_name -> google.protobuf.Timestamp
+	97,  // 71: copilot.bridge.v1.GetUsageRequest.end_time:type_name -> google.protobuf.Timestamp
+	0,   // 72: copilot.bridge.v1.GetUsageRequest.group_by:type_name -> copilot.bridge.v1.UsageGroup
+	63,  // 73: copilot.bridge.v1.GetUsageResponse.rows:type_name -> copilot.bridge.v1.UsageRow
+	77,  // 74: copilot.bridge.v1.UsageRow.api_duration:type_name -> google.protobuf.Duration
+	70,  // 75: copilot.bridge.v1.UpdateLabelsRequest.set:type_name -> copilot.bridge.v1.UpdateLabelsRequest.SetEntry
+	73,  // 76: copilot.bridge.v1.UpdateLabelsResponse.session:type_name -> copilot.bridge.v1.Session
+	96,  // 77: copilot.bridge.v1.ProvideCredentialsRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
+	73,  // 78: copilot.bridge.v1.ProvideCredentialsResponse.session:type_name -> copilot.bridge.v1.Session
+	12,  // 79: copilot.bridge.v1.SessionService.CreateSession:input_type -> copilot.bridge.v1.CreateSessionRequest
+	14,  // 80: copilot.bridge.v1.SessionService.ResumeSession:input_type -> copilot.bridge.v1.ResumeSessionRequest
+	16,  // 81: copilot.bridge.v1.SessionService.GetSession:input_type -> copilot.bridge.v1.GetSessionRequest
+	18,  // 82: copilot.bridge.v1.SessionService.ListSessions:input_type -> copilot.bridge.v1.ListSessionsRequest
+	20,  // 83: copilot.bridge.v1.SessionService.DeleteSession:input_type -> copilot.bridge.v1.DeleteSessionRequest
+	22,  // 84: copilot.bridge.v1.SessionService.PruneSessions:input_type -> copilot.bridge.v1.PruneSessionsRequest
+	25,  // 85: copilot.bridge.v1.SessionService.GetLastSession:input_type -> copilot.bridge.v1.GetLastSessionRequest
+	27,  // 86: copilot.bridge.v1.SessionService.DisconnectSession:input_type -> copilot.bridge.v1.DisconnectSessionRequest
+	29,  // 87: copilot.bridge.v1.SessionService.GetForegroundSession:input_type -> copilot.bridge.v1.GetForegroundSessionRequest
+	31,  // 88: copilot.bridge.v1.SessionService.SetForegroundSession:input_type -> copilot.bridge.v1.SetForegroundSessionRequest
+	33,  // 89: copilot.bridge.v1.SessionService.Send:input_type -> copilot.bridge.v1.SendRequest
+	35,  // 90: copilot.bridge.v1.SessionService.SendStream:input_type -> copilot.bridge.v1.SendStreamRequest
+	44,  // 91: copilot.bridge.v1.SessionService.SendAndWait:input_type -> copilot.bridge.v1.SendAndWaitRequest
+	46,  // 92: copilot.bridge.v1.SessionService.Run:input_type -> copilot.bridge.v1.RunRequest
+	49,  // 93: copilot.bridge.v1.SessionService.Abort:input_type -> copilot.bridge.v1.AbortRequest
+	51,  // 94: copilot.bridge.v1.SessionService.ListEvents:input_type -> copilot.bridge.v1.ListEventsRequest
+	53,  // 95: copilot.bridge.v1.SessionService.ReadEvent:input_type -> copilot.bridge.v1.ReadEventRequest
+	38,  // 96: copilot.bridge.v1.SessionService.ExportSession:input_type -> copilot.bridge.v1.ExportSessionRequest
+	41,  // 97: copilot.bridge.v1.SessionService.ImportSession:input_type -> copilot.bridge.v1.ImportSessionRequest
+	55,  // 98: copilot.bridge.v1.SessionService.SetModel:input_type -> copilot.bridge.v1.SetModelRequest
+	57,  // 99: copilot.bridge.v1.SessionService.WriteLog:input_type -> copilot.bridge.v1.WriteLogRequest
+	59,  // 100: copilot.bridge.v1.SessionService.UpdateProvider:input_type -> copilot.bridge.v1.UpdateProviderRequest
+	61,  // 101: copilot.bridge.v1.SessionService.GetUsage:input_type -> copilot.bridge.v1.GetUsageRequest
+	64,  // 102: copilot.bridge.v1.SessionService.UpdateLabels:input_type -> copilot.bridge.v1.UpdateLabelsRequest
+	66,  // 103: copilot.bridge.v1.SessionService.ProvideCredentials:input_type -> copilot.bridge.v1.ProvideCredentialsRequest
+	1,   // 104: copilot.bridge.v1.SessionService.ShareSession:input_type -> copilot.bridge.v1.ShareSessionRequest
+	3,   // 105: copilot.bridge.v1.SessionService.UnshareSession:input_type -> copilot.bridge.v1.UnshareSessionRequest
+	5,   // 106: copilot.bridge.v1.SessionService.ListShareOffers:input_type -> copilot.bridge.v1.ListShareOffersRequest
+	8,   // 107: copilot.bridge.v1.SessionService.AcceptShare:input_type -> copilot.bridge.v1.AcceptShareRequest
+	10,  // 108: copilot.bridge.v1.SessionService.DeclineShare:input_type -> copilot.bridge.v1.DeclineShareRequest
+	13,  // 109: copilot.bridge.v1.SessionService.CreateSession:output_type -> copilot.bridge.v1.CreateSessionResponse
+	15,  // 110: copilot.bridge.v1.SessionService.ResumeSession:output_type -> copilot.bridge.v1.ResumeSessionResponse
+	17,  // 111: copilot.bridge.v1.SessionService.GetSession:output_type -> copilot.bridge.v1.GetSessionResponse
+	19,  // 112: copilot.bridge.v1.SessionService.ListSessions:output_type -> copilot.bridge.v1.ListSessionsResponse
+	21,  // 113: copilot.bridge.v1.SessionService.DeleteSession:output_type -> copilot.bridge.v1.DeleteSessionResponse
+	23,  // 114: copilot.bridge.v1.SessionService.PruneSessions:output_type -> copilot.bridge.v1.PruneSessionsResponse
+	26,  // 115: copilot.bridge.v1.SessionService.GetLastSession:output_type -> copilot.bridge.v1.GetLastSessionResponse
+	28,  // 116: copilot.bridge.v1.SessionService.DisconnectSession:output_type -> copilot.bridge.v1.DisconnectSessionResponse
+	30,  // 117: copilot.bridge.v1.SessionService.GetForegroundSession:output_type -> copilot.bridge.v1.GetForegroundSessionResponse
+	32,  // 118: copilot.bridge.v1.SessionService.SetForegroundSession:output_type -> copilot.bridge.v1.SetForegroundSessionResponse
+	34,  // 119: copilot.bridge.v1.SessionService.Send:output_type -> copilot.bridge.v1.SendResponse
+	37,  // 120: copilot.bridge.v1.SessionService.SendStream:output_type -> copilot.bridge.v1.SendStreamResponse
+	45,  // 121: copilot.bridge.v1.SessionService.SendAndWait:output_type -> copilot.bridge.v1.SendAndWaitResponse
+	47,  // 122: copilot.bridge.v1.SessionService.Run:output_type -> copilot.bridge.v1.RunResponse
+	50,  // 123: copilot.bridge.v1.SessionService.Abort:output_type -> copilot.bridge.v1.AbortResponse
+	52,  // 124: copilot.bridge.v1.SessionService.ListEvents:output_type -> copilot.bridge.v1.ListEventsResponse
+	54,  // 125: copilot.bridge.v1.SessionService.ReadEvent:output_type -> copilot.bridge.v1.ReadEventResponse
+	39,  // 126: copilot.bridge.v1.SessionService.ExportSession:output_type -> copilot.bridge.v1.ExportSessionResponse
+	43,  // 127: copilot.bridge.v1.SessionService.ImportSession:output_type -> copilot.bridge.v1.ImportSessionResponse
+	56,  // 128: copilot.bridge.v1.SessionService.SetModel:output_type -> copilot.bridge.v1.SetModelResponse
+	58,  // 129: copilot.bridge.v1.SessionService.WriteLog:output_type -> copilot.bridge.v1.WriteLogResponse
+	60,  // 130: copilot.bridge.v1.SessionService.UpdateProvider:output_type -> copilot.bridge.v1.UpdateProviderResponse
+	62,  // 131: copilot.bridge.v1.SessionService.GetUsage:output_type -> copilot.bridge.v1.GetUsageResponse
+	65,  // 132: copilot.bridge.v1.SessionService.UpdateLabels:output_type -> copilot.bridge.v1.UpdateLabelsResponse
+	67,  // 133: copilot.bridge.v1.SessionService.ProvideCredentials:output_type -> copilot.bridge.v1.ProvideCredentialsResponse
+	2,   // 134: copilot.bridge.v1.SessionService.ShareSession:output_type -> copilot.bridge.v1.ShareSessionResponse
+	4,   // 135: copilot.bridge.v1.SessionService.UnshareSession:output_type -> copilot.bridge.v1.UnshareSessionResponse
+	6,   // 136: copilot.bridge.v1.SessionService.ListShareOffers:output_type -> copilot.bridge.v1.ListShareOffersResponse
+	9,   // 137: copilot.bridge.v1.SessionService.AcceptShare:output_type -> copilot.bridge.v1.AcceptShareResponse
+	11,  // 138: copilot.bridge.v1.SessionService.DeclineShare:output_type -> copilot.bridge.v1.DeclineShareResponse
+	109, // [109:139] is the sub-list for method output_type
+	79,  // [79:109] is the sub-list for method input_type
+	79,  // [79:79] is the sub-list for extension type_name
+	79,  // [79:79] is the sub-list for extension extendee
+	0,   // [0:79] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_session_service_proto_init() }
@@ -4734,26 +4939,27 @@ func file_copilot_bridge_v1_session_service_proto_init() {
 	}
 	file_copilot_bridge_v1_bounds_proto_init()
 	file_copilot_bridge_v1_callback_proto_init()
+	file_copilot_bridge_v1_error_proto_init()
 	file_copilot_bridge_v1_event_service_proto_init()
 	file_copilot_bridge_v1_runtime_profile_proto_init()
 	file_copilot_bridge_v1_session_proto_init()
-	file_copilot_bridge_v1_session_service_proto_msgTypes[31].OneofWrappers = []any{
+	file_copilot_bridge_v1_session_service_proto_msgTypes[34].OneofWrappers = []any{
 		(*SendStreamRequest_Request)(nil),
 		(*SendStreamRequest_Chunk)(nil),
 	}
-	file_copilot_bridge_v1_session_service_proto_msgTypes[35].OneofWrappers = []any{
+	file_copilot_bridge_v1_session_service_proto_msgTypes[38].OneofWrappers = []any{
 		(*ExportSessionResponse_Header)(nil),
 		(*ExportSessionResponse_Chunk)(nil),
 	}
-	file_copilot_bridge_v1_session_service_proto_msgTypes[37].OneofWrappers = []any{
+	file_copilot_bridge_v1_session_service_proto_msgTypes[40].OneofWrappers = []any{
 		(*ImportSessionRequest_Header)(nil),
 		(*ImportSessionRequest_Chunk)(nil),
 	}
-	file_copilot_bridge_v1_session_service_proto_msgTypes[42].OneofWrappers = []any{
+	file_copilot_bridge_v1_session_service_proto_msgTypes[45].OneofWrappers = []any{
 		(*RunRequest_SessionId)(nil),
 		(*RunRequest_Create)(nil),
 	}
-	file_copilot_bridge_v1_session_service_proto_msgTypes[43].OneofWrappers = []any{
+	file_copilot_bridge_v1_session_service_proto_msgTypes[46].OneofWrappers = []any{
 		(*RunResponse_Started)(nil),
 		(*RunResponse_Stream)(nil),
 		(*RunResponse_Outcome)(nil),
@@ -4764,7 +4970,7 @@ func file_copilot_bridge_v1_session_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_bridge_v1_session_service_proto_rawDesc), len(file_copilot_bridge_v1_session_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   67,
+			NumMessages:   70,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

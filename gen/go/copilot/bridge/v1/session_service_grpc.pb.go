@@ -24,6 +24,7 @@ const (
 	SessionService_GetSession_FullMethodName           = "/copilot.bridge.v1.SessionService/GetSession"
 	SessionService_ListSessions_FullMethodName         = "/copilot.bridge.v1.SessionService/ListSessions"
 	SessionService_DeleteSession_FullMethodName        = "/copilot.bridge.v1.SessionService/DeleteSession"
+	SessionService_PruneSessions_FullMethodName        = "/copilot.bridge.v1.SessionService/PruneSessions"
 	SessionService_GetLastSession_FullMethodName       = "/copilot.bridge.v1.SessionService/GetLastSession"
 	SessionService_DisconnectSession_FullMethodName    = "/copilot.bridge.v1.SessionService/DisconnectSession"
 	SessionService_GetForegroundSession_FullMethodName = "/copilot.bridge.v1.SessionService/GetForegroundSession"
@@ -91,6 +92,20 @@ type SessionServiceClient interface {
 	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
 	// DeleteSession permanently deletes a session and its history.
 	DeleteSession(ctx context.Context, in *DeleteSessionRequest, opts ...grpc.CallOption) (*DeleteSessionResponse, error)
+	// PruneSessions deletes the sessions of the caller's tenant that have not been used for some time, the
+	// longest unused first, each as DeleteSession does. The last use of a session is its update_time in
+	// lists. Not deleted are sessions that
+	//
+	//   - were not opened through this server or its cluster;
+	//   - have a participant, a subscriber, a turn, a prompt, a pending callback, or work in the background;
+	//   - belong to other tenants, or are shared with or offered to one;
+	//   - are damaged, or have no known last use.
+	//
+	// If a session cannot be deleted, the call continues with the others and reports the failure. Repeating
+	// the call is safe.
+	//
+	// Errors: INVALID_ARGUMENT INVALID_FIELD.
+	PruneSessions(ctx context.Context, in *PruneSessionsRequest, opts ...grpc.CallOption) (*PruneSessionsResponse, error)
 	// GetLastSession returns the most recently used session.
 	GetLastSession(ctx context.Context, in *GetLastSessionRequest, opts ...grpc.CallOption) (*GetLastSessionResponse, error)
 	// DisconnectSession closes a session: its turn is aborted, and every call except ResumeSession
@@ -332,6 +347,16 @@ func (c *sessionServiceClient) DeleteSession(ctx context.Context, in *DeleteSess
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(DeleteSessionResponse)
 	err := c.cc.Invoke(ctx, SessionService_DeleteSession_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionServiceClient) PruneSessions(ctx context.Context, in *PruneSessionsRequest, opts ...grpc.CallOption) (*PruneSessionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PruneSessionsResponse)
+	err := c.cc.Invoke(ctx, SessionService_PruneSessions_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -652,6 +677,20 @@ type SessionServiceServer interface {
 	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
 	// DeleteSession permanently deletes a session and its history.
 	DeleteSession(context.Context, *DeleteSessionRequest) (*DeleteSessionResponse, error)
+	// PruneSessions deletes the sessions of the caller's tenant that have not been used for some time, the
+	// longest unused first, each as DeleteSession does. The last use of a session is its update_time in
+	// lists. Not deleted are sessions that
+	//
+	//   - were not opened through this server or its cluster;
+	//   - have a participant, a subscriber, a turn, a prompt, a pending callback, or work in the background;
+	//   - belong to other tenants, or are shared with or offered to one;
+	//   - are damaged, or have no known last use.
+	//
+	// If a session cannot be deleted, the call continues with the others and reports the failure. Repeating
+	// the call is safe.
+	//
+	// Errors: INVALID_ARGUMENT INVALID_FIELD.
+	PruneSessions(context.Context, *PruneSessionsRequest) (*PruneSessionsResponse, error)
 	// GetLastSession returns the most recently used session.
 	GetLastSession(context.Context, *GetLastSessionRequest) (*GetLastSessionResponse, error)
 	// DisconnectSession closes a session: its turn is aborted, and every call except ResumeSession
@@ -864,6 +903,9 @@ func (UnimplementedSessionServiceServer) ListSessions(context.Context, *ListSess
 func (UnimplementedSessionServiceServer) DeleteSession(context.Context, *DeleteSessionRequest) (*DeleteSessionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteSession not implemented")
 }
+func (UnimplementedSessionServiceServer) PruneSessions(context.Context, *PruneSessionsRequest) (*PruneSessionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PruneSessions not implemented")
+}
 func (UnimplementedSessionServiceServer) GetLastSession(context.Context, *GetLastSessionRequest) (*GetLastSessionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetLastSession not implemented")
 }
@@ -1043,6 +1085,24 @@ func _SessionService_DeleteSession_Handler(srv interface{}, ctx context.Context,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(SessionServiceServer).DeleteSession(ctx, req.(*DeleteSessionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SessionService_PruneSessions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PruneSessionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionServiceServer).PruneSessions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionService_PruneSessions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionServiceServer).PruneSessions(ctx, req.(*PruneSessionsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1462,6 +1522,10 @@ var SessionService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DeleteSession",
 			Handler:    _SessionService_DeleteSession_Handler,
+		},
+		{
+			MethodName: "PruneSessions",
+			Handler:    _SessionService_PruneSessions_Handler,
 		},
 		{
 			MethodName: "GetLastSession",

@@ -1,0 +1,48 @@
+package forward
+
+import (
+	"cmp"
+	"context"
+
+	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// prune serves PruneSessions. It asks one replica after the other, because max_sessions bounds all of them. Unlike a
+// list, it does not fail while a replica does not answer: the caller would not learn what the others have deleted.
+func (a *asking) prune(ctx context.Context, r *bridgev1.PruneSessionsRequest) (any, error) {
+	peers := a.forwarder.locator.Peers()
+	reply, err := a.here(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	all := reply.(*bridgev1.PruneSessionsResponse)
+	limit := int(cmp.Or(r.GetMaxSessions(), defaultPageSize))
+	for _, peer := range peers {
+		left := limit - len(all.GetSessionIds()) - len(all.GetFailures())
+		if left <= 0 {
+			break
+		}
+		part, reply := proto.CloneOf(r), &bridgev1.PruneSessionsResponse{}
+		part.MaxSessions = int32(left) //nolint:gosec // at most maxPageSize
+		if err := a.at(ctx, peer, part, reply); err != nil {
+			all.Failures = append(all.Failures, &bridgev1.PruneFailure{Failure: failureOf(err)})
+		}
+		all.SessionIds = append(all.SessionIds, reply.GetSessionIds()...)
+		all.Failures = append(all.Failures, reply.GetFailures()...)
+	}
+	a.forwarder.nameAll(ctx, peers)
+	return all, nil
+}
+
+// failureOf returns the error of a replica, or that there was no answer.
+func failureOf(err error) *bridgev1.Failure {
+	if failure, told := fault.Failure(err); told {
+		return failure
+	}
+	status := grpcstatus.Convert(err)
+	return &bridgev1.Failure{Code: int32(status.Code()), Message: status.Message()} //nolint:gosec // at most 16
+}
