@@ -420,6 +420,16 @@ func setDefault[T comparable](field *T, value T) {
 // Drain asks every stream to end, and ends the remaining ones after grace.
 func (b *Bridge) Drain(grace time.Duration) { b.shutdown.Drain(grace) }
 
+// RunningTurns counts the sessions whose turn runs.
+func (b *Bridge) RunningTurns() (n int) {
+	for _, e := range b.store.Usable() {
+		if e.Session.Turns().Running() {
+			n++
+		}
+	}
+	return n
+}
+
 // AwaitTurns waits for the end of the turns that run, for as long as ctx lasts.
 func (b *Bridge) AwaitTurns(ctx context.Context) {
 	for _, e := range b.store.Usable() {

@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -182,4 +183,38 @@ func (r *rig) reruns(ctx context.Context, q *bridgev1.RunRequest, cut bool) (got
 		r.t.Fatal(err)
 	}
 	return got
+}
+
+// A Run that has to wait for the CLI says so in its first frame, and only once: also with a request id, when another
+// goroutine starts the turn. The next Run does not wait.
+func TestRunReportsProgress(t *testing.T) {
+	t.Parallel()
+	for name, requestID := range map[string]string{"plain": "", "with a request id": "once"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, fakecli.Script{})
+			for _, want := range []bool{true, false} { // the second one finds the CLI running
+				var progress, frames int
+				q := &bridgev1.RunRequest{
+					Session: &bridgev1.RunRequest_Create{Create: &bridgev1.CreateSessionRequest{}},
+					Prompt:  &bridgev1.Prompt{Text: "hi"},
+				}
+				if requestID != "" {
+					q.RequestId = fmt.Sprint(requestID, want)
+				}
+				err := r.Turns.Run(t.Context(), q, func(f frame.Frame) error {
+					if m, ok := f.Message.(*bridgev1.RunResponse); ok && m.GetProgress() != nil {
+						if progress++; frames > 0 {
+							t.Errorf("progress after %d frames", frames)
+						}
+					}
+					frames++
+					return nil
+				})
+				if err != nil || (progress == 1) != want || progress > 1 {
+					t.Errorf("%d frames of progress of %d, %v, want some: %v", progress, frames, err, want)
+				}
+			}
+		})
+	}
 }

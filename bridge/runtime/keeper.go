@@ -8,6 +8,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/progress"
 )
 
 // keeper manages the runtime of one profile. Its goroutine runs while there is a runtime or one will be started. The
@@ -38,7 +39,7 @@ func (k *keeper) begin() {
 
 // next makes a new attempt the current one. The caller holds the lock.
 func (k *keeper) next(state State) {
-	k.current, k.demand = &attempt{settled: make(chan struct{})}, false
+	k.current, k.demand = newAttempt(), false
 	k.state = state
 }
 
@@ -66,7 +67,7 @@ func (k *keeper) status() Status {
 func (k *keeper) run() {
 	for {
 		again := false
-		if r, err := k.s.cfg.Start(k.ctx, k.profile); err == nil {
+		if r, err := k.start(); err == nil {
 			k.s.cfg.OnUp(r)
 			k.publish(r)
 			again = k.outlive(r)
@@ -80,6 +81,16 @@ func (k *keeper) run() {
 			return
 		}
 	}
+}
+
+// start starts a runtime, and notes the stages of that for the callers who wait.
+func (k *keeper) start() (*Runtime, error) {
+	k.s.mu.Lock()
+	current := k.current
+	k.s.mu.Unlock()
+	ctx, stop := progress.Watch(k.ctx, current.enter)
+	defer stop()
+	return k.s.cfg.Start(ctx, k.profile)
 }
 
 // publish gives the runtime to all waiting callers.

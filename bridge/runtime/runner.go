@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/progress"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/process"
 )
@@ -141,6 +142,7 @@ type InProcess func(ctx context.Context, spec Spec) (io.ReadWriteCloser, error)
 
 // Start calls the function.
 func (f InProcess) Start(ctx context.Context, spec Spec) (Transport, error) {
+	progress.Report(ctx, progress.Starting)
 	rwc, err := f(ctx, spec)
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/progress"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/process"
 )
@@ -28,6 +29,8 @@ type Spawner struct {
 
 	mu    sync.Mutex
 	found *launch
+	// launching has the starts that are in launch.
+	launching progress.Group
 }
 
 // launch is the data shared by all starts.
@@ -58,6 +61,8 @@ func (s *Spawner) Start(ctx context.Context, spec Spec) (Transport, error) {
 	if err := spec.Profile.makeDirs(); err != nil {
 		return nil, err
 	}
+	spec.Logger.Info("starting the copilot CLI", slog.String("profile", spec.Profile.Hash()),
+		slog.String("path", l.bin.Path), slog.String("version", l.bin.Version))
 	if spec.Profile.Multi {
 		child, err := startListening(ctx, s.options(l, spec), l)
 		if err != nil {
@@ -110,9 +115,13 @@ func (s *Spawner) options(l *launch, spec Spec) process.Options {
 // launch finds the executable, unpacks it, and ends the processes of a killed predecessor, all once. Later calls
 // verify the executable and search again if it has changed. Other starts wait, because they need the same result.
 func (s *Spawner) launch(ctx context.Context, logger *slog.Logger) (*launch, error) {
+	defer s.launching.Join(ctx)()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	ctx, stop := progress.Watch(ctx, s.launching.Report)
+	defer stop()
 	if s.found != nil && s.Locator.Unchanged(ctx, s.found.bin) {
+		progress.Report(ctx, progress.Starting)
 		l := &launch{bin: s.found.bin}
 		return l, s.unpack(ctx, l, logger)
 	}
@@ -126,6 +135,7 @@ func (s *Spawner) launch(ctx context.Context, logger *slog.Logger) (*launch, err
 	if err != nil {
 		return nil, err
 	}
+	progress.Report(ctx, progress.Starting)
 	l := &launch{bin: bin}
 	if bin.Version != "" {
 		if err := checkVersion(bin.Version, s.TestedOnly, l.peer(0)); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/progress"
 )
 
 // SupervisorConfig configures a Supervisor.
@@ -100,7 +101,8 @@ func NewSupervisor(cfg SupervisorConfig) *Supervisor {
 }
 
 // Get returns the profile's runtime. It starts one if there is none, and waits for one that is starting. All waiting
-// callers receive the error of a failed start. ctx bounds the wait, not the start, which callers share.
+// callers receive the error of a failed start. ctx bounds the wait, not the start, which callers share. While Get waits,
+// it reports the stages of the start to the caller of progress.Watch.
 func (s *Supervisor) Get(ctx context.Context, p Profile) (*Runtime, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -109,12 +111,10 @@ func (s *Supervisor) Get(ctx context.Context, p Profile) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case <-attempt.settled:
-		return attempt.runtime, attempt.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	if err := attempt.wait(ctx); err != nil {
+		return nil, err
 	}
+	return attempt.runtime, attempt.err
 }
 
 // attempt returns the profile's current attempt.
@@ -253,11 +253,50 @@ func stopAttempt(ctx context.Context, a *attempt) {
 	}
 }
 
-// attempt is one try to start a runtime. Its fields are set before settled closes.
+// attempt is one try to start a runtime. runtime and err are set before settled closes.
 type attempt struct {
 	settled chan struct{}
 	runtime *Runtime
 	err     error
+
+	mu      sync.Mutex
+	stage   progress.Stage
+	entered chan struct{} // closed and replaced at each new stage
+}
+
+func newAttempt() *attempt {
+	return &attempt{settled: make(chan struct{}), entered: make(chan struct{})}
+}
+
+// enter notes a stage of the start.
+func (a *attempt) enter(stage progress.Stage) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.stage = stage
+	close(a.entered)
+	a.entered = make(chan struct{})
+}
+
+// reached returns the current stage, and a channel that closes at the next one.
+func (a *attempt) reached() (progress.Stage, <-chan struct{}) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.stage, a.entered
+}
+
+// wait returns when the attempt is settled, or with the cause of ctx. It reports the stages meanwhile.
+func (a *attempt) wait(ctx context.Context) error {
+	for !isDone(a.settled) {
+		stage, entered := a.reached()
+		progress.Report(ctx, stage)
+		select {
+		case <-entered:
+		case <-a.settled:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
 }
 
 func (a *attempt) settle(r *Runtime, err error) {

@@ -5,12 +5,14 @@ package runtime
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/progress"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
@@ -24,6 +26,7 @@ type bench struct {
 	starts []time.Duration // since the beginning
 	fail   error           // of the next starts
 	slow   time.Duration   // what a start takes
+	before progress.Stage  // reported before slow
 	downs  []Down
 	ups    int
 }
@@ -42,6 +45,7 @@ func newBench(t *testing.T) *bench {
 			b.starts = append(b.starts, time.Since(begin))
 			slow, fail := b.slow, b.fail
 			b.mu.Unlock()
+			progress.Report(ctx, b.before)
 			select {
 			case <-time.After(slow):
 			case <-ctx.Done():
@@ -393,4 +397,53 @@ func TestRelease(t *testing.T) {
 			t.Errorf("after Stop: %v", err)
 		}
 	})
+}
+
+// Callers that wait for a start hear of its stages, those that come later of the current one. A caller that does not
+// have to wait hears nothing.
+func TestGetReportsProgress(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		fail error
+		want []progress.Stage
+	}{
+		"starts":         {nil, []progress.Stage{progress.Installing, progress.Starting}},
+		"cannot install": {fault.New(fault.CLIInstallFailed, "no npm"), []progress.Stage{progress.Installing}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.slow, b.before, b.fail = time.Minute, progress.Installing, tc.fail
+				get := func(heard *[]progress.Stage) error {
+					ctx, stop := progress.Watch(t.Context(), func(s progress.Stage) { *heard = append(*heard, s) })
+					defer stop()
+					_, err := b.Get(ctx, Profile{})
+					return err
+				}
+				var first, late, ready []progress.Stage
+				var waiting sync.WaitGroup
+				for after, heard := range map[time.Duration]*[]progress.Stage{0: &first, time.Second: &late} {
+					waiting.Go(func() {
+						time.Sleep(after)
+						if err := get(heard); fault.ReasonOf(err) != fault.ReasonOf(tc.fail) {
+							t.Errorf("Get = %v", err)
+						}
+					})
+				}
+				time.Sleep(30 * time.Second)
+				synctest.Wait()
+				if want := []progress.Stage{progress.Installing}; !slices.Equal(first, want) || !slices.Equal(late, want) {
+					t.Errorf("while it is installed: %v and %v, want %v", first, late, want)
+				}
+				waiting.Wait()
+				if !slices.Equal(first, tc.want) || !slices.Equal(late, tc.want) {
+					t.Errorf("reported %v and %v, want %v", first, late, tc.want)
+				}
+				if tc.fail == nil && (get(&ready) != nil || ready != nil) {
+					t.Errorf("reported %v to a caller that does not wait", ready)
+				}
+			})
+		})
+	}
 }

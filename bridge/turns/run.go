@@ -11,6 +11,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
+	"github.com/copilot-grpc/copilot-grpc/bridge/progress"
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
@@ -38,7 +39,13 @@ func (svc *Service) Run(ctx context.Context, r *bridgev1.RunRequest, sink frame.
 	if _, err := stream.NewFilter(r.GetFilter(), "filter"); err != nil {
 		return err
 	}
-	turn, err := svc.runTurn(ctx, r, m)
+	starting, stop := progress.Watch(ctx, func(stage progress.Stage) {
+		_ = sink(frame.Frame{Message: &bridgev1.RunResponse{ // if it fails, the next frame fails too
+			Frame: &bridgev1.RunResponse_Progress{Progress: stage.Proto()},
+		}})
+	})
+	turn, err := svc.runTurn(starting, r, m)
+	stop()
 	if err != nil {
 		return err
 	}

@@ -1,8 +1,10 @@
 package copilot_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -186,6 +188,43 @@ func TestOpeningIsRepeatedUnderTheSameRequestID(t *testing.T) {
 	}
 	if a, b := first.start.GetCreate().GetRequestId(), second.start.GetCreate().GetRequestId(); a != b || a == "" {
 		t.Errorf("request ids %q and %q", a, b)
+	}
+}
+
+// A client logs why the server makes it wait, when it opens a session and when it sends a prompt.
+func TestProgressIsLogged(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	f, c := newFake(t, copilot.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	ch := open(t, c, copilot.SessionOptions{})
+	a := receive(t, f.attaches, "attach stream")
+	a.t = t
+	a.send(&bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Progress{
+		Progress: &bridgev1.Progress{Detail: "installing"},
+	}})
+	a.begin()
+	o := receive(t, ch, "session")
+	if o.err != nil {
+		t.Fatal(o.err)
+	}
+	outcome := make(chan error, 1)
+	go func() {
+		_, err := o.s.Run(testContext(t), "hello").Outcome()
+		outcome <- err
+	}()
+	next(t, f.runs).send(
+		&bridgev1.RunResponse{Frame: &bridgev1.RunResponse_Progress{Progress: &bridgev1.Progress{Detail: "starting"}}},
+		&bridgev1.RunResponse{Frame: &bridgev1.RunResponse_Outcome{Outcome: &bridgev1.TurnOutcome{
+			Status: bridgev1.TurnStatus_TURN_STATUS_COMPLETED,
+		}}},
+	)
+	if err := receive(t, outcome, "outcome"); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"detail=installing", "detail=starting"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log lacks %q: %s", want, &log)
+		}
 	}
 }
 

@@ -314,13 +314,19 @@ func (f *fake) attached(t *testing.T, pending ...*bridgev1.Callback) *attach {
 	t.Helper()
 	a := receive(t, f.attaches, "attach stream")
 	a.t = t
+	a.begin(pending...)
+	return a
+}
+
+// begin lets the stream begin as attached says.
+func (a *attach) begin(pending ...*bridgev1.Callback) {
+	a.t.Helper()
 	session := &bridgev1.Session{SessionId: "s1", Position: pos(1, 3)}
 	a.send(&bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Started{Started: &bridgev1.AttachStarted{
 		ParticipantId: "p1", ParticipantToken: "secret", Session: session,
 	}}})
 	started := &bridgev1.SubscriptionStarted{Position: pos(1, 3), Session: session, PendingCallbacks: pending}
 	a.tell(&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Started{Started: started}})
-	return a
 }
 
 func (a *attach) send(frame *bridgev1.AttachResponse) {

@@ -3,7 +3,6 @@ package copilot
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -58,32 +57,27 @@ func (l *link) open(p *participant, start *bridgev1.AttachStart) (*bridgev1.Atta
 	l.stream = stream
 	// When sending fails, receiving says why.
 	_ = l.send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Start{Start: start}})
-	first, err := stream.Recv()
-	if err != nil {
-		return nil, l.failure(err)
-	}
-	if opening := first.GetOpening(); opening != nil {
-		p.opening(l, opening)
-		return l.awaitStarted(p)
-	}
-	if first.GetStarted() == nil {
-		return nil, fmt.Errorf("copilot: the first frame of an attach stream is %T", first.GetFrame())
-	}
-	return first.GetStarted(), nil
+	return l.awaitStarted(p)
 }
 
-// awaitStarted answers callbacks while the session is being opened.
+// awaitStarted waits until the session is open. Meanwhile it answers callbacks.
 func (l *link) awaitStarted(p *participant) (*bridgev1.AttachStarted, error) {
 	for {
 		resp, err := l.stream.Recv()
 		if err != nil {
 			return nil, l.failure(err)
 		}
-		if started := resp.GetStarted(); started != nil {
-			return started, nil
-		}
-		if err := p.take(resp); err != nil {
-			return nil, err
+		switch f := resp.GetFrame().(type) {
+		case *bridgev1.AttachResponse_Started:
+			return f.Started, nil
+		case *bridgev1.AttachResponse_Opening:
+			p.opening(l, f.Opening)
+		case *bridgev1.AttachResponse_Progress:
+			p.log.Info("waiting for the server", "detail", f.Progress.GetDetail())
+		default:
+			if err := p.take(resp); err != nil {
+				return nil, err
+			}
 		}
 	}
 }

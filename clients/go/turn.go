@@ -169,6 +169,8 @@ func (t *Turn) read(b *pause.Backoff, yield func(*bridgev1.Event, error) bool) (
 
 func (t *Turn) take(frame *bridgev1.RunResponse, yield func(*bridgev1.Event, error) bool) (bool, error) {
 	switch f := frame.GetFrame().(type) {
+	case *bridgev1.RunResponse_Progress:
+		t.session.client.log.Info("waiting for the server", "session_id", t.session.id, "detail", f.Progress.GetDetail())
 	case *bridgev1.RunResponse_Started:
 		t.started = f.Started
 		t.session.pos.Note(f.Started.GetPosition())

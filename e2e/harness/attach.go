@@ -95,6 +95,9 @@ func (st *Scripted) TryAttach(client *copilot.Client, start *bridgev1.AttachStar
 	a := &Attached{st: st, Stream: stream, changed: make(chan struct{})}
 	a.Send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Start{Start: start}})
 	first, err := stream.Recv()
+	for err == nil && first.GetProgress() != nil {
+		first, err = stream.Recv()
+	}
 	if err != nil {
 		return nil, err
 	}

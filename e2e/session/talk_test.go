@@ -251,6 +251,9 @@ func TestSessionRunOneShot(t *testing.T) {
 				t.Fatal(err)
 			}
 			first, err := stream.Recv()
+			for err == nil && first.GetProgress() != nil {
+				first, err = stream.Recv()
+			}
 			if err != nil || first.GetStarted().GetSessionId() == "" || first.GetStarted().GetMessageId() == "" {
 				t.Fatalf("first frame is %v, %v", first, err)
 			}

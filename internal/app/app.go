@@ -262,7 +262,7 @@ func (a *App) listen(ctx context.Context, b *bridge.Bridge) (err error) {
 		}, a.config.Internal),
 		Connections: a.config.connections(),
 		Drainer: drainer{
-			b, a.config.DrainGrace, a.hard, func() { a.observing.phase.Store(phaseDraining) }, empty,
+			b, a.config.DrainGrace, a.hard, func() { a.observing.phase.Store(phaseDraining) }, empty, a.logger,
 		},
 		DrainTimeout:  a.config.DrainGrace + callGrace,
 		Telemetry:     a.observing.instruments(&a.config),

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge"
@@ -17,6 +18,7 @@ type drainer struct {
 	begun func()
 	// empty hands the sessions over to other replicas, if there are any, for as long as its context lasts.
 	empty func(ctx context.Context)
+	log   *slog.Logger
 }
 
 // Drain implements server.Drainer. It waits for the turns that run: a caller that has
@@ -24,11 +26,14 @@ type drainer struct {
 // the server does, and no longer than they last.
 func (d drainer) Drain(ctx context.Context) error {
 	d.begun()
+	d.log.Info("stopping: waiting for turns to end", slog.Int("turns", d.bridge.RunningTurns()),
+		slog.Duration("at_most", d.grace))
 	d.bridge.Drain(d.grace)
 	ctx, cancel := context.WithTimeout(ctx, d.grace)
 	defer cancel()
 	defer context.AfterFunc(d.hard, cancel)()
 	d.empty(ctx)
 	d.bridge.AwaitTurns(ctx)
+	d.log.Info("stopping: waiting for calls to end", slog.Int("turns_left", d.bridge.RunningTurns()))
 	return nil
 }

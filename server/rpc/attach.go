@@ -13,6 +13,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/progress"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/server/codec"
 )
@@ -25,13 +26,29 @@ func (s *callbackService[A]) Attach(stream attachStream) error {
 	if err != nil {
 		return err
 	}
-	attachment, err := s.participants.Attach(stream.Context(), start)
+	attachment, err := s.attach(stream, start)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	p := &participation{stream: stream, attachment: attachment, ctx: ctx, cancel: cancel}
 	return p.serve()
+}
+
+// attach makes the caller a participant. It tells a caller that has to wait for the CLI what happens; with an exact
+// start the first frame must be opening.
+func (s *callbackService[A]) attach(stream attachStream, start *bridgev1.AttachStart) (Attachment, error) {
+	ctx := stream.Context()
+	if !start.GetExact() {
+		var stop func()
+		ctx, stop = progress.Watch(ctx, func(stage progress.Stage) {
+			_ = stream.Send(&bridgev1.AttachResponse{ // if it fails, the next frame fails too
+				Frame: &bridgev1.AttachResponse_Progress{Progress: stage.Proto()},
+			})
+		})
+		defer stop()
+	}
+	return s.participants.Attach(ctx, start)
 }
 
 // receiveStart returns the participation's start, which must be the first frame.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/progress"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/process"
 )
 
@@ -55,6 +56,7 @@ func (l *Locator) install(ctx context.Context) (Binary, error) {
 	if err := os.MkdirAll(filepath.Dir(final), 0o700); err != nil {
 		return Binary{}, installFailed(err)
 	}
+	progress.Report(ctx, progress.Installing)
 	err = l.report(StageInstall, "installing "+packageName+"@"+PinnedVersion+" (about 190 MB, once)", func() error {
 		lock, err := acquire(ctx, filepath.Join(filepath.Dir(final), "."+PinnedVersion+".lock"))
 		if err != nil {

@@ -587,6 +587,17 @@ async def test_callbacks_for_others_are_not_answered() -> None:
         assert (await stream.answer()).callback_id == "c"
 
 
+async def test_progress_before_the_session_is_open_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "copilot_grpc")
+    async with connected() as (fake, client):
+        opening = asyncio.ensure_future(client.create_session())
+        stream = await soon(fake.attaches.get())
+        await stream.send(bridge.AttachResponse(progress=bridge.Progress(detail="installing")))
+        await stream.start()
+        await soon(opening)
+    assert "waiting for the server: installing" in caplog.messages
+
+
 async def test_answers_of_a_session_that_is_being_opened() -> None:
     async with connected() as (fake, client):
         opening = asyncio.ensure_future(client.create_session(on_provider_token=lambda request: "tok"))

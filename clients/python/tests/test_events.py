@@ -229,6 +229,16 @@ async def test_the_outcome_alone_sends_the_prompt() -> None:
         assert (await soon(waiting)).ok
 
 
+async def test_progress_before_a_turn_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "copilot_grpc")
+    async with connected() as (fake, client):
+        waiting = asyncio.ensure_future(client.session("s1").run("Hello").outcome())
+        stream = await soon(fake.runs.get())
+        await stream.send(bridge.RunResponse(progress=bridge.Progress(detail="starting")), STARTED, outcome())
+        assert (await soon(waiting)).ok
+    assert "waiting for the server: starting" in caplog.messages
+
+
 async def test_a_turn_that_was_left_has_no_outcome() -> None:
     async with connected() as (fake, client):
         turn = client.session("s1").run("Hello")

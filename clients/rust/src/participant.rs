@@ -216,6 +216,7 @@ impl Participant {
             match wire.read().await?.frame {
                 Some(Response::Started(started)) => return Ok((wire, *started)),
                 Some(Response::Opening(opening)) => self.opening(&wire.link, *opening),
+                Some(Response::Progress(progress)) => tracing::info!(detail = progress.detail, "waiting for the server"),
                 frame => match self.take(frame) {
                     Next::Read => {}
                     Next::Reconnect => return Err(Error::lost("the server asks to reconnect")),
@@ -413,7 +414,7 @@ impl Participant {
                     None => {}
                 }
             }
-            Some(Response::Started(_) | Response::Opening(_)) | None => {}
+            Some(Response::Started(_) | Response::Opening(_) | Response::Progress(_)) | None => {}
         }
         Next::Read
     }

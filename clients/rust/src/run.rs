@@ -277,6 +277,7 @@ impl Reader {
     /// Takes a frame. Returns none if the stream has to be opened again.
     fn take(&mut self, frame: bridge::RunResponse) -> Option<Option<Outcome>> {
         match frame.frame {
+            Some(Frame::Progress(progress)) => tracing::info!(detail = progress.detail, "waiting for the server"),
             Some(Frame::Started(started)) => {
                 self.message_id = started.message_id;
                 self.cursor.progress.note(started.position);

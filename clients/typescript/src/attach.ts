@@ -89,6 +89,9 @@ export class AttachLink implements Link {
         case "opening":
           this.#observer.opening(this, frame.value);
           break;
+        case "progress":
+          this.#observer.progress(frame.value.detail);
+          break;
         default: {
           const end = this.#take(response, this.#observer.take);
           if (end) throw end;

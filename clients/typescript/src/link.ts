@@ -45,6 +45,8 @@ export interface Opened {
 export interface LinkObserver {
   /** The session is still being opened, and callbacks arrive already. */
   opening(link: Link, opening: { participantId: string; participantToken: string; sessionId: string }): void;
+  /** The server installs or starts the CLI first. */
+  progress(detail: string): void;
   take: TakeFrame;
   /** The server does not need further parts of a response to a model request. */
   modelFailed(requestId: string, error: CopilotError): void;

@@ -162,6 +162,7 @@ export class Participant {
       [this.#id, this.#token, this.#sessionId] = [participantId, token, sessionId];
       this.#setLink(link);
     },
+    progress: (detail) => this.#env.logger.debug("waiting for the server", { detail }),
     take: (frame) => this.#take(frame),
     modelFailed: (requestId, error) => this.modelFailed(requestId, error),
   };

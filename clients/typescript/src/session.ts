@@ -168,6 +168,7 @@ export class Session implements AsyncDisposable {
       sessions: this.#env.services.sessions,
       sessionId: this.id,
       reconnect: this.#env.reconnect,
+      logger: this.#env.logger,
       progress: this.#progress,
       requestId: options.requestId ?? randomId(),
       prompt: () => promptOf(text, options),

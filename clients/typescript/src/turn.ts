@@ -3,6 +3,7 @@ import { abortReason } from "./async.js";
 import { Backoff, type ReconnectPolicy } from "./backoff.js";
 import { hideProperties, isBroken, toCopilotError, unavailable } from "./errors.js";
 import { Cursor, type EventOrGap, eventsOf, isGap, readCall, silenceMs } from "./events.js";
+import type { Logger } from "./logger.js";
 import type { Progress } from "./position.js";
 import {
   type EventFilter,
@@ -101,6 +102,7 @@ export interface TurnEnvironment {
   readonly sessions: Client<typeof SessionService>;
   readonly sessionId: string;
   readonly reconnect: ReconnectPolicy;
+  readonly logger: Logger;
   readonly progress: Progress;
   readonly requestId: string;
   readonly prompt: () => Promise<PromptInit>;
@@ -195,7 +197,7 @@ export class Turn implements AsyncIterable<EventOrGap> {
   }
 
   async *#readOnce(prompt: PromptInit, backoff: Backoff): AsyncGenerator<SubscribeResponse, void> {
-    const { sessions, sessionId, requestId, filter, stream, reconnect, signal, progress } = this.#env;
+    const { sessions, sessionId, requestId, filter, stream, reconnect, logger, signal, progress } = this.#env;
     const request = {
       requestId,
       prompt,
@@ -207,6 +209,9 @@ export class Turn implements AsyncIterable<EventOrGap> {
     for await (const { frame } of readCall(open, silenceMs(reconnect, stream), signal)) {
       backoff.reset();
       switch (frame.case) {
+        case "progress":
+          logger.debug("waiting for the server", { session_id: sessionId, detail: frame.value.detail });
+          break;
         case "started":
           this.#messageId = frame.value.messageId;
           progress.note(frame.value.position);

@@ -75,6 +75,15 @@ describe("start", () => {
     assert.deepEqual([grace?.seconds, grace?.nanos, name], [1n, 500_000_000, "me"]);
   });
 
+  test("progress before the session is open is no start", async () => {
+    const server = new ScriptedServer();
+    const opening = server.client.createSession();
+    const stream = await server.attaches.take();
+    stream.frame({ case: "progress", value: { detail: "installing" } });
+    stream.start();
+    assert.equal((await opening).id, "s1");
+  });
+
   test("callbacks are answered while the session is being opened", async () => {
     const server = new ScriptedServer();
     const opening = server.client.createSession({ onGitHubToken: () => ({ token: "t", expiresInSeconds: 60 }) });

@@ -150,6 +150,7 @@ describe("turns", () => {
     const second = await server.runs.take();
     assert.equal(second.request.requestId, first.request.requestId);
     assert.equal(second.request.prompt?.text, "go");
+    second.send({ frame: { case: "progress", value: { detail: "starting" } } });
     second.send({ frame: { case: "started", value: { messageId: "m1" } } });
     second.send({ frame: { case: "stream", value: eventFrame(1) } });
     second.send({ frame: { case: "stream", value: eventFrame(2) } });

@@ -75,7 +75,11 @@ func serve(ctx context.Context, p *program, args []string) error {
 		welcome(p.stderr, a, c.Token == "")
 	}
 	defer p.reloading(ctx, a, command, args, logger)()
-	return p.run(ctx, a)
+	if err := p.run(ctx, a); err != nil {
+		return err
+	}
+	logger.Info("stopped")
+	return nil
 }
 
 // serveCommand is the command line of serve.

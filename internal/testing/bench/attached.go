@@ -60,6 +60,9 @@ func newAttached(
 		return nil, errors.Join(err, a.close())
 	}
 	first, err := a.stream.Recv()
+	for err == nil && first.GetProgress() != nil {
+		first, err = a.stream.Recv()
+	}
 	if err == nil && first.GetStarted() == nil {
 		err = fmt.Errorf("the first frame is %T", first.GetFrame())
 	}

@@ -148,6 +148,9 @@ func (p *participant) take(ctx context.Context) error {
 	}
 	p.send(stream, &bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Start{Start: start}})
 	first, err := stream.Recv()
+	for err == nil && first.GetProgress() != nil {
+		first, err = stream.Recv()
+	}
 	if err != nil {
 		return err
 	}

@@ -221,6 +221,8 @@ class Participant:
                     return link, frame.started
                 if frame.HasField("opening"):
                     self._opening(link, frame.opening)
+                elif frame.HasField("progress"):
+                    _log.info("waiting for the server: %s", frame.progress.detail)
                 else:
                     self._take(frame)
         except BaseException as error:

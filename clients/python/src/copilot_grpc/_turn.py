@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,6 +16,8 @@ from .errors import ConnectionLost, CopilotError, TurnFailed
 
 if TYPE_CHECKING:
     from ._session import Session
+
+_log = logging.getLogger("copilot_grpc")
 
 Status = Literal["completed", "aborted", "failed", "stalled", "runtime_lost", "timed_out", "unknown"]
 
@@ -147,6 +150,8 @@ class Turn:
         while (frame := await reader.read()) is not None:
             backoff.reset()
             match frame.WhichOneof("frame"):
+                case "progress":
+                    _log.info("waiting for the server: %s", frame.progress.detail)
                 case "started":
                     message_id = frame.started.message_id
                     self._session.progress.note(frame.started.position)

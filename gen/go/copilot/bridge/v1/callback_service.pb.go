@@ -926,6 +926,7 @@ type AttachResponse struct {
 	//	*AttachResponse_Done
 	//	*AttachResponse_Failed
 	//	*AttachResponse_Opening
+	//	*AttachResponse_Progress
 	Frame         isAttachResponse_Frame `protobuf_oneof:"frame"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1013,13 +1014,22 @@ func (x *AttachResponse) GetOpening() *AttachOpening {
 	return nil
 }
 
+func (x *AttachResponse) GetProgress() *Progress {
+	if x != nil {
+		if x, ok := x.Frame.(*AttachResponse_Progress); ok {
+			return x.Progress
+		}
+	}
+	return nil
+}
+
 type isAttachResponse_Frame interface {
 	isAttachResponse_Frame()
 }
 
 type AttachResponse_Started struct {
 	// The session is open and the participation has started. The first frame, except after
-	// `opening`.
+	// `progress` and `opening`.
 	Started *AttachStarted `protobuf:"bytes,1,opt,name=started,proto3,oneof"`
 }
 
@@ -1042,9 +1052,15 @@ type AttachResponse_Opening struct {
 	// The participation has started, and the session is being opened. The server sends it if the
 	// CLI waits for a callback before it has opened the session, such as a GitHub token; always
 	// for a session whose files or model requests its participants handle; and always for a start
-	// with `exact`. It is then the first frame. `stream` frames may follow, and answers may be
-	// sent, before `started`.
+	// with `exact`. It is then the first frame, except after `progress`. `stream` frames may
+	// follow, and answers may be sent, before `started`.
 	Opening *AttachOpening `protobuf:"bytes,5,opt,name=opening,proto3,oneof"`
+}
+
+type AttachResponse_Progress struct {
+	// The caller waits for the CLI to be installed or started. The server sends it before all
+	// other frames, at most once for each stage, and never if `exact` is set.
+	Progress *Progress `protobuf:"bytes,6,opt,name=progress,proto3,oneof"`
 }
 
 func (*AttachResponse_Started) isAttachResponse_Frame() {}
@@ -1056,6 +1072,8 @@ func (*AttachResponse_Done) isAttachResponse_Frame() {}
 func (*AttachResponse_Failed) isAttachResponse_Frame() {}
 
 func (*AttachResponse_Opening) isAttachResponse_Frame() {}
+
+func (*AttachResponse_Progress) isAttachResponse_Frame() {}
 
 // AttachOpening reports that callbacks may arrive while the session is being opened.
 type AttachOpening struct {
@@ -2491,13 +2509,14 @@ const file_copilot_bridge_v1_callback_service_proto_rawDesc = "" +
 	"\vAttachLeave\x12\x1e\n" +
 	"\n" +
 	"disconnect\x18\x01 \x01(\bR\n" +
-	"disconnect\"\xc5\x02\n" +
+	"disconnect\"\x80\x03\n" +
 	"\x0eAttachResponse\x12<\n" +
 	"\astarted\x18\x01 \x01(\v2 .copilot.bridge.v1.AttachStartedH\x00R\astarted\x12>\n" +
 	"\x06stream\x18\x02 \x01(\v2$.copilot.bridge.v1.SubscribeResponseH\x00R\x06stream\x123\n" +
 	"\x04done\x18\x03 \x01(\v2\x1d.copilot.bridge.v1.AttachDoneH\x00R\x04done\x129\n" +
 	"\x06failed\x18\x04 \x01(\v2\x1f.copilot.bridge.v1.AttachFailedH\x00R\x06failed\x12<\n" +
-	"\aopening\x18\x05 \x01(\v2 .copilot.bridge.v1.AttachOpeningH\x00R\aopeningB\a\n" +
+	"\aopening\x18\x05 \x01(\v2 .copilot.bridge.v1.AttachOpeningH\x00R\aopening\x129\n" +
+	"\bprogress\x18\x06 \x01(\v2\x1b.copilot.bridge.v1.ProgressH\x00R\bprogressB\a\n" +
 	"\x05frame\"\x87\x01\n" +
 	"\rAttachOpening\x12%\n" +
 	"\x0eparticipant_id\x18\x01 \x01(\tR\rparticipantId\x120\n" +
@@ -2671,15 +2690,16 @@ var file_copilot_bridge_v1_callback_service_proto_goTypes = []any{
 	(*Prompt)(nil),                          // 48: copilot.bridge.v1.Prompt
 	(*v1.SessionServiceSendRequest)(nil),    // 49: copilot.cli.v1.SessionServiceSendRequest
 	(*SubscribeResponse)(nil),               // 50: copilot.bridge.v1.SubscribeResponse
-	(*Session)(nil),                         // 51: copilot.bridge.v1.Session
-	(*v1.SessionServiceCreateResponse)(nil), // 52: copilot.cli.v1.SessionServiceCreateResponse
-	(*v1.SessionServiceResumeResponse)(nil), // 53: copilot.cli.v1.SessionServiceResumeResponse
-	(*v1.SessionServiceSendResponse)(nil),   // 54: copilot.cli.v1.SessionServiceSendResponse
-	(*Failure)(nil),                         // 55: copilot.bridge.v1.Failure
-	(*JsonRpcError)(nil),                    // 56: copilot.bridge.v1.JsonRpcError
-	(*Callback)(nil),                        // 57: copilot.bridge.v1.Callback
-	(CallbackKind)(0),                       // 58: copilot.bridge.v1.CallbackKind
-	(*CallbackResolved)(nil),                // 59: copilot.bridge.v1.CallbackResolved
+	(*Progress)(nil),                        // 51: copilot.bridge.v1.Progress
+	(*Session)(nil),                         // 52: copilot.bridge.v1.Session
+	(*v1.SessionServiceCreateResponse)(nil), // 53: copilot.cli.v1.SessionServiceCreateResponse
+	(*v1.SessionServiceResumeResponse)(nil), // 54: copilot.cli.v1.SessionServiceResumeResponse
+	(*v1.SessionServiceSendResponse)(nil),   // 55: copilot.cli.v1.SessionServiceSendResponse
+	(*Failure)(nil),                         // 56: copilot.bridge.v1.Failure
+	(*JsonRpcError)(nil),                    // 57: copilot.bridge.v1.JsonRpcError
+	(*Callback)(nil),                        // 58: copilot.bridge.v1.Callback
+	(CallbackKind)(0),                       // 59: copilot.bridge.v1.CallbackKind
+	(*CallbackResolved)(nil),                // 60: copilot.bridge.v1.CallbackResolved
 }
 var file_copilot_bridge_v1_callback_service_proto_depIdxs = []int32{
 	32, // 0: copilot.bridge.v1.ReadCallbackRequest.fidelity:type_name -> copilot.bridge.v1.Fidelity
@@ -2714,50 +2734,51 @@ var file_copilot_bridge_v1_callback_service_proto_depIdxs = []int32{
 	13, // 29: copilot.bridge.v1.AttachResponse.done:type_name -> copilot.bridge.v1.AttachDone
 	14, // 30: copilot.bridge.v1.AttachResponse.failed:type_name -> copilot.bridge.v1.AttachFailed
 	11, // 31: copilot.bridge.v1.AttachResponse.opening:type_name -> copilot.bridge.v1.AttachOpening
-	51, // 32: copilot.bridge.v1.AttachStarted.session:type_name -> copilot.bridge.v1.Session
-	52, // 33: copilot.bridge.v1.AttachStarted.create_result:type_name -> copilot.cli.v1.SessionServiceCreateResponse
-	53, // 34: copilot.bridge.v1.AttachStarted.resume_result:type_name -> copilot.cli.v1.SessionServiceResumeResponse
-	39, // 35: copilot.bridge.v1.AttachStarted.position:type_name -> copilot.bridge.v1.Position
-	39, // 36: copilot.bridge.v1.AttachDone.position:type_name -> copilot.bridge.v1.Position
-	54, // 37: copilot.bridge.v1.AttachDone.send_result:type_name -> copilot.cli.v1.SessionServiceSendResponse
-	55, // 38: copilot.bridge.v1.AttachFailed.failure:type_name -> copilot.bridge.v1.Failure
-	56, // 39: copilot.bridge.v1.AttachFailed.rpc_error:type_name -> copilot.bridge.v1.JsonRpcError
-	57, // 40: copilot.bridge.v1.ListPendingResponse.callbacks:type_name -> copilot.bridge.v1.Callback
-	18, // 41: copilot.bridge.v1.WatchPendingRequest.filter:type_name -> copilot.bridge.v1.PendingFilter
-	38, // 42: copilot.bridge.v1.WatchPendingRequest.grace:type_name -> google.protobuf.Duration
-	38, // 43: copilot.bridge.v1.WatchPendingRequest.heartbeat_interval:type_name -> google.protobuf.Duration
-	58, // 44: copilot.bridge.v1.PendingFilter.kinds:type_name -> copilot.bridge.v1.CallbackKind
-	31, // 45: copilot.bridge.v1.PendingFilter.labels:type_name -> copilot.bridge.v1.PendingFilter.LabelsEntry
-	57, // 46: copilot.bridge.v1.WatchPendingResponse.requested:type_name -> copilot.bridge.v1.Callback
-	20, // 47: copilot.bridge.v1.WatchPendingResponse.resolved:type_name -> copilot.bridge.v1.PendingResolved
-	21, // 48: copilot.bridge.v1.WatchPendingResponse.caught_up:type_name -> copilot.bridge.v1.PendingCaughtUp
-	22, // 49: copilot.bridge.v1.WatchPendingResponse.reset:type_name -> copilot.bridge.v1.PendingReset
-	23, // 50: copilot.bridge.v1.WatchPendingResponse.heartbeat:type_name -> copilot.bridge.v1.PendingHeartbeat
-	24, // 51: copilot.bridge.v1.WatchPendingResponse.unmatched:type_name -> copilot.bridge.v1.PendingUnmatched
-	59, // 52: copilot.bridge.v1.PendingResolved.resolved:type_name -> copilot.bridge.v1.CallbackResolved
-	47, // 53: copilot.bridge.v1.ResolveRequest.answer:type_name -> copilot.bridge.v1.Answer
-	33, // 54: copilot.bridge.v1.SendModelResponseRequest.response:type_name -> copilot.bridge.v1.ModelResponse
-	39, // 55: copilot.bridge.v1.SendModelResponseResponse.position:type_name -> copilot.bridge.v1.Position
-	39, // 56: copilot.bridge.v1.ResolveResponse.position:type_name -> copilot.bridge.v1.Position
-	2,  // 57: copilot.bridge.v1.CallbackService.Attach:input_type -> copilot.bridge.v1.AttachRequest
-	26, // 58: copilot.bridge.v1.CallbackService.Leave:input_type -> copilot.bridge.v1.LeaveRequest
-	15, // 59: copilot.bridge.v1.CallbackService.ListPending:input_type -> copilot.bridge.v1.ListPendingRequest
-	17, // 60: copilot.bridge.v1.CallbackService.WatchPending:input_type -> copilot.bridge.v1.WatchPendingRequest
-	0,  // 61: copilot.bridge.v1.CallbackService.ReadCallback:input_type -> copilot.bridge.v1.ReadCallbackRequest
-	28, // 62: copilot.bridge.v1.CallbackService.SendModelResponse:input_type -> copilot.bridge.v1.SendModelResponseRequest
-	25, // 63: copilot.bridge.v1.CallbackService.Resolve:input_type -> copilot.bridge.v1.ResolveRequest
-	10, // 64: copilot.bridge.v1.CallbackService.Attach:output_type -> copilot.bridge.v1.AttachResponse
-	27, // 65: copilot.bridge.v1.CallbackService.Leave:output_type -> copilot.bridge.v1.LeaveResponse
-	16, // 66: copilot.bridge.v1.CallbackService.ListPending:output_type -> copilot.bridge.v1.ListPendingResponse
-	19, // 67: copilot.bridge.v1.CallbackService.WatchPending:output_type -> copilot.bridge.v1.WatchPendingResponse
-	1,  // 68: copilot.bridge.v1.CallbackService.ReadCallback:output_type -> copilot.bridge.v1.ReadCallbackResponse
-	29, // 69: copilot.bridge.v1.CallbackService.SendModelResponse:output_type -> copilot.bridge.v1.SendModelResponseResponse
-	30, // 70: copilot.bridge.v1.CallbackService.Resolve:output_type -> copilot.bridge.v1.ResolveResponse
-	64, // [64:71] is the sub-list for method output_type
-	57, // [57:64] is the sub-list for method input_type
-	57, // [57:57] is the sub-list for extension type_name
-	57, // [57:57] is the sub-list for extension extendee
-	0,  // [0:57] is the sub-list for field type_name
+	51, // 32: copilot.bridge.v1.AttachResponse.progress:type_name -> copilot.bridge.v1.Progress
+	52, // 33: copilot.bridge.v1.AttachStarted.session:type_name -> copilot.bridge.v1.Session
+	53, // 34: copilot.bridge.v1.AttachStarted.create_result:type_name -> copilot.cli.v1.SessionServiceCreateResponse
+	54, // 35: copilot.bridge.v1.AttachStarted.resume_result:type_name -> copilot.cli.v1.SessionServiceResumeResponse
+	39, // 36: copilot.bridge.v1.AttachStarted.position:type_name -> copilot.bridge.v1.Position
+	39, // 37: copilot.bridge.v1.AttachDone.position:type_name -> copilot.bridge.v1.Position
+	55, // 38: copilot.bridge.v1.AttachDone.send_result:type_name -> copilot.cli.v1.SessionServiceSendResponse
+	56, // 39: copilot.bridge.v1.AttachFailed.failure:type_name -> copilot.bridge.v1.Failure
+	57, // 40: copilot.bridge.v1.AttachFailed.rpc_error:type_name -> copilot.bridge.v1.JsonRpcError
+	58, // 41: copilot.bridge.v1.ListPendingResponse.callbacks:type_name -> copilot.bridge.v1.Callback
+	18, // 42: copilot.bridge.v1.WatchPendingRequest.filter:type_name -> copilot.bridge.v1.PendingFilter
+	38, // 43: copilot.bridge.v1.WatchPendingRequest.grace:type_name -> google.protobuf.Duration
+	38, // 44: copilot.bridge.v1.WatchPendingRequest.heartbeat_interval:type_name -> google.protobuf.Duration
+	59, // 45: copilot.bridge.v1.PendingFilter.kinds:type_name -> copilot.bridge.v1.CallbackKind
+	31, // 46: copilot.bridge.v1.PendingFilter.labels:type_name -> copilot.bridge.v1.PendingFilter.LabelsEntry
+	58, // 47: copilot.bridge.v1.WatchPendingResponse.requested:type_name -> copilot.bridge.v1.Callback
+	20, // 48: copilot.bridge.v1.WatchPendingResponse.resolved:type_name -> copilot.bridge.v1.PendingResolved
+	21, // 49: copilot.bridge.v1.WatchPendingResponse.caught_up:type_name -> copilot.bridge.v1.PendingCaughtUp
+	22, // 50: copilot.bridge.v1.WatchPendingResponse.reset:type_name -> copilot.bridge.v1.PendingReset
+	23, // 51: copilot.bridge.v1.WatchPendingResponse.heartbeat:type_name -> copilot.bridge.v1.PendingHeartbeat
+	24, // 52: copilot.bridge.v1.WatchPendingResponse.unmatched:type_name -> copilot.bridge.v1.PendingUnmatched
+	60, // 53: copilot.bridge.v1.PendingResolved.resolved:type_name -> copilot.bridge.v1.CallbackResolved
+	47, // 54: copilot.bridge.v1.ResolveRequest.answer:type_name -> copilot.bridge.v1.Answer
+	33, // 55: copilot.bridge.v1.SendModelResponseRequest.response:type_name -> copilot.bridge.v1.ModelResponse
+	39, // 56: copilot.bridge.v1.SendModelResponseResponse.position:type_name -> copilot.bridge.v1.Position
+	39, // 57: copilot.bridge.v1.ResolveResponse.position:type_name -> copilot.bridge.v1.Position
+	2,  // 58: copilot.bridge.v1.CallbackService.Attach:input_type -> copilot.bridge.v1.AttachRequest
+	26, // 59: copilot.bridge.v1.CallbackService.Leave:input_type -> copilot.bridge.v1.LeaveRequest
+	15, // 60: copilot.bridge.v1.CallbackService.ListPending:input_type -> copilot.bridge.v1.ListPendingRequest
+	17, // 61: copilot.bridge.v1.CallbackService.WatchPending:input_type -> copilot.bridge.v1.WatchPendingRequest
+	0,  // 62: copilot.bridge.v1.CallbackService.ReadCallback:input_type -> copilot.bridge.v1.ReadCallbackRequest
+	28, // 63: copilot.bridge.v1.CallbackService.SendModelResponse:input_type -> copilot.bridge.v1.SendModelResponseRequest
+	25, // 64: copilot.bridge.v1.CallbackService.Resolve:input_type -> copilot.bridge.v1.ResolveRequest
+	10, // 65: copilot.bridge.v1.CallbackService.Attach:output_type -> copilot.bridge.v1.AttachResponse
+	27, // 66: copilot.bridge.v1.CallbackService.Leave:output_type -> copilot.bridge.v1.LeaveResponse
+	16, // 67: copilot.bridge.v1.CallbackService.ListPending:output_type -> copilot.bridge.v1.ListPendingResponse
+	19, // 68: copilot.bridge.v1.CallbackService.WatchPending:output_type -> copilot.bridge.v1.WatchPendingResponse
+	1,  // 69: copilot.bridge.v1.CallbackService.ReadCallback:output_type -> copilot.bridge.v1.ReadCallbackResponse
+	29, // 70: copilot.bridge.v1.CallbackService.SendModelResponse:output_type -> copilot.bridge.v1.SendModelResponseResponse
+	30, // 71: copilot.bridge.v1.CallbackService.Resolve:output_type -> copilot.bridge.v1.ResolveResponse
+	65, // [65:72] is the sub-list for method output_type
+	58, // [58:65] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_callback_service_proto_init() }
@@ -2798,6 +2819,7 @@ func file_copilot_bridge_v1_callback_service_proto_init() {
 		(*AttachResponse_Done)(nil),
 		(*AttachResponse_Failed)(nil),
 		(*AttachResponse_Opening)(nil),
+		(*AttachResponse_Progress)(nil),
 	}
 	file_copilot_bridge_v1_callback_service_proto_msgTypes[12].OneofWrappers = []any{
 		(*AttachStarted_CreateResult)(nil),

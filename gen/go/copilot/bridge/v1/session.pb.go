@@ -322,6 +322,60 @@ func (ShareState) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{4}
 }
 
+// ProgressStage is a part of making the CLI ready.
+type ProgressStage int32
+
+const (
+	// Not set by this server.
+	ProgressStage_PROGRESS_STAGE_UNSPECIFIED ProgressStage = 0
+	// The server installs the CLI with npm. This happens once for a machine and takes about a minute.
+	ProgressStage_PROGRESS_STAGE_INSTALLING_CLI ProgressStage = 1
+	// The server starts a CLI process, which takes 1 to 3 seconds. The first start on a machine also
+	// unpacks the CLI's files.
+	ProgressStage_PROGRESS_STAGE_STARTING_CLI ProgressStage = 2
+)
+
+// Enum value maps for ProgressStage.
+var (
+	ProgressStage_name = map[int32]string{
+		0: "PROGRESS_STAGE_UNSPECIFIED",
+		1: "PROGRESS_STAGE_INSTALLING_CLI",
+		2: "PROGRESS_STAGE_STARTING_CLI",
+	}
+	ProgressStage_value = map[string]int32{
+		"PROGRESS_STAGE_UNSPECIFIED":    0,
+		"PROGRESS_STAGE_INSTALLING_CLI": 1,
+		"PROGRESS_STAGE_STARTING_CLI":   2,
+	}
+)
+
+func (x ProgressStage) Enum() *ProgressStage {
+	p := new(ProgressStage)
+	*p = x
+	return p
+}
+
+func (x ProgressStage) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ProgressStage) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_bridge_v1_session_proto_enumTypes[5].Descriptor()
+}
+
+func (ProgressStage) Type() protoreflect.EnumType {
+	return &file_copilot_bridge_v1_session_proto_enumTypes[5]
+}
+
+func (x ProgressStage) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ProgressStage.Descriptor instead.
+func (ProgressStage) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{5}
+}
+
 // HeaderStrategy defines how a prompt's headers are combined with the provider's.
 type HeaderStrategy int32
 
@@ -360,11 +414,11 @@ func (x HeaderStrategy) String() string {
 }
 
 func (HeaderStrategy) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_bridge_v1_session_proto_enumTypes[5].Descriptor()
+	return file_copilot_bridge_v1_session_proto_enumTypes[6].Descriptor()
 }
 
 func (HeaderStrategy) Type() protoreflect.EnumType {
-	return &file_copilot_bridge_v1_session_proto_enumTypes[5]
+	return &file_copilot_bridge_v1_session_proto_enumTypes[6]
 }
 
 func (x HeaderStrategy) Number() protoreflect.EnumNumber {
@@ -373,7 +427,7 @@ func (x HeaderStrategy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HeaderStrategy.Descriptor instead.
 func (HeaderStrategy) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{5}
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{6}
 }
 
 // TurnStatus is the result of a turn.
@@ -429,11 +483,11 @@ func (x TurnStatus) String() string {
 }
 
 func (TurnStatus) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_bridge_v1_session_proto_enumTypes[6].Descriptor()
+	return file_copilot_bridge_v1_session_proto_enumTypes[7].Descriptor()
 }
 
 func (TurnStatus) Type() protoreflect.EnumType {
-	return &file_copilot_bridge_v1_session_proto_enumTypes[6]
+	return &file_copilot_bridge_v1_session_proto_enumTypes[7]
 }
 
 func (x TurnStatus) Number() protoreflect.EnumNumber {
@@ -442,7 +496,7 @@ func (x TurnStatus) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TurnStatus.Descriptor instead.
 func (TurnStatus) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{6}
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{7}
 }
 
 // Position is a position in a session's journal. Positions of one epoch are ordered by seq,
@@ -1141,6 +1195,60 @@ func (x *Participant) GetCanvases() []string {
 	return nil
 }
 
+// Progress reports what the CLI does while a caller waits for it.
+type Progress struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Stage ProgressStage          `protobuf:"varint,1,opt,name=stage,proto3,enum=copilot.bridge.v1.ProgressStage" json:"stage,omitempty"`
+	// The same for people, such as "starting the Copilot CLI".
+	Detail        string `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Progress) Reset() {
+	*x = Progress{}
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Progress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Progress) ProtoMessage() {}
+
+func (x *Progress) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Progress.ProtoReflect.Descriptor instead.
+func (*Progress) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Progress) GetStage() ProgressStage {
+	if x != nil {
+		return x.Stage
+	}
+	return ProgressStage_PROGRESS_STAGE_UNSPECIFIED
+}
+
+func (x *Progress) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
 // SessionFilter selects sessions by their directory, repository and labels. A session must match all
 // fields that are set.
 type SessionFilter struct {
@@ -1161,7 +1269,7 @@ type SessionFilter struct {
 
 func (x *SessionFilter) Reset() {
 	*x = SessionFilter{}
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[7]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1173,7 +1281,7 @@ func (x *SessionFilter) String() string {
 func (*SessionFilter) ProtoMessage() {}
 
 func (x *SessionFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[7]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1186,7 +1294,7 @@ func (x *SessionFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionFilter.ProtoReflect.Descriptor instead.
 func (*SessionFilter) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{7}
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SessionFilter) GetWorkingDirectory() string {
@@ -1266,7 +1374,7 @@ type Prompt struct {
 
 func (x *Prompt) Reset() {
 	*x = Prompt{}
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[8]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1278,7 +1386,7 @@ func (x *Prompt) String() string {
 func (*Prompt) ProtoMessage() {}
 
 func (x *Prompt) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[8]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1291,7 +1399,7 @@ func (x *Prompt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prompt.ProtoReflect.Descriptor instead.
 func (*Prompt) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{8}
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Prompt) GetText() string {
@@ -1430,7 +1538,7 @@ type TurnOutcome struct {
 
 func (x *TurnOutcome) Reset() {
 	*x = TurnOutcome{}
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[9]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1442,7 +1550,7 @@ func (x *TurnOutcome) String() string {
 func (*TurnOutcome) ProtoMessage() {}
 
 func (x *TurnOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[9]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1455,7 +1563,7 @@ func (x *TurnOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnOutcome.ProtoReflect.Descriptor instead.
 func (*TurnOutcome) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{9}
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TurnOutcome) GetStatus() TurnStatus {
@@ -1514,7 +1622,7 @@ type TurnError struct {
 
 func (x *TurnError) Reset() {
 	*x = TurnError{}
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[10]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1526,7 +1634,7 @@ func (x *TurnError) String() string {
 func (*TurnError) ProtoMessage() {}
 
 func (x *TurnError) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[10]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1539,7 +1647,7 @@ func (x *TurnError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnError.ProtoReflect.Descriptor instead.
 func (*TurnError) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{10}
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TurnError) GetErrorType() string {
@@ -1656,7 +1764,10 @@ const file_copilot_bridge_v1_session_proto_rawDesc = "" +
 	"\x05tools\x18\x03 \x03(\tR\x05tools\x12\x1c\n" +
 	"\tconnected\x18\x04 \x01(\bR\tconnected\x12\x1a\n" +
 	"\bcommands\x18\x05 \x03(\tR\bcommands\x12\x1a\n" +
-	"\bcanvases\x18\x06 \x03(\tR\bcanvases\"\x96\x02\n" +
+	"\bcanvases\x18\x06 \x03(\tR\bcanvases\"Z\n" +
+	"\bProgress\x126\n" +
+	"\x05stage\x18\x01 \x01(\x0e2 .copilot.bridge.v1.ProgressStageR\x05stage\x12\x16\n" +
+	"\x06detail\x18\x02 \x01(\tR\x06detail\"\x96\x02\n" +
 	"\rSessionFilter\x12+\n" +
 	"\x11working_directory\x18\x01 \x01(\tR\x10workingDirectory\x12\x19\n" +
 	"\bgit_root\x18\x02 \x01(\tR\agitRoot\x12\x1e\n" +
@@ -1733,7 +1844,11 @@ const file_copilot_bridge_v1_session_proto_rawDesc = "" +
 	"\x17SHARE_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13SHARE_STATE_OFFERED\x10\x01\x12\x18\n" +
 	"\x14SHARE_STATE_ACCEPTED\x10\x02\x12\x18\n" +
-	"\x14SHARE_STATE_DECLINED\x10\x03*j\n" +
+	"\x14SHARE_STATE_DECLINED\x10\x03*s\n" +
+	"\rProgressStage\x12\x1e\n" +
+	"\x1aPROGRESS_STAGE_UNSPECIFIED\x10\x00\x12!\n" +
+	"\x1dPROGRESS_STAGE_INSTALLING_CLI\x10\x01\x12\x1f\n" +
+	"\x1bPROGRESS_STAGE_STARTING_CLI\x10\x02*j\n" +
 	"\x0eHeaderStrategy\x12\x1f\n" +
 	"\x1bHEADER_STRATEGY_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18HEADER_STRATEGY_OVERRIDE\x10\x01\x12\x19\n" +
@@ -1761,74 +1876,77 @@ func file_copilot_bridge_v1_session_proto_rawDescGZIP() []byte {
 	return file_copilot_bridge_v1_session_proto_rawDescData
 }
 
-var file_copilot_bridge_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_copilot_bridge_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_copilot_bridge_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
+var file_copilot_bridge_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_copilot_bridge_v1_session_proto_goTypes = []any{
 	(SessionState)(0),             // 0: copilot.bridge.v1.SessionState
 	(Lifetime)(0),                 // 1: copilot.bridge.v1.Lifetime
 	(OnInterruption)(0),           // 2: copilot.bridge.v1.OnInterruption
 	(ShareAccess)(0),              // 3: copilot.bridge.v1.ShareAccess
 	(ShareState)(0),               // 4: copilot.bridge.v1.ShareState
-	(HeaderStrategy)(0),           // 5: copilot.bridge.v1.HeaderStrategy
-	(TurnStatus)(0),               // 6: copilot.bridge.v1.TurnStatus
-	(*Position)(nil),              // 7: copilot.bridge.v1.Position
-	(*Session)(nil),               // 8: copilot.bridge.v1.Session
-	(*SessionDamage)(nil),         // 9: copilot.bridge.v1.SessionDamage
-	(*SessionShare)(nil),          // 10: copilot.bridge.v1.SessionShare
-	(*SessionContext)(nil),        // 11: copilot.bridge.v1.SessionContext
-	(*SessionCapabilities)(nil),   // 12: copilot.bridge.v1.SessionCapabilities
-	(*Participant)(nil),           // 13: copilot.bridge.v1.Participant
-	(*SessionFilter)(nil),         // 14: copilot.bridge.v1.SessionFilter
-	(*Prompt)(nil),                // 15: copilot.bridge.v1.Prompt
-	(*TurnOutcome)(nil),           // 16: copilot.bridge.v1.TurnOutcome
-	(*TurnError)(nil),             // 17: copilot.bridge.v1.TurnError
-	nil,                           // 18: copilot.bridge.v1.Session.LabelsEntry
-	nil,                           // 19: copilot.bridge.v1.Session.NodeLabelsEntry
-	nil,                           // 20: copilot.bridge.v1.SessionFilter.LabelsEntry
-	nil,                           // 21: copilot.bridge.v1.Prompt.RequestHeadersEntry
-	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
-	(*v1.Attachment)(nil),         // 23: copilot.cli.v1.Attachment
-	(v1.SendMode)(0),              // 24: copilot.cli.v1.SendMode
-	(v1.SendAgentMode)(0),         // 25: copilot.cli.v1.SendAgentMode
-	(*v1.ResponseFormat)(nil),     // 26: copilot.cli.v1.ResponseFormat
-	(ErrorReason)(0),              // 27: copilot.bridge.v1.ErrorReason
+	(ProgressStage)(0),            // 5: copilot.bridge.v1.ProgressStage
+	(HeaderStrategy)(0),           // 6: copilot.bridge.v1.HeaderStrategy
+	(TurnStatus)(0),               // 7: copilot.bridge.v1.TurnStatus
+	(*Position)(nil),              // 8: copilot.bridge.v1.Position
+	(*Session)(nil),               // 9: copilot.bridge.v1.Session
+	(*SessionDamage)(nil),         // 10: copilot.bridge.v1.SessionDamage
+	(*SessionShare)(nil),          // 11: copilot.bridge.v1.SessionShare
+	(*SessionContext)(nil),        // 12: copilot.bridge.v1.SessionContext
+	(*SessionCapabilities)(nil),   // 13: copilot.bridge.v1.SessionCapabilities
+	(*Participant)(nil),           // 14: copilot.bridge.v1.Participant
+	(*Progress)(nil),              // 15: copilot.bridge.v1.Progress
+	(*SessionFilter)(nil),         // 16: copilot.bridge.v1.SessionFilter
+	(*Prompt)(nil),                // 17: copilot.bridge.v1.Prompt
+	(*TurnOutcome)(nil),           // 18: copilot.bridge.v1.TurnOutcome
+	(*TurnError)(nil),             // 19: copilot.bridge.v1.TurnError
+	nil,                           // 20: copilot.bridge.v1.Session.LabelsEntry
+	nil,                           // 21: copilot.bridge.v1.Session.NodeLabelsEntry
+	nil,                           // 22: copilot.bridge.v1.SessionFilter.LabelsEntry
+	nil,                           // 23: copilot.bridge.v1.Prompt.RequestHeadersEntry
+	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
+	(*v1.Attachment)(nil),         // 25: copilot.cli.v1.Attachment
+	(v1.SendMode)(0),              // 26: copilot.cli.v1.SendMode
+	(v1.SendAgentMode)(0),         // 27: copilot.cli.v1.SendAgentMode
+	(*v1.ResponseFormat)(nil),     // 28: copilot.cli.v1.ResponseFormat
+	(ErrorReason)(0),              // 29: copilot.bridge.v1.ErrorReason
 }
 var file_copilot_bridge_v1_session_proto_depIdxs = []int32{
 	0,  // 0: copilot.bridge.v1.Session.state:type_name -> copilot.bridge.v1.SessionState
-	22, // 1: copilot.bridge.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	22, // 2: copilot.bridge.v1.Session.update_time:type_name -> google.protobuf.Timestamp
-	11, // 3: copilot.bridge.v1.Session.context:type_name -> copilot.bridge.v1.SessionContext
-	12, // 4: copilot.bridge.v1.Session.capabilities:type_name -> copilot.bridge.v1.SessionCapabilities
+	24, // 1: copilot.bridge.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	24, // 2: copilot.bridge.v1.Session.update_time:type_name -> google.protobuf.Timestamp
+	12, // 3: copilot.bridge.v1.Session.context:type_name -> copilot.bridge.v1.SessionContext
+	13, // 4: copilot.bridge.v1.Session.capabilities:type_name -> copilot.bridge.v1.SessionCapabilities
 	1,  // 5: copilot.bridge.v1.Session.lifetime:type_name -> copilot.bridge.v1.Lifetime
-	13, // 6: copilot.bridge.v1.Session.participants:type_name -> copilot.bridge.v1.Participant
-	7,  // 7: copilot.bridge.v1.Session.position:type_name -> copilot.bridge.v1.Position
-	10, // 8: copilot.bridge.v1.Session.shares:type_name -> copilot.bridge.v1.SessionShare
+	14, // 6: copilot.bridge.v1.Session.participants:type_name -> copilot.bridge.v1.Participant
+	8,  // 7: copilot.bridge.v1.Session.position:type_name -> copilot.bridge.v1.Position
+	11, // 8: copilot.bridge.v1.Session.shares:type_name -> copilot.bridge.v1.SessionShare
 	3,  // 9: copilot.bridge.v1.Session.access:type_name -> copilot.bridge.v1.ShareAccess
-	9,  // 10: copilot.bridge.v1.Session.damage:type_name -> copilot.bridge.v1.SessionDamage
-	18, // 11: copilot.bridge.v1.Session.labels:type_name -> copilot.bridge.v1.Session.LabelsEntry
+	10, // 10: copilot.bridge.v1.Session.damage:type_name -> copilot.bridge.v1.SessionDamage
+	20, // 11: copilot.bridge.v1.Session.labels:type_name -> copilot.bridge.v1.Session.LabelsEntry
 	2,  // 12: copilot.bridge.v1.Session.on_interruption:type_name -> copilot.bridge.v1.OnInterruption
-	19, // 13: copilot.bridge.v1.Session.node_labels:type_name -> copilot.bridge.v1.Session.NodeLabelsEntry
-	22, // 14: copilot.bridge.v1.SessionDamage.detect_time:type_name -> google.protobuf.Timestamp
+	21, // 13: copilot.bridge.v1.Session.node_labels:type_name -> copilot.bridge.v1.Session.NodeLabelsEntry
+	24, // 14: copilot.bridge.v1.SessionDamage.detect_time:type_name -> google.protobuf.Timestamp
 	3,  // 15: copilot.bridge.v1.SessionShare.access:type_name -> copilot.bridge.v1.ShareAccess
 	4,  // 16: copilot.bridge.v1.SessionShare.state:type_name -> copilot.bridge.v1.ShareState
-	20, // 17: copilot.bridge.v1.SessionFilter.labels:type_name -> copilot.bridge.v1.SessionFilter.LabelsEntry
-	23, // 18: copilot.bridge.v1.Prompt.attachments:type_name -> copilot.cli.v1.Attachment
-	24, // 19: copilot.bridge.v1.Prompt.mode:type_name -> copilot.cli.v1.SendMode
-	25, // 20: copilot.bridge.v1.Prompt.agent_mode:type_name -> copilot.cli.v1.SendAgentMode
-	21, // 21: copilot.bridge.v1.Prompt.request_headers:type_name -> copilot.bridge.v1.Prompt.RequestHeadersEntry
-	5,  // 22: copilot.bridge.v1.Prompt.header_strategy:type_name -> copilot.bridge.v1.HeaderStrategy
-	26, // 23: copilot.bridge.v1.Prompt.response_format:type_name -> copilot.cli.v1.ResponseFormat
-	6,  // 24: copilot.bridge.v1.TurnOutcome.status:type_name -> copilot.bridge.v1.TurnStatus
-	17, // 25: copilot.bridge.v1.TurnOutcome.error:type_name -> copilot.bridge.v1.TurnError
-	7,  // 26: copilot.bridge.v1.TurnOutcome.message_position:type_name -> copilot.bridge.v1.Position
-	7,  // 27: copilot.bridge.v1.TurnOutcome.end_position:type_name -> copilot.bridge.v1.Position
-	7,  // 28: copilot.bridge.v1.TurnError.position:type_name -> copilot.bridge.v1.Position
-	27, // 29: copilot.bridge.v1.TurnError.reason:type_name -> copilot.bridge.v1.ErrorReason
-	30, // [30:30] is the sub-list for method output_type
-	30, // [30:30] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	5,  // 17: copilot.bridge.v1.Progress.stage:type_name -> copilot.bridge.v1.ProgressStage
+	22, // 18: copilot.bridge.v1.SessionFilter.labels:type_name -> copilot.bridge.v1.SessionFilter.LabelsEntry
+	25, // 19: copilot.bridge.v1.Prompt.attachments:type_name -> copilot.cli.v1.Attachment
+	26, // 20: copilot.bridge.v1.Prompt.mode:type_name -> copilot.cli.v1.SendMode
+	27, // 21: copilot.bridge.v1.Prompt.agent_mode:type_name -> copilot.cli.v1.SendAgentMode
+	23, // 22: copilot.bridge.v1.Prompt.request_headers:type_name -> copilot.bridge.v1.Prompt.RequestHeadersEntry
+	6,  // 23: copilot.bridge.v1.Prompt.header_strategy:type_name -> copilot.bridge.v1.HeaderStrategy
+	28, // 24: copilot.bridge.v1.Prompt.response_format:type_name -> copilot.cli.v1.ResponseFormat
+	7,  // 25: copilot.bridge.v1.TurnOutcome.status:type_name -> copilot.bridge.v1.TurnStatus
+	19, // 26: copilot.bridge.v1.TurnOutcome.error:type_name -> copilot.bridge.v1.TurnError
+	8,  // 27: copilot.bridge.v1.TurnOutcome.message_position:type_name -> copilot.bridge.v1.Position
+	8,  // 28: copilot.bridge.v1.TurnOutcome.end_position:type_name -> copilot.bridge.v1.Position
+	8,  // 29: copilot.bridge.v1.TurnError.position:type_name -> copilot.bridge.v1.Position
+	29, // 30: copilot.bridge.v1.TurnError.reason:type_name -> copilot.bridge.v1.ErrorReason
+	31, // [31:31] is the sub-list for method output_type
+	31, // [31:31] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_session_proto_init() }
@@ -1838,15 +1956,15 @@ func file_copilot_bridge_v1_session_proto_init() {
 	}
 	file_copilot_bridge_v1_bounds_proto_init()
 	file_copilot_bridge_v1_error_proto_init()
-	file_copilot_bridge_v1_session_proto_msgTypes[8].OneofWrappers = []any{}
-	file_copilot_bridge_v1_session_proto_msgTypes[10].OneofWrappers = []any{}
+	file_copilot_bridge_v1_session_proto_msgTypes[9].OneofWrappers = []any{}
+	file_copilot_bridge_v1_session_proto_msgTypes[11].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_bridge_v1_session_proto_rawDesc), len(file_copilot_bridge_v1_session_proto_rawDesc)),
-			NumEnums:      7,
-			NumMessages:   15,
+			NumEnums:      8,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

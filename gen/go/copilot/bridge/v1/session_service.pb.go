@@ -2953,6 +2953,7 @@ type RunResponse struct {
 	//	*RunResponse_Started
 	//	*RunResponse_Stream
 	//	*RunResponse_Outcome
+	//	*RunResponse_Progress
 	Frame         isRunResponse_Frame `protobuf_oneof:"frame"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3022,12 +3023,21 @@ func (x *RunResponse) GetOutcome() *TurnOutcome {
 	return nil
 }
 
+func (x *RunResponse) GetProgress() *Progress {
+	if x != nil {
+		if x, ok := x.Frame.(*RunResponse_Progress); ok {
+			return x.Progress
+		}
+	}
+	return nil
+}
+
 type isRunResponse_Frame interface {
 	isRunResponse_Frame()
 }
 
 type RunResponse_Started struct {
-	// The CLI accepted the prompt. The first frame.
+	// The CLI accepted the prompt. The first frame, except after `progress`.
 	Started *RunStarted `protobuf:"bytes,1,opt,name=started,proto3,oneof"`
 }
 
@@ -3041,11 +3051,19 @@ type RunResponse_Outcome struct {
 	Outcome *TurnOutcome `protobuf:"bytes,3,opt,name=outcome,proto3,oneof"`
 }
 
+type RunResponse_Progress struct {
+	// The caller waits for the CLI to be installed or started. The server sends it before all
+	// other frames, and at most once for each stage.
+	Progress *Progress `protobuf:"bytes,4,opt,name=progress,proto3,oneof"`
+}
+
 func (*RunResponse_Started) isRunResponse_Frame() {}
 
 func (*RunResponse_Stream) isRunResponse_Frame() {}
 
 func (*RunResponse_Outcome) isRunResponse_Frame() {}
+
+func (*RunResponse_Progress) isRunResponse_Frame() {}
 
 // RunStarted reports that the CLI accepted the prompt.
 type RunStarted struct {
@@ -4519,11 +4537,12 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\x06prompt\x18\x04 \x01(\v2\x19.copilot.bridge.v1.PromptR\x06prompt\x126\n" +
 	"\x06filter\x18\x05 \x01(\v2\x1e.copilot.bridge.v1.EventFilterR\x06filter\x12:\n" +
 	"\aoptions\x18\x06 \x01(\v2 .copilot.bridge.v1.StreamOptionsR\aoptionsB\t\n" +
-	"\asession\"\xcd\x01\n" +
+	"\asession\"\x88\x02\n" +
 	"\vRunResponse\x129\n" +
 	"\astarted\x18\x01 \x01(\v2\x1d.copilot.bridge.v1.RunStartedH\x00R\astarted\x12>\n" +
 	"\x06stream\x18\x02 \x01(\v2$.copilot.bridge.v1.SubscribeResponseH\x00R\x06stream\x12:\n" +
-	"\aoutcome\x18\x03 \x01(\v2\x1e.copilot.bridge.v1.TurnOutcomeH\x00R\aoutcomeB\a\n" +
+	"\aoutcome\x18\x03 \x01(\v2\x1e.copilot.bridge.v1.TurnOutcomeH\x00R\aoutcome\x129\n" +
+	"\bprogress\x18\x04 \x01(\v2\x1b.copilot.bridge.v1.ProgressH\x00R\bprogressB\a\n" +
 	"\x05frame\"\x83\x01\n" +
 	"\n" +
 	"RunStarted\x12\x1d\n" +
@@ -4777,13 +4796,14 @@ var file_copilot_bridge_v1_session_service_proto_goTypes = []any{
 	(*EventFilter)(nil),                  // 88: copilot.bridge.v1.EventFilter
 	(*StreamOptions)(nil),                // 89: copilot.bridge.v1.StreamOptions
 	(*SubscribeResponse)(nil),            // 90: copilot.bridge.v1.SubscribeResponse
-	(Fidelity)(0),                        // 91: copilot.bridge.v1.Fidelity
-	(*Event)(nil),                        // 92: copilot.bridge.v1.Event
-	(*Gap)(nil),                          // 93: copilot.bridge.v1.Gap
-	(*v1.ModelCapabilitiesOverride)(nil), // 94: copilot.cli.v1.ModelCapabilitiesOverride
-	(v1.SessionLogLevel)(0),              // 95: copilot.cli.v1.SessionLogLevel
-	(*v1.ProviderConfig)(nil),            // 96: copilot.cli.v1.ProviderConfig
-	(*timestamppb.Timestamp)(nil),        // 97: google.protobuf.Timestamp
+	(*Progress)(nil),                     // 91: copilot.bridge.v1.Progress
+	(Fidelity)(0),                        // 92: copilot.bridge.v1.Fidelity
+	(*Event)(nil),                        // 93: copilot.bridge.v1.Event
+	(*Gap)(nil),                          // 94: copilot.bridge.v1.Gap
+	(*v1.ModelCapabilitiesOverride)(nil), // 95: copilot.cli.v1.ModelCapabilitiesOverride
+	(v1.SessionLogLevel)(0),              // 96: copilot.cli.v1.SessionLogLevel
+	(*v1.ProviderConfig)(nil),            // 97: copilot.cli.v1.ProviderConfig
+	(*timestamppb.Timestamp)(nil),        // 98: google.protobuf.Timestamp
 }
 var file_copilot_bridge_v1_session_service_proto_depIdxs = []int32{
 	71,  // 0: copilot.bridge.v1.ShareSessionRequest.access:type_name -> copilot.bridge.v1.ShareAccess
@@ -4844,92 +4864,93 @@ var file_copilot_bridge_v1_session_service_proto_depIdxs = []int32{
 	48,  // 55: copilot.bridge.v1.RunResponse.started:type_name -> copilot.bridge.v1.RunStarted
 	90,  // 56: copilot.bridge.v1.RunResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
 	87,  // 57: copilot.bridge.v1.RunResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
-	86,  // 58: copilot.bridge.v1.RunStarted.position:type_name -> copilot.bridge.v1.Position
-	86,  // 59: copilot.bridge.v1.ListEventsRequest.after:type_name -> copilot.bridge.v1.Position
-	88,  // 60: copilot.bridge.v1.ListEventsRequest.filter:type_name -> copilot.bridge.v1.EventFilter
-	91,  // 61: copilot.bridge.v1.ListEventsRequest.fidelity:type_name -> copilot.bridge.v1.Fidelity
-	92,  // 62: copilot.bridge.v1.ListEventsResponse.events:type_name -> copilot.bridge.v1.Event
-	93,  // 63: copilot.bridge.v1.ListEventsResponse.gap:type_name -> copilot.bridge.v1.Gap
-	86,  // 64: copilot.bridge.v1.ReadEventRequest.position:type_name -> copilot.bridge.v1.Position
-	94,  // 65: copilot.bridge.v1.SetModelRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
-	95,  // 66: copilot.bridge.v1.WriteLogRequest.level:type_name -> copilot.cli.v1.SessionLogLevel
-	96,  // 67: copilot.bridge.v1.UpdateProviderRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
-	81,  // 68: copilot.bridge.v1.UpdateProviderRequest.update_mask:type_name -> google.protobuf.FieldMask
-	83,  // 69: copilot.bridge.v1.GetUsageRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
-	97,  // 70: copilot.bridge.v1.GetUsageRequest.start_time:type_name -> google.protobuf.Timestamp
-	97,  // 71: copilot.bridge.v1.GetUsageRequest.end_time:type_name -> google.protobuf.Timestamp
-	0,   // 72: copilot.bridge.v1.GetUsageRequest.group_by:type_name -> copilot.bridge.v1.UsageGroup
-	63,  // 73: copilot.bridge.v1.GetUsageResponse.rows:type_name -> copilot.bridge.v1.UsageRow
-	77,  // 74: copilot.bridge.v1.UsageRow.api_duration:type_name -> google.protobuf.Duration
-	70,  // 75: copilot.bridge.v1.UpdateLabelsRequest.set:type_name -> copilot.bridge.v1.UpdateLabelsRequest.SetEntry
-	73,  // 76: copilot.bridge.v1.UpdateLabelsResponse.session:type_name -> copilot.bridge.v1.Session
-	96,  // 77: copilot.bridge.v1.ProvideCredentialsRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
-	73,  // 78: copilot.bridge.v1.ProvideCredentialsResponse.session:type_name -> copilot.bridge.v1.Session
-	12,  // 79: copilot.bridge.v1.SessionService.CreateSession:input_type -> copilot.bridge.v1.CreateSessionRequest
-	14,  // 80: copilot.bridge.v1.SessionService.ResumeSession:input_type -> copilot.bridge.v1.ResumeSessionRequest
-	16,  // 81: copilot.bridge.v1.SessionService.GetSession:input_type -> copilot.bridge.v1.GetSessionRequest
-	18,  // 82: copilot.bridge.v1.SessionService.ListSessions:input_type -> copilot.bridge.v1.ListSessionsRequest
-	20,  // 83: copilot.bridge.v1.SessionService.DeleteSession:input_type -> copilot.bridge.v1.DeleteSessionRequest
-	22,  // 84: copilot.bridge.v1.SessionService.PruneSessions:input_type -> copilot.bridge.v1.PruneSessionsRequest
-	25,  // 85: copilot.bridge.v1.SessionService.GetLastSession:input_type -> copilot.bridge.v1.GetLastSessionRequest
-	27,  // 86: copilot.bridge.v1.SessionService.DisconnectSession:input_type -> copilot.bridge.v1.DisconnectSessionRequest
-	29,  // 87: copilot.bridge.v1.SessionService.GetForegroundSession:input_type -> copilot.bridge.v1.GetForegroundSessionRequest
-	31,  // 88: copilot.bridge.v1.SessionService.SetForegroundSession:input_type -> copilot.bridge.v1.SetForegroundSessionRequest
-	33,  // 89: copilot.bridge.v1.SessionService.Send:input_type -> copilot.bridge.v1.SendRequest
-	35,  // 90: copilot.bridge.v1.SessionService.SendStream:input_type -> copilot.bridge.v1.SendStreamRequest
-	44,  // 91: copilot.bridge.v1.SessionService.SendAndWait:input_type -> copilot.bridge.v1.SendAndWaitRequest
-	46,  // 92: copilot.bridge.v1.SessionService.Run:input_type -> copilot.bridge.v1.RunRequest
-	49,  // 93: copilot.bridge.v1.SessionService.Abort:input_type -> copilot.bridge.v1.AbortRequest
-	51,  // 94: copilot.bridge.v1.SessionService.ListEvents:input_type -> copilot.bridge.v1.ListEventsRequest
-	53,  // 95: copilot.bridge.v1.SessionService.ReadEvent:input_type -> copilot.bridge.v1.ReadEventRequest
-	38,  // 96: copilot.bridge.v1.SessionService.ExportSession:input_type -> copilot.bridge.v1.ExportSessionRequest
-	41,  // 97: copilot.bridge.v1.SessionService.ImportSession:input_type -> copilot.bridge.v1.ImportSessionRequest
-	55,  // 98: copilot.bridge.v1.SessionService.SetModel:input_type -> copilot.bridge.v1.SetModelRequest
-	57,  // 99: copilot.bridge.v1.SessionService.WriteLog:input_type -> copilot.bridge.v1.WriteLogRequest
-	59,  // 100: copilot.bridge.v1.SessionService.UpdateProvider:input_type -> copilot.bridge.v1.UpdateProviderRequest
-	61,  // 101: copilot.bridge.v1.SessionService.GetUsage:input_type -> copilot.bridge.v1.GetUsageRequest
-	64,  // 102: copilot.bridge.v1.SessionService.UpdateLabels:input_type -> copilot.bridge.v1.UpdateLabelsRequest
-	66,  // 103: copilot.bridge.v1.SessionService.ProvideCredentials:input_type -> copilot.bridge.v1.ProvideCredentialsRequest
-	1,   // 104: copilot.bridge.v1.SessionService.ShareSession:input_type -> copilot.bridge.v1.ShareSessionRequest
-	3,   // 105: copilot.bridge.v1.SessionService.UnshareSession:input_type -> copilot.bridge.v1.UnshareSessionRequest
-	5,   // 106: copilot.bridge.v1.SessionService.ListShareOffers:input_type -> copilot.bridge.v1.ListShareOffersRequest
-	8,   // 107: copilot.bridge.v1.SessionService.AcceptShare:input_type -> copilot.bridge.v1.AcceptShareRequest
-	10,  // 108: copilot.bridge.v1.SessionService.DeclineShare:input_type -> copilot.bridge.v1.DeclineShareRequest
-	13,  // 109: copilot.bridge.v1.SessionService.CreateSession:output_type -> copilot.bridge.v1.CreateSessionResponse
-	15,  // 110: copilot.bridge.v1.SessionService.ResumeSession:output_type -> copilot.bridge.v1.ResumeSessionResponse
-	17,  // 111: copilot.bridge.v1.SessionService.GetSession:output_type -> copilot.bridge.v1.GetSessionResponse
-	19,  // 112: copilot.bridge.v1.SessionService.ListSessions:output_type -> copilot.bridge.v1.ListSessionsResponse
-	21,  // 113: copilot.bridge.v1.SessionService.DeleteSession:output_type -> copilot.bridge.v1.DeleteSessionResponse
-	23,  // 114: copilot.bridge.v1.SessionService.PruneSessions:output_type -> copilot.bridge.v1.PruneSessionsResponse
-	26,  // 115: copilot.bridge.v1.SessionService.GetLastSession:output_type -> copilot.bridge.v1.GetLastSessionResponse
-	28,  // 116: copilot.bridge.v1.SessionService.DisconnectSession:output_type -> copilot.bridge.v1.DisconnectSessionResponse
-	30,  // 117: copilot.bridge.v1.SessionService.GetForegroundSession:output_type -> copilot.bridge.v1.GetForegroundSessionResponse
-	32,  // 118: copilot.bridge.v1.SessionService.SetForegroundSession:output_type -> copilot.bridge.v1.SetForegroundSessionResponse
-	34,  // 119: copilot.bridge.v1.SessionService.Send:output_type -> copilot.bridge.v1.SendResponse
-	37,  // 120: copilot.bridge.v1.SessionService.SendStream:output_type -> copilot.bridge.v1.SendStreamResponse
-	45,  // 121: copilot.bridge.v1.SessionService.SendAndWait:output_type -> copilot.bridge.v1.SendAndWaitResponse
-	47,  // 122: copilot.bridge.v1.SessionService.Run:output_type -> copilot.bridge.v1.RunResponse
-	50,  // 123: copilot.bridge.v1.SessionService.Abort:output_type -> copilot.bridge.v1.AbortResponse
-	52,  // 124: copilot.bridge.v1.SessionService.ListEvents:output_type -> copilot.bridge.v1.ListEventsResponse
-	54,  // 125: copilot.bridge.v1.SessionService.ReadEvent:output_type -> copilot.bridge.v1.ReadEventResponse
-	39,  // 126: copilot.bridge.v1.SessionService.ExportSession:output_type -> copilot.bridge.v1.ExportSessionResponse
-	43,  // 127: copilot.bridge.v1.SessionService.ImportSession:output_type -> copilot.bridge.v1.ImportSessionResponse
-	56,  // 128: copilot.bridge.v1.SessionService.SetModel:output_type -> copilot.bridge.v1.SetModelResponse
-	58,  // 129: copilot.bridge.v1.SessionService.WriteLog:output_type -> copilot.bridge.v1.WriteLogResponse
-	60,  // 130: copilot.bridge.v1.SessionService.UpdateProvider:output_type -> copilot.bridge.v1.UpdateProviderResponse
-	62,  // 131: copilot.bridge.v1.SessionService.GetUsage:output_type -> copilot.bridge.v1.GetUsageResponse
-	65,  // 132: copilot.bridge.v1.SessionService.UpdateLabels:output_type -> copilot.bridge.v1.UpdateLabelsResponse
-	67,  // 133: copilot.bridge.v1.SessionService.ProvideCredentials:output_type -> copilot.bridge.v1.ProvideCredentialsResponse
-	2,   // 134: copilot.bridge.v1.SessionService.ShareSession:output_type -> copilot.bridge.v1.ShareSessionResponse
-	4,   // 135: copilot.bridge.v1.SessionService.UnshareSession:output_type -> copilot.bridge.v1.UnshareSessionResponse
-	6,   // 136: copilot.bridge.v1.SessionService.ListShareOffers:output_type -> copilot.bridge.v1.ListShareOffersResponse
-	9,   // 137: copilot.bridge.v1.SessionService.AcceptShare:output_type -> copilot.bridge.v1.AcceptShareResponse
-	11,  // 138: copilot.bridge.v1.SessionService.DeclineShare:output_type -> copilot.bridge.v1.DeclineShareResponse
-	109, // [109:139] is the sub-list for method output_type
-	79,  // [79:109] is the sub-list for method input_type
-	79,  // [79:79] is the sub-list for extension type_name
-	79,  // [79:79] is the sub-list for extension extendee
-	0,   // [0:79] is the sub-list for field type_name
+	91,  // 58: copilot.bridge.v1.RunResponse.progress:type_name -> copilot.bridge.v1.Progress
+	86,  // 59: copilot.bridge.v1.RunStarted.position:type_name -> copilot.bridge.v1.Position
+	86,  // 60: copilot.bridge.v1.ListEventsRequest.after:type_name -> copilot.bridge.v1.Position
+	88,  // 61: copilot.bridge.v1.ListEventsRequest.filter:type_name -> copilot.bridge.v1.EventFilter
+	92,  // 62: copilot.bridge.v1.ListEventsRequest.fidelity:type_name -> copilot.bridge.v1.Fidelity
+	93,  // 63: copilot.bridge.v1.ListEventsResponse.events:type_name -> copilot.bridge.v1.Event
+	94,  // 64: copilot.bridge.v1.ListEventsResponse.gap:type_name -> copilot.bridge.v1.Gap
+	86,  // 65: copilot.bridge.v1.ReadEventRequest.position:type_name -> copilot.bridge.v1.Position
+	95,  // 66: copilot.bridge.v1.SetModelRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
+	96,  // 67: copilot.bridge.v1.WriteLogRequest.level:type_name -> copilot.cli.v1.SessionLogLevel
+	97,  // 68: copilot.bridge.v1.UpdateProviderRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
+	81,  // 69: copilot.bridge.v1.UpdateProviderRequest.update_mask:type_name -> google.protobuf.FieldMask
+	83,  // 70: copilot.bridge.v1.GetUsageRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
+	98,  // 71: copilot.bridge.v1.GetUsageRequest.start_time:type_name -> google.protobuf.Timestamp
+	98,  // 72: copilot.bridge.v1.GetUsageRequest.end_time:type_name -> google.protobuf.Timestamp
+	0,   // 73: copilot.bridge.v1.GetUsageRequest.group_by:type_name -> copilot.bridge.v1.UsageGroup
+	63,  // 74: copilot.bridge.v1.GetUsageResponse.rows:type_name -> copilot.bridge.v1.UsageRow
+	77,  // 75: copilot.bridge.v1.UsageRow.api_duration:type_name -> google.protobuf.Duration
+	70,  // 76: copilot.bridge.v1.UpdateLabelsRequest.set:type_name -> copilot.bridge.v1.UpdateLabelsRequest.SetEntry
+	73,  // 77: copilot.bridge.v1.UpdateLabelsResponse.session:type_name -> copilot.bridge.v1.Session
+	97,  // 78: copilot.bridge.v1.ProvideCredentialsRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
+	73,  // 79: copilot.bridge.v1.ProvideCredentialsResponse.session:type_name -> copilot.bridge.v1.Session
+	12,  // 80: copilot.bridge.v1.SessionService.CreateSession:input_type -> copilot.bridge.v1.CreateSessionRequest
+	14,  // 81: copilot.bridge.v1.SessionService.ResumeSession:input_type -> copilot.bridge.v1.ResumeSessionRequest
+	16,  // 82: copilot.bridge.v1.SessionService.GetSession:input_type -> copilot.bridge.v1.GetSessionRequest
+	18,  // 83: copilot.bridge.v1.SessionService.ListSessions:input_type -> copilot.bridge.v1.ListSessionsRequest
+	20,  // 84: copilot.bridge.v1.SessionService.DeleteSession:input_type -> copilot.bridge.v1.DeleteSessionRequest
+	22,  // 85: copilot.bridge.v1.SessionService.PruneSessions:input_type -> copilot.bridge.v1.PruneSessionsRequest
+	25,  // 86: copilot.bridge.v1.SessionService.GetLastSession:input_type -> copilot.bridge.v1.GetLastSessionRequest
+	27,  // 87: copilot.bridge.v1.SessionService.DisconnectSession:input_type -> copilot.bridge.v1.DisconnectSessionRequest
+	29,  // 88: copilot.bridge.v1.SessionService.GetForegroundSession:input_type -> copilot.bridge.v1.GetForegroundSessionRequest
+	31,  // 89: copilot.bridge.v1.SessionService.SetForegroundSession:input_type -> copilot.bridge.v1.SetForegroundSessionRequest
+	33,  // 90: copilot.bridge.v1.SessionService.Send:input_type -> copilot.bridge.v1.SendRequest
+	35,  // 91: copilot.bridge.v1.SessionService.SendStream:input_type -> copilot.bridge.v1.SendStreamRequest
+	44,  // 92: copilot.bridge.v1.SessionService.SendAndWait:input_type -> copilot.bridge.v1.SendAndWaitRequest
+	46,  // 93: copilot.bridge.v1.SessionService.Run:input_type -> copilot.bridge.v1.RunRequest
+	49,  // 94: copilot.bridge.v1.SessionService.Abort:input_type -> copilot.bridge.v1.AbortRequest
+	51,  // 95: copilot.bridge.v1.SessionService.ListEvents:input_type -> copilot.bridge.v1.ListEventsRequest
+	53,  // 96: copilot.bridge.v1.SessionService.ReadEvent:input_type -> copilot.bridge.v1.ReadEventRequest
+	38,  // 97: copilot.bridge.v1.SessionService.ExportSession:input_type -> copilot.bridge.v1.ExportSessionRequest
+	41,  // 98: copilot.bridge.v1.SessionService.ImportSession:input_type -> copilot.bridge.v1.ImportSessionRequest
+	55,  // 99: copilot.bridge.v1.SessionService.SetModel:input_type -> copilot.bridge.v1.SetModelRequest
+	57,  // 100: copilot.bridge.v1.SessionService.WriteLog:input_type -> copilot.bridge.v1.WriteLogRequest
+	59,  // 101: copilot.bridge.v1.SessionService.UpdateProvider:input_type -> copilot.bridge.v1.UpdateProviderRequest
+	61,  // 102: copilot.bridge.v1.SessionService.GetUsage:input_type -> copilot.bridge.v1.GetUsageRequest
+	64,  // 103: copilot.bridge.v1.SessionService.UpdateLabels:input_type -> copilot.bridge.v1.UpdateLabelsRequest
+	66,  // 104: copilot.bridge.v1.SessionService.ProvideCredentials:input_type -> copilot.bridge.v1.ProvideCredentialsRequest
+	1,   // 105: copilot.bridge.v1.SessionService.ShareSession:input_type -> copilot.bridge.v1.ShareSessionRequest
+	3,   // 106: copilot.bridge.v1.SessionService.UnshareSession:input_type -> copilot.bridge.v1.UnshareSessionRequest
+	5,   // 107: copilot.bridge.v1.SessionService.ListShareOffers:input_type -> copilot.bridge.v1.ListShareOffersRequest
+	8,   // 108: copilot.bridge.v1.SessionService.AcceptShare:input_type -> copilot.bridge.v1.AcceptShareRequest
+	10,  // 109: copilot.bridge.v1.SessionService.DeclineShare:input_type -> copilot.bridge.v1.DeclineShareRequest
+	13,  // 110: copilot.bridge.v1.SessionService.CreateSession:output_type -> copilot.bridge.v1.CreateSessionResponse
+	15,  // 111: copilot.bridge.v1.SessionService.ResumeSession:output_type -> copilot.bridge.v1.ResumeSessionResponse
+	17,  // 112: copilot.bridge.v1.SessionService.GetSession:output_type -> copilot.bridge.v1.GetSessionResponse
+	19,  // 113: copilot.bridge.v1.SessionService.ListSessions:output_type -> copilot.bridge.v1.ListSessionsResponse
+	21,  // 114: copilot.bridge.v1.SessionService.DeleteSession:output_type -> copilot.bridge.v1.DeleteSessionResponse
+	23,  // 115: copilot.bridge.v1.SessionService.PruneSessions:output_type -> copilot.bridge.v1.PruneSessionsResponse
+	26,  // 116: copilot.bridge.v1.SessionService.GetLastSession:output_type -> copilot.bridge.v1.GetLastSessionResponse
+	28,  // 117: copilot.bridge.v1.SessionService.DisconnectSession:output_type -> copilot.bridge.v1.DisconnectSessionResponse
+	30,  // 118: copilot.bridge.v1.SessionService.GetForegroundSession:output_type -> copilot.bridge.v1.GetForegroundSessionResponse
+	32,  // 119: copilot.bridge.v1.SessionService.SetForegroundSession:output_type -> copilot.bridge.v1.SetForegroundSessionResponse
+	34,  // 120: copilot.bridge.v1.SessionService.Send:output_type -> copilot.bridge.v1.SendResponse
+	37,  // 121: copilot.bridge.v1.SessionService.SendStream:output_type -> copilot.bridge.v1.SendStreamResponse
+	45,  // 122: copilot.bridge.v1.SessionService.SendAndWait:output_type -> copilot.bridge.v1.SendAndWaitResponse
+	47,  // 123: copilot.bridge.v1.SessionService.Run:output_type -> copilot.bridge.v1.RunResponse
+	50,  // 124: copilot.bridge.v1.SessionService.Abort:output_type -> copilot.bridge.v1.AbortResponse
+	52,  // 125: copilot.bridge.v1.SessionService.ListEvents:output_type -> copilot.bridge.v1.ListEventsResponse
+	54,  // 126: copilot.bridge.v1.SessionService.ReadEvent:output_type -> copilot.bridge.v1.ReadEventResponse
+	39,  // 127: copilot.bridge.v1.SessionService.ExportSession:output_type -> copilot.bridge.v1.ExportSessionResponse
+	43,  // 128: copilot.bridge.v1.SessionService.ImportSession:output_type -> copilot.bridge.v1.ImportSessionResponse
+	56,  // 129: copilot.bridge.v1.SessionService.SetModel:output_type -> copilot.bridge.v1.SetModelResponse
+	58,  // 130: copilot.bridge.v1.SessionService.WriteLog:output_type -> copilot.bridge.v1.WriteLogResponse
+	60,  // 131: copilot.bridge.v1.SessionService.UpdateProvider:output_type -> copilot.bridge.v1.UpdateProviderResponse
+	62,  // 132: copilot.bridge.v1.SessionService.GetUsage:output_type -> copilot.bridge.v1.GetUsageResponse
+	65,  // 133: copilot.bridge.v1.SessionService.UpdateLabels:output_type -> copilot.bridge.v1.UpdateLabelsResponse
+	67,  // 134: copilot.bridge.v1.SessionService.ProvideCredentials:output_type -> copilot.bridge.v1.ProvideCredentialsResponse
+	2,   // 135: copilot.bridge.v1.SessionService.ShareSession:output_type -> copilot.bridge.v1.ShareSessionResponse
+	4,   // 136: copilot.bridge.v1.SessionService.UnshareSession:output_type -> copilot.bridge.v1.UnshareSessionResponse
+	6,   // 137: copilot.bridge.v1.SessionService.ListShareOffers:output_type -> copilot.bridge.v1.ListShareOffersResponse
+	9,   // 138: copilot.bridge.v1.SessionService.AcceptShare:output_type -> copilot.bridge.v1.AcceptShareResponse
+	11,  // 139: copilot.bridge.v1.SessionService.DeclineShare:output_type -> copilot.bridge.v1.DeclineShareResponse
+	110, // [110:140] is the sub-list for method output_type
+	80,  // [80:110] is the sub-list for method input_type
+	80,  // [80:80] is the sub-list for extension type_name
+	80,  // [80:80] is the sub-list for extension extendee
+	0,   // [0:80] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_session_service_proto_init() }
@@ -4963,6 +4984,7 @@ func file_copilot_bridge_v1_session_service_proto_init() {
 		(*RunResponse_Started)(nil),
 		(*RunResponse_Stream)(nil),
 		(*RunResponse_Outcome)(nil),
+		(*RunResponse_Progress)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

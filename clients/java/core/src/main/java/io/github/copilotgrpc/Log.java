@@ -27,6 +27,10 @@ final class Log {
 		LOG.log(Level.WARNING, "{0}: {1}", message, detail);
 	}
 
+	static void info(String message, Object detail) {
+		LOG.log(Level.INFO, "{0}: {1}", message, detail);
+	}
+
 	static void debug(String message, Object detail) {
 		LOG.log(Level.DEBUG, "{0}: {1}", message, detail);
 	}

@@ -271,6 +271,8 @@ final class Participant implements Link.Owner, Incoming.Owner {
 			participantId = opening.getParticipantId();
 			token = opening.getParticipantToken();
 			setLink(from, null); // the server needs answers to open the session
+		} else if (frame.hasProgress()) {
+			Log.info("waiting for the server", frame.getProgress().getDetail());
 		} else {
 			incoming.take(from, frame);
 		}

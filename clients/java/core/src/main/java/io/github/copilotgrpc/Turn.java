@@ -190,6 +190,7 @@ public final class Turn implements Iterable<StreamItem>, AutoCloseable {
 
 	private List<StreamItem> take(RunResponse frame, Cursor cursor) {
 		switch (frame.getFrameCase()) {
+			case PROGRESS -> Log.info("waiting for the server", frame.getProgress().getDetail());
 			case STARTED -> {
 				messageId = frame.getStarted().getMessageId();
 				session.progress().note(frame.getStarted().getPosition());

@@ -13,6 +13,7 @@ import io.github.copilotgrpc.FakeServer.Played;
 import io.github.copilotgrpc.bridge.v1.CloseReason;
 import io.github.copilotgrpc.bridge.v1.EventBatch;
 import io.github.copilotgrpc.bridge.v1.GoAway;
+import io.github.copilotgrpc.bridge.v1.Progress;
 import io.github.copilotgrpc.bridge.v1.RunRequest;
 import io.github.copilotgrpc.bridge.v1.RunResponse;
 import io.github.copilotgrpc.bridge.v1.RunStarted;
@@ -275,6 +276,7 @@ class EventsTest {
 		first.cut(Status.Code.UNAVAILABLE);
 		Played<RunRequest, RunResponse> second = soon(fake.runs);
 		assertEquals(first.request, second.request);
+		second.send(RunResponse.newBuilder().setProgress(Progress.newBuilder().setDetail("starting")).build());
 		second.send(RunResponse.newBuilder().setStarted(RunStarted.newBuilder().setMessageId("m")).build());
 		second.send(stream(delta("a", "One "), 1)); // again
 		second.send(stream(delta("a", "two."), 2));
