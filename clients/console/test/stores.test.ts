@@ -169,6 +169,16 @@ describe("fleet", () => {
     assert.deepEqual(ids(applyChanges(fleet, [change(12, session("open"))])), ["stored"]);
   });
 
+  test("a named session says what it is about, and a search finds that", () => {
+    const list = [session("a", { name: "deploy", summary: "Ship it" }), session("b", { summary: "Tidy up" }), session("c")];
+    const rows = rowsOf(applyList(emptyFleet, list, new Set()), new Map());
+    assert.deepEqual(
+      rows.map(({ title, summary }) => [title, summary]),
+      [["deploy", "Ship it"], ["Tidy up", ""], ["c", ""]],
+    );
+    assert.deepEqual(rows.map((row) => matches(row, { ...emptyFilter, search: "ship" })), [true, false, false]);
+  });
+
   test("sessions that wait for people are on top, then those that run", () => {
     const fleet = applyList(
       emptyFleet,

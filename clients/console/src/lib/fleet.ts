@@ -59,6 +59,8 @@ export interface FleetRow {
   readonly directory: string;
   readonly branch: string;
   readonly owner: string;
+  /** What the session is about; empty if the title says it. */
+  readonly summary: string;
   readonly labels: readonly (readonly [string, string])[];
   readonly people: readonly string[];
   readonly updatedAt: number;
@@ -69,6 +71,7 @@ export function rowOf(session: SessionMessage, waiting: number): FleetRow {
   return {
     id: session.sessionId,
     title: titleOf(session),
+    summary: session.name ? session.summary : "",
     state: stateOf(session, waiting),
     waiting,
     model: session.modelId,
@@ -134,7 +137,7 @@ export function matches(row: FleetRow, filter: FleetFilter): boolean {
   if (filter.label && !row.labels.some(([key, value]) => `${key}=${value}` === filter.label)) return false;
   if (!filter.search.trim()) return true;
   const labels = row.labels.map(([key, value]) => `${key}=${value}`).join(" ");
-  const text = `${row.title} ${row.id} ${row.model} ${row.directory} ${row.branch} ${row.owner} ${labels}`.toLowerCase();
+  const text = `${row.title} ${row.summary} ${row.id} ${row.model} ${row.directory} ${row.branch} ${row.owner} ${labels}`.toLowerCase();
   return filter.search
     .toLowerCase()
     .split(/\s+/)
