@@ -123,7 +123,10 @@ export class Client implements AsyncDisposable {
       return info;
     } catch (error) {
       if (isForeign(error)) {
-        throw new IncompatibleServerError("the target is not a copilot-grpc server: it has no RuntimeService");
+        throw new IncompatibleServerError(
+          "the target is not a copilot-grpc server, it has no RuntimeService: name another one with the option " +
+            "target of connect or COPILOT_GRPC_TARGET, in browsers with the option baseUrl",
+        );
       }
       throw error;
     }

@@ -21,7 +21,6 @@ import {
   type ConnectOptions,
   CopilotError,
   defineTool,
-  IncompatibleServerError,
   isReason,
   type Outcome,
   OutcomeError,
@@ -152,7 +151,7 @@ describe("servers", () => {
       (target): [string, ConnectOptions, RegExp] => [
         `the text ${JSON.stringify(target)}`,
         { target },
-        /^".*" is no target: write host:port, unix:\/path, dns:\/\/\/host:port or https:\/\/host:port$/,
+        /^".*" is no target: set the option target of connect or COPILOT_GRPC_TARGET to .*https:\/\/host:port$/,
       ],
     ),
   ];
@@ -185,7 +184,10 @@ describe("servers", () => {
     server.listen(0, "127.0.0.1");
     await once(server, "listening");
     const { port } = server.address() as AddressInfo;
-    await assert.rejects(connect({ target: `127.0.0.1:${port}` }), IncompatibleServerError);
+    await assert.rejects(connect({ target: `127.0.0.1:${port}` }), {
+      name: "IncompatibleServerError",
+      message: /^the target is not a copilot-grpc server, .*option target of connect or COPILOT_GRPC_TARGET/,
+    });
     server.close();
   });
 });

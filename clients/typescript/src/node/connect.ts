@@ -8,7 +8,7 @@ import { type CopilotError, isUnreached, unavailable } from "../errors.js";
 import { startServer, type StartOptions } from "./server.js";
 import { SessionManager } from "./sessions.js";
 import { serverStatus } from "./status.js";
-import { checkSocketOwner, defaultSocket, parseTarget, type Target } from "./target.js";
+import { checkSocketOwner, defaultSocket, parseTarget, type Target, targetOption } from "./target.js";
 
 /**
  * TLS settings. `ca` are the accepted authorities (default: those of Node.js); `cert` and `key` authenticate the
@@ -94,7 +94,7 @@ const notListening = /\b(ECONNREFUSED|ENOENT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|EN
 
 /** The error of a failed connection. `why` is its reason. */
 function withRemedy(why: string, text: string, target: Target): CopilotError {
-  const otherTarget = "name another one with the option target of connect or COPILOT_GRPC_TARGET";
+  const otherTarget = `name another one with ${targetOption}`;
   if (notListening.test(why))
     return unavailable(`no server at ${text} (${why}): start it with \`copilot-grpc serve\`, or ${otherTarget}`);
   let remedy = otherTarget;

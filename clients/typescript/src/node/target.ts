@@ -9,18 +9,19 @@ export type Target =
   | { readonly kind: "unix"; readonly path: string }
   | { readonly kind: "tcp"; readonly host: string; readonly port: number; readonly tls: boolean };
 
-/** What the error of {@link parseTarget} recommends. */
+/** Where a program says its target, for errors. */
+export const targetOption = "the option target of connect or COPILOT_GRPC_TARGET";
 const forms = "host:port, unix:/path, dns:///host:port or https://host:port";
 
 /**
- * Parses "unix:PATH", an absolute path, "HOST:PORT", "dns:///HOST:PORT", or a URL with http or https. Loopback hosts use
- * plain text, all other hosts TLS, unless a URL or `tls` says otherwise. Throws a TypeError for any other text.
+ * Parses "unix:PATH", an absolute path, "HOST:PORT", "dns:///HOST:PORT", or a URL with http or https. Loopback hosts
+ * use plain text, all other hosts TLS, unless a URL or `tls` says otherwise. Throws a TypeError for any other text.
  */
 export function parseTarget(text: string, tls: boolean | undefined): Target {
   const path = text.startsWith("unix:") ? text.slice("unix:".length).replace(/^\/\/(?=\/)/, "") : text;
   if (path !== "" && (isAbsolute(path) || text.startsWith("unix:"))) return { kind: "unix", path };
   const url = parseUrl(/^https?:\/\//i.test(text) ? text : `grpc://${text.replace(/^dns:(\/\/\/)?/, "")}`);
-  if (!url) throw new TypeError(`${JSON.stringify(text)} is no target: write ${forms}`);
+  if (!url) throw new TypeError(`${JSON.stringify(text)} is no target: set ${targetOption} to ${forms}`);
   const secure = url.protocol === "https:" || (url.protocol === "grpc:" && !isLoopback(url.hostname));
   const port = Number(url.port || (url.protocol === "https:" ? 443 : 80));
   return { kind: "tcp", host: url.hostname, port, tls: tls ?? secure };
@@ -62,6 +63,7 @@ export async function checkSocketOwner(path: string): Promise<void> {
     throw unavailable(errorText(error));
   });
   if (own !== 0 && uid !== own && uid !== 0) {
-    throw new Error(`the socket ${JSON.stringify(path)} belongs to user ${uid}, and this program runs as user ${own}`);
+    const why = `the socket ${JSON.stringify(path)} belongs to user ${uid}, and this program runs as user ${own}`;
+    throw new Error(`${why}: name another one with ${targetOption}`);
   }
 }
