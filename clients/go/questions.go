@@ -48,27 +48,49 @@ type GitHubToken struct {
 
 // Inputs and outputs of [Hooks].
 type (
-	AgentStopInput              = cliv1.HookAgentStopInput
-	AgentStopOutput             = cliv1.HookAgentStopOutput
-	ErrorOccurredInput          = cliv1.HookErrorOccurredInput
-	ErrorOccurredOutput         = cliv1.HookErrorOccurredOutput
-	PostToolUseFailureInput     = cliv1.HookPostToolUseFailureInput
-	PostToolUseFailureOutput    = cliv1.HookPostToolUseFailureOutput
-	PostToolUseInput            = cliv1.HookPostToolUseInput
-	PostToolUseOutput           = cliv1.HookPostToolUseOutput
-	PreMCPToolCallInput         = cliv1.HookPreMcpToolCallInput
-	PreMCPToolCallOutput        = cliv1.HookPreMcpToolCallOutput
-	PreToolUseInput             = cliv1.HookPreToolUseInput
-	PreToolUseOutput            = cliv1.HookPreToolUseOutput
-	SessionEndInput             = cliv1.HookSessionEndInput
-	SessionEndOutput            = cliv1.HookSessionEndOutput
-	SessionStartInput           = cliv1.HookSessionStartInput
-	SessionStartOutput          = cliv1.HookSessionStartOutput
-	SubagentStartInput          = cliv1.HookSubagentStartInput
-	SubagentStopInput           = cliv1.HookSubagentStopInput
-	UserPromptSubmittedInput    = cliv1.HookUserPromptSubmittedInput
-	UserPromptSubmittedOutput   = cliv1.HookUserPromptSubmittedOutput
-	UserPromptTransformedInput  = cliv1.HookUserPromptTransformedInput
+	// AgentStopInput is what AgentStop of [Hooks] receives.
+	AgentStopInput = cliv1.HookAgentStopInput
+	// AgentStopOutput is what AgentStop of [Hooks] returns.
+	AgentStopOutput = cliv1.HookAgentStopOutput
+	// ErrorOccurredInput is what ErrorOccurred of [Hooks] receives.
+	ErrorOccurredInput = cliv1.HookErrorOccurredInput
+	// ErrorOccurredOutput is what ErrorOccurred of [Hooks] returns.
+	ErrorOccurredOutput = cliv1.HookErrorOccurredOutput
+	// PostToolUseFailureInput is what PostToolUseFailure of [Hooks] receives.
+	PostToolUseFailureInput = cliv1.HookPostToolUseFailureInput
+	// PostToolUseFailureOutput is what PostToolUseFailure of [Hooks] returns.
+	PostToolUseFailureOutput = cliv1.HookPostToolUseFailureOutput
+	// PostToolUseInput is what PostToolUse of [Hooks] receives.
+	PostToolUseInput = cliv1.HookPostToolUseInput
+	// PostToolUseOutput is what PostToolUse of [Hooks] returns.
+	PostToolUseOutput = cliv1.HookPostToolUseOutput
+	// PreMCPToolCallInput is what PreMCPToolCall of [Hooks] receives.
+	PreMCPToolCallInput = cliv1.HookPreMcpToolCallInput
+	// PreMCPToolCallOutput is what PreMCPToolCall of [Hooks] returns.
+	PreMCPToolCallOutput = cliv1.HookPreMcpToolCallOutput
+	// PreToolUseInput is what PreToolUse of [Hooks] receives.
+	PreToolUseInput = cliv1.HookPreToolUseInput
+	// PreToolUseOutput is what PreToolUse of [Hooks] returns.
+	PreToolUseOutput = cliv1.HookPreToolUseOutput
+	// SessionEndInput is what SessionEnd of [Hooks] receives.
+	SessionEndInput = cliv1.HookSessionEndInput
+	// SessionEndOutput is what SessionEnd of [Hooks] returns.
+	SessionEndOutput = cliv1.HookSessionEndOutput
+	// SessionStartInput is what SessionStart of [Hooks] receives.
+	SessionStartInput = cliv1.HookSessionStartInput
+	// SessionStartOutput is what SessionStart of [Hooks] returns.
+	SessionStartOutput = cliv1.HookSessionStartOutput
+	// SubagentStartInput is what SubagentStart of [Hooks] receives.
+	SubagentStartInput = cliv1.HookSubagentStartInput
+	// SubagentStopInput is what SubagentStop of [Hooks] receives.
+	SubagentStopInput = cliv1.HookSubagentStopInput
+	// UserPromptSubmittedInput is what UserPromptSubmitted of [Hooks] receives.
+	UserPromptSubmittedInput = cliv1.HookUserPromptSubmittedInput
+	// UserPromptSubmittedOutput is what UserPromptSubmitted of [Hooks] returns.
+	UserPromptSubmittedOutput = cliv1.HookUserPromptSubmittedOutput
+	// UserPromptTransformedInput is what UserPromptTransformed of [Hooks] receives.
+	UserPromptTransformedInput = cliv1.HookUserPromptTransformedInput
+	// UserPromptTransformedOutput is what UserPromptTransformed of [Hooks] returns.
 	UserPromptTransformedOutput = cliv1.HookUserPromptTransformedOutput
 )
 

@@ -69,7 +69,7 @@ func TestSessionsPruned(t *testing.T) {
 func age(t *testing.T, folder string) {
 	t.Helper()
 	ago := time.Now().Add(-2 * time.Hour)
-	err := filepath.WalkDir(folder, func(path string, e fs.DirEntry, err error) error {
+	err := filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
