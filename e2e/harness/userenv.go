@@ -3,6 +3,7 @@ package harness
 import (
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -16,7 +17,9 @@ func UserEnv(t *testing.T, home string) []string {
 		t.Fatal(err)
 	}
 	dirs := strings.Fields(string(caches))
-	return append(os.Environ(), "HOME="+home, "XDG_CACHE_HOME=", "XDG_STATE_HOME=",
+	// What the tests' scripts set is not the user's: the server warns of variables that are like its own.
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "COPILOT_GRPC_") })
+	return append(env, "HOME="+home, "XDG_CACHE_HOME=", "XDG_STATE_HOME=",
 		"COPILOT_GRPC_CLI="+os.Getenv(CLIEnv),
 		"GOCACHE="+dirs[0], "GOMODCACHE="+dirs[1], "GOPATH="+dirs[2],
 		// With the Makefile's flags the build cache has the packages already.

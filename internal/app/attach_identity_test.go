@@ -30,7 +30,7 @@ tenants:
 		if err != nil {
 			t.Fatal(err)
 		}
-		f, err := stream.Recv()
+		f, err := attachedFrame(stream)
 		if err != nil {
 			t.Fatal(err)
 		}

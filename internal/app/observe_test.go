@@ -19,6 +19,7 @@ import (
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -180,6 +181,15 @@ var deploying = fakecli.Script{Prompts: []fakecli.Prompt{{Turns: []fakecli.Turn{
 	{Text: "Done."},
 }}}}
 
+// attachedFrame receives the first frame of a stream, behind those that say why the caller waits.
+func attachedFrame(
+	stream grpc.BidiStreamingClient[bridgev1.AttachRequest, bridgev1.AttachResponse],
+) (f *bridgev1.AttachResponse, err error) {
+	for f, err = stream.Recv(); err == nil && f.GetProgress() != nil; f, err = stream.Recv() {
+	}
+	return f, err
+}
+
 // deploy has a session take a turn in which a participant permits and answers a tool call.
 func deploy(ctx context.Context, t *testing.T, ts *tenants, as, id, prompt string) {
 	t.Helper()
@@ -198,7 +208,7 @@ func deploy(ctx context.Context, t *testing.T, ts *tenants, as, id, prompt strin
 		Tools:    []*cliv1.ToolDefinition{{Name: "deploy", Description: "Deploys"}},
 		Handlers: &bridgev1.Handlers{Permission: true},
 	}}})
-	if _, err := stream.Recv(); err != nil {
+	if _, err := attachedFrame(stream); err != nil {
 		t.Fatal(err)
 	}
 	answered := make(chan struct{})

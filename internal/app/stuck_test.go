@@ -137,7 +137,7 @@ func participates(
 		}}})
 	}
 	if err == nil {
-		_, err = stream.Recv()
+		_, err = attachedFrame(stream)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -216,7 +216,9 @@ impl Participant {
             match wire.read().await?.frame {
                 Some(Response::Started(started)) => return Ok((wire, *started)),
                 Some(Response::Opening(opening)) => self.opening(&wire.link, *opening),
-                Some(Response::Progress(progress)) => tracing::info!(detail = progress.detail, "waiting for the server"),
+                Some(Response::Progress(progress)) => {
+                    tracing::info!(detail = progress.detail, "waiting for the server")
+                }
                 frame => match self.take(frame) {
                     Next::Read => {}
                     Next::Reconnect => return Err(Error::lost("the server asks to reconnect")),
