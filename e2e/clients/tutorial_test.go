@@ -27,7 +27,8 @@ import (
 var step = regexp.MustCompile("(?s)<!-- tutorial: (\\w+) ?(\\S*) -->(?:\n```\\w+\n(.*?\n)```)?")
 
 // The tutorial works as it is written: its commands are typed in, its programs run, and they show what the page shows.
-// `make client-python` downloads the packages that pip needs. Without them the test is skipped, except in that target.
+// Only `make client-python`, which downloads the packages that pip needs, runs the test: it builds the program and the
+// library from a clone.
 func TestPythonTutorial(t *testing.T) {
 	t.Parallel()
 	harness.SkipWithoutCLI(t)
@@ -79,10 +80,8 @@ func newReader(t *testing.T) *reader {
 		t.Fatal(err)
 	}
 	wheels := filepath.Join(root, "clients", "python", ".cache", "wheels")
-	if _, err := os.Stat(wheels); os.IsNotExist(err) && os.Getenv("CLIENT_PYTHON") == "" {
-		t.Skip("NOT RUN: make client-python downloads the packages")
-	} else if err != nil {
-		t.Fatal(err)
+	if os.Getenv("CLIENT_PYTHON") == "" {
+		t.Skip("NOT RUN: make client-python downloads the packages, and runs it")
 	}
 	home, err := os.MkdirTemp("", "tutorial") // short: it is in a socket's path
 	if err != nil {
@@ -109,7 +108,7 @@ func newReader(t *testing.T) *reader {
 
 // command is a line, or lines, of the page.
 func (r *reader) command(lines string) *exec.Cmd {
-	ctx, cancel := context.WithTimeout(r.t.Context(), harness.Patience)
+	ctx, cancel := context.WithTimeout(r.t.Context(), 2*harness.Patience)
 	r.t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, "bash", "-e", "-c", lines)
 	cmd.Dir, cmd.Env = r.dir, r.env
