@@ -415,8 +415,13 @@ func TestGetReportsProgress(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
 				b.slow, b.before, b.fail = time.Minute, progress.Installing, tc.fail
+				var mu sync.Mutex
 				get := func(heard *[]progress.Stage) error {
-					ctx, stop := progress.Watch(t.Context(), func(s progress.Stage) { *heard = append(*heard, s) })
+					ctx, stop := progress.Watch(t.Context(), func(s progress.Stage) {
+						mu.Lock()
+						defer mu.Unlock()
+						*heard = append(*heard, s)
+					})
 					defer stop()
 					_, err := b.Get(ctx, Profile{})
 					return err
@@ -433,9 +438,11 @@ func TestGetReportsProgress(t *testing.T) {
 				}
 				time.Sleep(30 * time.Second)
 				synctest.Wait()
+				mu.Lock()
 				if want := []progress.Stage{progress.Installing}; !slices.Equal(first, want) || !slices.Equal(late, want) {
 					t.Errorf("while it is installed: %v and %v, want %v", first, late, want)
 				}
+				mu.Unlock()
 				waiting.Wait()
 				if !slices.Equal(first, tc.want) || !slices.Equal(late, tc.want) {
 					t.Errorf("reported %v and %v, want %v", first, late, tc.want)
