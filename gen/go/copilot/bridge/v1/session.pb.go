@@ -1195,7 +1195,7 @@ func (x *Participant) GetCanvases() []string {
 	return nil
 }
 
-// Progress reports what the CLI does while a caller waits for it.
+// Progress tells a caller who waits for the CLI what the server does meanwhile.
 type Progress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Stage ProgressStage          `protobuf:"varint,1,opt,name=stage,proto3,enum=copilot.bridge.v1.ProgressStage" json:"stage,omitempty"`
