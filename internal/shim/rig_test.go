@@ -32,6 +32,8 @@ type rig struct {
 	t      testing.TB
 	cli    *fakecli.CLI
 	server *Server
+	app    *app.App
+	config app.Config
 	// cut breaks every connection to the bridge.
 	cut func()
 	// received, if set, is called when the fake CLI has received a request, before its answer.
@@ -104,6 +106,7 @@ func newRigWith(t testing.TB, script fakecli.Script, kind func(*app.Config), cha
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.app, r.config = a, c
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- a.Run(ctx) }()

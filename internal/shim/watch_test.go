@@ -32,6 +32,37 @@ func used(p *program, id string, before func()) {
 	p.await(hostEvent, 1)
 }
 
+// newUnloadingRig is newRig with a bridge that unloads an idle session within milliseconds, but only in unload: a session
+// that is unloaded before its first prompt is forgotten by the CLI, and created a second time.
+func newUnloadingRig(t *testing.T) *rig {
+	t.Helper()
+	r := newRigWith(t, script, func(c *app.Config) { c.IdleUnload = time.Millisecond })
+	r.idleUnload(time.Hour)
+	return r
+}
+
+// idleUnload changes how long a session must be idle before it is unloaded.
+func (r *rig) idleUnload(after time.Duration) {
+	r.t.Helper()
+	c := r.config
+	c.IdleUnload = after
+	if err := r.app.Reload(c); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// unload waits until the bridge has unloaded a session, which is idle.
+func (r *rig) unload(id string) {
+	r.t.Helper()
+	r.idleUnload(time.Millisecond)
+	sessions := bridgev1.NewSessionServiceClient(r.server.config.Bridge)
+	until(r.t, "the session to be unloaded", func() bool {
+		s, err := sessions.GetSession(r.t.Context(), &bridgev1.GetSessionRequest{SessionId: id})
+		return err == nil && s.GetSession().GetState() == bridgev1.SessionState_SESSION_STATE_UNLOADED
+	})
+	r.idleUnload(time.Hour)
+}
+
 // hosted are the notifications to the host.
 func (p *program) hosted() []string {
 	p.mu.Lock()
@@ -45,16 +76,10 @@ func TestHostEvents(t *testing.T) {
 	t.Parallel()
 	direct := newRig(t, script).connect(true)
 	used(direct, "s1", func() {})
-	r := newRigWith(t, script, func(c *app.Config) { c.IdleUnload = 20 * time.Millisecond })
+	r := newUnloadingRig(t)
 	p, other := r.connect(false), r.connect(false)
 	p.call("ping", `{}`)
-	used(p, "s1", func() {
-		sessions := bridgev1.NewSessionServiceClient(r.server.config.Bridge)
-		until(t, "the session to be unloaded", func() bool {
-			s, err := sessions.GetSession(t.Context(), &bridgev1.GetSessionRequest{SessionId: "s1"})
-			return err == nil && s.GetSession().GetState() == bridgev1.SessionState_SESSION_STATE_UNLOADED
-		})
-	})
+	used(p, "s1", func() { r.unload("s1") })
 	if got, want := p.hosted(), direct.hosted(); !slices.Equal(got, want) {
 		t.Errorf("told %q, want %q", got, want)
 	}
@@ -96,16 +121,10 @@ func TestLifecycle(t *testing.T) {
 		return masked(t, p.lifecycle())
 	}
 	want := live(newRig(t, script).connect(true), func() {})
-	r := newRigWith(t, script, func(c *app.Config) { c.IdleUnload = 20 * time.Millisecond })
+	r := newUnloadingRig(t)
 	p := r.connect(false)
 	p.call("ping", `{}`)
-	got := live(p, func() {
-		sessions := bridgev1.NewSessionServiceClient(r.server.config.Bridge)
-		until(t, "the session to be unloaded", func() bool {
-			s, err := sessions.GetSession(t.Context(), &bridgev1.GetSessionRequest{SessionId: "s1"})
-			return err == nil && s.GetSession().GetState() == bridgev1.SessionState_SESSION_STATE_UNLOADED
-		})
-	})
+	got := live(p, func() { r.unload("s1") })
 	if !slices.Equal(got, want) || len(want) < 3 {
 		t.Errorf("told\n got %q\nwant %q", got, want)
 	}
@@ -129,7 +148,7 @@ func TestDetachIsSilent(t *testing.T) {
 }
 
 // until polls until a condition holds, for changes that no event reports.
-func until(t *testing.T, what string, holds func() bool) {
+func until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
