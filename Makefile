@@ -27,7 +27,7 @@ TURNS ?= 100000
 BENCHFLAGS ?=
 
 # Without the folder's path in it, what is built in one clone is found in the build cache by the next. The tag leaves a
-# package out of gRPC that nothing uses, and that makes the program 9 MB larger (docs/performance.md, "The binary").
+# package out of gRPC that nothing uses, and that makes the program 9 MB larger (docs/performance/builds.md, "The binary").
 export GOFLAGS := $(strip $(filter-out -trimpath -tags=grpcnotrace,$(shell go env GOFLAGS 2>/dev/null)) -trimpath -tags=grpcnotrace)
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -196,16 +196,16 @@ demo: ## show the whole thing: real CLI, bridge, a tool call, a permission
 demo-smoke: build ## the demo, as a check
 	@.ci/step "demo" go,npm .ci/demo-smoke $(CLI_VERSION)
 
-bench: ## measure the bridge beside a CLI spoken to directly, into docs/performance.md (BENCHFLAGS)
+bench: ## measure the bridge beside a CLI spoken to directly, into docs/performance (BENCHFLAGS)
 	@COPILOT_CLI_PATH=$${COPILOT_CLI_PATH:-$$(.ci/install-cli $(CLI_VERSION) || true)} \
-		go run ./internal/testing/bench/cmd/bench -write docs/performance.md $(BENCHFLAGS)
+		go run ./internal/testing/bench/cmd/bench -write docs/performance/figures.md $(BENCHFLAGS)
 	@COPILOT_GRPC_RATIOS=1 go test -count=1 -v -run '^(TestIngestAgainstTranslation|TestHistoryCostsNothing|TestFloorOfALargeEvent)$$' ./bridge
 
 bench-cluster: ## what a cluster does at growing numbers of sessions (SESSIONS, default 10,000), in about 10 minutes
 	@.ci/step "measurements of a cluster" go .ci/bench-cluster $(or $(SESSIONS),10000)
 
-bench-libraries: ## what each client library costs beside its bare stubs, into docs/performance.md (BENCHFLAGS)
-	@.ci/step "client libraries beside their stubs" go .ci/bench-libraries -write docs/performance.md $(BENCHFLAGS)
+bench-libraries: ## what each client library costs beside its bare stubs, into docs/performance (BENCHFLAGS)
+	@.ci/step "client libraries beside their stubs" go .ci/bench-libraries -write docs/performance/libraries.md $(BENCHFLAGS)
 
 bench-compare: ## what this folder changes against a commit (BASE), with 95 % intervals, in about 5 minutes
 	@.ci/step "comparison with $(BASE)" go,git .ci/bench-compare "$(BASE)" $(BENCHFLAGS)

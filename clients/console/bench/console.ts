@@ -1,4 +1,4 @@
-// Measures the console on a real server with the CLI of cli.ts, and prints the table of docs/performance.md.
+// Measures the console on a real server with the CLI of cli.ts, and prints the table of docs/performance/web.md.
 import { chmod } from "node:fs/promises";
 import { loadavg } from "node:os";
 import { join } from "node:path";

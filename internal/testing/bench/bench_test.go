@@ -61,25 +61,13 @@ func TestInterval(t *testing.T) {
 	}
 }
 
-func TestInsert(t *testing.T) {
+func TestDocument(t *testing.T) {
 	t.Parallel()
 	table := Table{Title: "T", Note: "N.", Header: []string{"a", "b"}}
 	table.row("1", "2")
-	document := "before\n" + beginMark + "\nold\n" + endMark + "\nafter\n"
-	once, err := Insert(document, "head\n", []Table{table})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := "before\n" + beginMark + "\nhead\n\n### T\n\nN.\n\n| a | b |\n| --- | --- |\n| 1 | 2 |\n" + endMark +
-		"\nafter\n"
-	if once != want {
-		t.Errorf("got %q\nwant %q", once, want)
-	}
-	if twice, err := Insert(once, "head\n", []Table{table}); err != nil || twice != once {
-		t.Errorf("the second time: %q, %v", twice, err)
-	}
-	if _, err := Insert("no marks", "", nil); err == nil {
-		t.Error("a document without marks was taken")
+	want := "# All\n\n<!-- written by make x -->\n\nA machine.\n\n## T\n\nN.\n\n| a | b |\n| --- | --- |\n| 1 | 2 |\n"
+	if got := Document("All", "make x", "A machine.", table); got != want {
+		t.Errorf("got %q\nwant %q", got, want)
 	}
 }
 

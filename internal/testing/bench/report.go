@@ -103,7 +103,8 @@ func (r *run) ingestTable(ctx context.Context) (Table, error) {
 	t := Table{
 		Title: "One event: read, translated, kept, sent to one subscriber",
 		Note: fmt.Sprintf("CPU µs of the bridge per event, saturated: the CLI writes as fast as it is read, a write "+
-			"per event. %d repeats. "+
+			"per event. %d repeats. Delivered live is the share of events that did not end in a gap: below 100 %% "+
+			"the figure is too low. "+
 			"The last columns are what the processes of official SDKs take for reading the same stream and handing "+
 			"it to one handler.", r.cfg.Repeats),
 		Header: []string{"event", "bytes of JSON", "CPU", "target", "delivered live", "SDK for Node", "SDK for Python",

@@ -28,10 +28,10 @@ func (t *Table) Print(w io.Writer) error {
 	return tw.Flush()
 }
 
-// Markdown is the table in a document.
+// Markdown is the table as a section of a document.
 func (t *Table) Markdown() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "### %s\n\n%s\n\n", t.Title, t.Note)
+	fmt.Fprintf(&b, "## %s\n\n%s\n\n", t.Title, t.Note)
 	rule := make([]string, len(t.Header))
 	for i := range rule {
 		rule[i] = "---"
@@ -42,33 +42,12 @@ func (t *Table) Markdown() string {
 	return b.String()
 }
 
-// The document's generated parts are between these.
-const (
-	beginMark          = "<!-- figures: written by make bench -->"
-	endMark            = "<!-- end of figures -->"
-	beginLibrariesMark = "<!-- libraries: written by make bench-libraries -->"
-	endLibrariesMark   = "<!-- end of libraries -->"
-)
-
-// Insert puts the tables into the document's generated part.
-func Insert(document, head string, tables []Table) (string, error) {
-	return insert(document, beginMark, endMark, head, tables)
-}
-
-// InsertLibraries puts the table of [CompareLibraries] into its part of the document.
-func InsertLibraries(document, head string, table Table) (string, error) {
-	return insert(document, beginLibrariesMark, endLibrariesMark, head, []Table{table})
-}
-
-func insert(document, begin, end, head string, tables []Table) (string, error) {
-	before, rest, ok := strings.Cut(document, begin)
-	_, after, closed := strings.Cut(rest, end)
-	if !ok || !closed {
-		return "", fmt.Errorf("the document has no part between %q and %q", begin, end)
-	}
-	parts := []string{head}
+// Document is a page of tables, which a target of the Makefile writes. The head says where they were measured.
+func Document(title, target, head string, tables ...Table) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\n\n<!-- written by %s -->\n\n%s\n", title, target, head)
 	for i := range tables {
-		parts = append(parts, tables[i].Markdown())
+		b.WriteString("\n" + tables[i].Markdown())
 	}
-	return before + begin + "\n" + strings.Join(parts, "\n") + end + after, nil
+	return b.String()
 }

@@ -6,6 +6,8 @@ import (
 	"io"
 	"math"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -90,14 +92,14 @@ func TestBadBars(t *testing.T) {
 }
 
 const document = `
-### Round trips
+## Round trips
 
 | operation | way | against the SDK for Node |
 | --- | --- | --- |
 | send | bridge, unix socket | 3.81 [3.75..4.21] |
 | send | official SDK for Node, shim, bridge over unix | not run |
 
-### One event: read, translated, kept, sent to one subscriber
+## One event: read, translated, kept, sent to one subscriber
 
 | event | CPU | SDK for Node |
 | --- | --- | --- |
@@ -126,23 +128,43 @@ func TestFiguresOfADocument(t *testing.T) {
 	}
 }
 
+// documents is the folder of docs/performance.md, and of the folder with what it is drawn from.
+const documents = "../../../../docs"
+
+func read(t *testing.T, elements ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(append([]string{documents}, elements...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // The committed chart shows the committed tables: make bench writes both, and bench -chart the chart alone.
 func TestCommittedChart(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../../../docs/performance.md")
+	want, err := Draw(read(t, "performance", "figures.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := Draw(string(page))
-	if err != nil {
-		t.Fatal(err)
+	if read(t, "performance", "figures.svg") != want {
+		t.Error("docs/performance/figures.svg does not show the tables of docs/performance/figures.md: run " +
+			"go run ./internal/testing/bench/cmd/bench -chart docs/performance/figures.md")
 	}
-	got, err := os.ReadFile("../../../../docs/performance.svg")
-	if err != nil {
-		t.Fatal(err)
+}
+
+// Each figure with a range in docs/performance.md stands in the tables that the targets write: the page is written by
+// hand, and has to follow them.
+func TestCommittedPage(t *testing.T) {
+	t.Parallel()
+	tables := read(t, "performance", "figures.md") + read(t, "performance", "libraries.md")
+	figures := regexp.MustCompile(`[\d.]+ \[[\d.]+\]`).FindAllString(read(t, "performance.md"), -1)
+	if len(figures) == 0 {
+		t.Error("docs/performance.md has no figures with a range")
 	}
-	if string(got) != want {
-		t.Error("docs/performance.svg does not show the tables of docs/performance.md: run " +
-			"go run ./internal/testing/bench/cmd/bench -chart docs/performance.md")
+	for _, figure := range figures {
+		if !strings.Contains(tables, " "+figure) {
+			t.Errorf("%s of docs/performance.md is in no table of docs/performance", figure)
+		}
 	}
 }

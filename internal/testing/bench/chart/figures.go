@@ -56,7 +56,7 @@ var rows = []row{
 	{tools, "SDK for Python", tripTable, []string{"tool call", "official SDK for Python, stdio"}, against, ""},
 }
 
-// Draw draws the chart of the tables that make bench wrote into a document. Rows that were not run are left out.
+// Draw draws the chart of a document that make bench wrote. Rows that were not run are left out.
 func Draw(document string) (string, error) {
 	var bars []Bar
 	for _, r := range rows {
@@ -73,7 +73,7 @@ func Draw(document string) (string, error) {
 
 // find reads the row's ratio. ok is false if the document has no such figure.
 func (r row) find(document string) (b Bar, ok bool, err error) {
-	_, rest, found := strings.Cut(document, "\n### "+r.table+"\n")
+	_, rest, found := strings.Cut(document, "\n## "+r.table+"\n")
 	if !found {
 		return b, false, nil
 	}

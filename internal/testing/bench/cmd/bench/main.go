@@ -1,5 +1,5 @@
 // Command bench measures the bridge beside a CLI spoken to directly, prints the figures,
-// and writes them into a document.
+// and writes them to a document.
 package main
 
 import (
@@ -43,7 +43,7 @@ func run(ctx context.Context) (err error) {
 	versus := flag.String("versus", "", "`paths` of several copilot-grpc, or scripts that start one, with commas: "+
 		"compares them by turns (-only: ingest, scale, roundtrip, mixed, crowd, shim; or counts alone), "+
 		"and writes nothing")
-	document := flag.String("write", "", "`file` to write the figures into, and beside it their chart, as .svg")
+	document := flag.String("write", "", "`file` to write with the figures, and beside it their chart, as .svg")
 	drawn := flag.String("chart", "", "`file` with figures: draws their chart beside it and measures nothing")
 	flag.Parse()
 	if *drawn != "" {
@@ -97,18 +97,11 @@ func build(ctx context.Context, dir, name, pkg string) (string, error) {
 	return path, cmd.Run()
 }
 
-// write puts the figures into the document.
+// write writes the document of the figures, and beside it their chart.
 func write(path, environment string, tables []bench.Table) error {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	head := fmt.Sprintf("%s. Load of the machine, this run's own included, at its end: %s.\n", environment, load())
-	out, err := bench.Insert(string(text), head, tables)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(path, []byte(out), 0o644); err != nil {
+	head := fmt.Sprintf("%s. Load of the machine, this run's own included, at its end: %s.", environment, load())
+	text := bench.Document("The server", "make bench", head, tables...)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		return err
 	}
 	return draw(path)

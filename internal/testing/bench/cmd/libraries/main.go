@@ -1,6 +1,6 @@
-// Command libraries measures what client libraries cost beside their bare stubs, and writes the table into a document.
+// Command libraries measures what client libraries cost beside their bare stubs, and writes a document with the table.
 //
-//	libraries -write docs/performance.md "go=bin/bench-go" "python=python3 -m tests.bench"
+//	libraries -write docs/performance/libraries.md "go=bin/bench-go" "python=python3 -m tests.bench"
 package main
 
 import (
@@ -31,7 +31,7 @@ func run(ctx context.Context) error {
 	flag.IntVar(&c.Repeats, "repeats", 9, "measured rounds")
 	flag.IntVar(&c.Calls, "calls", 2000, "tool calls in a round")
 	flag.IntVar(&c.Events, "events", 32000, "events in a round")
-	document := flag.String("write", "", "`file` to write the table into")
+	document := flag.String("write", "", "`file` to write with the table")
 	flag.Parse()
 	for _, driver := range flag.Args() {
 		name, command, ok := strings.Cut(driver, "=")
@@ -47,13 +47,6 @@ func run(ctx context.Context) error {
 	if *document == "" {
 		return table.Print(os.Stdout)
 	}
-	text, err := os.ReadFile(*document)
-	if err != nil {
-		return err
-	}
-	out, err := bench.InsertLibraries(string(text), bench.Environment(ctx)+".\n", table)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(*document, []byte(out), 0o644)
+	text := bench.Document("The client libraries", "make bench-libraries", bench.Environment(ctx)+".", table)
+	return os.WriteFile(*document, []byte(text), 0o644)
 }
