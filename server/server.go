@@ -1,6 +1,12 @@
 // Package server is the gRPC server of the bridge: listeners, authentication, authorization, error statuses, health,
 // reflection, and an orderly stop. The services of package rpc pass calls to their backends.
 //
+// A call is authenticated (package identity), gets its tenant and role, and is checked by the method's class and the
+// request's fields (package policy). The bridge receives the result as a caller.Caller in the context. The rules for
+// guests depend on the session's owner, which only the bridge knows: it asks the server (caller.CheckGuest) when it has
+// found the session. A right that is lost ends calls in progress too: each new policy is applied to every admitted call
+// (rights.go) and connection (introduction.go).
+//
 // connections.mu guards the TCP connections, admissions.mu the admitted calls. Run owns the goroutines of the server
 // and waits for them.
 package server

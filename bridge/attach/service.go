@@ -1,6 +1,11 @@
 // Package attach serves participants: callers that bring tools and handlers to a session. An
 // Attachment is one participant's stream in both directions.
 //
+// A session whose files or model requests callers provide asks for them while the CLI creates it, as the CLI may ask
+// for a GitHub token. A stream therefore opens its session in the background: it begins with the frame opening as soon
+// as its participant receives a callback (for such a session as soon as the session is placed), and carries callbacks
+// and answers until started. At the end the last participant stays in the roster until the CLI has closed the session.
+//
 // The mutex of an Attachment guards its members below it: whether the stream has ended, and how
 // the participant says goodbye. The goroutines of a stream (commands, parts of model responses, the
 // opening of the session) are started by spawn and joined by Stream; answers and leaving go on in

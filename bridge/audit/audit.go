@@ -1,6 +1,9 @@
 // Package audit defines the audit log's entries: who created, shared and ended sessions, who allowed which tool, who
 // used the host, and whose calls were refused. Entries contain names and terms of fixed vocabularies, never prompts,
 // arguments or secrets.
+//
+// There are two sources: a session records changes and decisions, and the server records refused calls and calls that
+// affect the host.
 package audit
 
 import (

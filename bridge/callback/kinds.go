@@ -1,5 +1,13 @@
 // Package callback defines what the CLI asks of its callers: the kinds of callbacks, how each is answered, the
 // default answer if no participant answers, and the pending callbacks of a session.
+//
+// The first valid answer claims a callback; all later ones fail, except a repetition by the participant that gave it
+// (Giver). Every callback ends: at its deadline, or without a handler, it gets the default answer of its kind
+// (fallback.go). A registry has at most 1,024 pending callbacks; a further one gets its default answer at once.
+//
+// To add a kind, add a row to kinds.go and four lines to callback.proto: a value of CallbackKind, a case of
+// Callback.request and one of Answer.answer, each tagged with the CLI's method or event type. The code that types
+// requests and checks answers reads the tags. A test compares the kinds with the CLI's requests.
 package callback
 
 import (

@@ -1,6 +1,12 @@
 // Package fleet owns the CLI processes that a bridge uses: which sessions each has loaded, in which one a session is
 // loaded next, what happens to sessions when their process ends, and when a process is replaced or ended.
 //
+// Runtimes of one profile are shards. Calls without a session go to the first shard of their profile; list calls merge
+// the sessions of every home in use. Sweep ends shards that have had no session for the idle time, except the first one
+// of the server's own profile, and unloads idle sessions after asking the CLI for running work. A start of a runtime
+// reads the confinement from the policy and stores it in the profile; if a new policy differs, the sessions leave the
+// runtime, or lose it after the grace period, and the runtime is stopped (confinement.go).
+//
 // Locks: a Runtime's mutex guards its table of sessions and its end; the placement table's is taken while it is held,
 // never the other way round. The mutex of a list guards the list alone; a runtime's may be taken while it is held.
 // No lock is held across a call of the CLI, nor while a session is called, except by Route and Unroute, which a session

@@ -2,6 +2,18 @@
 // the runtime of its session, or of a profile, unless a row of the table overrides says what the
 // bridge does with the method. docs/methods.md shows the table.
 //
+// One path serves every method. It translates the request by the method's descriptor, looks the method up in overrides,
+// and without a row forwards the call. A row refuses the method with a reason, or names the function that implements
+// it, so that a prompt or an answer takes effect in the same way whichever API it comes by.
+//
+// The bridge's stricter checks do not apply to exact callers (copilot-fidelity: exact). Their errors are the JSON-RPC
+// errors that the CLI returned or would return (session.Exactly), and a call about a session that is not open goes to
+// the CLI, whose error depends on the method. File exact.go implements some refused methods for them, most only if the
+// bridge serves one program (Config.Sole).
+//
+// A call that waits for events waits for the journal and does not occupy the CLI. Where only the CLI can wait, at most
+// 32 calls of a tenant wait there.
+//
 // A Service has no lock and starts no goroutine.
 package passthrough
 

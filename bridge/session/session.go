@@ -2,6 +2,15 @@
 // participants, the pending callbacks and the turn. It applies them to the CLI process that has the
 // session loaded.
 //
+// The CLI forgets a session's configuration when no process has the session, and a warm resume (a resume of a session
+// that the process has loaded) withdraws everything that it does not repeat. The session therefore stores the whole
+// configuration, and each load repeats it: its own settings, the union of all participants' tools, and every switch
+// that a participant needs.
+//
+// Changes of a session in the CLI process (create, resume, tools, provider, disconnect) run one at a time and may wait
+// for the CLI. The goroutine that reads a connection never waits for them: it takes mu alone. File classify.go maps the
+// error texts of the CLI to reasons; no other code compares these texts.
+//
 // A Session composes parts, most of them packages, and guards their state by one lock, mu. Loader
 // has a second lock, which serialises the changes of the session in the CLI process. A goroutine that
 // takes both takes the lock of Loader first.

@@ -1,6 +1,12 @@
 // Package sessions has the sessions of a bridge. A Store finds them for callers, creates and restores them,
 // saves their state, evicts and removes them.
 //
+// A change of a session's state marks the session. Run saves it at once, or 20 ms after the previous save, together
+// with the other sessions that have changed. A Create or Resume returns after the session was saved. The saved state
+// has no readable secrets: a session that lacks them after a restart has the state CREDENTIALS_NEEDED, unless sealed.go
+// had keys to encrypt them. At the start a Store restores all sessions, ends the processes of a killed bridge, and
+// loads the sessions with pending tool calls or permissions, so that callers receive these again.
+//
 // A Store has no lock. It owns a registry.Registry, a registry.Saver, registry.Epochs and the usage of deleted
 // sessions, each with its own lock. No lock is held while the directory is used to create or restore a session: it may
 // be slow or remote. Run saves changed sessions on the goroutine that calls it; evictions run on goroutines of

@@ -2,6 +2,10 @@
 // and which part of the profile callers may set. It also says what a session is to callers of a
 // tenant: the name they use for it, and what guests, callers of another tenant that it is shared
 // with, may do in it. It has no state, lock or goroutine.
+//
+// The profile of a tenant's runtimes contains the tenant's name, so each tenant has separate processes, homes and
+// histories. Sessions are identified by tenant and id: another tenant's id gives the same error as a missing one. A
+// guest uses the name OWNER/ID.
 package tenancy
 
 import (

@@ -6,6 +6,9 @@
 // session may call Drop with its own mutex held. Each request that was taken has a timer,
 // which Respond restarts and Drop stops. The package starts no goroutine: Config.Go does.
 //
+// The first participant that answers, or sends a part, owns the request and receives the body in pieces, in order. A
+// response has frames of its own kind and is no answer, because a long response must not delay commands.
+//
 // To the CLI an error is consent, and silence hangs the turn: where no participant takes a
 // request, or the one who did leaves or falls silent, the proxy ends the response itself.
 package modelproxy

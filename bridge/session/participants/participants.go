@@ -3,6 +3,24 @@
 // that has the session loaded, and remembers what it has sent. It also owns the satellites: connections to the
 // runtime for single participants.
 //
+// # Satellites
+//
+// The CLI binds canvases and the identity of an extension to a connection, so two participants cannot declare them on
+// the connection that all sessions share. A participant that declares them gets a satellite, which joins the session by
+// a warm resume without events. Callbacks of a bound kind on it go only to that participant, all others to their usual
+// handlers; its events are dropped unparsed. The satellite ends with the participant, is opened again wherever the
+// session is loaded next, and keeps the session loaded. Only a runtime that listens has satellites
+// (runtime.Profile.Multi): on a loopback port, with a random token. A session that a participant with canvases creates
+// is placed in such a runtime.
+//
+// # ResumeLock
+//
+// In CLI 1.0.102 a warm resume waits for calls in progress, and later calls wait for the resume. A call that waits for
+// an answer would therefore never end. ResumeLock lets callers' calls and warm resumes exclude each other; answers do
+// not take it.
+//
+// # Locks
+//
 // The session's lock guards the roster and the fields of a Manager that change. A method says when its caller
 // holds the lock; all other methods take it. Calls to the CLI run under the session's lifecycle lock, which
 // comes before the session's lock. ResumeLock has its own lock, which is never held together with another.

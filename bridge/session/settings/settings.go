@@ -1,6 +1,9 @@
 // Package settings owns the configuration of one session. It sends the configuration to the CLI again after
 // each load, and checks that the callbacks that the session needs have handlers.
 //
+// It also stores the calls by which callers changed the session in the CLI later (rememberedCalls of package
+// passthrough, at most 512 for a session), because the CLI forgets their effects too, and repeats them after each load.
+//
 // The session's lock guards a Settings with its exported field. A method says when its caller holds the lock;
 // all other methods take it. Changes of the session in a runtime run in Config.Exclusive, whose lock comes
 // before the session's lock. The package has no goroutine.

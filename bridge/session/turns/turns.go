@@ -1,6 +1,9 @@
 // Package turns follows the turns of one session as they happen: it carries out what the machine of
 // package turn decides, and has the waiters, the spans and the notes of turns.
 //
+// The end of a turn for which the CLI sent no event is posted to the journal: a note with a position, for every reader
+// whose position is before it.
+//
 // The session's lock guards a Turns. A method says when its caller holds the lock; all other
 // methods take it. The package has no goroutine.
 package turns

@@ -12,4 +12,8 @@
 // The traffic holds texts of the CLI, so that it is never committed: .ci/e2e
 // records it anew each time. A small sample with texts of our own is in
 // testdata.
+//
+// Each place whose values only json_extra or unrecognized can hold must be in testdata/drift.txt with a reason.
+// Otherwise the replay fails: the CLI has changed, and internal/gen/schemagen/overlay needs a row. Recordings have at
+// most 256 MiB for a server.
 package corpus
