@@ -233,8 +233,8 @@ kills: ## the server and the real CLI killed after prompts were acknowledged (SE
 	@.ci/step "kills on CLI $(CLI_VERSION)" go,npm .ci/kills $(CLI_VERSION) $(COUNT) $(SEED)
 	@.ci/step "kills on CLI $(CLI_OLDEST)" go,npm .ci/kills $(CLI_OLDEST) $$(( ($(COUNT) + 2) / 3 )) $(SEED)
 
-mutate: ## small faults in the source, one at a time, each of which a named test has to notice; the result goes into docs/proof.md (MUTATEFLAGS)
-	@.ci/step "mutations" go go run ./internal/testing/mutate/cmd/mutate $(or $(MUTATEFLAGS),-write docs/proof.md)
+mutate: ## small faults in the source, one at a time, each of which a named test has to notice; the result goes into docs/mutations.md (MUTATEFLAGS)
+	@.ci/step "mutations" go go run ./internal/testing/mutate/cmd/mutate $(or $(MUTATEFLAGS),-write docs/mutations.md)
 
 mutate-sample: ## every seventh of them
 	@.ci/step "sample of mutations" go go run ./internal/testing/mutate/cmd/mutate -sample 7
