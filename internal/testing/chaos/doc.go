@@ -16,6 +16,22 @@
 // which is really killed, and so are its fake CLIs. In Real they are the real CLI, with an
 // offline model.
 //
+// What holds at the end:
+//
+//   - The journal has the CLI's history, byte for byte and in its order, and no other event.
+//   - Each reader received each durable event of its range once, a Gap for each missing range,
+//     and all events in the CLI's order, except in bursts that the server's log says were
+//     left out of order, which the summary counts. No position was used twice.
+//   - A prompt was sent at most once, however often its request was repeated, and exactly once
+//     if a call reported success. A callback was answered at most once in each CLI process.
+//   - Every call has ended, none with an internal error. The server exited with 0 after each
+//     SIGTERM. No goroutine, process or open file is left.
+//
+// The real CLI writes some events later than it sends them. An event may be earlier in the
+// journal than in events.jsonl if its timestamp says that it happened earlier, or in the same
+// millisecond; a session.resume and its session.warning are exempt. Other deviations from the
+// order of the history must be in the recording of the CLI's output.
+//
 // The order of steps and all that is random in them follow from the seed. What the
 // scheduler of the machine makes of it does not: a seed that failed once may have to run
 // several times to fail again. What happened is in the report.

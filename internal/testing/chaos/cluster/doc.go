@@ -7,6 +7,16 @@
 // each replica shows, with the messages in NATS, and with the fake CLIs' logs or the requests of the real CLIs to the
 // offline model.
 //
+// What holds at the end:
+//
+//   - Each reader has each durable event once, at the position and in the order in which every replica lists it.
+//   - The terms in NATS never go back in the log of a session, so that at most one owner appends.
+//   - A prompt is in the conversation once at most, and exactly once if it was acknowledged and not reported as lost.
+//     Repetitions have the first answer.
+//   - Each turn for which a caller waits has an outcome. No CLI took two answers to one callback.
+//   - Each session completes a turn, each call succeeds within 90 s, and a replica ends within 30 s of SIGTERM, with 0
+//     unless a fault of NATS takes its lease meanwhile.
+//
 // The replicas are processes with the program's command line; so are the NATS servers. The links and the offline model
 // are in the test's process. The environment says what TestSchedules plays: CLUSTER_SCHEDULES (how many with the fake
 // CLI, default none), CLUSTER_REAL (how many with the real CLI, which COPILOT_CLI_PATH names; default none) and
