@@ -89,11 +89,8 @@ type Config struct {
 // Connections bounds connections over TCP. The zero value derives the bounds from the process's limit of open files.
 type Connections struct {
 	// Max is the limit of connections. Beyond it the server closes one of the caller with the most connections. The
-	// default and maximum is the limit of open files minus ReservedFiles.
+	// default and maximum is the limit of open files, less a quarter of it (64 to 1024) for the rest of the server.
 	Max int
-	// ReservedFiles is the number of files that connections leave for the rest of the server. The default is a
-	// quarter of the limit, between 64 and 1024.
-	ReservedFiles int
 	// MaxAge is the maximum age of a connection, plus or minus a tenth: then the server asks its streams to resume on
 	// another one. Zero sets no limit.
 	MaxAge time.Duration
@@ -184,7 +181,7 @@ func (c *Config) complete() error {
 }
 
 func (c Connections) valid() bool {
-	return c.Max >= 0 && c.ReservedFiles >= 0 && c.MaxAge >= 0 && c.AgeGrace >= 0
+	return c.Max >= 0 && c.MaxAge >= 0 && c.AgeGrace >= 0
 }
 
 // CheckAddress validates an address of Config.Listen without listening on it. wide permits addresses that other

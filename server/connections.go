@@ -26,8 +26,8 @@ const (
 	// introduceTime is how long a connection may take to authenticate before it is closed in preference to others.
 	introduceTime = 2 * time.Second
 
-	// minReserve and maxReserve bound the number of open files that connections leave for the rest of the server; the
-	// default is a quarter of the process's limit.
+	// minReserve and maxReserve bound the number of open files that connections leave for sessions, CLI processes,
+	// reloads and the admin listener, which is a quarter of the process's limit.
 	minReserve, maxReserve = 64, 1024
 	// maxConnections bounds connections if the system sets no limit.
 	maxConnections = 10_000
@@ -101,10 +101,7 @@ func newConnections(c *Config) *connections {
 func (t *connections) tune(c Connections) {
 	most, ceiling := c.Max, 0
 	if files := openFiles(); files > 0 {
-		reserve := c.ReservedFiles
-		if reserve == 0 {
-			reserve = min(max(files/4, minReserve), maxReserve)
-		}
+		reserve := min(max(files/4, minReserve), maxReserve)
 		ceiling = max(files-reserve, 1)
 		most = min(cmp.Or(most, ceiling), ceiling)
 	}

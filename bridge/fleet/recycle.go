@@ -24,8 +24,6 @@ type Wear struct {
 	Age time.Duration
 	// RSS is the memory in bytes.
 	RSS int64
-	// Latency is the time to answer a ping.
-	Latency time.Duration
 }
 
 // of returns why a runtime of an age is worn, "" if it is not.
@@ -35,8 +33,6 @@ func (w Wear) of(age time.Duration, health runtime.Health) string {
 		return fmt.Sprintf("it is %v old", age.Round(time.Second))
 	case w.RSS > 0 && health.RSS >= w.RSS:
 		return fmt.Sprintf("it has %d bytes of memory", health.RSS)
-	case w.Latency > 0 && health.Latency >= w.Latency:
-		return fmt.Sprintf("it took %v to answer", health.Latency.Round(time.Millisecond))
 	case health.Unanswered >= maxUnanswered:
 		return fmt.Sprintf("it has not answered %d cancelled calls", health.Unanswered)
 	}

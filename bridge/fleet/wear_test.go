@@ -9,7 +9,7 @@ import (
 
 func TestWear(t *testing.T) {
 	t.Parallel()
-	limits := Wear{Age: time.Hour, RSS: 1 << 30, Latency: time.Second}
+	limits := Wear{Age: time.Hour, RSS: 1 << 30}
 	for _, test := range []struct {
 		wear   Wear
 		age    time.Duration
@@ -19,7 +19,6 @@ func TestWear(t *testing.T) {
 		{limits, time.Minute, runtime.Health{RSS: 1 << 20, Latency: time.Millisecond}, ""},
 		{limits, time.Hour, runtime.Health{}, "it is 1h0m0s old"},
 		{limits, 0, runtime.Health{RSS: 1 << 30}, "it has 1073741824 bytes of memory"},
-		{limits, 0, runtime.Health{Latency: 1500 * time.Millisecond}, "it took 1.5s to answer"},
 		{Wear{}, 0, runtime.Health{Unanswered: maxUnanswered}, "it has not answered 2048 cancelled calls"},
 		{Wear{RSS: 1}, 1000 * time.Hour, runtime.Health{Latency: time.Hour}, ""},
 		{Wear{}, 1000 * time.Hour, runtime.Health{RSS: 1 << 50, Latency: time.Hour}, ""},

@@ -175,7 +175,7 @@ func (a *App) newBridge(
 					return a.observing.started(func() (*runtime.Runtime, error) {
 						return start(ctx, runtime.Config{
 							Runner: way, Profile: p, Logger: a.logger, MaxRSS: c.KillRSS,
-							PingInterval: c.PingInterval, PingTimeout: c.PingTimeout, TestedOnly: c.TestedCLIOnly,
+							PingInterval: cmp.Or(c.PingInterval, c.PingTimeout/2), PingTimeout: c.PingTimeout, TestedOnly: c.TestedCLIOnly,
 						})
 					})
 				},

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"regexp"
 	goruntime "runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -397,12 +396,10 @@ func (w *cliWorld) mend(flags, remedy string) {
 	}
 }
 
-// Settings that contradict each other, and the one that was removed, are refused with words.
+// Settings that contradict each other are refused with words.
 func TestCLISettingsRefused(t *testing.T) {
 	t.Parallel()
 	for flags, want := range map[string]string{
-		"--any-cli":                    "a newer CLI is served by default",
-		"--any-cli=false":              "a newer CLI is served by default",
 		"--cli=CLI --install-cli":      "exclude each other",
 		"--dial=a:1 --install-cli":     "exclude each other",
 		"--verify-cli=some":            "found, all, none",
@@ -412,21 +409,5 @@ func TestCLISettingsRefused(t *testing.T) {
 		if _, _, err := newCLIWorld(t).config(flags); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", flags, err, want)
 		}
-	}
-}
-
-// A removed setting is in no help and on no page.
-func TestRemovedSettingIsNotShown(t *testing.T) {
-	t.Parallel()
-	c := DefaultConfig()
-	var text bytes.Buffer
-	c.Table().Help(&text, EnvPrefix)
-	c.Table().Markdown(&text, EnvPrefix)
-	if err := setting.NewLoader(c.Table(), EnvPrefix).Print(&text); err != nil {
-		t.Fatal(err)
-	}
-	if strings.Contains(text.String(), "any_cli") || strings.Contains(text.String(), "any-cli") ||
-		!slices.Contains(strings.Fields(text.String()), "--install-cli") {
-		t.Errorf("shown is %s", &text)
 	}
 }

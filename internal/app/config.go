@@ -198,25 +198,21 @@ type Config struct {
 	// confines it. Default: that of package bridge.
 	ConfinementGrace time.Duration
 
-	// MaxConnections bounds connections over TCP, which leave ReservedFiles of the files that the
-	// process may have open to the rest. 0 is what follows from the limit of open files.
+	// MaxConnections bounds connections over TCP. 0 is what follows from the limit of open files.
 	MaxConnections int
-	ReservedFiles  int
 	// MaxConnectionAge is how long a connection over TCP may live, and ConnectionAgeGrace how long
 	// its calls may go on then. An age of 0 sets no limit; DefaultConfig has
 	// DefaultMaxConnectionAge.
 	MaxConnectionAge   time.Duration
 	ConnectionAgeGrace time.Duration
 
-	// MaxRuntimeAge, MaxRuntimeRSS (bytes) and MaxRuntimeLatency say when a CLI process is
-	// replaced, as soon as nothing goes on in it; KillRSS when it is ended at once. 0
+	// MaxRuntimeAge and MaxRuntimeRSS (bytes) say when a CLI process is replaced, as soon as nothing goes on in it; KillRSS when it is ended at once. 0
 	// sets no limit.
-	MaxRuntimeAge     time.Duration
-	MaxRuntimeRSS     int64
-	MaxRuntimeLatency time.Duration
-	KillRSS           int64
-	// PingInterval is the interval of pings to a CLI process, PingTimeout the time limit of a reply. The defaults are
-	// those of package runtime.
+	MaxRuntimeAge time.Duration
+	MaxRuntimeRSS int64
+	KillRSS       int64
+	// PingTimeout is the time limit of the reply to a ping of a CLI process; the default is that of package runtime.
+	// PingInterval is the interval of pings; the default is half of it.
 	PingInterval time.Duration
 	PingTimeout  time.Duration
 
@@ -358,7 +354,6 @@ func (c *Config) complete() {
 	c.ModelCallTimeout = cmp.Or(c.ModelCallTimeout, turn.DefaultModelCall)
 	c.IdleUnload = cmp.Or(c.IdleUnload, fleet.DefaultIdleUnload)
 	c.ConfinementGrace = cmp.Or(c.ConfinementGrace, fleet.DefaultConfinementGrace)
-	c.PingInterval = cmp.Or(c.PingInterval, runtime.DefaultPingInterval)
 	c.PingTimeout = cmp.Or(c.PingTimeout, runtime.DefaultPingTimeout)
 	c.LogLevel = cmp.Or(c.LogLevel, "info")
 	c.WebLoginTime = cmp.Or(c.WebLoginTime, login.DefaultLifetime)

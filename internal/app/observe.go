@@ -35,11 +35,8 @@ func (c *Config) observeRows() []setting.Row {
 			"bearer `token` of requests to a TCP address of the admin listener, at least 16 characters; /healthz and "+
 				"/readyz require none"),
 		fixed("admin_wide", &c.AdminWide, "allow an admin address that other machines can reach"),
-		fixed("otlp", &c.OTLP, "export spans and metrics by OTLP, configured by OpenTelemetry's environment "+
-			"variables. An endpoint, here or in OTEL_EXPORTER_OTLP_ENDPOINT, enables it too"),
-		fixed("otlp_endpoint", &c.OTLPEndpoint, "`URL` of the OTLP endpoint (default: OTEL_EXPORTER_OTLP_ENDPOINT)"),
-		fixed("otlp_protocol", &c.OTLPProtocol,
-			"OTLP `protocol`: grpc, http/protobuf (default: OTEL_EXPORTER_OTLP_PROTOCOL, or http/protobuf)"),
+		fixed("otlp_endpoint", &c.OTLPEndpoint, "`URL` to which spans and metrics are sent by OTLP; OpenTelemetry's environment variables configure the rest, "+
+			"and an endpoint there has the same effect (default: OTEL_EXPORTER_OTLP_ENDPOINT, or else nothing is sent)"),
 		fixed("audit_log", &c.AuditLog, "`file` to append the audit log to, or \""+AuditStderr+"\" (default: none)"),
 	}
 }
@@ -55,7 +52,7 @@ func (c *Config) checkObserving() error {
 	if err := telemetry.CheckEndpoint(c.OTLPEndpoint); err != nil {
 		return wrong("otlp_endpoint", err)
 	}
-	return wrong("otlp_protocol", telemetry.CheckProtocol(c.OTLPProtocol))
+	return wrong("OTEL_EXPORTER_OTLP_PROTOCOL", telemetry.CheckProtocol(c.OTLPProtocol))
 }
 
 // flushTimeout bounds sending the remaining spans and metrics, because there may be no receiver.

@@ -126,7 +126,7 @@ func (c *Config) tuning(providers map[string][]byte) bridge.Tuning {
 // connections bounds connections over TCP.
 func (c *Config) connections() server.Connections {
 	return server.Connections{
-		Max: c.MaxConnections, ReservedFiles: c.ReservedFiles, MaxAge: c.MaxConnectionAge,
+		Max: c.MaxConnections, MaxAge: c.MaxConnectionAge,
 		AgeGrace: c.ConnectionAgeGrace,
 	}
 }
@@ -138,5 +138,5 @@ func (c *Config) turns() turn.Bounds {
 
 // wear says when CLI processes are replaced.
 func (c *Config) wear() fleet.Wear {
-	return fleet.Wear{Age: c.MaxRuntimeAge, RSS: c.MaxRuntimeRSS, Latency: c.MaxRuntimeLatency}
+	return fleet.Wear{Age: c.MaxRuntimeAge, RSS: c.MaxRuntimeRSS}
 }

@@ -22,11 +22,6 @@ func live(key string, value any, help string) setting.Row {
 	return setting.Row{Key: key, Value: value, Traits: setting.Live, Help: help}
 }
 
-// removed is a setting that existed. help says what took its place.
-func removed(key, help string) setting.Row {
-	return setting.Row{Key: key, Value: new(bool), Traits: setting.Removed, Help: help}
-}
-
 // secret is a setting that is never printed.
 func secret(key string, value any, help string) setting.Row {
 	return setting.Row{Key: key, Value: value, Traits: setting.Secret, Help: help}
@@ -84,15 +79,11 @@ func (c *Config) callerRows() []setting.Row {
 		fixed("internal", &c.Internal, "also serve the methods of copilot.cli.v1 that the CLI marks as internal"),
 		live("max_connections", &c.MaxConnections,
 			"maximum number of TCP connections. At the limit the server closes a connection of the caller with the "+
-				"most connections (default and maximum: the process's limit of open files minus reserved_files)"),
-		live("reserved_files", &c.ReservedFiles,
-			"open `files` reserved for sessions, CLI processes, reloads and the admin listener (default: a quarter "+
-				"of the limit of open files, between 64 and 1024)"),
+				"most connections (default and maximum: three quarters of the process's limit of open files; the rest is "+
+				"for sessions and CLI processes)"),
 		live("max_connection_age", &c.MaxConnectionAge,
 			"maximum age of a TCP connection, plus or minus 10 %. Then its streams must resume on another "+
-				"connection; 0 means no limit. Applies to new connections"),
-		live("connection_age_grace", &c.ConnectionAgeGrace,
-			"time for which calls may continue on a connection that has reached its maximum age"),
+				"connection, for which they have 10 minutes; 0 means no limit. Applies to new connections"),
 		fixed("drain_grace", &c.DrainGrace,
 			"time for which streams and turns may continue after the server received SIGTERM"),
 	}
@@ -107,7 +98,6 @@ func (c *Config) cliRows() []setting.Row {
 		fixed("no_install", &c.NoInstall, "fail if no CLI is found, instead of installing a private copy"),
 		fixed("tested_cli_only", &c.TestedCLIOnly, "refuse a CLI newer than "+clibin.PinnedVersion+", the newest that "+
 			"was tested with this server, instead of warning"),
-		removed("any_cli", "a newer CLI is served by default, and an older one is not supported"),
 		fixed("verify_cli", &c.VerifyCLI,
 			"which CLI `executables` must be the published ones: found (installed by the server, or on PATH with a "+
 				"version that this server knows), all (also one given by path, and of an unknown version), none"),
@@ -156,15 +146,11 @@ func (c *Config) runtimeRows() []setting.Row {
 			"age at which a CLI process is replaced, once its sessions are idle; 0 means never"),
 		live("max_runtime_rss", &c.MaxRuntimeRSS,
 			"memory, in `bytes`, at which a CLI process is replaced, once its sessions are idle; 0 means never"),
-		live("max_runtime_latency", &c.MaxRuntimeLatency,
-			"ping time at which a CLI process is replaced, once its sessions are idle; 0 means never"),
 		live("kill_rss", &c.KillRSS, "memory, in `bytes`, at which a CLI process is killed at once; 0 means never. "+
 			"Applies to processes started later"),
-		live("ping_interval", &c.PingInterval,
-			"interval at which a CLI process is pinged. Applies to processes started later"),
 		live("ping_timeout", &c.PingTimeout,
-			"time without an answer to a ping, or any other output, after which a CLI process is killed and "+
-				"replaced. Applies to processes started later"),
+			"time without an answer to a ping (one is sent in half of it), or any other output, after which a CLI "+
+				"process is killed and replaced. Applies to processes started later"),
 	}
 }
 
@@ -184,8 +170,6 @@ func (c *Config) dataRows() []setting.Row {
 				"files of a quarter of this size, at least 64 KiB and at most 4 MiB"),
 		fixed("journal_age", &c.JournalAge, "maximum age of events on disk; 0 means no limit"),
 		fixed("max_memory_bytes", &c.MaxMemoryBytes, "maximum memory, in `bytes`, for the events of all sessions"),
-		fixed("max_ephemeral_bytes", &c.MaxEphemeralBytes,
-			"maximum memory, in `bytes`, for the ephemeral events of each session"),
 	}
 }
 
@@ -203,9 +187,6 @@ func (c *Config) boundRows() []setting.Row {
 				"Applies to sessions opened later"),
 		live("model_call_timeout", &c.ModelCallTimeout,
 			"the same limit while the turn waits for a model. Applies to sessions opened later"),
-		live("confinement_grace", &c.ConfinementGrace,
-			"time for which a CLI process may continue after the policy changed its sandbox, user, environment or "+
-				"directories. Then it ends, and its sessions continue in another process"),
 		live("idle_unload", &c.IdleUnload,
 			"time without activity after which a session is unloaded. The next call that needs the session loads it "+
 				"again"),

@@ -58,7 +58,7 @@ type given struct {
 // variables.
 func NewLoader(table Table, prefix string) *Loader {
 	l := &Loader{table: table, prefix: prefix, flags: map[string]*given{}, Origins: map[string]Origin{}}
-	for _, s := range table.rows() {
+	for _, s := range table.All() {
 		l.flags[s.Key] = &given{setting: s}
 	}
 	return l
@@ -66,12 +66,11 @@ func NewLoader(table Table, prefix string) *Loader {
 
 // AddFlags adds the table's flags. They only note what the command line says.
 func (l *Loader) AddFlags(f *pflag.FlagSet) {
-	for _, s := range l.table.rows() {
+	for _, s := range l.table.All() {
 		added := f.VarPF(l.flags[s.Key], s.Flag(), "", s.Help)
 		if _, ok := s.Value.(*bool); ok {
 			added.NoOptDefVal = "true" // it goes without a value
 		}
-		added.Hidden = s.Traits.Has(Removed)
 	}
 }
 
@@ -82,7 +81,7 @@ func (l *Loader) Load(getenv func(string) string, path string, text []byte) erro
 	if err != nil {
 		return err
 	}
-	for _, s := range l.table.rows() {
+	for _, s := range l.table.All() {
 		texts, origin := l.source(s, getenv, file)
 		l.Origins[s.Key] = origin
 		if origin.Kind == FromDefault {

@@ -18,7 +18,7 @@ func (l *Loader) Print(w io.Writer) error {
 			b.WriteByte('\n')
 		}
 		fmt.Fprintf(&b, "# %s\n", section.Title)
-		for _, s := range current(section.Rows) {
+		for _, s := range section.Rows {
 			line, err := s.line()
 			if err != nil {
 				return err
@@ -98,7 +98,7 @@ func (t Table) Help(w io.Writer, prefix string) {
 		fmt.Fprintf(w, "%s:\n\n", section.Title)
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(table, "FLAG\tENVIRONMENT\tDEFAULT\tMEANING")
-		for _, s := range current(section.Rows) {
+		for _, s := range section.Rows {
 			value, help := s.meaning()
 			if value != "" {
 				value = " " + value
@@ -115,7 +115,7 @@ func (t Table) Markdown(w io.Writer, prefix string) {
 	for _, section := range t {
 		fmt.Fprintf(w, "\n## %s\n\n| key in the file | flag | variable | default | live | what "+
 			"|\n|---|---|---|---|---|---|\n", section.Title)
-		for _, s := range current(section.Rows) {
+		for _, s := range section.Rows {
 			value, help := s.meaning()
 			if value != "" {
 				value = " " + value

@@ -25,8 +25,6 @@ const (
 	Secret Trait = 1 << iota
 	// Live is a setting that can change while the program runs.
 	Live
-	// Removed is a setting that existed. To set it is an error, which says Help. It is not shown otherwise.
-	Removed
 )
 
 // Has reports whether all of the other are among the traits.
@@ -55,11 +53,8 @@ type Section struct {
 // Table is all settings there are.
 type Table []Section
 
-// All returns the settings in their order, without the removed ones.
-func (t Table) All() []Row { return current(t.rows()) }
-
-// rows returns the settings with the removed ones.
-func (t Table) rows() []Row {
+// All returns the settings in their order.
+func (t Table) All() []Row {
 	var all []Row
 	for _, s := range t {
 		all = append(all, s.Rows...)
@@ -67,14 +62,9 @@ func (t Table) rows() []Row {
 	return all
 }
 
-// current returns the rows without the removed settings.
-func current(rows []Row) []Row {
-	return slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return r.Traits.Has(Removed) })
-}
-
-// Lookup returns the setting of a key, also a removed one.
+// Lookup returns the setting of a key.
 func (t Table) Lookup(key string) (Row, bool) {
-	for _, s := range t.rows() {
+	for _, s := range t.All() {
 		if s.Key == key {
 			return s, true
 		}
@@ -115,9 +105,6 @@ func (s Row) kind() string {
 // parse sets the value to what the texts say: of a list they are the entries, of a map
 // NAME=VALUE each, of everything else there is one.
 func (s Row) parse(texts []string) error {
-	if s.Traits.Has(Removed) {
-		return fmt.Errorf("this setting was removed: %s", s.Help)
-	}
 	if len(texts) != 1 && !s.several() {
 		return fmt.Errorf("it has %d values, not 1", len(texts))
 	}
