@@ -21,12 +21,12 @@ func TestCommittedLinks(t *testing.T) {
 	checkLinks(t, filepath.Join("..", "..", "..", "docs", "reference"), 300)
 }
 
-// TestBuiltLinks follows the links of the reference that make docs has built.
+// TestBuiltLinks follows the links of the reference that make generate has built.
 func TestBuiltLinks(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..", "..", "bin", "reference")
 	if _, err := os.Stat(root); errors.Is(err, fs.ErrNotExist) {
-		t.Skip("not built: make docs")
+		t.Skip("not built: make generate")
 	}
 	checkLinks(t, root, 5000)
 }

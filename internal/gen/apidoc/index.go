@@ -52,7 +52,7 @@ func (r *reference) index() string {
 	w := &writer{r: r, page: "README.md"}
 	w.line("# Reference\n")
 	if pkg := r.options.Package; pkg != "" {
-		w.line("Every service, message and enum of `%s`. `make docs` builds the reference of all packages in "+
+		w.line("Every service, message and enum of `%s`. `make generate` builds the reference of all packages in "+
 			"`bin/reference`.\n", pkg)
 	} else {
 		w.line("Every service, message and enum of the API. [methods.md](methods.md) lists the CLI's JSON-RPC " +

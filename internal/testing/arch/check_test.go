@@ -161,8 +161,8 @@ func TestCheckTestsAndProof(t *testing.T) {
 	t.Parallel()
 	code := tree(map[string]string{
 		"a/one_test.go": "package a\n\nfunc TestOne(t *testing.T) {}\n\nfunc FuzzTwo(f *testing.F) {}\n",
-		"Makefile":      "check: ## all\n\ttrue\n",
-		"doc.md": "# Here\n\n| what | by |\n|---|---|\n| a | `TestOne`, `make check` |\n| b | `TestGone` |\n| " +
+		"Makefile":      "check all: ## all\n\ttrue\n",
+		"doc.md": "# Here\n\n| what | by |\n|---|---|\n| a | `TestOne`, `make all CHECK=1` |\n| b | `TestGone` |\n| " +
 			"c | by looking |\n\n# There\n\n| x | y |\n\n`FuzzTwo`, `make gone`, `Testing`\n",
 	})
 	got, err := CheckTests(code)

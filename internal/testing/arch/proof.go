@@ -14,9 +14,9 @@ var (
 	testName = regexp.MustCompile(`^(Test|Fuzz|Benchmark)[A-Z]\w*$`)
 	// testFunc is where one is declared.
 	testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)[A-Z]\w*)\(`)
-	// target is code that names a target of the Makefile, and where one is declared.
-	target     = regexp.MustCompile(`^make ([\w-]+)$`)
-	targetRule = regexp.MustCompile(`(?m)^([\w-]+):`)
+	// target is code that names a target of the Makefile, perhaps with variables, and where some are declared.
+	target     = regexp.MustCompile(`^(make [\w-]+)(?: [A-Z]+=.+)?$`)
+	targetRule = regexp.MustCompile(`(?m)^([\w-][\w -]*):`)
 )
 
 // CheckTests looks for tests and targets of the Makefile that documents name and that do not exist. Documents that name
@@ -26,7 +26,9 @@ func CheckTests(tree fs.FS, except ...string) ([]Finding, error) {
 	note := func(file string, declaration *regexp.Regexp, prefix string) error {
 		text, err := fs.ReadFile(tree, file)
 		for _, m := range declaration.FindAllSubmatch(text, -1) {
-			declared[prefix+string(m[1])] = true
+			for name := range strings.FieldsSeq(string(m[1])) {
+				declared[prefix+name] = true
+			}
 		}
 		return err
 	}
@@ -45,7 +47,10 @@ func CheckTests(tree fs.FS, except ...string) ([]Finding, error) {
 		return nil, err
 	}
 	return notThere(tree, documents, func(_, named string) bool {
-		return (testName.MatchString(named) || target.MatchString(named)) && !declared[named]
+		if m := target.FindStringSubmatch(named); m != nil {
+			return !declared[m[1]]
+		}
+		return testName.MatchString(named) && !declared[named]
 	})
 }
 
