@@ -2,13 +2,11 @@ package tenant
 
 import (
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 
 	"github.com/copilot-grpc/copilot-grpc/e2e/harness"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
-	"github.com/copilot-grpc/copilot-grpc/internal/app"
 )
 
 // pid is the process of a tenant's one runtime.
@@ -25,8 +23,7 @@ func (r *tenants) pid(conn *grpc.ClientConn) int64 {
 // another tenant is not.
 func TestMemoryLimitOfATenant(t *testing.T) {
 	t.Parallel()
-	r := newTenantsWith(t, harness.Echo, ", limits: {runtime_memory_bytes: 1048576}",
-		func(c *app.Config) { c.PingInterval = 5 * time.Second })
+	r := newTenants(t, harness.Echo, ", limits: {runtime_memory_bytes: 1048576}")
 	acme, rival := r.as("acme"), r.as("rival")
 	r.create(rival, "small", nil)
 	r.ask(rival, "small", "hello")
