@@ -8,28 +8,31 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 )
 
 // outgoing is one message to the peer and, for a call, its state.
 type outgoing struct {
 	id       uint64 // 0: no reply is expected
+	method   string
 	frame    []byte
 	priority bool
 	onReply  func()
 	onQueued func()
 	onFree   func()
-	slot     chan struct{} // the pool to which its slot returns
-	// over is closed when the reply was processed, after onReply; nil if no reply is expected.
-	over chan struct{}
-	// async is set instead of over for a call that no goroutine waits for.
-	async *started
+	// done receives the end of the call, which over reports. result and err are final then.
+	done  func(json.RawMessage, error)
+	over  atomic.Bool
+	limit *time.Timer // nil without one
 
 	// outbound.mu guards the following fields.
-	place *list.Element
-	taken bool
+	place   *list.Element
+	taken   bool
+	dropped bool
 
-	// Conn.mu guards the following fields; result and err are final once answered is set.
+	// Conn.mu guards the following fields until the call is over.
+	turn      *list.Element // its place among the calls that wait for a slot
 	answered  bool
 	abandoned bool
 	grace     *time.Timer
@@ -37,34 +40,184 @@ type outgoing struct {
 	err       error
 }
 
-// Call sends a request and waits for its reply. params are written unchanged; nil omits the member. The error is an
-// *Error if the peer replied with one, and a *CallError otherwise.
+// Start sends a request, without waiting for anything. If it returns nil, done is called once with the result or an
+// error: an *Error if the peer replied with one, and a *CallError otherwise. done runs on the reader goroutine when the
+// reply is read, as OnReply, or on another goroutine if there is no reply within limit or the connection ends first; it
+// must not block. A limit of 0 is none. params are written unchanged; nil omits the member. While as many calls are in
+// flight as are allowed, the call waits for its turn, in the order of Start.
+func (c *Conn) Start(
+	method string, params []byte, limit time.Duration, done func(json.RawMessage, error), opts ...CallOption,
+) error {
+	_, err := c.start(context.Background(), method, params, limit, done, opts)
+	return err
+}
+
+// Call is Start, and waits for the end of the call or of ctx.
 func (c *Conn) Call(ctx context.Context, method string, params []byte, opts ...CallOption) (json.RawMessage, error) {
-	out := &outgoing{id: c.lastID.Add(1), over: make(chan struct{}), onFree: func() {}}
+	over := make(chan struct{})
+	out, err := c.start(ctx, method, params, 0, func(json.RawMessage, error) { close(over) }, opts)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-over:
+	case <-ctx.Done():
+		c.abandon(out, endOf(ctx))
+		<-over
+	}
+	return out.result, out.err
+}
+
+// start begins a call, unless ctx has ended.
+func (c *Conn) start(
+	ctx context.Context, method string, params []byte, limit time.Duration, done func(json.RawMessage, error),
+	opts []CallOption,
+) (*outgoing, error) {
+	out := &outgoing{id: c.lastID.Add(1), method: method, onFree: func() {}, done: done}
 	for _, opt := range opts {
 		opt(out)
 	}
-	if err := c.checkBody(params); err != nil {
-		out.onFree()
-		return nil, &CallError{Method: method, Err: err}
+	err := c.checkBody(params)
+	if err == nil && ctx.Err() != nil {
+		err = endOf(ctx)
 	}
-	if err := c.acquire(ctx, out); err != nil {
+	if err != nil {
 		out.onFree()
-		return nil, &CallError{Method: method, Err: err}
+		return nil, out.failure(false, err)
 	}
 	out.frame = requestFrame(out.id, method, params)
-	c.mu.Lock()
-	c.calls[out.id] = out
-	c.mu.Unlock()
-
+	now, err := c.enter(out, limit)
+	if err != nil {
+		out.onFree()
+		return nil, out.failure(false, err)
+	}
+	if !now {
+		return out, nil
+	}
 	if err := c.out.push(out); err != nil {
-		c.forget(out)
-		return nil, &CallError{Method: method, Err: err}
+		c.free(out)
+		if !errors.Is(err, errDropped) && out.end() {
+			return nil, out.failure(false, err)
+		}
+		return out, nil // it ends in abandon
 	}
 	if out.onQueued != nil {
 		out.onQueued()
 	}
-	return c.await(ctx, method, out)
+	return out, nil
+}
+
+// enter takes an in-flight slot for a call, or queues the call for one. It reports whether the call is to be sent now.
+func (c *Conn) enter(out *outgoing, limit time.Duration) (now bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now = c.fits(out)
+	switch {
+	case c.ended != nil:
+		return false, c.ended
+	case !now && c.urgent.Len()+c.waiting.Len() >= c.opts.MaxWaiting:
+		return false, ErrTooManyCalls
+	}
+	if limit > 0 {
+		out.limit = time.AfterFunc(limit, func() { c.abandon(out, context.DeadlineExceeded) })
+	}
+	if now {
+		c.calls[out.id] = out
+		return true, nil
+	}
+	c.stats.slotWaits.Add(1)
+	out.turn = c.queueOf(out).PushBack(out)
+	return false, nil
+}
+
+// fits reports whether there is a slot for a call. The caller holds mu.
+func (c *Conn) fits(out *outgoing) bool {
+	if out.priority {
+		return len(c.calls) < c.opts.MaxInFlight
+	}
+	return len(c.calls) < c.opts.MaxInFlight-c.opts.ReservedInFlight
+}
+
+// queueOf returns the queue in which a call waits for a slot.
+func (c *Conn) queueOf(out *outgoing) *list.List {
+	if out.priority {
+		return &c.urgent
+	}
+	return &c.waiting
+}
+
+// free releases a call's id and its slot, and sends the calls that waited for it.
+func (c *Conn) free(out *outgoing) {
+	c.mu.Lock()
+	next := c.freeLocked(out)
+	c.mu.Unlock()
+	c.send(next)
+}
+
+// freeLocked is free with mu held. It returns the calls to send.
+func (c *Conn) freeLocked(out *outgoing) (next []*outgoing) {
+	if c.calls[out.id] != out {
+		return nil
+	}
+	delete(c.calls, out.id)
+	if out.grace != nil {
+		out.grace.Stop()
+	}
+	out.onFree()
+	for _, queue := range []*list.List{&c.urgent, &c.waiting} {
+		for e := queue.Front(); e != nil && c.fits(e.Value.(*outgoing)); e = queue.Front() {
+			out := queue.Remove(e).(*outgoing)
+			out.turn = nil
+			c.calls[out.id] = out
+			next = append(next, out)
+		}
+	}
+	return next
+}
+
+// send sends calls that have a slot since they were started.
+func (c *Conn) send(calls []*outgoing) {
+	for len(calls) > 0 {
+		out := calls[0]
+		calls = calls[1:]
+		err := c.out.push(out)
+		if err == nil {
+			if out.onQueued != nil {
+				out.onQueued()
+			}
+			continue
+		}
+		c.mu.Lock()
+		calls = append(calls, c.freeLocked(out)...)
+		c.mu.Unlock()
+		if !errors.Is(err, errDropped) { // else it ends in abandon
+			c.finish(out, nil, out.failure(false, err))
+		}
+	}
+}
+
+// end reports whether the call was not over before, and makes it so.
+func (out *outgoing) end() bool {
+	if !out.over.CompareAndSwap(false, true) {
+		return false
+	}
+	if out.limit != nil {
+		out.limit.Stop()
+	}
+	return true
+}
+
+// finish reports the end of a call, unless it is over.
+func (c *Conn) finish(out *outgoing, result json.RawMessage, err error) {
+	if out.end() {
+		out.result, out.err = result, err
+		out.done(result, err)
+	}
+}
+
+// failure is the error of a call without a reply.
+func (out *outgoing) failure(sent bool, err error) *CallError {
+	return &CallError{Method: out.method, Sent: sent, Err: err}
 }
 
 // checkBody returns an error for params or a result that are not one JSON value, or nested so deeply that the peer
@@ -79,33 +232,6 @@ func (c *Conn) checkBody(b []byte) error {
 		return ErrTooDeep
 	}
 	return nil
-}
-
-// await waits for the reply, the end of ctx, or the end of the connection. The reader wakes it.
-func (c *Conn) await(ctx context.Context, method string, out *outgoing) (json.RawMessage, error) {
-	select {
-	case <-out.over:
-	case <-ctx.Done():
-		if sent, answered := c.abandon(out); !answered {
-			return nil, &CallError{Method: method, Sent: sent, Err: endOf(ctx)}
-		}
-	case <-c.done:
-		if !c.wasAnswered(out) {
-			c.forget(out)
-			return nil, &CallError{Method: method, Sent: c.out.wasTaken(out), Err: c.cause}
-		}
-	}
-	<-out.over // the reader has the reply and will close over
-	return out.reply(method)
-}
-
-// reply returns what the peer has replied.
-func (out *outgoing) reply(method string) (json.RawMessage, error) {
-	var bad *Error
-	if out.err != nil && !errors.As(out.err, &bad) {
-		return nil, &CallError{Method: method, Sent: true, Err: out.err}
-	}
-	return out.result, out.err
 }
 
 // Notify sends a notification. It returns when the notification is queued.
@@ -146,32 +272,6 @@ func (c *Conn) Tell(ctx context.Context, method string, params []byte) error {
 	}
 }
 
-// acquire takes an in-flight slot. It waits until one is free.
-func (c *Conn) acquire(ctx context.Context, out *outgoing) error {
-	if ctx.Err() != nil {
-		return endOf(ctx)
-	}
-	if c.acquireNow(out) {
-		return nil
-	}
-	var reserved chan struct{}
-	if out.priority {
-		reserved = c.reserved
-	}
-	c.stats.slotWaits.Add(1)
-	select {
-	case c.ordinary <- struct{}{}:
-		out.slot = c.ordinary
-	case reserved <- struct{}{}:
-		out.slot = reserved
-	case <-ctx.Done():
-		return endOf(ctx)
-	case <-c.done:
-		return c.cause
-	}
-	return nil
-}
-
 // endOf returns why a context ended: its error, for which callers test, and its cause.
 func endOf(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
@@ -181,61 +281,75 @@ func endOf(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// forget releases a call's id and its slot.
-func (c *Conn) forget(out *outgoing) {
+// abandon ends a call that has no reply. It keeps its slot while the peer is probably still processing it.
+func (c *Conn) abandon(out *outgoing, reason error) {
+	sent := !c.out.drop(out)
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.forgetLocked(out)
-}
-
-func (c *Conn) forgetLocked(out *outgoing) {
-	if c.calls[out.id] != out {
+	if out.answered { // the reader has the reply and ends the call
+		c.mu.Unlock()
 		return
 	}
-	delete(c.calls, out.id)
-	if out.grace != nil {
-		out.grace.Stop()
-	}
-	<-out.slot
-	out.onFree()
-}
-
-// abandon ends a call whose context has ended. The call keeps its slot while the peer is probably still processing
-// it.
-func (c *Conn) abandon(out *outgoing) (sent, answered bool) {
-	sent = !c.out.drop(out)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if out.answered {
-		return true, true
-	}
 	out.onReply = nil
+	var next []*outgoing
 	switch {
+	case out.turn != nil:
+		c.queueOf(out).Remove(out.turn)
+		out.turn = nil
+		out.onFree()
 	case !sent:
 		c.stats.droppedUnsent.Add(1)
-		c.forgetLocked(out)
-		return false, false
-	case c.Err() != nil:
-		c.forgetLocked(out)
-		return true, false
+		next = c.freeLocked(out)
+	case c.ended != nil:
+		next = c.freeLocked(out)
+	case c.calls[out.id] == out:
+		c.stats.abandoned.Add(1)
+		out.abandoned = true
+		c.unanswered[out.id] = struct{}{}
+		out.grace = time.AfterFunc(c.opts.AbandonGrace, func() { c.free(out) })
 	}
-	c.stats.abandoned.Add(1)
-	out.abandoned = true
-	c.unanswered[out.id] = struct{}{}
-	out.grace = time.AfterFunc(c.opts.AbandonGrace, func() { c.forget(out) })
-	return true, false
+	c.mu.Unlock()
+	c.send(next)
+	c.finish(out, nil, out.failure(sent, reason))
 }
 
-func (c *Conn) wasAnswered(out *outgoing) bool {
+// endCalls ends all calls that have no reply when the connection ends.
+func (c *Conn) endCalls(cause *CloseError) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return out.answered
+	c.ended = cause
+	var calls, waiting []*outgoing
+	for _, out := range c.calls {
+		if !out.answered {
+			calls = append(calls, out)
+		}
+	}
+	for _, queue := range []*list.List{&c.urgent, &c.waiting} {
+		for e := queue.Front(); e != nil; e = e.Next() {
+			out := e.Value.(*outgoing)
+			out.turn = nil
+			waiting = append(waiting, out)
+		}
+		queue.Init()
+	}
+	c.mu.Unlock()
+	if len(calls)+len(waiting) == 0 {
+		return
+	}
+	c.tasks.Go(func() {
+		for _, out := range calls {
+			c.free(out)
+			c.finish(out, nil, out.failure(c.out.wasTaken(out), cause))
+		}
+		for _, out := range waiting {
+			out.onFree()
+			c.finish(out, nil, out.failure(false, cause))
+		}
+	})
 }
 
 // reply completes the call of a reply. Only the reader goroutine calls it.
 func (c *Conn) reply(m *message) {
 	result, err := outcome(m)
-	out := c.answer(m.id, result, err)
+	out := c.answer(m.id, err)
 	if out == nil {
 		return
 	}
@@ -243,35 +357,38 @@ func (c *Conn) reply(m *message) {
 		out.onReply()
 	}
 	c.stats.replies.Add(1)
-	c.forget(out)
-	if out.async != nil {
-		out.async.finish(out.reply(out.async.method))
-		return
+	c.free(out)
+	if errors.Is(err, ErrBadReply) {
+		err = out.failure(true, err)
 	}
-	close(out.over)
+	c.finish(out, result, err)
 }
 
-// answer finds the active call of a reply and sets its outcome.
-func (c *Conn) answer(rawID []byte, result json.RawMessage, err error) *outgoing {
+// answer finds the call of a reply, and marks it as answered. It returns nil if there is none.
+func (c *Conn) answer(rawID []byte, err error) *outgoing {
 	id, numeric := replyID(rawID)
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	out := c.calls[id]
 	_, late := c.unanswered[id]
 	switch {
 	case numeric && late:
 		delete(c.unanswered, id)
 		c.stats.lateReplies.Add(1)
+		var next []*outgoing
 		if out != nil {
-			c.forgetLocked(out)
+			next = c.freeLocked(out)
 		}
+		c.mu.Unlock()
+		c.send(next)
 		return nil
 	case !numeric || out == nil || out.answered:
+		c.mu.Unlock()
 		c.stats.unknownReplies.Add(1)
 		c.opts.Logger.Warn("reply ignored", slog.String("reason", "no such call"), slog.Bool("error", err != nil))
 		return nil
 	}
-	out.answered, out.result, out.err = true, result, err
+	out.answered = true
+	c.mu.Unlock()
 	return out
 }
 

@@ -1,6 +1,7 @@
 package rpcconn
 
 import (
+	"container/list"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,12 +20,13 @@ type Conn struct {
 	out    *outbound
 	serve  *server
 
-	lastID   atomic.Uint64
-	ordinary chan struct{} // slots of calls in flight
-	reserved chan struct{} // more slots, for priority calls only
+	lastID atomic.Uint64
 
 	mu    sync.Mutex
 	calls map[uint64]*outgoing // every call that holds a slot
+	// urgent and waiting are calls that wait for a slot: those with priority, and the others.
+	urgent, waiting list.List
+	ended           error // why no call can begin any more
 	// unanswered has the calls that were abandoned after they were written, until the peer replies. AbandonGrace
 	// frees their slots, so at most MaxInFlight are added in that time.
 	unanswered map[uint64]struct{}
@@ -43,13 +45,11 @@ type Conn struct {
 func New(rwc io.ReadWriteCloser, o Options) *Conn {
 	o = o.withDefaults()
 	c := &Conn{
-		opts:     o,
-		rwc:      rwc,
-		frames:   newFrameReader(rwc, o.MaxFrame),
-		ordinary: make(chan struct{}, o.MaxInFlight-o.ReservedInFlight),
-		reserved: make(chan struct{}, o.ReservedInFlight),
-		calls:    map[uint64]*outgoing{},
-		done:     make(chan struct{}),
+		opts:   o,
+		rwc:    rwc,
+		frames: newFrameReader(rwc, o.MaxFrame),
+		calls:  map[uint64]*outgoing{},
+		done:   make(chan struct{}),
 
 		unanswered: map[uint64]struct{}{},
 	}
@@ -120,7 +120,7 @@ func (c *Conn) shut(cause *CloseError) {
 	c.once.Do(func() {
 		c.cause = cause
 		c.out.close(cause)
-		c.endStarted(cause)
+		c.endCalls(cause)
 		close(c.done)
 		c.cancel(cause)
 		if err := c.rwc.Close(); err != nil {

@@ -30,7 +30,8 @@
 // # Limits and behaviour at each
 //
 //   - MaxFrame: the connection closes with ErrFrameTooLarge.
-//   - MaxInFlight: the call waits for a slot until its context ends.
+//   - MaxInFlight: the call waits for a slot, first come, first served.
+//   - MaxWaiting: the call fails at once with ErrTooManyCalls.
 //   - MaxOutbound: the call fails at once with ErrOutboundFull; nothing is written.
 //   - MaxRequestQueue: the peer gets an error reply, CodeOverloaded. If the
 //     reply exceeds MaxOutbound, the peer sends requests without reading

@@ -49,8 +49,8 @@ var (
 	ErrNotSent = errors.New("request not sent")
 	// ErrOutboundFull is the error of a message that exceeds the limit of bytes queued for a slow peer.
 	ErrOutboundFull = errors.New("outbound queue full")
-	// ErrNoSlot is the error of Start when as many calls are in flight as are allowed.
-	ErrNoSlot = errors.New("too many calls are in flight")
+	// ErrTooManyCalls is the error of a call when MaxWaiting others wait for a slot.
+	ErrTooManyCalls = errors.New("too many calls wait for the peer")
 	// ErrInvalidJSON is the error of params or a result that are not exactly one JSON value, and so could change the
 	// message around them.
 	ErrInvalidJSON = errors.New("not a single JSON value")

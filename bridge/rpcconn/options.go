@@ -17,6 +17,8 @@ const (
 	DefaultMaxInFlight = 192
 	// DefaultReservedInFlight is the part of it reserved for priority calls.
 	DefaultReservedInFlight = 32
+	// DefaultMaxWaiting bounds the calls that wait for a slot.
+	DefaultMaxWaiting = 4096
 	// DefaultMaxRequestWorkers bounds the peer's requests being served.
 	DefaultMaxRequestWorkers = 256
 	// DefaultMaxRequestQueue bounds the peer's requests waiting for a worker.
@@ -71,6 +73,8 @@ type Options struct {
 	// only; a negative value reserves none.
 	MaxInFlight      int
 	ReservedInFlight int
+	// MaxWaiting bounds the calls that wait until they may be in flight.
+	MaxWaiting int
 	// MaxRequestWorkers and MaxRequestQueue bound the requests being served and waiting. Further ones are answered
 	// with CodeOverloaded. A negative MaxRequestQueue permits no waiting requests.
 	MaxRequestWorkers int
@@ -94,6 +98,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.MaxFrame, DefaultMaxFrame)
 	setDefault(&o.MaxInFlight, DefaultMaxInFlight)
 	setDefault(&o.ReservedInFlight, min(DefaultReservedInFlight, o.MaxInFlight/2))
+	setDefault(&o.MaxWaiting, DefaultMaxWaiting)
 	setDefault(&o.MaxRequestWorkers, DefaultMaxRequestWorkers)
 	setDefault(&o.MaxRequestQueue, DefaultMaxRequestQueue)
 	setDefault(&o.MaxOutbound, DefaultMaxOutbound)
@@ -140,14 +145,14 @@ func OnReply(f func()) CallOption {
 }
 
 // OnFree runs f, once, when the call no longer counts as in flight: when its reply was received, or, if its context
-// ended earlier, when its slot is released. f also runs if the call is refused, but not if the connection ends first.
+// ended earlier, when its slot is released. f also runs if the call is refused, and when the connection ends.
 // It must not block or use the Conn.
 func OnFree(f func()) CallOption {
 	return func(out *outgoing) { out.onFree = f }
 }
 
-// OnQueued runs f on the caller's goroutine when the request is queued: everything sent later follows it. f does not
-// run if the request is refused.
+// OnQueued runs f when the request is queued for writing: everything sent later follows it. f does not run if the
+// request is refused. It must not block.
 func OnQueued(f func()) CallOption {
 	return func(out *outgoing) { out.onQueued = f }
 }

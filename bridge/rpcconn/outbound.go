@@ -11,6 +11,9 @@ import (
 // writeBatch is the size of one write of queued frames.
 const writeBatch = 64 << 10
 
+// errDropped is the error of a frame whose call has ended.
+var errDropped = errors.New("the call has ended")
+
 // immediate is a stream that can write as much as fits without waiting.
 type immediate interface{ WriteNow(b []byte) (int, error) }
 
@@ -42,11 +45,13 @@ func newOutbound(limit int, stats *counters) *outbound {
 func (o *outbound) push(out *outgoing) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.err != nil {
+	switch {
+	case o.err != nil:
 		return o.err
-	}
-	if o.last {
+	case o.last:
 		return &CloseError{Cause: ErrLocalClose}
+	case out.dropped:
+		return errDropped
 	}
 	limit := o.max
 	if !out.priority {
@@ -86,13 +91,14 @@ func (o *outbound) writeNow(out *outgoing) bool {
 // isFull reports that push found no room. A closed connection can have the same cause.
 func isFull(err error) bool { return errors.Is(err, ErrOutboundFull) && !errors.Is(err, ErrClosed) }
 
-// drop removes a frame, and reports whether it was still unwritten.
+// drop removes a frame, also one that is still to be pushed, and reports whether it was unwritten.
 func (o *outbound) drop(out *outgoing) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if out.taken {
 		return false
 	}
+	out.dropped = true
 	if out.place != nil {
 		o.frames.Remove(out.place)
 		out.place = nil

@@ -89,18 +89,83 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// A call that cannot be queued now fails at once, and has no other end.
+// Calls without a slot wait for one, in the order of Start; those with priority come first. A call that ends while it
+// waits is never sent, and beyond MaxWaiting none waits.
+func TestStartWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, p := start(t, Options{MaxInFlight: 2, ReservedInFlight: 1, MaxWaiting: 4})
+		first := begun(t, c, time.Hour)
+		id, _ := p.receiveCall()
+		urgent, err := begin(t, c, time.Hour, Priority())
+		if err != nil {
+			t.Fatal(err)
+		}
+		urgentID, _ := p.receiveCall()
+		short, second, third := begun(t, c, time.Second), begun(t, c, time.Hour), begun(t, c, time.Hour)
+		late, err := begin(t, c, time.Hour, Priority())
+		if err != nil {
+			t.Fatal(err)
+		}
+		freed := 0
+		if _, err := begin(t, c, time.Hour, OnFree(func() { freed++ })); !errors.Is(err, ErrTooManyCalls) ||
+			!errors.Is(err, ErrNotSent) || freed != 1 {
+			t.Errorf("a fifth that waits: %v, freed %d times", err, freed)
+		}
+		if got := <-short; !errors.Is(got.err, context.DeadlineExceeded) || !errors.Is(got.err, ErrNotSent) {
+			t.Errorf("a call whose limit passes while it waits: %v", got.err)
+		}
+		ids := map[<-chan outcomeOf]int{}
+		for _, step := range []struct {
+			answered int
+			ended    <-chan outcomeOf
+			sent     <-chan outcomeOf
+		}{{id, first, late}, {urgentID, urgent, nil}, {0, late, second}, {0, second, third}, {0, third, nil}} {
+			if step.answered == 0 {
+				step.answered = ids[step.ended]
+			}
+			p.answer(step.answered, `1`)
+			if got := <-step.ended; got.err != nil {
+				t.Fatalf("it ends with %v", got.err)
+			}
+			if step.sent != nil {
+				ids[step.sent], _ = p.receiveCall()
+			}
+		}
+		if s := c.Stats(); s.SlotWaits != 4 || s.InFlight != 0 {
+			t.Errorf("%d calls have waited, %d are in flight", s.SlotWaits, s.InFlight)
+		}
+	})
+}
+
+// Calls that wait for a slot end with the connection, once, and say that they were not sent.
+func TestWaitingEndsWithTheConnection(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, p := start(t, Options{MaxInFlight: 1})
+		sent, waiting := begun(t, c, time.Hour), begun(t, c, time.Hour)
+		p.receiveCall()
+		_ = c.Close()
+		if got := <-sent; !errors.Is(got.err, ErrLocalClose) || errors.Is(got.err, ErrNotSent) {
+			t.Errorf("the sent one: %v", got.err)
+		}
+		if got := <-waiting; !errors.Is(got.err, ErrLocalClose) || !errors.Is(got.err, ErrNotSent) {
+			t.Errorf("the waiting one: %v", got.err)
+		}
+		time.Sleep(2 * time.Hour)
+		if len(sent)+len(waiting) > 0 {
+			t.Error("a call has ended twice")
+		}
+	})
+}
+
+// A call that cannot be queued fails at once, and has no other end.
 func TestStartRefuses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, p := start(t, Options{MaxInFlight: 2, ReservedInFlight: 1})
 		first := begun(t, c, time.Hour)
 		id, _ := p.receiveCall()
-		freed := 0
-		if _, err := begin(t, c, time.Hour, OnFree(func() { freed++ })); !errors.Is(err, ErrNoSlot) ||
-			!errors.Is(err, ErrNotSent) || freed != 1 {
-			t.Errorf("without a slot: %v, freed %d times", err, freed)
-		}
 		priority, err := begin(t, c, time.Hour, Priority())
 		if err != nil {
 			t.Fatalf("an answer has its own slots: %v", err)

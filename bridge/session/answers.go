@@ -8,28 +8,20 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 )
-
-// starter is a Runtime that can make a call that no goroutine waits for.
-type starter interface {
-	Runtime
-	sending.Starter
-}
 
 // holdLoaded returns the runtime that has the session, which stays loaded until release is called. It returns nil if no
 // runtime has it, or if callers may not use the session.
-func holdLoaded(l *Loader) (rt sending.Starter, release func()) {
+func holdLoaded(l *Loader) (rt Runtime, release func()) {
 	release = l.Hold() // before the state is read, so that the session is not unloaded in between
 	l.mu.Lock()
-	with, ok := l.runtime.(starter)
-	ok = ok && l.state == Loaded && l.usable() == nil
+	rt, ok := l.runtime, l.state == Loaded && l.usable() == nil
 	l.mu.Unlock()
 	if !ok {
 		release()
 		return nil, nil
 	}
-	return with, release
+	return rt, release
 }
 
 // startAnswer makes a call that answers a callback in the runtime that has the session, without waiting for the reply.

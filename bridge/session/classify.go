@@ -85,7 +85,7 @@ func Classify(err error, method string) error {
 		return fault.Wrap(err, fault.Timeout, "the CLI did not answer in time")
 	case errors.Is(err, context.Canceled):
 		return fault.Wrap(err, fault.Cancelled, "the caller cancelled the call")
-	case errors.Is(err, rpcconn.ErrOutboundFull):
+	case errors.Is(err, rpcconn.ErrOutboundFull), errors.Is(err, rpcconn.ErrTooManyCalls):
 		return fault.Wrap(err, fault.LimitExceeded, "the CLI does not read its input")
 	case errors.Is(err, rpcconn.ErrTooDeep):
 		return fault.Wrap(err, fault.InvalidField, "%s: the CLI accepts JSON of at most %d levels", method, rpcconn.CLIMaxDepth)

@@ -43,6 +43,7 @@ func TestClassify(t *testing.T) {
 		{context.DeadlineExceeded, "x", fault.Timeout},
 		{fmt.Errorf("call: %w", context.Canceled), "x", fault.Cancelled},
 		{rpcconn.ErrOutboundFull, "x", fault.LimitExceeded},
+		{rpcconn.ErrTooManyCalls, "x", fault.LimitExceeded},
 		{errors.Join(rpcconn.ErrClosed, rpcconn.ErrPeerClosed), "x", fault.RuntimeLost},
 		{errors.New("what"), "x", fault.Internal},
 		{fault.New(fault.SessionBusy, "busy"), "x", fault.SessionBusy},

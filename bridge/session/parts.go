@@ -118,8 +118,11 @@ func newSender(s *Session) *sending.Sender {
 		In: func(ctx context.Context, f func(sending.Runtime) error) error {
 			return s.loader.In(ctx, func(rt Runtime) error { return f(rt) })
 		},
-		Load:   load(s.loader),
-		Loaded: func() (sending.Starter, func()) { return holdLoaded(s.loader) },
+		Load: load(s.loader),
+		Loaded: func() (sending.Runtime, func()) {
+			rt, release := holdLoaded(s.loader)
+			return rt, release
+		},
 		Moved: func(ctx context.Context, rt sending.Runtime, err error) bool {
 			return s.loader.moved(ctx, rt.(Runtime), err)
 		},

@@ -47,6 +47,7 @@ import (
 // Runtime is a CLI process and its connection.
 type Runtime interface {
 	participants.Runtime
+	sending.Runtime
 	// Route delivers the CLI's events of a session to the session. It returns ErrNotAdmitted if the runtime accepts no
 	// more sessions. Unroute stops the delivery.
 	Route(s *Session) error

@@ -47,6 +47,13 @@ func (p *puppet) Call(_ context.Context, method string, _ []byte, _ ...rpcconn.C
 	}
 	return json.RawMessage(text), err
 }
+
+func (p *puppet) Start(
+	ctx context.Context, method string, params []byte, _ time.Duration, done func(json.RawMessage, error), opts ...rpcconn.CallOption,
+) error {
+	go func() { done(p.Call(ctx, method, params, opts...)) }()
+	return nil
+}
 func (p *puppet) Route(*Session) error   { return nil }
 func (p *puppet) Unroute(*Session)       {}
 func (p *puppet) TurnCompleted()         {}

@@ -107,6 +107,13 @@ func (f *fixture) Call(ctx context.Context, method string, params []byte, _ ...r
 	return f.run(ctx, p.Command)
 }
 
+func (f *fixture) Start(
+	ctx context.Context, method string, params []byte, _ time.Duration, done func(json.RawMessage, error), _ ...rpcconn.CallOption,
+) error {
+	go func() { done(f.Call(ctx, method, params)) }()
+	return nil
+}
+
 // called reports whether a method was called.
 func (f *fixture) called(method string) bool {
 	f.mu.Lock()

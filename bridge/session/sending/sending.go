@@ -29,18 +29,13 @@ import (
 type Runtime interface {
 	// Call makes a JSON-RPC call.
 	Call(ctx context.Context, method string, params []byte, opts ...rpcconn.CallOption) (json.RawMessage, error)
+	// Start makes a call for the caller in ctx, whose end does not end the call. It behaves as rpcconn.Conn.Start.
+	Start(ctx context.Context, method string, params []byte, limit time.Duration, done func(json.RawMessage, error),
+		opts ...rpcconn.CallOption) error
 	// Ended is closed when the process has ended and the session knows it.
 	Ended() <-chan struct{}
 	// Version is the CLI's version.
 	Version() string
-}
-
-// Starter is a Runtime that can make a call that no goroutine waits for.
-type Starter interface {
-	Runtime
-	// Start makes a call for the caller in ctx, whose end does not end the call. It behaves as rpcconn.Conn.Start.
-	Start(ctx context.Context, method string, params []byte, limit time.Duration, done func(json.RawMessage, error),
-		opts ...rpcconn.CallOption) error
 }
 
 // Config is what a Sender needs of its session.
@@ -58,7 +53,7 @@ type Config struct {
 	In func(ctx context.Context, f func(rt Runtime) error) error
 	// Loaded returns the runtime that has the session, which keeps it until release is called; nil if no runtime can
 	// take a message at once.
-	Loaded func() (rt Starter, release func())
+	Loaded func() (rt Runtime, release func())
 	// Moved reports whether a call failed because the runtime no longer has the session, so that it can be made again.
 	Moved func(ctx context.Context, rt Runtime, err error) bool
 	// Load has the session loaded.

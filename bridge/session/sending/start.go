@@ -55,45 +55,35 @@ func (m Message) size() (n int) {
 type started struct {
 	s       *Sender
 	ctx     context.Context // the caller's
-	rt      Starter
+	rt      Runtime
 	attempt *attempt
 	sent    Sent
 	release func() // nil if no runtime has the session
 	done    func(Sent, error)
 }
 
-// start makes the call. One that has to wait for room waits on another goroutine.
+// start makes the call.
 func (c *started) start() {
 	s, a := c.s, c.attempt
 	c.sent.Waiter = a.w
 	a.params.SetString("sessionId", s.cfg.Session)
 	bound := s.cfg.Turns.Machine().Bounds.Send
-	err := c.rt.Start(c.ctx, methodSend, a.params.JSON(), bound, func(result json.RawMessage, err error) {
+	end := func(result json.RawMessage, err error) {
 		s.cfg.Spawn(func() { // this may be the reader of the CLI
-			if err == nil {
+			switch {
+			case err == nil:
 				c.sent.Result = result
 				c.accepted()
-				return
-			}
-			if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, rpcconn.ErrClosed) {
+			case errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, rpcconn.ErrClosed):
 				c.failed(s.unanswered(methodSend, bound))
-			} else {
+			default:
 				c.failed(s.cfg.Classify(err, methodSend))
 			}
 		})
-	}, s.onReply(&c.sent))
-	if err == nil {
-		return
 	}
-	s.cfg.Spawn(func() {
-		sent, err := s.give(c.ctx, c.rt, methodSend, a.params, a.w)
-		if err != nil {
-			c.failed(err)
-			return
-		}
-		c.sent = sent
-		c.accepted()
-	})
+	if err := c.rt.Start(c.ctx, methodSend, a.params.JSON(), bound, end, s.onReply(&c.sent)); err != nil {
+		end(nil, err)
+	}
 }
 
 // accepted has the outbox note what the CLI has replied. It may hang in the disk's call.
