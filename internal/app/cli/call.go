@@ -40,41 +40,32 @@ const (
 // packages are where methods named without a package are looked for.
 var packages = []string{"", "copilot.bridge.v1.", "grpc.health.v1."}
 
-// newCall returns the command line of call.
-func newCall(t *target) *flags {
-	f := newFlags("call", "[flags] [METHOD [REQUEST]]", callUsage)
-	t.flags(f)
-	return f
-}
-
-// call is the command.
-func call(ctx context.Context, p *program, args []string) error {
+func setupCall(p *program, f *flags) action {
 	var t target
-	f := newCall(&t)
-	if err := f.parse(p, args); err != nil {
-		return err
-	}
-	if f.NArg() == 0 {
-		listMethods(p.stdout)
+	t.flags(f)
+	return func(ctx context.Context, args []string) error {
+		switch {
+		case len(args) == 0:
+			listMethods(p.stdout)
+			return nil
+		case len(args) > 2:
+			return want(args, "METHOD", "REQUEST")
+		}
+		method, err := findMethod(args[0])
+		if err != nil {
+			return usageError{err}
+		}
+		conn, err := t.dial()
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		next := requests(p.stdin, method, args[1:])
+		if err := converse(ctx, conn, method, next, p.stdout); err != nil {
+			return p.failed(err, &t)
+		}
 		return nil
 	}
-	if f.NArg() > 2 {
-		return usageError{fmt.Errorf("unexpected argument %q", f.Arg(2))}
-	}
-	method, err := findMethod(f.Arg(0))
-	if err != nil {
-		return usageError{err}
-	}
-	conn, err := t.dial()
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	next := requests(p.stdin, method, f.Args()[1:])
-	if err := converse(ctx, conn, method, next, p.stdout); err != nil {
-		return p.failed(err, &t)
-	}
-	return nil
 }
 
 // findMethod finds a method by its name, with or without its package.

@@ -10,12 +10,11 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
-
-	"github.com/copilot-grpc/copilot-grpc/internal/app"
 )
 
 // Exit codes.
@@ -42,38 +41,54 @@ type program struct {
 	processors func(n int)
 }
 
-// command is one of the program's commands.
+// command is one of the program's commands, or a group of commands.
 type command struct {
-	name    string
-	args    string
+	name string
+	// args are the arguments and flags, for the first line of the help.
+	args string
+	// summary is the line about the command in lists.
 	summary string
-	flags   func(p *program) *flags
-	run     func(ctx context.Context, p *program, args []string) error
+	// help is what the command does, with examples.
+	help string
+	// setup adds the command's flags, and returns what runs the command once they are read.
+	setup func(p *program, f *flags) action
+	// complete lists what shells offer for an argument; nil for none.
+	complete completion
+	// flags and run replace help and setup in commands that read their command line more than once.
+	flags func(p *program) *flags
+	run   func(ctx context.Context, p *program, args []string) error
+	// hidden commands are synonyms, which no list has.
+	hidden bool
+	// commands are those of a group, which has nothing of its own but name and summary.
+	commands []command
 }
+
+// action runs a command with its arguments, from which the flags are removed.
+type action func(ctx context.Context, args []string) error
 
 // commands are all there are, in the order in which help lists them.
 func commands() []command {
 	return []command{
-		{"serve", "[flags]", "serve the Copilot CLI over gRPC", func(p *program) *flags { return p.newServe().flags },
-			serve},
-		{"demo", "[flags]", "run a short demonstration",
-			func(*program) *flags { return newDemo(new(app.Config)) }, showDemo},
-		{"doctor", "[flags]", "report what is missing and how to fix it",
-			func(*program) *flags { f, _ := newDoctor(); return f.flags }, doctor},
-		{"shim", "[flags]", "replace the copilot executable for programs of the official SDKs",
-			func(*program) *flags { return newShim(new(shimOptions)) }, shimCommand},
-		{"call", "[flags] [METHOD [REQUEST]]", "make one call, without grpcurl",
-			func(*program) *flags { return newCall(&target{}) }, call},
-		{"sessions", "export SESSION | import FILE [flags]", "carry a session to another server as a file",
-			func(*program) *flags { return newSessions(new(sessionsOptions)) }, sessions},
-		{"prune", "--idle DURATION [flags]", "delete sessions that have not been used for some time",
-			func(*program) *flags { return newPrune(new(pruneOptions)) }, prune},
-		{"web", "link [flags]", "print a link by which a browser logs in",
-			func(*program) *flags { return newWeb(new(webOptions)) }, web},
-		{"issuer", "[flags]", "run an OpenID Connect issuer to try out policies",
-			func(*program) *flags { f, _ := newIssuer(); return f }, issuer},
-		{"version", "", "print the version of this program and the supported CLI versions",
-			func(*program) *flags { return newVersion() }, printVersion},
+		{name: "serve", args: "[flags]", summary: "serve the Copilot CLI over gRPC",
+			flags: func(p *program) *flags { return p.newServe().flags }, run: serve},
+		{name: "demo", args: "[flags]", summary: "run a short demonstration", help: demoUsage, setup: setupDemo},
+		{name: "doctor", args: "[flags]", summary: "report what is missing and how to fix it",
+			flags: func(*program) *flags { f, _ := newDoctor(); return f.flags }, run: doctor},
+		{name: "shim", args: "[flags]", summary: "replace the copilot executable for programs of the official SDKs",
+			flags: func(*program) *flags { return newShim(new(shimOptions)) }, run: shimCommand},
+		{name: "sessions", summary: "list sessions and work with them", commands: sessionCommands()},
+		{name: "call", args: "[flags] [METHOD [REQUEST]]", summary: "make one call, without grpcurl", help: callUsage,
+			setup: setupCall, complete: completeMethod},
+		{name: "web", summary: "log a browser in", commands: []command{
+			{name: "link", args: "[flags]", summary: "print a link by which a browser logs in", help: webUsage,
+				setup: setupWebLink},
+		}},
+		{name: "issuer", args: "[flags]", summary: "run an OpenID Connect issuer to try out policies",
+			help: issuerUsage, setup: setupIssuer},
+		{name: "version", summary: "print the version of this program and the supported CLI versions",
+			help: versionUsage, setup: setupVersion},
+		// The name that "sessions prune" had before.
+		{name: "prune", args: pruneArgs, summary: pruneSummary, help: pruneUsage, setup: setupPrune, hidden: true},
 	}
 }
 
@@ -151,7 +166,7 @@ func (p *program) main(ctx context.Context, args []string) int {
 			p.help(p.stdout)
 			return exitOK
 		}
-		name, args = args[0], []string{"--help"}
+		name, args = args[0], append(slices.Clone(args[1:]), "--help")
 	case "-version", "--version":
 		name = "version"
 	}
@@ -191,11 +206,23 @@ func (p *program) exit(of *cobra.Command, err error) int {
 func (p *program) help(w io.Writer) {
 	fmt.Fprint(w, "copilot-grpc serves the GitHub Copilot CLI over gRPC.\n\nUsage: copilot-grpc COMMAND "+
 		"[flags]\n\nCommands:\n")
-	for _, c := range commands() {
-		fmt.Fprintf(w, "  %-10s %s\n", c.name, c.summary)
-	}
-	fmt.Fprintf(w, "  %-10s %s\n", "completion", "print a shell completion script")
+	listCommands(w, append(commands(), command{name: "completion", summary: "print a shell completion script"}))
 	fmt.Fprint(w, "\n\"copilot-grpc help COMMAND\" lists a command's flags.\n")
+}
+
+// groupHelp prints the commands of a group.
+func groupHelp(w io.Writer, path string, group command) {
+	fmt.Fprintf(w, "Usage: copilot-grpc %s COMMAND [flags]\n\nCommands to %s:\n", path, group.summary)
+	listCommands(w, group.commands)
+	fmt.Fprintf(w, "\n\"copilot-grpc help %s COMMAND\" lists a command's flags.\n", path)
+}
+
+func listCommands(w io.Writer, list []command) {
+	for _, c := range list {
+		if !c.hidden {
+			fmt.Fprintf(w, "  %-10s %s\n", c.name, c.summary)
+		}
+	}
 }
 
 // self is how the user calls this program.

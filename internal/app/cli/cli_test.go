@@ -131,17 +131,20 @@ func TestHelp(t *testing.T) {
 	t.Parallel()
 	overview := run(t, nil, "", "help")
 	for _, c := range commands() {
-		if !strings.Contains(overview.stdout, "\n  "+c.name) {
-			t.Errorf("help does not list %s", c.name)
+		if listed := strings.Contains(overview.stdout, "\n  "+c.name); listed == c.hidden {
+			t.Errorf("help lists %s: %t", c.name, listed)
 		}
-		for _, args := range [][]string{{"help", c.name}, {c.name, "-h"}, {c.name, "--help"}} {
+	}
+	eachCommand(commands(), "", func(_ command, path string) {
+		name := strings.Fields(path)
+		for _, args := range [][]string{append([]string{"help"}, name...), append(name, "-h"), append(name, "--help")} {
 			r := run(t, nil, "", args...)
-			if r.code != exitOK || !strings.HasPrefix(r.stdout, "Usage: copilot-grpc "+c.name) || r.stderr != "" ||
+			if r.code != exitOK || !strings.HasPrefix(r.stdout, "Usage: copilot-grpc "+path) || r.stderr != "" ||
 				strings.Count(r.stdout, "Usage:") != 1 {
 				t.Errorf("%q: code %d, %q, %q", args, r.code, r.stdout, r.stderr)
 			}
 		}
-	}
+	})
 	table := run(t, nil, "", "serve", "-h").stdout
 	for _, want := range []string{"--offline-model script", "COPILOT_GRPC_OFFLINE_MODEL", "--drain-grace duration",
 		"5s"} {

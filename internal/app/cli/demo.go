@@ -12,23 +12,22 @@ const demoUsage = `Runs a demonstration that takes a few seconds: a server with 
 none is found), a scripted model, and a client with a tool and a permission handler. It needs no
 account, and removes all its files.`
 
-// newDemo returns the command line of demo.
-func newDemo(c *app.Config) *flags {
-	c.LogLevel = "error"
-	f := newFlags("demo", "[flags]", demoUsage)
+func setupDemo(p *program, f *flags) action {
+	c := app.DefaultConfig()
+	c.Version, c.LogLevel = p.version, "error"
 	f.StringVar(&c.CLIPath, "cli", "", "`path` of the copilot executable; also COPILOT_CLI_PATH (default: searched "+
 		"on PATH, or else installed)")
 	f.BoolVar(&c.NoInstall, "no-install", false, "fail if no CLI is found, instead of installing a private copy")
 	f.StringVar(&c.LogLevel, "log-level", c.LogLevel, "`level` of the log: debug, info, warn, error")
-	return f
+	return func(ctx context.Context, args []string) error {
+		if err := want(args); err != nil {
+			return err
+		}
+		return showDemo(ctx, p, c)
+	}
 }
 
-func showDemo(ctx context.Context, p *program, args []string) error {
-	c := app.DefaultConfig()
-	c.Version = p.version
-	if err := newDemo(&c).parseOnly(p, args); err != nil {
-		return err
-	}
+func showDemo(ctx context.Context, p *program, c app.Config) error {
 	logger, err := c.NewLogger(p.stderr)
 	if err != nil {
 		return usageError{err}

@@ -12,22 +12,17 @@ token with the requested claims, and logs every browser in as whom it wants. Do 
 
   curl 'http://127.0.0.1:5556/token?audience=copilot-grpc&subject=ann&groups=acme&lifetime=1h'`
 
-// newIssuer returns the command line of issuer, and the address.
-func newIssuer() (f *flags, address *string) {
-	f = newFlags("issuer", "[flags]", issuerUsage)
-	return f, f.String("address", "127.0.0.1:5556", "`address` to listen on, HOST:PORT, on the loopback interface")
-}
-
-// issuer is the command.
-func issuer(ctx context.Context, p *program, args []string) error {
-	f, address := newIssuer()
-	if err := f.parseOnly(p, args); err != nil {
-		return err
+func setupIssuer(p *program, f *flags) action {
+	address := f.String("address", "127.0.0.1:5556", "`address` to listen on, HOST:PORT, on the loopback interface")
+	return func(ctx context.Context, args []string) error {
+		if err := want(args); err != nil {
+			return err
+		}
+		i, err := devissuer.New(ctx, *address)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(p.stderr, "issuer: %s (for trials: it gives tokens to every local caller)\n", i.URL())
+		return i.Run(ctx)
 	}
-	i, err := devissuer.New(ctx, *address)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(p.stderr, "issuer: %s (for trials: it gives tokens to every local caller)\n", i.URL())
-	return i.Run(ctx)
 }

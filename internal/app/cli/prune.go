@@ -13,12 +13,16 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-const pruneUsage = `Deletes sessions of the server that have not been used for some time, with their history.
+const (
+	pruneArgs    = "--idle DURATION [flags]"
+	pruneSummary = "delete sessions that have not been used for some time"
+	pruneUsage   = `Deletes sessions of the server that have not been used for some time, with their history.
 
-  copilot-grpc prune --idle 720h [--dry-run]
+  copilot-grpc sessions prune --idle 720h [--dry-run]
 
 Not deleted are sessions that are in use or shared, and sessions of the CLI that were never opened through the server.
 prune prints the ids of the deleted sessions, the longest unused first.`
+)
 
 // pruneOptions are the flags of prune.
 type pruneOptions struct {
@@ -28,30 +32,26 @@ type pruneOptions struct {
 	max    int32
 }
 
-// newPrune returns the command line of prune.
-func newPrune(o *pruneOptions) *flags {
-	f := newFlags("prune", "--idle DURATION [flags]", pruneUsage)
+func setupPrune(p *program, f *flags) action {
+	var o pruneOptions
 	o.target.flags(f)
 	f.DurationVar(&o.idle, "idle", 0, "delete sessions whose last use was longer ago than this `duration`, such as 720h; "+
 		"at least 1m")
 	f.BoolVar(&o.dryRun, "dry-run", false, "delete nothing, and print what would be deleted")
 	f.Int32Var(&o.max, "max", 1000, "delete at most this `number` of sessions")
-	return f
+	return func(ctx context.Context, args []string) error {
+		if err := want(args); err != nil {
+			return err
+		}
+		if o.idle == 0 {
+			return usageError{errors.New("want --idle, for example 720h")}
+		}
+		return o.prune(ctx, p)
+	}
 }
 
-// prune is the command.
-func prune(ctx context.Context, p *program, args []string) error {
-	var o pruneOptions
-	f := newPrune(&o)
-	if err := f.parse(p, args); err != nil {
-		return err
-	}
-	switch rest := f.Args(); {
-	case len(rest) > 0:
-		return usageError{fmt.Errorf("unexpected argument %q", rest[0])}
-	case o.idle == 0:
-		return usageError{errors.New("want --idle, for example 720h")}
-	}
+// prune deletes the sessions and prints their ids.
+func (o *pruneOptions) prune(ctx context.Context, p *program) error {
 	conn, err := o.target.dial()
 	if err != nil {
 		return err

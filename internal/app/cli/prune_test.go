@@ -9,6 +9,8 @@ func TestPruneCommand(t *testing.T) {
 	t.Parallel()
 	to := " --target " + server(t)
 	for args, want := range map[string]result{
+		"sessions prune":                    {exitUsage, "", "want --idle"},
+		"sessions prune --idle 720h" + to:   {exitOK, "", ""},
 		"prune":                             {exitUsage, "", "want --idle"},
 		"prune --idle soon":                 {exitUsage, "", "soon"},
 		"prune --idle 720h all":             {exitUsage, "", `unexpected argument "all"`},

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,55 +22,114 @@ func (p *program) root(described bool) *cobra.Command {
 		Use: programName, Short: "Serve the GitHub Copilot CLI over gRPC",
 		Version: p.version, SilenceErrors: true, SilenceUsage: true, DisableAutoGenTag: true,
 		DisableFlagParsing: !described, SuggestionsMinimumDistance: 2,
-		Args: noCommand, RunE: noCommand,
+		Args: cobra.ArbitraryArgs, RunE: noCommand,
 	}
 	root.SetIn(p.stdin)
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
 	for _, c := range commands() {
-		cmd := &cobra.Command{
-			Use: strings.TrimSpace(c.name + " " + c.args), Short: c.summary, DisableFlagParsing: !described,
-			DisableFlagsInUseLine: true,
-			RunE: func(cmd *cobra.Command,
-				args []string) error {
-				return c.run(cmd.Context(), p, args)
-			},
-		}
-		if described {
-			f := c.flags(p)
-			_, cmd.Long, _ = strings.Cut(f.usage, "\n\n")
-			cmd.Flags().AddFlagSet(f.FlagSet)
-		}
-		cmd.ValidArgsFunction = cobra.NoFileCompletions
-		if c.name == "call" {
-			cmd.ValidArgsFunction = completeMethod
-		}
-		root.AddCommand(cmd)
+		root.AddCommand(p.node(c, c.name, described))
 	}
 	return root
+}
+
+// node returns the command, or the group of commands, at a path of names.
+func (p *program) node(c command, path string, described bool) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: strings.TrimSpace(c.name + " " + c.args), Short: c.summary, Hidden: c.hidden,
+		DisableFlagParsing: !described, DisableFlagsInUseLine: true, SuggestionsMinimumDistance: 2,
+		Args: cobra.ArbitraryArgs, ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	if c.commands != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error { return p.runGroup(cmd, c, path, args) }
+		for _, sub := range c.commands {
+			cmd.AddCommand(p.node(sub, path+" "+sub.name, described))
+		}
+		return cmd
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return c.execute(cmd.Context(), p, path, args) }
+	if described {
+		f, _ := c.parser(p, path)
+		_, cmd.Long, _ = strings.Cut(f.usage, "\n\n")
+		cmd.Flags().AddFlagSet(f.FlagSet)
+		if c.complete != nil {
+			cmd.ValidArgsFunction = p.completing(c.complete, f)
+		}
+	}
+	return cmd
+}
+
+// parser returns the command line of a command, and what runs it.
+func (c command) parser(p *program, path string) (*flags, action) {
+	if c.setup == nil {
+		return c.flags(p), func(ctx context.Context, args []string) error { return c.run(ctx, p, args) }
+	}
+	f := newFlags(path, c.args, c.help)
+	f.SetInterspersed(true)
+	return f, c.setup(p, f)
+}
+
+// execute reads the command line and runs the command.
+func (c command) execute(ctx context.Context, p *program, path string, args []string) error {
+	f, act := c.parser(p, path)
+	if c.setup != nil {
+		if err := f.parse(p, args); err != nil {
+			return err
+		}
+		args = f.Args()
+	}
+	return act(ctx, args)
+}
+
+// runGroup is for command lines that name no command of a group.
+func (p *program) runGroup(cmd *cobra.Command, c command, path string, args []string) error {
+	if slices.ContainsFunc(args, func(arg string) bool { return strings.TrimLeft(arg, "-") == "h" || arg == "--help" }) {
+		groupHelp(p.stdout, path, c)
+		return nil
+	}
+	if err := noCommand(cmd, args); err != nil {
+		return err
+	}
+	var names []string
+	for _, sub := range c.commands {
+		names = append(names, sub.name)
+	}
+	return usageError{fmt.Errorf("want a command: %s", strings.Join(names, ", "))}
 }
 
 // programName is the program's name.
 const programName = "copilot-grpc"
 
 // noCommand reports an unknown command with suggestions.
-func noCommand(root *cobra.Command, args []string) error {
+func noCommand(parent *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
 	err := fmt.Errorf("there is no command %q", args[0])
-	if near := root.SuggestionsFor(args[0]); len(near) > 0 {
+	if near := parent.SuggestionsFor(args[0]); len(near) > 0 {
 		err = fmt.Errorf("%w; did you mean %s?", err, strings.Join(near, " or "))
 	}
 	return usageError{err}
 }
 
+// completion lists what a shell offers for the argument after args.
+type completion func(ctx context.Context, p *program, f *flags, args []string) []cobra.Completion
+
+// completing makes a completion one of cobra's.
+func (p *program) completing(
+	complete completion, f *flags,
+) func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return complete(cmd.Context(), p, f, args), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
 // completeMethod completes the METHOD of call; a REQUEST is not completed.
-func completeMethod(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func completeMethod(_ context.Context, _ *program, _ *flags, args []string) []cobra.Completion {
 	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+		return nil
 	}
 	var methods strings.Builder
 	listMethods(&methods)
-	return strings.Fields(methods.String()), cobra.ShellCompDirectiveNoFileComp
+	return strings.Fields(methods.String())
 }

@@ -13,9 +13,11 @@ func TestCompletion(t *testing.T) {
 		args []string
 		want string
 	}{
-		"a command":      {[]string{"ser"}, "serve\t"},
-		"a flag":         {[]string{"serve", "--callback-t"}, "--callback-timeout\t"},
-		"a flag of shim": {[]string{"shim", "--counts-"}, "--counts-file\t"},
+		"a command":            {[]string{"ser"}, "serve\t"},
+		"a flag":               {[]string{"serve", "--callback-t"}, "--callback-timeout\t"},
+		"a flag of shim":       {[]string{"shim", "--counts-"}, "--counts-file\t"},
+		"a command of a group": {[]string{"sessions", "exp"}, "export\t"},
+		"a flag of a group":    {[]string{"sessions", "export", "--out"}, "--output\t"},
 		"a method": {[]string{"call", "copilot.bridge.v1.RuntimeService/P"},
 			"copilot.bridge.v1.RuntimeService/Ping\n"},
 	} {

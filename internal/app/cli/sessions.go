@@ -13,69 +13,67 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-const sessionsUsage = `Carries a session from one server to another, as a file.
-
-  copilot-grpc sessions export SESSION [--output FILE]
-  copilot-grpc sessions import FILE [--id SESSION]
-
-export writes the conversation, the journal and the configuration without its secrets. The session must be at rest. The
-file has everything that was said in the conversation: treat it like the conversation. import makes a session that
-ResumeSession opens. FILE can be "-" for stdout or stdin.`
-
-// sessionsOptions are the flags of sessions.
-type sessionsOptions struct {
-	target     target
-	output, id string
+// sessionCommands are the commands of the group "sessions".
+func sessionCommands() []command {
+	return []command{
+		{name: "export", args: "SESSION [flags]", summary: "carry a session to another server: write it to a file",
+			help: exportUsage, setup: setupExport},
+		{name: "import", args: "FILE [flags]", summary: "carry a session to this server: read it from a file",
+			help: importUsage, setup: setupImport},
+		{name: "prune", args: pruneArgs, summary: pruneSummary, help: pruneUsage, setup: setupPrune},
+	}
 }
 
-// newSessions returns the command line of sessions.
-func newSessions(o *sessionsOptions) *flags {
-	f := newFlags("sessions", "export SESSION | import FILE [flags]", sessionsUsage)
-	o.target.flags(f)
-	f.StringVar(&o.output, "output", "", "export: `file` to write, which must not exist (default: SESSION.tar.gz)")
-	f.StringVar(&o.id, "id", "", "import: `id` of the new session (default: the id of the exported session)")
-	return f
-}
+const exportUsage = `Writes a session to a file, for "copilot-grpc sessions import" at another server.
 
-// sessions is the command.
-func sessions(ctx context.Context, p *program, args []string) error {
-	var o sessionsOptions
-	f := newSessions(&o)
-	verb, subject := "", ""
-	for _, to := range []*string{&verb, &subject} { // flags may follow the arguments
-		if len(args) > 0 && (args[0] == "-" || !strings.HasPrefix(args[0], "-")) {
-			*to, args = args[0], args[1:]
+  copilot-grpc sessions export SESSION --output session.tar.gz
+
+The file has the conversation, the journal and the configuration without its secrets. The session must be at rest. Treat
+the file like the conversation. With --output - the command writes to stdout.`
+
+const importUsage = `Makes a session of a file that "copilot-grpc sessions export" wrote. FILE can be "-" for stdin.
+
+  copilot-grpc sessions import session.tar.gz`
+
+func setupExport(p *program, f *flags) action {
+	var t target
+	t.flags(f)
+	output := f.String("output", "", "`file` to write, which must not exist (default: SESSION.tar.gz)")
+	return func(ctx context.Context, args []string) error {
+		if err := want(args, "SESSION"); err != nil {
+			return err
 		}
+		return p.withClient(&t, func(client *copilot.Client) error {
+			return p.exportSession(ctx, client, args[0], *output)
+		})
 	}
-	if err := f.parse(p, args); err != nil {
-		return err
+}
+
+func setupImport(p *program, f *flags) action {
+	var t target
+	t.flags(f)
+	id := f.String("id", "", "`id` of the new session (default: the id of the exported session)")
+	return func(ctx context.Context, args []string) error {
+		if err := want(args, "FILE"); err != nil {
+			return err
+		}
+		return p.withClient(&t, func(client *copilot.Client) error {
+			return p.importSession(ctx, client, args[0], *id)
+		})
 	}
-	rest := f.Args()
-	if subject == "" && len(rest) > 0 {
-		subject, rest = rest[0], rest[1:]
-	}
-	switch {
-	case verb != "export" && verb != "import" || subject == "":
-		return usageError{errors.New(`want "sessions export SESSION" or "sessions import FILE"`)}
-	case len(rest) > 0:
-		return usageError{fmt.Errorf("unexpected argument %q", rest[0])}
-	case verb == "export" && o.id != "" || verb == "import" && o.output != "":
-		return usageError{errors.New("--output is for export, --id for import")}
-	}
-	conn, err := o.target.dial()
+}
+
+// withClient calls f with a client of the server, and explains its error.
+func (p *program) withClient(t *target, f func(*copilot.Client) error) error {
+	conn, err := t.dial()
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	client := copilot.NewClient(conn)
 	defer client.Close()
-	if verb == "export" {
-		err = p.exportSession(ctx, client, subject, o.output)
-	} else {
-		err = p.importSession(ctx, client, subject, o.id)
-	}
-	if err != nil {
-		return p.failed(err, &o.target)
+	if err := f(client); err != nil {
+		return p.failed(err, t)
 	}
 	return nil
 }

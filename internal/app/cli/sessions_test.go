@@ -17,18 +17,21 @@ func TestSessionsCommand(t *testing.T) {
 	}
 	to := " --target " + target
 	for args, want := range map[string]result{
-		"sessions":                                    {exitUsage, "", `want "sessions export SESSION"`},
-		"sessions export":                             {exitUsage, "", `want "sessions export SESSION"`},
-		"sessions copy x":                             {exitUsage, "", `want "sessions export SESSION"`},
+		"sessions":                                    {exitUsage, "", "want a command: export, import, prune"},
+		"sessions --help":                             {exitOK, "export", ""},
+		"sessions copy x":                             {exitUsage, "", `no command "copy"`},
+		"sessions exprot x":                           {exitUsage, "", "did you mean export?"},
+		"sessions export":                             {exitUsage, "", "want SESSION"},
 		"sessions export x y":                         {exitUsage, "", `unexpected argument "y"`},
-		"sessions export x --id y":                    {exitUsage, "", "--id for import"},
-		"sessions import x --output y":                {exitUsage, "", "--output is for export"},
+		"sessions export x --id y":                    {exitUsage, "", "unknown flag: --id"},
+		"sessions import x --output y":                {exitUsage, "", "unknown flag: --output"},
+		"sessions export" + to + " -- -x":             {exitFailed, "", "-x"},
 		"sessions export x --output " + taken + to:    {exitFailed, "", "choose another one with --output"},
 		"sessions export none --output " + empty + to: {exitFailed, "", "NotFound: Session not found: none"},
 		"sessions export --output -" + to + " none":   {exitFailed, "", "NotFound"},
 		"sessions import " + taken + to:               {exitFailed, "", "InvalidArgument: invalid session archive"},
 		"sessions import " + empty:                    {exitFailed, "", "no such file"},
-		"sessions --help":                             {exitOK, "--output", ""},
+		"sessions export --help":                      {exitOK, "--output", ""},
 	} {
 		got := run(t, nil, "", strings.Fields(args)...)
 		if got.code != want.code || !strings.Contains(got.stdout, want.stdout) ||

@@ -21,6 +21,8 @@ type flags struct {
 	usage string
 	// given are the settings of the command line.
 	given map[string]bool
+	// interspersed says that flags may follow arguments.
+	interspersed bool
 	// table are the settings that the table reads.
 	table setting.Table
 }
@@ -40,6 +42,23 @@ func newFlags(name, args, usage string) *flags {
 	return f
 }
 
+// SetInterspersed sets whether flags may follow arguments.
+func (f *flags) SetInterspersed(may bool) {
+	f.interspersed = may
+	f.FlagSet.SetInterspersed(may)
+}
+
+// want checks how many arguments there are by their names.
+func want(args []string, names ...string) error {
+	switch {
+	case len(args) < len(names):
+		return usageError{fmt.Errorf("want %s", strings.Join(names[len(args):], " "))}
+	case len(args) > len(names):
+		return usageError{fmt.Errorf("unexpected argument %q", args[len(names)])}
+	}
+	return nil
+}
+
 // variable is the environment variable of a flag.
 func variable(flag string) string {
 	return app.EnvPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
@@ -56,9 +75,10 @@ var foreignVariables = []string{"SERVICE_", "PORT", "TEST_"}
 // have been meant, or "".
 func unknownVariables(p *program) map[string]string {
 	known := slices.Clone(otherVariables)
-	for _, c := range commands() {
-		c.flags(p).VisitAll(func(f *pflag.Flag) { known = append(known, variable(f.Name)) })
-	}
+	eachCommand(commands(), "", func(c command, path string) {
+		f, _ := c.parser(p, path)
+		f.VisitAll(func(f *pflag.Flag) { known = append(known, variable(f.Name)) })
+	})
 	unknown := map[string]string{}
 	for _, entry := range p.environ() {
 		name, _, _ := strings.Cut(entry, "=")
@@ -69,6 +89,17 @@ func unknownVariables(p *program) map[string]string {
 		}
 	}
 	return unknown
+}
+
+// eachCommand calls f with each command that can be run, and its path.
+func eachCommand(list []command, prefix string, f func(c command, path string)) {
+	for _, c := range list {
+		if c.commands != nil {
+			eachCommand(c.commands, prefix+c.name+" ", f)
+			continue
+		}
+		f(c, prefix+c.name)
+	}
 }
 
 // parse reads the command line, and the environment for what that does not set.
@@ -96,20 +127,30 @@ func (f *flags) parse(p *program, args []string) error {
 	return err
 }
 
-// long gives flags with one dash a second: programs and people write both.
+// long gives flags with one dash a second: programs and people write both. Flags of one letter stay.
 func (f *flags) long(args []string) []string {
 	var out []string
 	for i := 0; i < len(args); i++ {
 		text := strings.TrimLeft(args[i], "-")
 		if text == args[i] || text == "" {
-			return append(out, args[i:]...)
+			if !f.interspersed || args[i] == "--" {
+				return append(out, args[i:]...)
+			}
+			out = append(out, args[i])
+			continue
 		}
 		name, _, valued := strings.Cut(text, "=")
-		if name == "h" {
-			text = "help"
+		fl := f.Lookup(name)
+		switch short := f.ShorthandLookup(text[:1]); {
+		case name == "h":
+			text = "--help"
+		case fl == nil && short != nil && !strings.HasPrefix(args[i], "--"):
+			fl, valued, text = short, len(text) > 1, args[i]
+		default:
+			text = "--" + text
 		}
-		out = append(out, "--"+text)
-		if fl := f.Lookup(name); fl != nil && !valued && fl.NoOptDefVal == "" && i+1 < len(args) {
+		out = append(out, text)
+		if fl != nil && !valued && fl.NoOptDefVal == "" && i+1 < len(args) {
 			i++
 			out = append(out, args[i])
 		}

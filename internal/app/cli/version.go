@@ -8,15 +8,15 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
 )
 
-func newVersion() *flags {
-	return newFlags("version", "", "Prints the version of this program and the supported CLI versions.")
-}
+const versionUsage = "Prints the version of this program and the supported CLI versions."
 
-func printVersion(_ context.Context, p *program, args []string) error {
-	if err := newVersion().parseOnly(p, args); err != nil {
-		return err
+func setupVersion(p *program, _ *flags) action {
+	return func(_ context.Context, args []string) error {
+		if err := want(args); err != nil {
+			return err
+		}
+		fmt.Fprintf(p.stdout, "copilot-grpc %s (%s, %s/%s)\nGitHub Copilot CLI %s to %s\n",
+			p.version, runtime.Version(), runtime.GOOS, runtime.GOARCH, clibin.OldestVersion, clibin.PinnedVersion)
+		return nil
 	}
-	fmt.Fprintf(p.stdout, "copilot-grpc %s (%s, %s/%s)\nGitHub Copilot CLI %s to %s\n",
-		p.version, runtime.Version(), runtime.GOOS, runtime.GOARCH, clibin.OldestVersion, clibin.PinnedVersion)
-	return nil
 }

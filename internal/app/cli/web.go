@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -20,7 +19,7 @@ listener for browsers (serve --web); other devices reach one with TLS and a poli
 
   copilot-grpc web link --role observer --ttl 5m`
 
-// webOptions are the flags of web.
+// webOptions are the flags of "web link".
 type webOptions struct {
 	target target
 	role   string
@@ -28,31 +27,23 @@ type webOptions struct {
 	qr     bool
 }
 
-// newWeb returns the command line of web.
-func newWeb(o *webOptions) *flags {
-	f := newFlags("web", "link [flags]", webUsage)
+func setupWebLink(p *program, f *flags) action {
+	var o webOptions
 	o.target.flags(f)
 	f.StringVar(&o.role, "role", "",
 		"highest `role` of the login: observer, participant, owner or admin (default: your own)")
 	f.DurationVar(&o.ttl, "ttl", 10*time.Minute, "time for which the link can be used, at most 24h")
 	f.BoolVar(&o.qr, "qr", false, "print the QR code also if the output is no terminal")
-	return f
+	return func(ctx context.Context, args []string) error {
+		if err := want(args); err != nil {
+			return err
+		}
+		return o.link(ctx, p)
+	}
 }
 
-// web is the command.
-func web(ctx context.Context, p *program, args []string) error {
-	var o webOptions
-	f := newWeb(&o)
-	link := len(args) > 0 && args[0] == "link"
-	if link {
-		args = args[1:]
-	}
-	if err := f.parseOnly(p, args); err != nil {
-		return err
-	}
-	if !link {
-		return usageError{errors.New("want \"copilot-grpc web link\"")}
-	}
+// link makes a link and prints it.
+func (o *webOptions) link(ctx context.Context, p *program) error {
 	role, ok := bridgev1.Role_value["ROLE_"+strings.ToUpper(o.role)]
 	if o.role != "" && (!ok || role == 0) {
 		return usageError{fmt.Errorf("role: %q is none of observer, participant, owner, admin", o.role)}

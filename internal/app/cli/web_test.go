@@ -12,14 +12,14 @@ func TestWebLinkCommand(t *testing.T) {
 	t.Parallel()
 	target := server(t)
 	for args, want := range map[string]result{
-		"web":                          {exitUsage, "", `want "copilot-grpc web link"`},
-		"web links":                    {exitUsage, "", `unexpected argument "links"`},
+		"web":                          {exitUsage, "", "want a command: link"},
+		"web links":                    {exitUsage, "", "did you mean link?"},
 		"web link x":                   {exitUsage, "", `unexpected argument "x"`},
 		"web link --role king":         {exitUsage, "", `"king" is none of observer`},
 		"web link --role unspecified":  {exitUsage, "", "is none of observer"},
 		"web link --ttl soon":          {exitUsage, "", "ttl"},
 		"web link --target " + target:  {exitFailed, "", "the server has no listener for browsers"},
-		"web --help":                   {exitOK, "--role", ""},
+		"web link --help":              {exitOK, "--role", ""},
 		"web link --target unix:/none": {exitFailed, "", "Unavailable"},
 	} {
 		got := run(t, nil, "", strings.Fields(args)...)
