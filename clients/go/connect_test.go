@@ -228,15 +228,18 @@ func TestErrorsOfConnectingNameTheRemedy(t *testing.T) {
 		want   []string // nil: success
 	}{
 		"token of the environment": {accepting, nil, nil},
-		"option before it":         {accepting, []copilot.Option{copilot.WithToken("x")}, []string{"WithToken", "COPILOT_GRPC_TOKEN"}},
-		"refused":                  {refusing, nil, []string{"WithToken", "COPILOT_GRPC_TOKEN", "the token is unknown"}},
-		"nobody there":             {"unix:/no/such/socket", nil, []string{"COPILOT_GRPC_TARGET", "copilot-grpc serve"}},
-		"http":                     {"http://" + accepting, nil, []string{"host:port", "unix:/path", "dns:///"}},
-		"https":                    {"https://agents.example", nil, []string{"host:port", "unix:/path", "dns:///"}},
-		"capitals":                 {"HTTPS://agents.example", nil, []string{"host:port", "unix:/path", "dns:///"}},
-		"grpc":                     {"grpc://agents.example:443", nil, []string{"host:port", "unix:/path", "dns:///"}},
-		"nothing":                  {"", nil, []string{"host:port", "unix:/path", "dns:///"}},
-		"TLS with a plain server":  {accepting, []copilot.Option{copilot.WithServerName("x")}, []string{"WithTLS", "WithInsecure"}},
+		"no token":                 {accepting, []copilot.Option{copilot.WithoutToken()}, []string{"the token is unknown"}},
+		"a token after all": {accepting, []copilot.Option{copilot.WithoutToken(),
+			copilot.WithToken("from-the-environment")}, nil},
+		"option before it":        {accepting, []copilot.Option{copilot.WithToken("x")}, []string{"WithToken", "COPILOT_GRPC_TOKEN"}},
+		"refused":                 {refusing, nil, []string{"WithToken", "COPILOT_GRPC_TOKEN", "the token is unknown"}},
+		"nobody there":            {"unix:/no/such/socket", nil, []string{"COPILOT_GRPC_TARGET", "copilot-grpc serve"}},
+		"http":                    {"http://" + accepting, nil, []string{"host:port", "unix:/path", "dns:///"}},
+		"https":                   {"https://agents.example", nil, []string{"host:port", "unix:/path", "dns:///"}},
+		"capitals":                {"HTTPS://agents.example", nil, []string{"host:port", "unix:/path", "dns:///"}},
+		"grpc":                    {"grpc://agents.example:443", nil, []string{"host:port", "unix:/path", "dns:///"}},
+		"nothing":                 {"", nil, []string{"host:port", "unix:/path", "dns:///"}},
+		"TLS with a plain server": {accepting, []copilot.Option{copilot.WithServerName("x")}, []string{"WithTLS", "WithInsecure"}},
 	} {
 		_, err := version(t, func() (*copilot.Client, error) { return copilot.Dial(testContext(t), tc.target, tc.opts...) })
 		if (err == nil) != (tc.want == nil) {

@@ -59,13 +59,14 @@ const serviceConfig = `{"methodConfig":[{
 // the absolute path), or anything else that gRPC resolves. Errors are [ErrNoServer], an
 // [*IncompatibleError], or an [*Error] of the server.
 //
-// The bearer token is that of [WithToken] or [WithTokenSource], else the value of [TokenEnv].
+// The bearer token is that of [WithToken] or [WithTokenSource], else the value of [TokenEnv] unless [WithoutToken] is
+// given.
 //
 // Unix sockets and loopback addresses use plain text, all other targets TLS: see [WithTLS],
 // [WithCAFile] and [WithInsecure].
 func Dial(ctx context.Context, target string, opts ...Option) (*Client, error) {
 	st := newSettings(opts)
-	if token := os.Getenv(TokenEnv); token != "" && st.token == nil {
+	if token := os.Getenv(TokenEnv); token != "" && st.token == nil && !st.noToken {
 		WithToken(token)(st)
 	}
 	return dial(ctx, target, st)

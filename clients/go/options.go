@@ -17,6 +17,7 @@ type Option func(*settings)
 
 type settings struct {
 	token     transport.TokenSource
+	noToken   bool
 	tls       transport.TLS
 	insecure  bool
 	name      string
@@ -52,8 +53,12 @@ func WithToken(token string) Option {
 // server rejects a token that the source has replaced meanwhile, streams and unary calls are
 // repeated once with the new one.
 func WithTokenSource(source TokenSource) Option {
-	return func(s *settings) { s.token = transport.TokenSource(source) }
+	return func(s *settings) { s.token, s.noToken = transport.TokenSource(source), false }
 }
+
+// WithoutToken sends no bearer token, even if [TokenEnv] has one: for servers that know the client
+// by its certificate.
+func WithoutToken() Option { return func(s *settings) { s.token, s.noToken = nil, true } }
 
 // TokenSource returns the current bearer token. The client calls it for every call, so it
 // should cache the token. It may be called concurrently.

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +15,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+
 	_ "google.golang.org/genproto/googleapis/rpc/errdetails" // details of statuses
 	_ "google.golang.org/grpc/health/grpc_health_v1"         // a service that can be called
 )
@@ -27,22 +28,11 @@ reply as one line of JSON. Without METHOD it lists all methods.
 
 The command contains the description of this API. For other servers use grpcurl.`
 
-// maxReply bounds a reply: a page of history has up to 4 MiB.
-const maxReply = 64 << 20
-
-// Static windows: with grpc-go's dynamic ones both ends answer a ping for every sparse message, which doubles the
-// cost of a stream of events.
-const (
-	streamWindow = 1 << 20
-	connWindow   = 4 << 20
-)
-
 // packages are where methods named without a package are looked for.
 var packages = []string{"", "copilot.bridge.v1.", "grpc.health.v1."}
 
 func setupCall(p *program, f *flags) action {
-	var t target
-	t.flags(f)
+	c := p.connection(f)
 	return func(ctx context.Context, args []string) error {
 		switch {
 		case len(args) == 0:
@@ -55,16 +45,15 @@ func setupCall(p *program, f *flags) action {
 		if err != nil {
 			return usageError{err}
 		}
-		conn, err := t.dial()
-		if err != nil {
+		out := &printer{out: p.stdout}
+		next := requests(p.stdin, method, args[1:])
+		first, err := next() // which is checked before a server is called
+		if err != nil && !(errors.Is(err, io.EOF) && method.IsStreamingClient()) {
 			return err
 		}
-		defer conn.Close()
-		next := requests(p.stdin, method, args[1:])
-		if err := converse(ctx, conn, method, next, p.stdout); err != nil {
-			return p.failed(err, &t)
-		}
-		return nil
+		return c.with(ctx, func(client *copilot.Client) error {
+			return converse(ctx, client.Conn(), method, first, next, out)
+		})
 	}
 }
 
@@ -148,16 +137,12 @@ func requests(stdin io.Reader, method protoreflect.MethodDescriptor, args []stri
 // converse makes the call. Requests of a stream go out as they come in, beside the
 // replies.
 func converse(
-	ctx context.Context, conn *grpc.ClientConn, method protoreflect.MethodDescriptor,
-	next func() (proto.Message, error), out io.Writer,
+	ctx context.Context, conn grpc.ClientConnInterface, method protoreflect.MethodDescriptor,
+	first proto.Message, next func() (proto.Message, error), out *printer,
 ) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	desc := &grpc.StreamDesc{ServerStreams: method.IsStreamingServer(), ClientStreams: method.IsStreamingClient()}
-	first, err := next()
-	if err != nil && !(errors.Is(err, io.EOF) && method.IsStreamingClient()) {
-		return err
-	}
 	stream, err := conn.NewStream(ctx, desc, fmt.Sprintf("/%s/%s", method.Parent().FullName(), method.Name()))
 	if err != nil {
 		return err
@@ -176,7 +161,7 @@ func converse(
 		if err := stream.RecvMsg(reply); err != nil {
 			return ended(ctx, err)
 		}
-		if err := printMessage(out, reply); err != nil {
+		if err := out.line(reply); err != nil {
 			return err
 		}
 		if !method.IsStreamingServer() {
@@ -215,28 +200,13 @@ func send(stream grpc.ClientStream, first proto.Message, next func() (proto.Mess
 	return nil
 }
 
-// printMessage prints a message on one line.
-func printMessage(w io.Writer, m proto.Message) error {
-	text, err := protojson.Marshal(m)
-	if err != nil {
-		return err
-	}
-	var line bytes.Buffer
-	if err := json.Compact(&line, text); err != nil { // protojson varies its spaces
-		return err
-	}
-	line.WriteByte('\n')
-	_, err = w.Write(line.Bytes())
-	return err
-}
-
 // printStatus prints the status with which a call failed.
 func (p *program) printStatus(st *status.Status) {
-	fmt.Fprintf(p.stderr, "%s: %s\n", st.Code(), st.Message())
+	fmt.Fprintf(p.stderr, "%s: %s\n", st.Code(), oneLine(st.Message()))
 	for _, detail := range st.Details() {
 		if m, ok := detail.(proto.Message); ok {
 			fmt.Fprintf(p.stderr, "  %s ", m.ProtoReflect().Descriptor().Name())
-			_ = printMessage(p.stderr, m) // it was unmarshalled a moment ago
+			_ = (&printer{out: p.stderr}).line(m) // it was unmarshalled a moment ago
 		}
 	}
 }

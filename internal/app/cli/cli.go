@@ -35,6 +35,8 @@ type program struct {
 	getenv  func(string) string
 	// environ lists the environment, as [os.Environ] does.
 	environ func() []string
+	// configDir is the user's directory for configuration, as of [os.UserConfigDir].
+	configDir func() (string, error)
 	// again tells of the second signal, after the first has ended the context.
 	again <-chan struct{}
 	// processors sets how many processors the goroutines of this process use.
@@ -77,6 +79,7 @@ func commands() []command {
 		{name: "shim", args: "[flags]", summary: "replace the copilot executable for programs of the official SDKs",
 			flags: func(*program) *flags { return newShim(new(shimOptions)) }, run: shimCommand},
 		{name: "sessions", summary: "list sessions and work with them", commands: sessionCommands()},
+		{name: "context", summary: "name servers, and choose one", commands: contextCommands()},
 		{name: "call", args: "[flags] [METHOD [REQUEST]]", summary: "make one call, without grpcurl", help: callUsage,
 			setup: setupCall, complete: completeMethod},
 		{name: "web", summary: "log a browser in", commands: []command{
@@ -107,6 +110,7 @@ func Main(version string, args []string) int {
 	defer release()
 	p := &program{
 		version: version, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv, environ: os.Environ,
+		configDir:  os.UserConfigDir,
 		again:      again,
 		processors: func(n int) { runtime.GOMAXPROCS(n) },
 	}
@@ -181,7 +185,7 @@ func (p *program) exit(of *cobra.Command, err error) int {
 	var usage usageError
 	var code exitError
 	switch {
-	case err == nil || errors.Is(err, errHelped):
+	case err == nil || errors.Is(err, errHelped) || errors.Is(err, syscall.EPIPE): // the reader has enough
 		return exitOK
 	case errors.As(err, &code):
 		return int(code)

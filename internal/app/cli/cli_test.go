@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -41,7 +42,7 @@ func newProgram(env []string, stdin string) (p *program, stdout, stderr *bytes.B
 			}
 			return ""
 		},
-		environ: func() []string { return env }, processors: func(int) {},
+		environ: func() []string { return env }, processors: func(int) {}, configDir: configDir(env),
 	}, stdout, stderr
 }
 
@@ -285,5 +286,17 @@ func TestQuote(t *testing.T) {
 		if got := quote(in); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)
 		}
+	}
+}
+
+// configDir is [os.UserConfigDir] of Linux with an environment.
+func configDir(env []string) func() (string, error) {
+	return func() (string, error) {
+		for _, entry := range env {
+			if dir, ok := strings.CutPrefix(entry, "XDG_CONFIG_HOME="); ok {
+				return dir, nil
+			}
+		}
+		return "", errors.New("neither $XDG_CONFIG_HOME nor $HOME are defined")
 	}
 }

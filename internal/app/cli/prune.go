@@ -26,15 +26,15 @@ prune prints the ids of the deleted sessions, the longest unused first.`
 
 // pruneOptions are the flags of prune.
 type pruneOptions struct {
-	target target
-	idle   time.Duration
-	dryRun bool
-	max    int32
+	connection *connection
+	idle       time.Duration
+	dryRun     bool
+	max        int32
 }
 
 func setupPrune(p *program, f *flags) action {
 	var o pruneOptions
-	o.target.flags(f)
+	o.connection = p.connection(f)
 	f.DurationVar(&o.idle, "idle", 0, "delete sessions whose last use was longer ago than this `duration`, such as 720h; "+
 		"at least 1m")
 	f.BoolVar(&o.dryRun, "dry-run", false, "delete nothing, and print what would be deleted")
@@ -52,18 +52,15 @@ func setupPrune(p *program, f *flags) action {
 
 // prune deletes the sessions and prints their ids.
 func (o *pruneOptions) prune(ctx context.Context, p *program) error {
-	conn, err := o.target.dial()
-	if err != nil {
+	var reply *bridgev1.PruneSessionsResponse
+	err := o.connection.with(ctx, func(client *copilot.Client) (err error) {
+		reply, err = client.Sessions().PruneSessions(ctx, &bridgev1.PruneSessionsRequest{
+			IdleFor: durationpb.New(o.idle), DryRun: o.dryRun, MaxSessions: o.max,
+		})
 		return err
-	}
-	defer conn.Close()
-	client := copilot.NewClient(conn)
-	defer client.Close()
-	reply, err := client.Sessions().PruneSessions(ctx, &bridgev1.PruneSessionsRequest{
-		IdleFor: durationpb.New(o.idle), DryRun: o.dryRun, MaxSessions: o.max,
 	})
 	if err != nil {
-		return p.failed(err, &o.target)
+		return err
 	}
 	for _, id := range reply.GetSessionIds() {
 		fmt.Fprintln(p.stdout, id)

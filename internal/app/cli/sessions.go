@@ -36,46 +36,29 @@ const importUsage = `Makes a session of a file that "copilot-grpc sessions expor
   copilot-grpc sessions import session.tar.gz`
 
 func setupExport(p *program, f *flags) action {
-	var t target
-	t.flags(f)
+	c := p.connection(f)
 	output := f.String("output", "", "`file` to write, which must not exist (default: SESSION.tar.gz)")
 	return func(ctx context.Context, args []string) error {
 		if err := want(args, "SESSION"); err != nil {
 			return err
 		}
-		return p.withClient(&t, func(client *copilot.Client) error {
+		return c.with(ctx, func(client *copilot.Client) error {
 			return p.exportSession(ctx, client, args[0], *output)
 		})
 	}
 }
 
 func setupImport(p *program, f *flags) action {
-	var t target
-	t.flags(f)
+	c := p.connection(f)
 	id := f.String("id", "", "`id` of the new session (default: the id of the exported session)")
 	return func(ctx context.Context, args []string) error {
 		if err := want(args, "FILE"); err != nil {
 			return err
 		}
-		return p.withClient(&t, func(client *copilot.Client) error {
+		return c.with(ctx, func(client *copilot.Client) error {
 			return p.importSession(ctx, client, args[0], *id)
 		})
 	}
-}
-
-// withClient calls f with a client of the server, and explains its error.
-func (p *program) withClient(t *target, f func(*copilot.Client) error) error {
-	conn, err := t.dial()
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	client := copilot.NewClient(conn)
-	defer client.Close()
-	if err := f(client); err != nil {
-		return p.failed(err, t)
-	}
-	return nil
 }
 
 // exportSession writes the archive of a session to a file. After an error there is no file.

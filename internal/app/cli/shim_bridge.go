@@ -22,6 +22,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
 	"github.com/copilot-grpc/copilot-grpc/internal/shim"
@@ -133,7 +134,7 @@ func (o *shimOptions) private(ctx context.Context, p *program, logger *slog.Logg
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() { ended <- p.run(running, a) }()
-	conn, err := (&target{address: a.Target()}).dial()
+	conn, err := dialPrivate(a.Target())
 	b := &shimBridge{conn: conn, hosts: hosts, close: sync.OnceValue(func() error {
 		if conn != nil {
 			_ = conn.Close()
@@ -318,4 +319,18 @@ func (f *flags) fromFile(p *program, path string) error {
 		}
 	}
 	return lines.Err()
+}
+
+// Static windows: with grpc-go's dynamic ones both ends answer a ping for every sparse message, which doubles the
+// cost of a stream of events.
+const (
+	streamWindow = 1 << 20
+	connWindow   = 4 << 20
+)
+
+// dialPrivate connects to a private bridge.
+func dialPrivate(address string) (*grpc.ClientConn, error) {
+	return grpc.NewClient(address, grpc.WithTransportCredentials(copilot.SocketCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply)), grpc.WithUserAgent("copilot-grpc-shim"),
+		grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connWindow))
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"rsc.io/qr"
 
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -21,15 +22,15 @@ listener for browsers (serve --web); other devices reach one with TLS and a poli
 
 // webOptions are the flags of "web link".
 type webOptions struct {
-	target target
-	role   string
-	ttl    time.Duration
-	qr     bool
+	connection *connection
+	role       string
+	ttl        time.Duration
+	qr         bool
 }
 
 func setupWebLink(p *program, f *flags) action {
 	var o webOptions
-	o.target.flags(f)
+	o.connection = p.connection(f)
 	f.StringVar(&o.role, "role", "",
 		"highest `role` of the login: observer, participant, owner or admin (default: your own)")
 	f.DurationVar(&o.ttl, "ttl", 10*time.Minute, "time for which the link can be used, at most 24h")
@@ -48,15 +49,14 @@ func (o *webOptions) link(ctx context.Context, p *program) error {
 	if o.role != "" && (!ok || role == 0) {
 		return usageError{fmt.Errorf("role: %q is none of observer, participant, owner, admin", o.role)}
 	}
-	conn, err := o.target.dial()
+	var made *bridgev1.CreateWebLinkResponse
+	err := o.connection.with(ctx, func(client *copilot.Client) (err error) {
+		made, err = client.Runtimes().CreateWebLink(ctx, &bridgev1.CreateWebLinkRequest{
+			Role: bridgev1.Role(role), Ttl: durationpb.New(o.ttl)})
+		return err
+	})
 	if err != nil {
 		return err
-	}
-	defer conn.Close()
-	made, err := bridgev1.NewRuntimeServiceClient(conn).CreateWebLink(ctx, &bridgev1.CreateWebLinkRequest{
-		Role: bridgev1.Role(role), Ttl: durationpb.New(o.ttl)})
-	if err != nil {
-		return p.failed(err, &o.target)
 	}
 	fmt.Fprintln(p.stdout, made.GetUrl())
 	if o.qr || isTerminal(p.stdout) {

@@ -1,0 +1,195 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	"github.com/copilot-grpc/copilot-grpc/internal/app"
+	"github.com/copilot-grpc/copilot-grpc/internal/setting"
+)
+
+// maxReply bounds a reply: a page of history has up to 4 MiB.
+const maxReply = 64 << 20
+
+// connection is which server a command calls: the one of --target or --context, else that of the context in use, else
+// the one on the local socket.
+type connection struct {
+	program                *program
+	set                    *flags
+	target, token, context string
+	// server is the server that dial has chosen; name is its context, empty for none.
+	server endpoint
+	name   string
+	// notices are the messages of the client library.
+	notices *notices
+}
+
+// connection adds the flags that choose a server.
+func (p *program) connection(f *flags) *connection {
+	c := &connection{program: p, set: f, notices: &notices{out: p.stderr}}
+	f.StringVar(&c.target, "target", "", "`address` of the server, unix:PATH or HOST:PORT (default: that of the context in "+
+		"use, else the local socket)")
+	f.StringVar(&c.context, "context", "", "`name` of the server, see \"copilot-grpc help context\"; '' is the local socket")
+	f.StringVar(&c.token, "token", "", "bearer `token` for a server on a TCP port; visible to other users as a flag")
+	return c
+}
+
+// with calls f with a client of the server, and explains errors.
+func (c *connection) with(ctx context.Context, f func(*copilot.Client) error) error {
+	client, err := c.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return c.failed(ctx, client, f(client))
+}
+
+// dial returns a client of the server, which has answered. Its errors are explained.
+func (c *connection) dial(ctx context.Context, opts ...copilot.Option) (*copilot.Client, error) {
+	if err := c.choose(); err != nil {
+		return nil, err
+	}
+	if err := checkTarget(c.server.Target); err != nil {
+		return nil, err
+	}
+	opts = append([]copilot.Option{
+		c.server.options(c.program), copilot.WithLogger(c.notices.logger()),
+		copilot.WithGRPC(grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply)),
+			grpc.WithUserAgent("copilot-grpc-cli")),
+	}, opts...)
+	if c.token != "" && (c.name == "" || c.set.given["token"]) {
+		opts = append(opts, copilot.WithToken(c.token))
+	}
+	client, err := copilot.Dial(ctx, c.server.Target, opts...)
+	if err != nil {
+		return nil, c.failed(ctx, nil, err)
+	}
+	return client, nil
+}
+
+// choose chooses the server. The command line wins over the environment, and both over the context in use.
+func (c *connection) choose() error {
+	byTarget, byContext := c.set.given["target"], c.set.given["context"]
+	if !byTarget && !byContext {
+		byTarget, byContext = c.target != "", c.context != ""
+	}
+	switch {
+	case byTarget && byContext:
+		return usageError{fmt.Errorf("both a target, %q, and a context, %q: choose one (%s and %s can set them, too)",
+			c.target, c.context, variable("target"), variable("context"))}
+	case byTarget:
+		c.server = endpoint{Target: c.target}
+		return nil
+	case byContext && c.context == "":
+		return c.local()
+	}
+	known, err := c.program.readContexts()
+	switch {
+	case !byContext && (errors.Is(err, errNoConfigDir) || err == nil && known.Current == ""):
+		return c.local()
+	case err != nil:
+		return err
+	}
+	c.name = known.Current
+	if byContext {
+		c.name = c.context
+	}
+	c.server, err = known.find(c.name)
+	return err
+}
+
+// local chooses the local socket.
+func (c *connection) local() error {
+	path, err := app.DefaultSocket()
+	if err != nil {
+		return fmt.Errorf("there is no local socket (%w): name the server with --target", err)
+	}
+	c.server = endpoint{Target: "unix:" + path}
+	return nil
+}
+
+// checkTarget refuses URLs, which gRPC would take for names of hosts.
+func checkTarget(address string) error {
+	if scheme, rest, _ := strings.Cut(address, "://"); scheme == "http" || scheme == "https" {
+		return usageError{fmt.Errorf("the target %q is a URL: write %s, unix:/path or dns:///host:port", address,
+			strings.TrimSuffix(rest, "/"))}
+	}
+	return nil
+}
+
+// failed prints the status of a failed call, and what mends it if the server was not reached, does not know the caller,
+// or has no such session. client may be nil. Other errors stay as they are.
+func (c *connection) failed(ctx context.Context, client *copilot.Client, err error) error {
+	var incompatible *copilot.IncompatibleError
+	var failure *copilot.Error
+	if !errors.As(copilot.FromError(err), &failure) || errors.As(err, &incompatible) || ctx.Err() != nil {
+		return err
+	}
+	p := c.program
+	st := failure.GRPCStatus()
+	p.printStatus(st)
+	if remedy := c.remedy(st, failure); remedy != "" {
+		fmt.Fprintln(p.stderr, remedy)
+	}
+	if copilot.IsReason(err, copilot.ReasonSessionNotFound) && client != nil {
+		if near := nearestSession(ctx, client, failure.Metadata["session_id"]); near != "" {
+			fmt.Fprintf(p.stderr, "Did you mean the session %q?\n", near)
+		}
+	}
+	if errors.Is(err, copilot.ErrNoServer) {
+		return errNoServer
+	}
+	return errReported
+}
+
+// errNoServer is errReported of a server that does not answer.
+var errNoServer = fmt.Errorf("no server: %w", errReported)
+
+// remedy is what mends a failed call; empty if the error says it.
+func (c *connection) remedy(st *status.Status, failure *copilot.Error) string {
+	where := c.server.Target
+	if c.name != "" {
+		where += fmt.Sprintf(" (context %q)", c.name)
+	}
+	switch {
+	case st.Code() == codes.Unauthenticated && c.name != "":
+		return fmt.Sprintf("See \"copilot-grpc context show %s\": a context has its token in a file, a variable or a command.",
+			c.name)
+	case st.Code() == codes.Unauthenticated:
+		return "Set the server's token with --token or COPILOT_GRPC_TOKEN."
+	case st.Code() != codes.Unavailable || len(st.Details()) > 0: // the server's own
+		return ""
+	case strings.Contains(failure.Message, "handshake failed"):
+		return fmt.Sprintf("The TLS handshake with %s failed. \"copilot-grpc help context add\" has the flags for its CA, its name "+
+			"and your certificate.", where)
+	}
+	return fmt.Sprintf("No server answers at %s. Start one with \"copilot-grpc serve\", or name another with --target, "+
+		"--context, COPILOT_GRPC_TARGET or COPILOT_GRPC_CONTEXT.", where)
+}
+
+// maxNear bounds the sessions that a mistyped id is compared with.
+const maxNear = 1000
+
+// nearestSession is the session whose id is most like one that does not exist; empty for none.
+func nearestSession(ctx context.Context, client *copilot.Client, id string) string {
+	if id == "" {
+		return ""
+	}
+	var ids []string
+	for s, err := range client.ListSessions(ctx, copilot.ListOptions{IncludeHistory: true}) {
+		if err != nil || len(ids) == maxNear {
+			break
+		}
+		if s.ID != id {
+			ids = append(ids, s.ID)
+		}
+	}
+	return setting.Nearest(id, ids)
+}

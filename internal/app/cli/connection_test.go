@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// guard is a server that refuses all tokens and says which one it has received.
+type guard struct {
+	bridgev1.UnimplementedRuntimeServiceServer
+}
+
+// GetServerInfo implements RuntimeServiceServer.
+func (guard) GetServerInfo(
+	ctx context.Context, _ *bridgev1.GetServerInfoRequest,
+) (*bridgev1.GetServerInfoResponse, error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	return nil, status.Errorf(codes.Unauthenticated, "sent: %s", strings.Join(md.Get("authorization"), ","))
+}
+
+// guarded runs a guard and returns its target.
+func guarded(t *testing.T) string {
+	t.Helper()
+	path := socket(t)
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer()
+	bridgev1.RegisterRuntimeServiceServer(s, guard{})
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(s.Stop)
+	return "unix:" + path
+}
+
+func TestRemedies(t *testing.T) {
+	t.Parallel()
+	target := guarded(t)
+	for args, want := range map[string]result{
+		"call --target " + target + " RuntimeService/Ping": {exitFailed, "", "--token or COPILOT_GRPC_TOKEN"},
+		"call --target unix:/none RuntimeService/Ping":     {exitFailed, "", `Start one with "copilot-grpc serve"`},
+		"call --target '' RuntimeService/Ping":             {exitFailed, "", "No server answers"},
+	} {
+		expect(t, nil, args, want)
+	}
+}

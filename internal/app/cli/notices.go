@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+)
+
+// notices prints what the client library logs, such as a connection that breaks, as a line for people: each message
+// once until reset is called. It implements [slog.Handler].
+type notices struct {
+	out io.Writer
+
+	mu      sync.Mutex
+	printed map[string]bool
+}
+
+func (n *notices) logger() *slog.Logger { return slog.New(n) }
+
+// reset makes messages be printed again, and reports whether one was printed.
+func (n *notices) reset() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	some := len(n.printed) > 0
+	n.printed = nil
+	return some
+}
+
+// Enabled implements slog.Handler.
+func (*notices) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
+
+// Handle implements slog.Handler.
+func (n *notices) Handle(_ context.Context, record slog.Record) error {
+	line := record.Message
+	record.Attrs(func(a slog.Attr) bool {
+		if a.Key == "error" || a.Key == "detail" {
+			line += ": " + a.Value.String()
+		}
+		return true
+	})
+	key := record.Message
+	if record.Level < slog.LevelWarn {
+		key = line // progress has different details
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.printed[key] {
+		return nil
+	}
+	if n.printed == nil {
+		n.printed = map[string]bool{}
+	}
+	n.printed[key] = true
+	_, err := fmt.Fprintln(n.out, oneLine(line))
+	return err
+}
+
+// WithAttrs implements slog.Handler.
+func (n *notices) WithAttrs([]slog.Attr) slog.Handler { return n }
+
+// WithGroup implements slog.Handler.
+func (n *notices) WithGroup(string) slog.Handler { return n }

@@ -1,0 +1,254 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/rivo/uniseg"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+// Formats of output.
+const (
+	formatText  = "text"
+	formatTable = "table"
+	formatJSON  = "json"
+	formatLines = "jsonl"
+)
+
+// printer prints what a command has found, for people or as JSON.
+type printer struct {
+	out    io.Writer
+	format string
+}
+
+// printer adds the flag that chooses a format; the first is the default.
+func (p *program) printer(f *flags, formats ...string) *printer {
+	out := &printer{out: p.stdout, format: formats[0]}
+	f.VarP(&choice{&out.format, formats}, "output", "o", "`format`: "+strings.Join(formats, ", "))
+	return out
+}
+
+// forPeople reports whether the format is none of JSON.
+func (p *printer) forPeople() bool { return p.format != formatJSON && p.format != formatLines }
+
+// print prints a table, or its rows as JSON.
+func (p *printer) print(t table, list []any) error {
+	switch p.format {
+	case formatJSON:
+		return p.document(list)
+	case formatLines:
+		for _, one := range list {
+			if err := p.line(one); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return t.print(p.out)
+}
+
+// field is a line of a record.
+type field struct{ name, value string }
+
+// record prints the fields that have a value, or the value as JSON.
+func (p *printer) record(fields []field, value any) error {
+	if p.format == formatJSON {
+		return p.document(value)
+	}
+	width := 0
+	for _, f := range fields {
+		if f.value != "" {
+			width = max(width, len(f.name)+2)
+		}
+	}
+	var b strings.Builder
+	for _, f := range fields {
+		if f.value != "" {
+			b.WriteString(pad(f.name+":", width) + oneLine(f.value) + "\n")
+		}
+	}
+	_, err := io.WriteString(p.out, b.String())
+	return err
+}
+
+// document prints one JSON document, indented.
+func (p *printer) document(value any) error {
+	text, err := jsonText(value)
+	if err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	if err := json.Indent(&out, text, "", "  "); err != nil {
+		return err
+	}
+	out.WriteByte('\n')
+	_, err = p.out.Write(out.Bytes())
+	return err
+}
+
+// line prints a JSON document on one line.
+func (p *printer) line(value any) error {
+	text, err := jsonText(value)
+	if err != nil {
+		return err
+	}
+	_, err = p.out.Write(append(text, '\n'))
+	return err
+}
+
+// jsonText is a value, a message of the API or a list of them as JSON on one line. Characters that a terminal would act
+// on are escaped.
+func jsonText(value any) ([]byte, error) {
+	text, err := marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	if err := json.Compact(&out, text); err != nil { // protojson varies its spaces
+		return nil, err
+	}
+	if !bytes.ContainsFunc(out.Bytes(), isHidden) {
+		return out.Bytes(), nil
+	}
+	var escaped []byte
+	for rest := out.Bytes(); len(rest) > 0; {
+		r, size := utf8.DecodeRune(rest)
+		if isHidden(r) {
+			escaped = fmt.Appendf(escaped, `\u%04x`, r)
+		} else {
+			escaped = append(escaped, rest[:size]...)
+		}
+		rest = rest[size:]
+	}
+	return escaped, nil
+}
+
+func marshal(value any) ([]byte, error) {
+	switch v := value.(type) {
+	case proto.Message:
+		return protojson.Marshal(v)
+	case []any:
+		parts := make([]json.RawMessage, len(v))
+		for i, one := range v {
+			var err error
+			if parts[i], err = marshal(one); err != nil {
+				return nil, err
+			}
+		}
+		return json.Marshal(parts)
+	}
+	return json.Marshal(value)
+}
+
+// table is what a list prints for people.
+type table struct {
+	columns []column
+	rows    [][]string
+}
+
+// column is a column of a table.
+type column struct {
+	head string
+	// least is the width that the column can be cut to where the terminal is too narrow; 0 if it stays whole.
+	least int
+	// width is the width of the column; it grows with the cells of rows that are added.
+	width int
+}
+
+// add adds a row, with what others have written made harmless.
+func (t *table) add(cells ...string) {
+	for i, cell := range cells {
+		cells[i] = oneLine(cell)
+		t.columns[i].width = max(t.columns[i].width, uniseg.StringWidth(cells[i]))
+	}
+	t.rows = append(t.rows, cells)
+}
+
+// print prints the table, cut to the terminal.
+func (t *table) print(w io.Writer) error {
+	width := terminalWidth(w)
+	t.fit(width)
+	lines := t.line(t.heads(), width)
+	for _, row := range t.rows {
+		lines += t.line(row, width)
+	}
+	_, err := io.WriteString(w, lines)
+	return err
+}
+
+func (t *table) heads() []string {
+	heads := make([]string, len(t.columns))
+	for i, c := range t.columns {
+		heads[i] = c.head
+	}
+	return heads
+}
+
+// between is what separates two columns.
+const between = "  "
+
+// fit makes the widest columns narrower until the table has a width. 0 is no limit.
+func (t *table) fit(width int) {
+	total := -len(between)
+	for i := range t.columns {
+		t.columns[i].width = max(t.columns[i].width, len(t.columns[i].head))
+		total += t.columns[i].width + len(between)
+	}
+	for ; width > 0 && total > width; total-- {
+		widest := -1
+		for i, c := range t.columns {
+			if c.least > 0 && c.width > c.least && (widest < 0 || c.width > t.columns[widest].width) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			return
+		}
+		t.columns[widest].width--
+	}
+}
+
+// line is a row as text.
+func (t *table) line(cells []string, width int) string {
+	var b strings.Builder
+	for i, cell := range cells {
+		if i > 0 {
+			b.WriteString(between)
+		}
+		b.WriteString(pad(cut(cell, t.columns[i].width), t.columns[i].width))
+	}
+	return cut(strings.TrimRight(b.String(), " "), width) + "\n"
+}
+
+// choice is a flag with one of several values.
+type choice struct {
+	value *string
+	of    []string
+}
+
+// String implements pflag.Value.
+func (c *choice) String() string {
+	if c.value == nil {
+		return ""
+	}
+	return *c.value
+}
+
+// Type implements pflag.Value.
+func (*choice) Type() string { return "choice" }
+
+// Set implements pflag.Value.
+func (c *choice) Set(text string) error {
+	if !slices.Contains(c.of, text) {
+		return fmt.Errorf("want one of %s", strings.Join(c.of, ", "))
+	}
+	*c.value = text
+	return nil
+}
