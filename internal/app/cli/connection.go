@@ -27,6 +27,8 @@ type connection struct {
 	// server is the server that dial has chosen; name is its context, empty for none.
 	server endpoint
 	name   string
+	// session is the session that the command is about, to find the one that a mistyped id was meant for.
+	session string
 	// notices are the messages of the client library.
 	notices *notices
 }
@@ -139,7 +141,7 @@ func (c *connection) failed(ctx context.Context, client *copilot.Client, err err
 		fmt.Fprintln(p.stderr, remedy)
 	}
 	if copilot.IsReason(err, copilot.ReasonSessionNotFound) && client != nil {
-		if near := nearestSession(ctx, client, failure.Metadata["session_id"]); near != "" {
+		if near := nearestSession(ctx, client, c.session); near != "" {
 			fmt.Fprintf(p.stderr, "Did you mean the session %q?\n", near)
 		}
 	}

@@ -122,6 +122,9 @@ func (p *program) completing(
 	complete completion, f *flags,
 ) func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if err := f.readEnvironment(p); err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
 		return complete(cmd.Context(), p, f, args), cobra.ShellCompDirectiveNoFileComp
 	}
 }

@@ -16,8 +16,25 @@ import (
 // sessionCommands are the commands of the group "sessions".
 func sessionCommands() []command {
 	return []command{
+		{name: "list", args: "[flags]", summary: "list sessions, or watch them", help: listUsage, setup: setupList},
+		{name: "show", args: "SESSION [flags]", summary: "print a session", help: showUsage, setup: setupShow,
+			complete: completeSession},
+		{name: "create", args: "[flags]", summary: "create a session and print its id", help: createUsage,
+			setup: setupCreate},
+		{name: "resume", args: "SESSION [flags]", summary: "open a disconnected or stored session", help: resumeUsage,
+			setup: setupResume, complete: completeSession},
+		{name: "send", args: "SESSION PROMPT [flags]", summary: "send a prompt and print its message id",
+			help: sendUsage, setup: setupSend, complete: completeSession},
+		{name: "abort", args: "SESSION [flags]", summary: "abort the running turn", help: abortUsage, setup: setupAbort,
+			complete: completeSession},
+		{name: "disconnect", args: "SESSION... [flags]", summary: "close sessions; their history stays",
+			help: disconnectUsage, setup: setupDisconnect, complete: completeSession},
+		{name: "delete", args: "SESSION... [flags]", summary: "delete sessions with their history", help: deleteUsage,
+			setup: setupDelete, complete: completeSession},
+		{name: "share", args: "SESSION [TENANT] [flags]", summary: "share a session with another tenant",
+			help: shareUsage, setup: setupShare, complete: completeSession},
 		{name: "export", args: "SESSION [flags]", summary: "carry a session to another server: write it to a file",
-			help: exportUsage, setup: setupExport},
+			help: exportUsage, setup: setupExport, complete: completeSession},
 		{name: "import", args: "FILE [flags]", summary: "carry a session to this server: read it from a file",
 			help: importUsage, setup: setupImport},
 		{name: "prune", args: pruneArgs, summary: pruneSummary, help: pruneUsage, setup: setupPrune},
@@ -38,11 +55,13 @@ const importUsage = `Makes a session of a file that "copilot-grpc sessions expor
 func setupExport(p *program, f *flags) action {
 	c := p.connection(f)
 	output := f.String("output", "", "`file` to write, which must not exist (default: SESSION.tar.gz)")
+	_ = f.SetAnnotation("output", variableKey, []string{"export-output"}) // the flag exists
 	return func(ctx context.Context, args []string) error {
 		if err := want(args, "SESSION"); err != nil {
 			return err
 		}
 		return c.with(ctx, func(client *copilot.Client) error {
+			c.session = args[0]
 			return p.exportSession(ctx, client, args[0], *output)
 		})
 	}
@@ -112,7 +131,7 @@ func (p *program) importSession(ctx context.Context, client *copilot.Client, nam
 	}
 	newID := made.GetSession().GetSessionId()
 	fmt.Fprintf(p.stdout, "imported session %s (%d events); open it with:\n", newID, made.GetEventCount())
-	fmt.Fprintf(p.stdout, "  copilot-grpc call SessionService/ResumeSession '{\"sessionId\":%q}'\n", newID)
+	fmt.Fprintf(p.stdout, "  copilot-grpc sessions resume %s\n", newID)
 	p.printMissing(made.GetMissingSecrets())
 	return nil
 }

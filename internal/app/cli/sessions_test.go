@@ -17,7 +17,7 @@ func TestSessionsCommand(t *testing.T) {
 	}
 	to := " --target " + target
 	for args, want := range map[string]result{
-		"sessions":                                    {exitUsage, "", "want a command: export, import, prune"},
+		"sessions":                                    {exitUsage, "", "want a command: list, show"},
 		"sessions --help":                             {exitOK, "export", ""},
 		"sessions copy x":                             {exitUsage, "", `no command "copy"`},
 		"sessions exprot x":                           {exitUsage, "", "did you mean export?"},

@@ -63,6 +63,18 @@ func variable(flag string) string {
 	return app.EnvPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
+// variableKey is the annotation of a flag whose environment variable is named after something else, since a flag of
+// another command has the same name and another meaning.
+const variableKey = "variable"
+
+// variableOf is the environment variable of a flag.
+func variableOf(fl *pflag.Flag) string {
+	if other := fl.Annotations[variableKey]; len(other) > 0 {
+		return variable(other[0])
+	}
+	return variable(fl.Name)
+}
+
 // otherVariables are variables with our prefix that are not named after a flag.
 var otherVariables = []string{app.EnvPrefix + "BINARY", shimMarker}
 
@@ -76,7 +88,7 @@ func unknownVariables(p *program) map[string]string {
 	known := slices.Clone(otherVariables)
 	eachCommand(commands(), "", func(c command, path string) {
 		f, _ := c.parser(p, path)
-		f.VisitAll(func(f *pflag.Flag) { known = append(known, variable(f.Name)) })
+		f.VisitAll(func(f *pflag.Flag) { known = append(known, variableOf(f)) })
 	})
 	unknown := map[string]string{}
 	for _, entry := range p.environ() {
@@ -111,16 +123,20 @@ func (f *flags) parse(p *program, args []string) error {
 	if err != nil {
 		return usageError{f.suggest(err)}
 	}
-	given := map[string]bool{}
-	f.Visit(func(set *pflag.Flag) { given[set.Name] = true })
-	f.given = given
+	return f.readEnvironment(p)
+}
+
+// readEnvironment sets the flags that the command line has not set.
+func (f *flags) readEnvironment(p *program) (err error) {
+	f.given = map[string]bool{}
 	f.VisitAll(func(fl *pflag.Flag) {
-		value := p.getenv(variable(fl.Name))
-		if given[fl.Name] || value == "" || err != nil || f.tabled(fl.Name) {
+		f.given[fl.Name] = fl.Changed
+		value := p.getenv(variableOf(fl))
+		if fl.Changed || value == "" || err != nil || f.tabled(fl.Name) {
 			return
 		}
 		if bad := f.Set(fl.Name, value); bad != nil {
-			err = usageError{fmt.Errorf("invalid value %q of %s: %w", value, variable(fl.Name), bad)}
+			err = usageError{fmt.Errorf("invalid value %q of %s: %w", value, variableOf(fl), bad)}
 		}
 	})
 	return err
@@ -201,7 +217,7 @@ func (f *flags) print(w io.Writer) {
 		if value != "" {
 			value = " " + value
 		}
-		fmt.Fprintf(table, "--%s%s\t%s\t%s\t%s\n", fl.Name, value, variable(fl.Name), fl.DefValue, meaning)
+		fmt.Fprintf(table, "--%s%s\t%s\t%s\t%s\n", fl.Name, value, variableOf(fl), fl.DefValue, meaning)
 	})
 	table.Flush()
 	if f.table != nil {
@@ -236,4 +252,53 @@ func defaultSocket() string {
 		return "none here"
 	}
 	return "unix:" + path
+}
+
+// labels are flags of the form KEY=VALUE.
+type labels struct{ set map[string]string }
+
+// String implements pflag.Value.
+func (l *labels) String() string {
+	var all []string
+	for key, value := range l.set {
+		all = append(all, key+"="+value)
+	}
+	slices.Sort(all)
+	return strings.Join(all, ",")
+}
+
+// Type implements pflag.Value.
+func (*labels) Type() string { return "labels" }
+
+// Set implements pflag.Value. A value may have commas.
+func (l *labels) Set(text string) error {
+	key, value, ok := strings.Cut(text, "=")
+	if !ok || key == "" {
+		return errors.New("want KEY=VALUE")
+	}
+	if l.set == nil {
+		l.set = map[string]string{}
+	}
+	l.set[key] = value
+	return nil
+}
+
+// choices is a flag with some of several values; it may occur several times, or once with commas.
+type choices struct{ chosen, of []string }
+
+// String implements pflag.Value.
+func (c *choices) String() string { return strings.Join(c.chosen, ",") }
+
+// Type implements pflag.Value.
+func (*choices) Type() string { return "choices" }
+
+// Set implements pflag.Value.
+func (c *choices) Set(text string) error {
+	for one := range strings.SplitSeq(text, ",") {
+		if !slices.Contains(c.of, one) {
+			return fmt.Errorf("want some of %s", strings.Join(c.of, ", "))
+		}
+		c.chosen = append(c.chosen, one)
+	}
+	return nil
 }
