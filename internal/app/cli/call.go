@@ -33,6 +33,7 @@ var packages = []string{"", "copilot.bridge.v1.", "grpc.health.v1."}
 
 func setupCall(p *program, f *flags) action {
 	c := p.connection(f)
+	c.details = true
 	return func(ctx context.Context, args []string) error {
 		switch {
 		case len(args) == 0:
@@ -201,9 +202,12 @@ func send(stream grpc.ClientStream, first proto.Message, next func() (proto.Mess
 }
 
 // printStatus prints the status with which a call failed.
-func (p *program) printStatus(st *status.Status) {
+func (p *program) printStatus(st *status.Status, details bool) {
 	fmt.Fprintf(p.stderr, "%s: %s\n", st.Code(), oneLine(st.Message()))
 	for _, detail := range st.Details() {
+		if !details {
+			break
+		}
 		if m, ok := detail.(proto.Message); ok {
 			fmt.Fprintf(p.stderr, "  %s ", m.ProtoReflect().Descriptor().Name())
 			_ = (&printer{out: p.stderr}).line(m) // it was unmarshalled a moment ago

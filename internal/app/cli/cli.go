@@ -79,6 +79,8 @@ func commands() []command {
 		{name: "shim", args: "[flags]", summary: "replace the copilot executable for programs of the official SDKs",
 			flags: func(*program) *flags { return newShim(new(shimOptions)) }, run: shimCommand},
 		{name: "sessions", summary: "list sessions and work with them", commands: sessionCommands()},
+		{name: "events", args: "SESSION [flags]", summary: "print the events of a session as they happen",
+			help: eventsUsage, setup: setupEvents, complete: completeSession},
 		{name: "context", summary: "name servers, and choose one", commands: contextCommands()},
 		{name: "call", args: "[flags] [METHOD [REQUEST]]", summary: "make one call, without grpcurl", help: callUsage,
 			setup: setupCall, complete: completeMethod},

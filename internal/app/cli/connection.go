@@ -29,6 +29,8 @@ type connection struct {
 	name   string
 	// session is the session that the command is about, to find the one that a mistyped id was meant for.
 	session string
+	// details says that errors are printed with all that the API says of them.
+	details bool
 	// notices are the messages of the client library.
 	notices *notices
 }
@@ -136,23 +138,30 @@ func (c *connection) failed(ctx context.Context, client *copilot.Client, err err
 	}
 	p := c.program
 	st := failure.GRPCStatus()
-	p.printStatus(st)
+	p.printStatus(st, c.details)
 	if remedy := c.remedy(st, failure); remedy != "" {
 		fmt.Fprintln(p.stderr, remedy)
 	}
-	if copilot.IsReason(err, copilot.ReasonSessionNotFound) && client != nil {
+	switch {
+	case !copilot.IsReason(err, copilot.ReasonSessionNotFound) || client == nil || c.session == "":
+	case failure.Metadata["remedy"] != "": // it is disconnected
+		fmt.Fprintf(p.stderr, "Open it with: copilot-grpc sessions resume %s\n", quote(c.session))
+	default:
 		if near := nearestSession(ctx, client, c.session); near != "" {
 			fmt.Fprintf(p.stderr, "Did you mean the session %q?\n", near)
 		}
 	}
-	if errors.Is(err, copilot.ErrNoServer) {
-		return errNoServer
-	}
-	return errReported
+	return reportedError{err}
 }
 
-// errNoServer is errReported of a server that does not answer.
-var errNoServer = fmt.Errorf("no server: %w", errReported)
+// reportedError is an [errReported] with its cause.
+type reportedError struct{ error }
+
+// Is makes it an errReported.
+func (reportedError) Is(target error) bool { return target == errReported }
+
+// Unwrap returns the cause.
+func (e reportedError) Unwrap() error { return e.error }
 
 // remedy is what mends a failed call; empty if the error says it.
 func (c *connection) remedy(st *status.Status, failure *copilot.Error) string {
@@ -181,9 +190,6 @@ const maxNear = 1000
 
 // nearestSession is the session whose id is most like one that does not exist; empty for none.
 func nearestSession(ctx context.Context, client *copilot.Client, id string) string {
-	if id == "" {
-		return ""
-	}
 	var ids []string
 	for s, err := range client.ListSessions(ctx, copilot.ListOptions{IncludeHistory: true}) {
 		if err != nil || len(ids) == maxNear {

@@ -134,6 +134,8 @@ func marshal(value any) ([]byte, error) {
 	switch v := value.(type) {
 	case proto.Message:
 		return protojson.Marshal(v)
+	case members:
+		return v.marshal()
 	case []any:
 		parts := make([]json.RawMessage, len(v))
 		for i, one := range v {
@@ -145,6 +147,28 @@ func marshal(value any) ([]byte, error) {
 		return json.Marshal(parts)
 	}
 	return json.Marshal(value)
+}
+
+// members are the members of a JSON object, in their order.
+type members []struct {
+	name  string
+	value any
+}
+
+func (m members) marshal() ([]byte, error) {
+	text := []byte{'{'}
+	for i, one := range m {
+		value, err := marshal(one.value)
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = fmt.Appendf(text, "%q:", one.name)
+		text = append(text, value...)
+	}
+	return append(text, '}'), nil
 }
 
 // table is what a list prints for people.

@@ -13,7 +13,7 @@ func TestSessionsManaged(t *testing.T) {
 		want result
 	}{
 		{"create x" + to, result{exitUsage, "", `unexpected argument "x"`}},
-		{"create --id a/b" + to, result{exitFailed, "", "session_id"}},
+		{"create --id a/b" + to, result{exitFailed, "", `InvalidArgument: session id "a/b"`}},
 		{"create --id one -o json" + to, result{exitOK, `"sessionId": "one"`, ""}},
 		{"create --id one" + to, result{exitFailed, "", "AlreadyExists"}},
 		{"create --id=-two" + to, result{exitOK, "-two\n", ""}},

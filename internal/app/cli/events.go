@@ -1,0 +1,270 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+)
+
+const eventsUsage = `Prints the events of a session, a line each: when, what, and a short text. It begins with the first event and
+follows the session until Ctrl-C, or until the session is closed. After a broken connection it continues after the last
+event.
+
+  copilot-grpc events SESSION
+  copilot-grpc events SESSION --new --types 'assistant.*,tool.*'
+  copilot-grpc events SESSION -o json --after 1795776674063/2 --no-follow
+
+Text that the model streams appears as it arrives. A terminal shows as much of a line as fits. With -o json each line is
+a document with "position", which --after takes to continue, and "event", "gap", "runtimeRestarted" or "turnEnded".`
+
+// eventsOptions are the flags of "events".
+type eventsOptions struct {
+	connection    *connection
+	out           *printer
+	after         string
+	types         list
+	new, noFollow bool
+}
+
+func setupEvents(p *program, f *flags) action {
+	o := eventsOptions{connection: p.connection(f), out: p.printer(f, formatText, formatJSON, formatLines)}
+	f.StringVar(&o.after, "after", "", "begin after this `position` of the session, EPOCH/SEQUENCE")
+	f.BoolVar(&o.new, "new", false, "begin with the next event")
+	f.Var(&o.types, "types", "only events of these `types`, such as assistant.message or 'tool.*'; with commas")
+	f.BoolVar(&o.noFollow, "no-follow", false, "end with the last event that there is")
+	return func(ctx context.Context, args []string) error {
+		if err := want(args, "SESSION"); err != nil {
+			return err
+		}
+		begin, err := o.begin()
+		if err != nil {
+			return usageError{err}
+		}
+		o.connection.session = args[0]
+		return o.connection.with(ctx, func(client *copilot.Client) error {
+			return o.print(ctx, p, client.Session(args[0]), begin)
+		})
+	}
+}
+
+// begin is where the events begin, and which they are.
+func (o *eventsOptions) begin() ([]copilot.EventsOption, error) {
+	begin := []copilot.EventsOption{copilot.FromBeginning()}
+	switch {
+	case o.new && (o.after != "" || o.noFollow):
+		return nil, errors.New("--new excludes --after and --no-follow")
+	case o.new:
+		begin[0] = copilot.FromNow()
+	case o.after != "":
+		after, err := copilot.ParsePosition(o.after)
+		if err != nil {
+			return nil, fmt.Errorf("--after: %w", err)
+		}
+		begin[0] = copilot.After(after)
+	}
+	if len(o.types) > 0 {
+		begin = append(begin, copilot.OfTypes(o.types...))
+	}
+	return begin, nil
+}
+
+// print prints the events. A user who interrupts it is told how to continue.
+func (o *eventsOptions) print(
+	ctx context.Context, p *program, session *copilot.Session, begin []copilot.EventsOption,
+) error {
+	e := &eventPrinter{out: o.out}
+	err := o.read(ctx, p, session, begin, e)
+	if err = errors.Join(err, e.endText()); err != nil && ctx.Err() == nil {
+		return unjoined(err)
+	}
+	if ctx.Err() != nil && e.last != nil {
+		fmt.Fprintf(p.stderr, "Continue with --after %s\n", copilot.FormatPosition(e.last))
+	}
+	return nil
+}
+
+func (o *eventsOptions) read(
+	ctx context.Context, p *program, session *copilot.Session, begin []copilot.EventsOption, e *eventPrinter,
+) error {
+	if o.noFollow {
+		var gap *copilot.GapError
+		for event, err := range session.History(ctx, begin...) {
+			switch {
+			case errors.As(err, &gap):
+				err = e.gap(gap.Proto)
+			case err == nil:
+				err = e.event(event)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for frame, err := range session.Frames(ctx, begin...) {
+		if err != nil {
+			return err
+		}
+		if frame.GetStarted() != nil && o.connection.notices.reset() {
+			fmt.Fprintln(p.stderr, "reconnected")
+		}
+		if err := e.frame(frame); err != nil {
+			return err
+		}
+		if closed := frame.GetClosed(); closed != nil {
+			reason := strings.ToLower(strings.TrimPrefix(closed.GetReason().String(), "CLOSE_REASON_"))
+			fmt.Fprintf(p.stderr, "The session is closed: %s\n", reason)
+		}
+	}
+	return nil
+}
+
+// eventPrinter prints the events of a session.
+type eventPrinter struct {
+	out *printer
+	// last is the position of the last event.
+	last *bridgev1.Position
+	// streaming is the message whose text is on the current line; empty for none. streamed are all of which text was
+	// streamed.
+	streaming string
+	streamed  map[string]bool
+}
+
+// frame prints a frame of a session's stream.
+func (e *eventPrinter) frame(frame *bridgev1.SubscribeResponse) error {
+	switch f := frame.GetFrame().(type) {
+	case *bridgev1.SubscribeResponse_Events:
+		for _, event := range f.Events.GetEvents() {
+			if err := e.event(event); err != nil {
+				return err
+			}
+		}
+	case *bridgev1.SubscribeResponse_Gap:
+		return e.gap(f.Gap)
+	case *bridgev1.SubscribeResponse_RuntimeRestarted:
+		return e.other(frame.GetResumeAfter(), "runtimeRestarted", f.RuntimeRestarted,
+			"runtime.restarted", f.RuntimeRestarted.GetCause())
+	case *bridgev1.SubscribeResponse_TurnEnded:
+		status := f.TurnEnded.GetOutcome().GetStatus().String()
+		return e.other(frame.GetResumeAfter(), "turnEnded", f.TurnEnded, "turn.ended",
+			strings.ToLower(strings.TrimPrefix(status, "TURN_STATUS_")))
+	}
+	return nil
+}
+
+// gap prints that events are missing.
+func (e *eventPrinter) gap(gap *bridgev1.Gap) error {
+	reason := strings.ToLower(strings.TrimPrefix(gap.GetReason().String(), "GAP_REASON_"))
+	return e.other(gap.GetThrough(), "gap", gap, "GAP", fmt.Sprintf("events after %s up to %s are missing (%s)",
+		copilot.FormatPosition(gap.GetAfter()), copilot.FormatPosition(gap.GetThrough()), reason))
+}
+
+// other prints what is no event of the CLI's.
+func (e *eventPrinter) other(at *bridgev1.Position, key string, m proto.Message, what, short string) error {
+	if copilot.ComparePositions(at, e.last) > 0 {
+		e.last = at
+	}
+	if !e.out.forPeople() {
+		return e.document(at, key, m)
+	}
+	return e.line(time.Time{}, what, short)
+}
+
+// document prints a JSON document with a position.
+func (e *eventPrinter) document(at *bridgev1.Position, key string, m proto.Message) error {
+	return e.out.line(members{{"position", copilot.FormatPosition(at)}, {key, m}})
+}
+
+// event prints an event.
+func (e *eventPrinter) event(event *bridgev1.Event) error {
+	e.last = event.GetPosition()
+	if !e.out.forPeople() {
+		return e.document(event.GetPosition(), "event", event.GetEvent())
+	}
+	at := time.Time{}
+	if t := event.GetEvent().GetTimestamp(); t != nil {
+		at = t.AsTime()
+	}
+	switch d := event.GetEvent().GetData().(type) {
+	case *cliv1.SessionEvent_AssistantMessageDelta:
+		return e.text(at, d.AssistantMessageDelta.GetMessageId(), d.AssistantMessageDelta.GetDeltaContent())
+	case *cliv1.SessionEvent_AssistantMessage:
+		id, text := d.AssistantMessage.GetMessageId(), d.AssistantMessage.GetContent()
+		if e.streamed[id] || text == "" { // a message that only calls tools
+			return e.endText()
+		}
+		return errors.Join(e.text(at, id, text), e.endText())
+	}
+	if isPart(event.GetEvent()) {
+		return nil
+	}
+	return e.line(at, event.GetEvent().GetEventType(), shortText(event.GetEvent()))
+}
+
+// isPart reports whether an event is a part of one that follows, and has nothing of its own to show.
+func isPart(event *cliv1.SessionEvent) bool {
+	switch event.GetData().(type) {
+	case *cliv1.SessionEvent_AssistantMessageStart, *cliv1.SessionEvent_AssistantStreamingDelta,
+		*cliv1.SessionEvent_AssistantReasoningDelta, *cliv1.SessionEvent_AssistantToolCallDelta,
+		*cliv1.SessionEvent_ToolExecutionPartialResult:
+		return true
+	}
+	return false
+}
+
+// whatWidth is the width of the column with an event's type.
+const whatWidth = 22
+
+// prefix begins the line of an event.
+func prefix(at time.Time, what string) string {
+	clock := strings.Repeat(" ", len(time.TimeOnly))
+	if !at.IsZero() {
+		clock = at.Local().Format(time.TimeOnly)
+	}
+	return clock + between + pad(oneLine(what), whatWidth) + between
+}
+
+// line prints a line, cut to the terminal.
+func (e *eventPrinter) line(at time.Time, what, short string) error {
+	if err := e.endText(); err != nil {
+		return err
+	}
+	line := strings.TrimRight(prefix(at, what)+oneLine(short), " ")
+	_, err := io.WriteString(e.out.out, cut(line, terminalWidth(e.out.out))+"\n")
+	return err
+}
+
+// text prints a part of a message's text.
+func (e *eventPrinter) text(at time.Time, message, text string) error {
+	if e.streaming != message {
+		if err := e.endText(); err != nil {
+			return err
+		}
+		text = prefix(at, "assistant.message") + text
+	}
+	if e.streamed == nil {
+		e.streamed = map[string]bool{}
+	}
+	e.streaming, e.streamed[message] = message, true
+	_, err := io.WriteString(e.out.out, manyLines(text))
+	return err
+}
+
+// endText ends the line of a message's text.
+func (e *eventPrinter) endText() error {
+	if e.streaming == "" {
+		return nil
+	}
+	e.streaming = ""
+	_, err := io.WriteString(e.out.out, "\n")
+	return err
+}
