@@ -98,6 +98,11 @@ var (
 	errNoOutcome = unavailable("the server ended the turn's stream without an outcome")
 )
 
+// MessageID is the id of the message that began the turn, which is that of its user.message event; empty before the
+// server has accepted the prompt. It is for the loop over the turn, and for after it: events of an earlier turn can
+// come before those of this one.
+func (t *Turn) MessageID() string { return t.started.GetMessageId() }
+
 // Outcome is how the turn ended. It reads what Events has not: called first, it says the
 // prompt and waits for the end.
 func (t *Turn) Outcome() (*Outcome, error) {

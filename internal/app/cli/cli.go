@@ -79,6 +79,8 @@ func commands() []command {
 		{name: "shim", args: "[flags]", summary: "replace the copilot executable for programs of the official SDKs",
 			flags: func(*program) *flags { return newShim(new(shimOptions)) }, run: shimCommand},
 		{name: "sessions", summary: "list sessions and work with them", commands: sessionCommands()},
+		{name: "run", args: "PROMPT [flags]", summary: "send one prompt and print the answer", help: runUsage,
+			setup: setupRun},
 		{name: "events", args: "SESSION [flags]", summary: "print the events of a session as they happen",
 			help: eventsUsage, setup: setupEvents, complete: completeSession},
 		{name: "context", summary: "name servers, and choose one", commands: contextCommands()},

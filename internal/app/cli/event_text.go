@@ -9,7 +9,7 @@ import (
 )
 
 // maxShort bounds the text of an event where no terminal does.
-const maxShort = 500
+const maxShort = 200
 
 // shortText is what people want to know of an event.
 func shortText(event *cliv1.SessionEvent) string {

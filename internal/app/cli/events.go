@@ -23,7 +23,8 @@ event.
   copilot-grpc events SESSION --new --types 'assistant.*,tool.*'
   copilot-grpc events SESSION -o json --after 1795776674063/2 --no-follow
 
-Text that the model streams appears as it arrives. A terminal shows as much of a line as fits. With -o json each line is
+Text that the model streams appears as it arrives. A terminal shows as much of a line as fits. Without --types the text
+leaves out model.*, the CLI's log of its model requests. With -o json each line is
 a document with "position", which --after takes to continue, and "event", "gap", "runtimeRestarted" or "turnEnded".`
 
 // eventsOptions are the flags of "events".
@@ -81,7 +82,7 @@ func (o *eventsOptions) begin() ([]copilot.EventsOption, error) {
 func (o *eventsOptions) print(
 	ctx context.Context, p *program, session *copilot.Session, begin []copilot.EventsOption,
 ) error {
-	e := &eventPrinter{out: o.out}
+	e := &eventPrinter{out: o.out, all: len(o.types) > 0}
 	err := o.read(ctx, p, session, begin, e)
 	if err = errors.Join(err, e.endText()); err != nil && ctx.Err() == nil {
 		return unjoined(err)
@@ -131,6 +132,8 @@ func (o *eventsOptions) read(
 // eventPrinter prints the events of a session.
 type eventPrinter struct {
 	out *printer
+	// all says that the events were asked for by their types.
+	all bool
 	// last is the position of the last event.
 	last *bridgev1.Position
 	// streaming is the message whose text is on the current line; empty for none. streamed are all of which text was
@@ -204,7 +207,7 @@ func (e *eventPrinter) event(event *bridgev1.Event) error {
 		}
 		return errors.Join(e.text(at, id, text), e.endText())
 	}
-	if isPart(event.GetEvent()) {
+	if !e.all && (isPart(event.GetEvent()) || strings.HasPrefix(event.GetEvent().GetEventType(), "model.")) {
 		return nil
 	}
 	return e.line(at, event.GetEvent().GetEventType(), shortText(event.GetEvent()))

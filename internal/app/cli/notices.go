@@ -15,17 +15,19 @@ type notices struct {
 
 	mu      sync.Mutex
 	printed map[string]bool
+	// warned says that something was wrong since reset.
+	warned bool
 }
 
 func (n *notices) logger() *slog.Logger { return slog.New(n) }
 
-// reset makes messages be printed again, and reports whether one was printed.
+// reset makes messages be printed again, and reports whether one was a warning: the connection was broken.
 func (n *notices) reset() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	some := len(n.printed) > 0
-	n.printed = nil
-	return some
+	warned := n.warned
+	n.printed, n.warned = nil, false
+	return warned
 }
 
 // Enabled implements slog.Handler.
@@ -40,12 +42,14 @@ func (n *notices) Handle(_ context.Context, record slog.Record) error {
 		}
 		return true
 	})
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	key := record.Message
 	if record.Level < slog.LevelWarn {
 		key = line // progress has different details
+	} else {
+		n.warned = true
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	if n.printed[key] {
 		return nil
 	}

@@ -137,16 +137,24 @@ func marshal(value any) ([]byte, error) {
 	case members:
 		return v.marshal()
 	case []any:
-		parts := make([]json.RawMessage, len(v))
+		text := []byte{'['}
 		for i, one := range v {
-			var err error
-			if parts[i], err = marshal(one); err != nil {
+			part, err := marshal(one)
+			if err != nil {
 				return nil, err
 			}
+			if i > 0 {
+				text = append(text, ',')
+			}
+			text = append(text, part...)
 		}
-		return json.Marshal(parts)
+		return append(text, ']'), nil
 	}
-	return json.Marshal(value)
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(value)
+	return text.Bytes(), err
 }
 
 // members are the members of a JSON object, in their order.

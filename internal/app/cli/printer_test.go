@@ -32,12 +32,15 @@ func TestTableFits(t *testing.T) {
 func TestJSONIsHarmless(t *testing.T) {
 	t.Parallel()
 	title := "a\u202eb\u009b31m\x7f\x1b\u2028 é"
-	text, err := jsonText([]any{&bridgev1.Session{Name: title}, map[string]string{"name": title}})
+	text, err := jsonText([]any{&bridgev1.Session{Name: title}, map[string]string{"name": title}, map[string]string{"name": "<&>"}})
 	if err != nil || bytes.ContainsFunc(text, isHidden) {
 		t.Fatalf("%q, %v", text, err)
 	}
+	if !bytes.Contains(text, []byte("<&>")) {
+		t.Errorf("%q has no plain <&>", text)
+	}
 	var back []struct{ Name string }
-	if err := json.Unmarshal(text, &back); err != nil || len(back) != 2 || back[0].Name != title || back[1].Name != title {
+	if err := json.Unmarshal(text, &back); err != nil || len(back) != 3 || back[0].Name != title || back[1].Name != title {
 		t.Errorf("%q: %+v, %v", text, back, err)
 	}
 }

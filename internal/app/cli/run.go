@@ -1,0 +1,421 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	"github.com/copilot-grpc/copilot-grpc/clients/go/view"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+)
+
+const runUsage = `Sends one prompt, prints the agent's text to stdout and its progress to stderr, and ends with the turn.
+PROMPT can be "-" for stdin.
+
+  copilot-grpc run 'What does this repository do?' --dir ~/work/shop
+  git diff | copilot-grpc run - --approve reads --timeout 10m
+  copilot-grpc run 'And the tests?' --session SESSION
+
+Without --session the prompt begins a new session, which is disconnected at the end; --session continues it. -o json
+prints one document with the outcome and the usage, -o jsonl the events as of "copilot-grpc events -o json" and the outcome.
+
+--approve decides what the agent may do:
+  none   nothing that needs permission (the default where no person is at a terminal)
+  reads  reading files
+  all    everything: for sandboxes
+  ask    what the person at the terminal approves (the default at a terminal)
+
+Exit codes: 0 the turn completed, 2 the command line is wrong, 3 the agent was refused a permission or the server
+refused the caller, 4 the turn failed, 5 --timeout passed, 6 no server answers, 130 the turn was aborted, also by Ctrl-C.
+After 5 and Ctrl-C the turn is aborted.`
+
+// Exit codes of "run", beside exitOK, exitUsage and exitInterrupted.
+const (
+	exitRefused    exitError = 3
+	exitTurnFailed exitError = 4
+	exitTimedOut   exitError = 5
+	exitNoServer   exitError = 6
+	exitAborted    exitError = exitInterrupted
+)
+
+// Values of --approve.
+const (
+	approveNone  = "none"
+	approveReads = "reads"
+	approveAll   = "all"
+	approveAsk   = "ask"
+)
+
+// runOptions are the flags of "run", and its state.
+type runOptions struct {
+	program    *program
+	connection *connection
+	out        *printer
+	created    newSession
+	session    string
+	approve    string
+	timeout    time.Duration
+	files      list
+
+	// refused says that a permission was refused.
+	refused atomic.Bool
+	// asking is held while the person at the terminal is asked, one thing at a time.
+	asking sync.Mutex
+	// answers are the lines of the terminal.
+	answers <-chan string
+}
+
+func setupRun(p *program, f *flags) action {
+	o := &runOptions{program: p, connection: p.connection(f), out: p.printer(f, formatText, formatJSON, formatLines)}
+	o.created.flags(f)
+	f.StringVar(&o.session, "session", "", "continue the session with this `id`")
+	f.Var(&choice{&o.approve, []string{approveNone, approveReads, approveAll, approveAsk}}, "approve",
+		"`permissions` that the agent gets: none, reads, all, ask (default: ask at a terminal, else none)")
+	f.DurationVar(&o.timeout, "timeout", 0, "abort the turn after this `duration`, such as 10m; 0 is never")
+	f.Var(&o.files, "file", "attach this `file`; repeatable")
+	return func(ctx context.Context, args []string) error {
+		if err := want(args, "PROMPT"); err != nil {
+			return err
+		}
+		if err := o.check(args[0]); err != nil {
+			return err
+		}
+		prompt, err := p.prompt(args[0])
+		if err != nil {
+			return err
+		}
+		return o.run(ctx, prompt)
+	}
+}
+
+// check completes the options.
+func (o *runOptions) check(prompt string) error {
+	if n := o.created; o.session != "" && (n.model != "" || n.dir != "" || n.provider != "" || n.labels.set != nil) {
+		return usageError{errors.New("--model, --dir, --provider-ref and --label are for new sessions, not for --session")}
+	}
+	if o.timeout < 0 {
+		return usageError{errors.New("--timeout is negative")}
+	}
+	person := prompt != "-" && isTerminal(o.program.stdin) && isTerminal(o.program.stderr)
+	switch {
+	case o.approve == "" && person:
+		o.approve = approveAsk
+	case o.approve == "":
+		o.approve = approveNone
+	case o.approve == approveAsk && !person:
+		return usageError{errors.New("--approve ask needs a terminal on stdin and stderr")}
+	}
+	return nil
+}
+
+// errTimeout is the cause of a context that --timeout has ended.
+var errTimeout = errors.New("timed out")
+
+// run has the turn.
+func (o *runOptions) run(parent context.Context, prompt string) error {
+	ctx := parent
+	if o.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(parent, o.timeout, errTimeout)
+		defer cancel()
+	}
+	client, err := o.connection.dial(ctx)
+	if err != nil {
+		return o.failed(ctx, err)
+	}
+	defer client.Close()
+	session, err := o.open(ctx, client)
+	if err != nil {
+		return o.failed(ctx, o.connection.failed(ctx, client, err))
+	}
+	defer session.Close()
+	fmt.Fprintf(o.program.stderr, "session %s\n", session.ID())
+	outcome, usage, err := o.turn(ctx, session, prompt)
+	if ctx.Err() != nil {
+		o.abort(session)
+	}
+	if err != nil {
+		return o.failed(ctx, o.connection.failed(ctx, client, err))
+	}
+	return o.finish(session, outcome, usage)
+}
+
+// open opens the session of the turn.
+func (o *runOptions) open(ctx context.Context, client *copilot.Client) (*copilot.Session, error) {
+	participant := copilot.SessionOptions{Name: clientName, OnPermission: o.decide}
+	if o.session == "" {
+		participant.Config, participant.ProviderRef = o.created.config(), o.created.provider
+		participant.Labels, participant.Lifetime = o.created.labels.set, copilot.LifetimeEndWithLastParticipant
+		return client.CreateSession(ctx, participant)
+	}
+	o.connection.session = o.session
+	session, err := client.JoinSession(ctx, o.session, participant)
+	if copilot.IsReason(err, copilot.ReasonSessionNotFound) { // it may be disconnected
+		return client.ResumeSession(ctx, o.session, participant)
+	}
+	return session, err
+}
+
+// turn sends the prompt and prints the turn.
+func (o *runOptions) turn(
+	ctx context.Context, session *copilot.Session, prompt string,
+) (*copilot.Outcome, view.Usage, error) {
+	var opts []copilot.SendOption
+	for _, path := range o.files {
+		opts = append(opts, copilot.AttachFile(path))
+	}
+	turn := session.Run(ctx, prompt, opts...)
+	var state view.View
+	printed := &turnPrinter{out: o.out, progress: o.program.stderr, events: eventPrinter{out: o.out},
+		messageID: turn.MessageID}
+	for event, err := range turn.Events() {
+		var gap *copilot.GapError
+		switch {
+		case errors.As(err, &gap):
+			fmt.Fprintln(o.program.stderr, gap)
+			continue
+		case err != nil:
+			return nil, state.Usage, errors.Join(err, printed.end())
+		}
+		if o.connection.notices.reset() {
+			fmt.Fprintln(o.program.stderr, "reconnected")
+		}
+		if !printed.begins(event) { // it is of an earlier turn
+			continue
+		}
+		state = view.Reduce(state, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Events{
+			Events: &bridgev1.EventBatch{Events: []*bridgev1.Event{event}},
+		}})
+		if err := printed.event(event); err != nil {
+			return nil, state.Usage, err
+		}
+	}
+	outcome, err := turn.Outcome()
+	return outcome, state.Usage, errors.Join(err, printed.end())
+}
+
+// abortTime bounds the abort of a turn whose time is over.
+const abortTime = 5 * time.Second
+
+// abort aborts the turn.
+func (o *runOptions) abort(session *copilot.Session) {
+	ctx, cancel := context.WithTimeout(context.Background(), abortTime)
+	defer cancel()
+	if _, err := session.Abort(ctx); err != nil {
+		fmt.Fprintf(o.program.stderr, "the turn may still be running: %s\n", oneLine(err.Error()))
+	}
+}
+
+// failed is the exit code of a run that has no outcome.
+func (o *runOptions) failed(ctx context.Context, err error) error {
+	var failure *copilot.Error
+	switch {
+	case errors.As(err, new(usageError)):
+		return err
+	case errors.Is(context.Cause(ctx), errTimeout):
+		fmt.Fprintf(o.program.stderr, "the turn was aborted after %s\n", o.timeout)
+		return exitTimedOut
+	case ctx.Err() != nil:
+		fmt.Fprintln(o.program.stderr, "the turn was aborted")
+		return exitAborted
+	case !errors.Is(err, errReported):
+		fmt.Fprintf(o.program.stderr, "copilot-grpc run: %s\n", oneLine(err.Error()))
+	}
+	switch {
+	case errors.Is(err, copilot.ErrNoServer):
+		return exitNoServer
+	case errors.As(err, &failure) && failure.Code == codes.Unavailable:
+		return exitNoServer
+	case errors.As(err, &failure) && (failure.Code == codes.PermissionDenied || failure.Code == codes.Unauthenticated):
+		return exitRefused
+	}
+	return exitTurnFailed
+}
+
+// runResult is what "run" prints as JSON.
+type runResult struct {
+	SessionID string             `json:"sessionId"`
+	MessageID string             `json:"messageId,omitempty"`
+	Status    copilot.TurnStatus `json:"status"`
+	Refused   bool               `json:"refused"`
+	Text      string             `json:"text"`
+	Error     string             `json:"error,omitempty"`
+	Usage     runUsageResult     `json:"usage"`
+}
+
+// runUsageResult is what a turn has used.
+type runUsageResult struct {
+	Requests     int     `json:"requests"`
+	InputTokens  int64   `json:"inputTokens"`
+	OutputTokens int64   `json:"outputTokens"`
+	Cost         float64 `json:"cost"`
+}
+
+// finish prints the outcome, and returns the exit code.
+func (o *runOptions) finish(session *copilot.Session, outcome *copilot.Outcome, usage view.Usage) error {
+	result := runResult{
+		SessionID: session.ID(), MessageID: outcome.MessageID, Status: outcome.Status(), Refused: o.refused.Load(),
+		Text: outcome.Text(), Error: outcome.Error().GetMessage(),
+		Usage: runUsageResult{usage.Requests, usage.InputTokens, usage.OutputTokens, usage.Cost},
+	}
+	var err error
+	switch o.out.format {
+	case formatJSON:
+		err = o.out.document(result)
+	case formatLines:
+		err = o.out.line(map[string]any{"outcome": result})
+	}
+	if err != nil {
+		return err
+	}
+	switch {
+	case result.Status == copilot.TurnCompleted && result.Refused:
+		fmt.Fprintln(o.program.stderr, "the turn completed, and the agent was refused a permission (--approve)")
+		return exitRefused
+	case result.Status == copilot.TurnCompleted:
+		return nil
+	}
+	fmt.Fprintln(o.program.stderr, oneLine(outcome.Err().Error()))
+	switch result.Status {
+	case copilot.TurnAborted:
+		return exitAborted
+	case copilot.TurnTimedOut:
+		return exitTimedOut
+	}
+	return exitTurnFailed
+}
+
+// decide answers a permission request.
+func (o *runOptions) decide(ctx context.Context, req *copilot.PermissionRequest) (*copilot.Decision, error) {
+	switch {
+	case o.approve == approveAll, o.approve == approveReads && req.Kind == "read":
+		return copilot.ApproveOnce(), nil
+	case o.approve == approveAsk:
+		return o.ask(ctx, req)
+	}
+	fmt.Fprintf(o.program.stderr, "refused: %s\n", oneLine(permissionText(req.Data.GetPermissionRequest())))
+	o.refused.Store(true)
+	return copilot.Reject("No person is there to approve this, and this run does not allow it."), nil
+}
+
+// ask asks the person at the terminal.
+func (o *runOptions) ask(ctx context.Context, req *copilot.PermissionRequest) (*copilot.Decision, error) {
+	o.asking.Lock()
+	defer o.asking.Unlock()
+	if o.answers == nil {
+		o.answers = linesOf(o.program.stdin)
+	}
+	fmt.Fprintf(o.program.stderr, "\nThe agent wants to %s\n[y]es, yes for the [s]ession, or [N]o? ",
+		oneLine(permissionText(req.Data.GetPermissionRequest())))
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(o.program.stderr, "(no longer asked)")
+		return nil, copilot.ErrAbstain
+	case line := <-o.answers:
+		switch strings.ToLower(strings.TrimSpace(line)) {
+		case "y", "yes":
+			return copilot.ApproveOnce(), nil
+		case "s", "session":
+			return copilot.ApproveForSession(), nil
+		}
+	}
+	o.refused.Store(true)
+	return copilot.Reject("The user said no."), nil
+}
+
+// linesOf reads lines in a goroutine that ends with the input or with the program. The end of the input is "".
+func linesOf(in io.Reader) <-chan string {
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		for scanner := bufio.NewScanner(in); scanner.Scan(); {
+			lines <- scanner.Text()
+		}
+	}()
+	return lines
+}
+
+// turnPrinter prints a turn: the agent's text, or its events as JSON lines, and the progress.
+type turnPrinter struct {
+	out      *printer
+	progress io.Writer
+	events   eventPrinter
+	// messageID is the id of the message that begins the turn; begun says that it has come.
+	messageID func() string
+	begun     bool
+	// message is the message whose text was printed last, and open says that its line has not ended.
+	message  string
+	open     bool
+	streamed map[string]bool
+}
+
+// begins reports whether the turn has begun, with this event or before. CLIs before 1.0.83 do not say which message a
+// user.message event has.
+func (t *turnPrinter) begins(event *bridgev1.Event) bool {
+	if message := event.GetEvent().GetUserMessage(); message != nil && event.GetEvent().GetAgentId() == "" {
+		t.begun = t.begun || message.GetMessageId() == "" || message.GetMessageId() == t.messageID()
+	}
+	return t.begun
+}
+
+// event prints an event.
+func (t *turnPrinter) event(event *bridgev1.Event) error {
+	if start := event.GetEvent().GetToolExecutionStart(); start != nil {
+		line := "tool " + start.GetToolName() + " " + start.GetArgumentsJson()
+		fmt.Fprintln(t.progress, cut(oneLine(line), terminalWidth(t.progress)))
+	}
+	switch {
+	case t.out.format == formatLines:
+		return t.events.event(event)
+	case t.out.format == formatJSON || event.GetEvent().GetAgentId() != "":
+		return nil
+	}
+	switch d := event.GetEvent().GetData().(type) {
+	case *cliv1.SessionEvent_AssistantMessageDelta:
+		return t.text(d.AssistantMessageDelta.GetMessageId(), d.AssistantMessageDelta.GetDeltaContent())
+	case *cliv1.SessionEvent_AssistantMessage:
+		if id := d.AssistantMessage.GetMessageId(); !t.streamed[id] && d.AssistantMessage.GetContent() != "" {
+			if err := t.text(id, d.AssistantMessage.GetContent()); err != nil {
+				return err
+			}
+		}
+		return t.end()
+	}
+	return nil
+}
+
+// text prints a part of a message.
+func (t *turnPrinter) text(message, text string) error {
+	if t.message != message {
+		if err := t.end(); err != nil {
+			return err
+		}
+	}
+	if t.streamed == nil {
+		t.streamed = map[string]bool{}
+	}
+	t.message, t.streamed[message] = message, true
+	t.open = !strings.HasSuffix(text, "\n")
+	_, err := io.WriteString(t.out.out, manyLines(text))
+	return err
+}
+
+// end ends the line of a message.
+func (t *turnPrinter) end() error {
+	if !t.open {
+		return nil
+	}
+	t.open = false
+	_, err := io.WriteString(t.out.out, "\n")
+	return err
+}

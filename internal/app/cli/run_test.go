@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+)
+
+func TestRunCommand(t *testing.T) {
+	t.Parallel()
+	to := " --target " + server(t)
+	for args, want := range map[string]result{
+		"run" + to:                             {exitUsage, "", "want PROMPT"},
+		"run two words" + to:                   {exitUsage, "", `unexpected argument "words"`},
+		"run x --approve some" + to:            {exitUsage, "", "want one of none, reads, all, ask"},
+		"run x --approve ask" + to:             {exitUsage, "", "needs a terminal"},
+		"run x --timeout -1s" + to:             {exitUsage, "", "negative"},
+		"run x --session s --model m" + to:     {exitUsage, "", "for new sessions"},
+		"run -" + to:                           {exitUsage, "", "the prompt is empty"},
+		"run x --session none" + to:            {int(exitTurnFailed), "", "NotFound"},
+		"run x --target unix:/none":            {int(exitNoServer), "", "No server answers"},
+		"run x --target " + guarded(t):         {int(exitRefused), "", "Unauthenticated"},
+		"run x --context none --target y" + to: {exitUsage, "", "choose one"},
+		"run hello" + to:                       {exitOK, "\n", "session "},
+	} {
+		expect(t, nil, args, want)
+	}
+	r := run(t, nil, "from stdin", strings.Fields("run - -o json"+to)...)
+	var got runResult
+	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || r.code != exitOK || got.Status != copilot.TurnCompleted ||
+		got.SessionID == "" || got.Text == "" {
+		t.Errorf("%+v: %v", r, err)
+	}
+	// The session is disconnected at the end, and continues.
+	expect(t, nil, "sessions list --history"+to, result{exitOK, got.SessionID, ""})
+	expect(t, nil, "sessions show "+got.SessionID+to,
+		result{exitFailed, "", "Open it with: copilot-grpc sessions resume " + got.SessionID})
+	expect(t, nil, "run more --session "+got.SessionID+" -o jsonl"+to, result{exitOK, `{"outcome":{"sessionId":"`, ""})
+}
+
+func TestRunDecides(t *testing.T) {
+	t.Parallel()
+	read := &cliv1.PermissionRequest{Variant: &cliv1.PermissionRequest_Read{Read: &cliv1.PermissionRequestRead{Path: "a"}}}
+	shell := &cliv1.PermissionRequest{Variant: &cliv1.PermissionRequest_Shell{
+		Shell: &cliv1.PermissionRequestShell{FullCommandText: "rm -rf x\x1b[2J"}}}
+	for _, tc := range []struct {
+		approve, stdin, kind string
+		req                  *cliv1.PermissionRequest
+		approved, refused    bool
+		stderr               string
+	}{
+		{approveNone, "", "read", read, false, true, "refused: read a\n"},
+		{approveReads, "", "read", read, true, false, ""},
+		{approveReads, "", "shell", shell, false, true, "refused: run rm -rf x␛[2J\n"},
+		{approveAll, "", "shell", shell, true, false, ""},
+		{approveAsk, "y\n", "shell", shell, true, false, "The agent wants to run rm -rf x␛[2J\n"},
+		{approveAsk, "s\n", "shell", shell, true, false, "yes for the [s]ession"},
+		{approveAsk, "what\n", "shell", shell, false, true, ""},
+		{approveAsk, "", "shell", shell, false, true, ""},
+	} {
+		p, _, stderr := newProgram(nil, tc.stdin)
+		o := &runOptions{program: p, approve: tc.approve}
+		d, err := o.decide(t.Context(), &copilot.PermissionRequest{Kind: tc.kind,
+			Data: &cliv1.PermissionRequestedData{PermissionRequest: tc.req}})
+		approved := d.GetApproveOnce() != nil || d.GetApproveForSession() != nil
+		if err != nil || approved != tc.approved || o.refused.Load() != tc.refused ||
+			!strings.Contains(stderr.String(), tc.stderr) {
+			t.Errorf("%s, %q: %v, %v, refused %v, %q", tc.approve, tc.stdin, d, err, o.refused.Load(), stderr)
+		}
+	}
+	// A question that another participant has answered is not waited for.
+	p, _, _ := newProgram(nil, "")
+	o := &runOptions{program: p, approve: approveAsk, answers: make(chan string)}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := o.ask(ctx, &copilot.PermissionRequest{Data: &cliv1.PermissionRequestedData{}}); err != copilot.ErrAbstain {
+		t.Errorf("an answered question: %v", err)
+	}
+}
+
+// What the agent says in an earlier turn is not printed.
+func TestTurnBegins(t *testing.T) {
+	t.Parallel()
+	said := func(id string) *bridgev1.Event {
+		message := &cliv1.UserMessageData{}
+		if id != "" {
+			message.MessageId = &id
+		}
+		return event(&cliv1.SessionEvent{Data: &cliv1.SessionEvent_UserMessage{UserMessage: message}})
+	}
+	for name, tc := range map[string]struct {
+		events []*bridgev1.Event
+		begun  []bool
+	}{
+		"alone":         {[]*bridgev1.Event{said("mine"), delta("1", "a")}, []bool{true, true}},
+		"after another": {[]*bridgev1.Event{delta("0", "x"), said("theirs"), delta("1", "a"), said("mine"), delta("2", "b")}, []bool{false, false, false, true, true}},
+		"steered later": {[]*bridgev1.Event{said("mine"), said("theirs"), delta("2", "b")}, []bool{true, true, true}},
+		"without an id": {[]*bridgev1.Event{delta("0", "x"), said(""), delta("1", "a")}, []bool{false, true, true}},
+	} {
+		p := &turnPrinter{messageID: func() string { return "mine" }}
+		for i, one := range tc.events {
+			if got := p.begins(one); got != tc.begun[i] {
+				t.Errorf("%s: event %d: %v", name, i, got)
+			}
+		}
+	}
+}
+
+// Messages end with their line, and text that was streamed is not repeated.
+func TestTurnText(t *testing.T) {
+	t.Parallel()
+	var out, progress bytes.Buffer
+	p := &turnPrinter{out: &printer{out: &out, format: formatText}, progress: &progress}
+	sub := message("9", "of a sub-agent")
+	sub.Event.AgentId = new("a")
+	for _, one := range []*bridgev1.Event{
+		delta("1", "a\x1b"), delta("1", "b"), message("1", "a\x1bb"),
+		event(&cliv1.SessionEvent{Data: &cliv1.SessionEvent_ToolExecutionStart{
+			ToolExecutionStart: &cliv1.ToolExecutionStartData{ToolName: "bash", ArgumentsJson: new("{\n}")}}}),
+		sub, message("2", "c\n"), message("3", ""), delta("4", "d"),
+	} {
+		if err := p.event(one); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.end(); err != nil {
+		t.Fatal(err)
+	}
+	if out.String() != "a␛b\nc\nd\n" || progress.String() != "tool bash { }\n" {
+		t.Errorf("stdout %q, stderr %q", &out, &progress)
+	}
+}
