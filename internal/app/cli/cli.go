@@ -220,7 +220,7 @@ func (p *program) help(w io.Writer) {
 
 // groupHelp prints the commands of a group.
 func groupHelp(w io.Writer, path string, group command) {
-	fmt.Fprintf(w, "Usage: copilot-grpc %s COMMAND [flags]\n\nCommands to %s:\n", path, group.summary)
+	fmt.Fprintf(w, "Usage: copilot-grpc %s COMMAND [flags]\n\nCommands, to %s:\n", path, group.summary)
 	listCommands(w, group.commands)
 	fmt.Fprintf(w, "\n\"copilot-grpc help %s COMMAND\" lists a command's flags.\n", path)
 }

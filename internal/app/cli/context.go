@@ -174,7 +174,7 @@ type namedEndpoint struct {
 }
 
 func setupContextList(p *program, f *flags) action {
-	out := p.printer(f, formatTable, formatJSON, formatLines)
+	out := p.printer(f)
 	return func(_ context.Context, args []string) error {
 		if err := want(args); err != nil {
 			return err
@@ -217,7 +217,7 @@ func (e endpoint) tokenLabel() string {
 const contextShowUsage = `Prints how a server is reached; without NAME that of the context in use.`
 
 func setupContextShow(p *program, f *flags) action {
-	out := p.printer(f, formatText, formatJSON)
+	out := p.printer(f)
 	return func(_ context.Context, args []string) error {
 		if len(args) > 1 {
 			return want(args, "NAME")

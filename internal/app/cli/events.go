@@ -37,7 +37,7 @@ type eventsOptions struct {
 }
 
 func setupEvents(p *program, f *flags) action {
-	o := eventsOptions{connection: p.connection(f), out: p.printer(f, formatText, formatJSON, formatLines)}
+	o := eventsOptions{connection: p.connection(f), out: p.printer(f)}
 	f.StringVar(&o.after, "after", "", "begin after this `position` of the session, EPOCH/SEQUENCE")
 	f.BoolVar(&o.new, "new", false, "begin with the next event")
 	f.Var(&o.types, "types", "only events of these `types`, such as assistant.message or 'tool.*'; with commas")

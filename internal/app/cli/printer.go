@@ -14,10 +14,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Formats of output.
+// Formats of output, which every command has: one variable sets it for all.
 const (
 	formatText  = "text"
-	formatTable = "table"
 	formatJSON  = "json"
 	formatLines = "jsonl"
 )
@@ -28,15 +27,16 @@ type printer struct {
 	format string
 }
 
-// printer adds the flag that chooses a format; the first is the default.
-func (p *program) printer(f *flags, formats ...string) *printer {
-	out := &printer{out: p.stdout, format: formats[0]}
-	f.VarP(&choice{&out.format, formats}, "output", "o", "`format`: "+strings.Join(formats, ", "))
+// printer adds the flag that chooses a format.
+func (p *program) printer(f *flags) *printer {
+	out := &printer{out: p.stdout, format: formatText}
+	f.VarP(&choice{&out.format, []string{formatText, formatJSON, formatLines}}, "output", "o",
+		"`format`: text, json, or jsonl for a document a line")
 	return out
 }
 
-// forPeople reports whether the format is none of JSON.
-func (p *printer) forPeople() bool { return p.format != formatJSON && p.format != formatLines }
+// forPeople reports whether the format is text.
+func (p *printer) forPeople() bool { return p.format == formatText }
 
 // print prints a table, or its rows as JSON.
 func (p *printer) print(t table, list []any) error {
@@ -59,7 +59,7 @@ type field struct{ name, value string }
 
 // record prints the fields that have a value, or the value as JSON.
 func (p *printer) record(fields []field, value any) error {
-	if p.format == formatJSON {
+	if !p.forPeople() {
 		return p.document(value)
 	}
 	width := 0
@@ -78,8 +78,11 @@ func (p *printer) record(fields []field, value any) error {
 	return err
 }
 
-// document prints one JSON document, indented.
+// document prints one JSON document, indented unless a line was asked for.
 func (p *printer) document(value any) error {
+	if p.format == formatLines {
+		return p.line(value)
+	}
 	text, err := jsonText(value)
 	if err != nil {
 		return err

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"flag"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -60,5 +62,36 @@ func TestOneDash(t *testing.T) {
 		if got := newShim(new(shimOptions)).long(strings.Fields(in)); !slices.Equal(got, strings.Fields(want)) {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
+	}
+}
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// The help of the commands that call a server is the committed one. It says nothing of the machine.
+func TestHelpOfClientCommands(t *testing.T) {
+	t.Parallel()
+	var got strings.Builder
+	groups := []string{"run", "events", "sessions", "context", "call", "web"}
+	for _, name := range groups {
+		r := run(t, nil, "", "help", name)
+		got.WriteString(r.stdout)
+	}
+	eachCommand(commands(), "", func(_ command, path string) {
+		if name, sub, _ := strings.Cut(path, " "); sub != "" && slices.Contains(groups, name) {
+			got.WriteString("\n" + run(t, nil, "", append([]string{"help"}, strings.Fields(path)...)...).stdout)
+		}
+	})
+	const golden = "testdata/help.txt"
+	if *update {
+		if err := os.WriteFile(golden, []byte(got.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.String() != string(want) {
+		t.Errorf("the help differs from %s; write it with -update. It is\n%s", golden, got.String())
 	}
 }

@@ -76,7 +76,7 @@ type runOptions struct {
 }
 
 func setupRun(p *program, f *flags) action {
-	o := &runOptions{program: p, connection: p.connection(f), out: p.printer(f, formatText, formatJSON, formatLines)}
+	o := &runOptions{program: p, connection: p.connection(f), out: p.printer(f)}
 	o.created.flags(f)
 	f.StringVar(&o.session, "session", "", "continue the session with this `id`")
 	f.Var(&choice{&o.approve, []string{approveNone, approveReads, approveAll, approveAsk}}, "approve",

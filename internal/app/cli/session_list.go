@@ -47,7 +47,7 @@ type listOptions struct {
 }
 
 func setupList(p *program, f *flags) action {
-	o := listOptions{connection: p.connection(f), out: p.printer(f, formatTable, formatJSON, formatLines)}
+	o := listOptions{connection: p.connection(f), out: p.printer(f)}
 	o.states.of = sessionStates
 	f.Var(&o.labels, "label", "only sessions with this label, as `KEY=VALUE`; repeatable")
 	f.Var(&o.states, "state", "only sessions in this `state`; repeatable, or with commas")
@@ -190,7 +190,7 @@ const showUsage = `Prints what the server knows of a session; with -o json every
 
 func setupShow(p *program, f *flags) action {
 	c := p.connection(f)
-	out := p.printer(f, formatText, formatJSON)
+	out := p.printer(f)
 	return func(ctx context.Context, args []string) error {
 		if err := want(args, "SESSION"); err != nil {
 			return err

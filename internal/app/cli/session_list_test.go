@@ -46,7 +46,7 @@ func TestSessionsList(t *testing.T) {
 		"sessions list --state idle":           {exitUsage, "", "want some of loaded, running"},
 		"sessions list --label team":           {exitUsage, "", "want KEY=VALUE"},
 		"sessions list all":                    {exitUsage, "", `unexpected argument "all"`},
-		"sessions list -o yaml":                {exitUsage, "", "want one of table, json, jsonl"},
+		"sessions list -o yaml":                {exitUsage, "", "want one of text, json, jsonl"},
 		"sessions list --watch --history" + to: {exitUsage, "", "choose one"},
 		"sessions show" + to:                   {exitUsage, "", "want SESSION"},
 		"sessions show one" + to:               {exitOK, "labels:      team=a,b\n", ""},

@@ -51,7 +51,7 @@ func (n *newSession) config() *copilot.SessionConfig {
 
 func setupCreate(p *program, f *flags) action {
 	c := p.connection(f)
-	out := p.printer(f, formatText, formatJSON)
+	out := p.printer(f)
 	var n newSession
 	f.StringVar(&n.id, "id", "", "`id` of the session (default: a random one)")
 	n.flags(f)
@@ -86,7 +86,7 @@ const resumeUsage = `Opens a session that is disconnected, stored or damaged, wi
 
 func setupResume(p *program, f *flags) action {
 	c := p.connection(f)
-	out := p.printer(f, formatText, formatJSON)
+	out := p.printer(f)
 	return c.forSession(func(ctx context.Context, client *copilot.Client, id string) error {
 		opened, err := client.Sessions().ResumeSession(ctx, &bridgev1.ResumeSessionRequest{
 			RequestId: rand.Text(), SessionId: id, Config: &cliv1.SessionConfig{Streaming: proto.Bool(true)},
@@ -259,7 +259,7 @@ var shareAccess = map[string]bridgev1.ShareAccess{
 
 func setupShare(p *program, f *flags) action {
 	c := p.connection(f)
-	out := p.printer(f, formatTable, formatJSON, formatLines)
+	out := p.printer(f)
 	access := "observe"
 	f.Var(&choice{&access, []string{"observe", "participate"}}, "access", "`access` of the tenant: observe, or participate")
 	remove := f.Bool("remove", false, "end the share with the tenant")

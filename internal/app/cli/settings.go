@@ -206,7 +206,11 @@ func (f *flags) parseOnly(p *program, args []string) error {
 
 // print prints the table of the flags.
 func (f *flags) print(w io.Writer) {
-	fmt.Fprintln(w, f.usage)
+	fmt.Fprint(w, f.usage)
+	if !f.HasFlags() {
+		return
+	}
+	fmt.Fprintln(w)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "FLAG\tENVIRONMENT\tDEFAULT\tMEANING")
 	f.VisitAll(func(fl *pflag.Flag) {
@@ -216,6 +220,9 @@ func (f *flags) print(w io.Writer) {
 		value, meaning := pflag.UnquoteUsage(fl)
 		if value != "" {
 			value = " " + value
+		}
+		if fl.Shorthand != "" {
+			value += ", -" + fl.Shorthand
 		}
 		fmt.Fprintf(table, "--%s%s\t%s\t%s\t%s\n", fl.Name, value, variableOf(fl), fl.DefValue, meaning)
 	})

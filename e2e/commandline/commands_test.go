@@ -1,0 +1,138 @@
+package commandline
+
+import (
+	"bufio"
+	"io"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/copilot-grpc/copilot-grpc/e2e/harness"
+)
+
+// The exit codes of run say how a turn ended.
+func TestRunExitCodes(t *testing.T) {
+	t.Parallel()
+	harness.SkipWithoutCLI(t)
+	p := newPerson(t)
+	for _, tc := range []struct {
+		line, stdout, stderr string
+		code                 int
+	}{
+		{"copilot-grpc run Hello", "You said: Hello\n", "session ", 0},
+		{"echo Hello | copilot-grpc run - -o json", `"status": "completed"`, "", 0},
+		{"copilot-grpc run Hello -o jsonl | tail -n 1", `{"outcome":{"sessionId":"`, "", 0},
+		{"copilot-grpc run", "", "want PROMPT", 2},
+		{"copilot-grpc run 'Please run `touch ran`.'", "The user rejected", "refused: run touch ran\n", 3},
+		{"copilot-grpc run 'Please run `touch ran`.' --approve reads", "The user rejected", "refused: run touch ran\n", 3},
+		{"copilot-grpc run 'Please run `echo one two`.' --approve all", "one two", "tool bash {", 0},
+		{"copilot-grpc run Hello --session none", "", "NotFound", 4},
+		{"copilot-grpc run 'Please run `sleep 600`.' --approve all --timeout 5s", "", "the turn was aborted after 5s\n", 5},
+		{"copilot-grpc run Hello --target unix:/none", "", `Start one with "copilot-grpc serve"`, 6},
+		{"copilot-grpc run Hello | head -c 1", "Y", "", 0},
+	} {
+		stdout, stderr, code := p.types(tc.line)
+		if code != tc.code && !strings.Contains(tc.line, "| head") || !strings.Contains(stdout, tc.stdout) ||
+			!strings.Contains(stderr, tc.stderr) {
+			t.Errorf("%s: code %d, want %d, stdout\n%sstderr\n%s", tc.line, code, tc.code, stdout, stderr)
+		}
+		if strings.Contains(stderr, "broken pipe") {
+			t.Errorf("%s is not quiet: %s", tc.line, stderr)
+		}
+	}
+}
+
+// running is a command in the background.
+type running struct {
+	cmd            *exec.Cmd
+	stdout, stderr *bufio.Reader
+	// over ends the readers.
+	over func()
+}
+
+// background starts a command line.
+func (p *person) background(line string) *running {
+	p.T.Helper()
+	cmd := p.shell("exec " + line)
+	stdout, out := io.Pipe()
+	stderr, errs := io.Pipe()
+	cmd.Stdout, cmd.Stderr = out, errs
+	if err := cmd.Start(); err != nil {
+		p.T.Fatal(err)
+	}
+	return &running{cmd, bufio.NewReader(stdout), bufio.NewReader(stderr), func() { _, _ = out.Close(), errs.Close() }}
+}
+
+// interrupt types Ctrl-C, waits until stderr shows a text, and returns the exit code.
+func (p *person) interrupt(r *running, text string) int {
+	p.T.Helper()
+	var drained sync.WaitGroup
+	drained.Go(func() { _, _ = io.Copy(io.Discard, r.stdout) })
+	if err := r.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		p.T.Fatal(err)
+	}
+	p.until(r.stderr, text)
+	drained.Go(func() { _, _ = io.Copy(io.Discard, r.stderr) })
+	_ = r.cmd.Wait() // the code says it
+	r.over()
+	drained.Wait()
+	return r.cmd.ProcessState.ExitCode()
+}
+
+// until reads lines up to one with a text, and returns all of them.
+func (p *person) until(r *bufio.Reader, text string) (lines string) {
+	p.T.Helper()
+	for {
+		line, err := r.ReadString('\n')
+		lines += line
+		if strings.Contains(line, text) {
+			return lines
+		}
+		if err != nil {
+			p.T.Fatalf("no %q in\n%s: %v", text, lines, err)
+		}
+	}
+}
+
+// Ctrl-C aborts the turn of a run.
+func TestRunInterrupted(t *testing.T) {
+	t.Parallel()
+	harness.SkipWithoutCLI(t)
+	p := newPerson(t)
+	run := p.background("copilot-grpc run 'Please run `sleep 600`.' --approve all")
+	p.until(run.stderr, "tool bash")
+	if code := p.interrupt(run, "the turn was aborted"); code != 130 {
+		t.Errorf("the exit code is %d", code)
+	}
+}
+
+// events continues after the server was killed, and says so once.
+func TestEventsReconnects(t *testing.T) {
+	t.Parallel()
+	harness.SkipWithoutCLI(t)
+	p := newPerson(t)
+	if out, errs, code := p.types("copilot-grpc sessions create --id one && copilot-grpc run first --session one"); code != 0 {
+		t.Fatalf("%s%s", out, errs)
+	}
+	events := p.background("copilot-grpc events one")
+	stdout, stderr := events.stdout, events.stderr
+	p.until(stdout, "user.message            first")
+	p.until(stdout, "session.idle")
+	p.Stop(syscall.SIGKILL)
+	p.until(stderr, "event stream broken: ")
+	p.Start()
+	if lines := p.until(stderr, "reconnected"); strings.Contains(lines, "broken") {
+		t.Errorf("the broken stream is reported again:\n%s", lines)
+	}
+	if out, errs, code := p.types("copilot-grpc run second --session one"); code != 0 {
+		t.Fatalf("%s%s", out, errs)
+	}
+	if lines := p.until(stdout, "user.message            second"); strings.Contains(lines, "user.message            first") {
+		t.Errorf("events are repeated:\n%s", lines)
+	}
+	if code := p.interrupt(events, "Continue with --after "); code != 0 {
+		t.Errorf("the exit code is %d", code)
+	}
+}
