@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -266,5 +267,20 @@ func TestRefusedCallsNameTheRemedy(t *testing.T) {
 	var e *copilot.Error
 	if err.Error() != want || !errors.As(err, &e) || e.Message != "the token has expired" {
 		t.Errorf("err = %v, want %s", err, want)
+	}
+}
+
+// Without a check the first call reports that no server is there.
+func TestDialWithoutCheck(t *testing.T) {
+	t.Parallel()
+	c, err := copilot.Dial(t.Context(), "unix:/no/such/socket", copilot.WithoutCheck())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.ServerInfo(t.Context()); status.Code(err) != codes.Unavailable {
+		t.Errorf("the first call: %v", err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -20,6 +20,7 @@ type settings struct {
 	noToken   bool
 	tls       transport.TLS
 	insecure  bool
+	unchecked bool
 	name      string
 	log       *slog.Logger
 	reconnect ReconnectPolicy
@@ -102,6 +103,10 @@ func WithServerEnv(env ...string) Option {
 
 // WithInsecure speaks plain text even to another machine, token included.
 func WithInsecure() Option { return func(s *settings) { s.insecure = true } }
+
+// WithoutCheck makes [Dial] return before the server has answered, for programs that call servers which do not serve
+// yet or do not know the caller: the first call reports what is wrong.
+func WithoutCheck() Option { return func(s *settings) { s.unchecked = true } }
 
 // WithName sets the name under which the client takes part in sessions, for people and
 // logs. [SessionOptions.Name] wins over it.

@@ -113,7 +113,8 @@ func TestEventsReconnects(t *testing.T) {
 	t.Parallel()
 	harness.SkipWithoutCLI(t)
 	p := newPerson(t)
-	if out, errs, code := p.types("copilot-grpc sessions create --id one && copilot-grpc run first --session one"); code != 0 {
+	first := "copilot-grpc sessions create --id one && copilot-grpc run first --session one"
+	if out, errs, code := p.types(first); code != 0 {
 		t.Fatalf("%s%s", out, errs)
 	}
 	events := p.background("copilot-grpc events one")
@@ -129,8 +130,9 @@ func TestEventsReconnects(t *testing.T) {
 	if out, errs, code := p.types("copilot-grpc run second --session one"); code != 0 {
 		t.Fatalf("%s%s", out, errs)
 	}
-	if lines := p.until(stdout, "user.message            second"); strings.Contains(lines, "user.message            first") {
-		t.Errorf("events are repeated:\n%s", lines)
+	again := p.until(stdout, "user.message            second")
+	if strings.Contains(again, "user.message            first") {
+		t.Errorf("events are repeated:\n%s", again)
 	}
 	if code := p.interrupt(events, "Continue with --after "); code != 0 {
 		t.Errorf("the exit code is %d", code)

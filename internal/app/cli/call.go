@@ -54,7 +54,7 @@ func setupCall(p *program, f *flags) action {
 		}
 		return c.with(ctx, func(client *copilot.Client) error {
 			return converse(ctx, client.Conn(), method, first, next, out)
-		})
+		}, copilot.WithoutCheck()) // probes ask for the health of a server that does not serve, or does not know them
 	}
 }
 

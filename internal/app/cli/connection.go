@@ -38,16 +38,17 @@ type connection struct {
 // connection adds the flags that choose a server.
 func (p *program) connection(f *flags) *connection {
 	c := &connection{program: p, set: f, notices: &notices{out: p.stderr}}
-	f.StringVar(&c.target, "target", "", "`address` of the server, unix:PATH or HOST:PORT (default: that of the context in "+
-		"use, else the local socket)")
-	f.StringVar(&c.context, "context", "", "`name` of the server, see \"copilot-grpc help context\"; '' is the local socket")
+	f.StringVar(&c.target, "target", "", "`address` of the server, unix:PATH or HOST:PORT (default: that of the "+
+		"context in use, else the local socket)")
+	f.StringVar(&c.context, "context", "",
+		"`name` of the server, see \"copilot-grpc help context\"; '' is the local socket")
 	f.StringVar(&c.token, "token", "", "bearer `token` for a server on a TCP port; visible to other users as a flag")
 	return c
 }
 
 // with calls f with a client of the server, and explains errors.
-func (c *connection) with(ctx context.Context, f func(*copilot.Client) error) error {
-	client, err := c.dial(ctx)
+func (c *connection) with(ctx context.Context, f func(*copilot.Client) error, opts ...copilot.Option) error {
+	client, err := c.dial(ctx, opts...)
 	if err != nil {
 		return err
 	}
@@ -55,7 +56,7 @@ func (c *connection) with(ctx context.Context, f func(*copilot.Client) error) er
 	return c.failed(ctx, client, f(client))
 }
 
-// dial returns a client of the server, which has answered. Its errors are explained.
+// dial returns a client of the server, which has answered unless an option says otherwise. Its errors are explained.
 func (c *connection) dial(ctx context.Context, opts ...copilot.Option) (*copilot.Client, error) {
 	if err := c.choose(); err != nil {
 		return nil, err
@@ -171,15 +172,15 @@ func (c *connection) remedy(st *status.Status, failure *copilot.Error) string {
 	}
 	switch {
 	case st.Code() == codes.Unauthenticated && c.name != "":
-		return fmt.Sprintf("See \"copilot-grpc context show %s\": a context has its token in a file, a variable or a command.",
-			c.name)
+		return fmt.Sprintf("See \"copilot-grpc context show %s\": a context has its token in a file, a variable or a "+
+			"command.", c.name)
 	case st.Code() == codes.Unauthenticated:
 		return "Set the server's token with --token or COPILOT_GRPC_TOKEN."
 	case st.Code() != codes.Unavailable || len(st.Details()) > 0: // the server's own
 		return ""
 	case strings.Contains(failure.Message, "handshake failed"):
-		return fmt.Sprintf("The TLS handshake with %s failed. \"copilot-grpc help context add\" has the flags for its CA, its name "+
-			"and your certificate.", where)
+		return fmt.Sprintf("The TLS handshake with %s failed. \"copilot-grpc help context add\" has the flags for its CA, "+
+			"its name and your certificate.", where)
 	}
 	return fmt.Sprintf("No server answers at %s. Start one with \"copilot-grpc serve\", or name another with --target, "+
 		"--context, COPILOT_GRPC_TARGET or COPILOT_GRPC_CONTEXT.", where)

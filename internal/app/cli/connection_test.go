@@ -8,15 +8,23 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// guard is a server that refuses all tokens and says which one it has received.
+// guard is a server that tells everybody its health, but refuses all tokens and says which one it has received.
 type guard struct {
 	bridgev1.UnimplementedRuntimeServiceServer
+}
+
+// Ping implements RuntimeServiceServer.
+func (g guard) Ping(ctx context.Context, _ *bridgev1.PingRequest) (*bridgev1.PingResponse, error) {
+	_, err := g.GetServerInfo(ctx, nil)
+	return nil, err
 }
 
 // GetServerInfo implements RuntimeServiceServer.
@@ -37,6 +45,7 @@ func guarded(t *testing.T) string {
 	}
 	s := grpc.NewServer()
 	bridgev1.RegisterRuntimeServiceServer(s, guard{})
+	healthpb.RegisterHealthServer(s, health.NewServer())
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(s.Stop)
 	return "unix:" + path
@@ -45,6 +54,7 @@ func guarded(t *testing.T) string {
 func TestRemedies(t *testing.T) {
 	t.Parallel()
 	target := guarded(t)
+	expect(t, nil, "call --target "+target+" Health/Check", result{exitOK, `{"status":"SERVING"}`, ""})
 	for args, want := range map[string]result{
 		"call --target " + target + " RuntimeService/Ping": {exitFailed, "", "--token or COPILOT_GRPC_TOKEN"},
 		"call --target unix:/none RuntimeService/Ping":     {exitFailed, "", `Start one with "copilot-grpc serve"`},

@@ -29,7 +29,8 @@ func contextCommands() []command {
 	}
 }
 
-const contextAddUsage = `Names a server, so that --context NAME, COPILOT_GRPC_CONTEXT or "copilot-grpc context use NAME" choose it.
+const contextAddUsage = `Names a server, so that --context NAME, COPILOT_GRPC_CONTEXT or
+"copilot-grpc context use NAME" choose it.
 
   copilot-grpc context add prod --target dns:///copilot.example:7443 --token-file ~/.copilot-token
   copilot-grpc context add lab --target lab:7443 --tls-ca lab-ca.pem --token-command 'pass show lab'
@@ -59,8 +60,8 @@ func setupContextAdd(p *program, f *flags) action {
 		}
 		name := args[0]
 		if !contextName.MatchString(name) {
-			return usageError{fmt.Errorf("the name %q has other characters than letters, digits, '.', '_' and '-', or more than 64",
-				name)}
+			return usageError{fmt.Errorf("the name %q has other characters than letters, digits, '.', '_' and '-', or "+
+				"more than 64", name)}
 		}
 		if err := e.complete(); err != nil {
 			return usageError{err}
@@ -251,7 +252,8 @@ func (e endpoint) fields() []field {
 		{"tls-key", e.TLSKey}, {"tls-server-name", e.TLSServerName}}
 }
 
-const contextRemoveUsage = `Forgets a server. If it is the one in use, commands call the server on the local socket again.`
+const contextRemoveUsage = `Forgets a server. If it is the one in use, commands call the server on the local socket
+again.`
 
 func setupContextRemove(p *program, _ *flags) action {
 	return func(_ context.Context, args []string) error {

@@ -15,17 +15,17 @@ import (
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
-const eventsUsage = `Prints the events of a session, a line each: when, what, and a short text. It begins with the first event and
-follows the session until Ctrl-C, or until the session is closed. After a broken connection it continues after the last
-event.
+const eventsUsage = `Prints the events of a session, a line each: when, what, and a short text. It begins with the
+first event and follows the session until Ctrl-C, or until the session is closed. After a broken connection it continues
+after the last event.
 
   copilot-grpc events SESSION
   copilot-grpc events SESSION --new --types 'assistant.*,tool.*'
   copilot-grpc events SESSION -o json --after 1795776674063/2 --no-follow
 
 Text that the model streams appears as it arrives. A terminal shows as much of a line as fits. Without --types the text
-leaves out model.*, the CLI's log of its model requests. With -o json each line is
-a document with "position", which --after takes to continue, and "event", "gap", "runtimeRestarted" or "turnEnded".`
+leaves out model.*, the CLI's log of its model requests. With -o json each line is a document with "position", which
+--after takes to continue, and "event", "gap", "runtimeRestarted" or "turnEnded".`
 
 // eventsOptions are the flags of "events".
 type eventsOptions struct {

@@ -16,7 +16,8 @@ func TestEventsCommand(t *testing.T) {
 	target := server(t)
 	to := " --target " + target
 	expect(t, nil, "sessions create --id one"+to, result{exitOK, "one\n", ""})
-	expect(t, nil, "call"+to+" SessionService/SendAndWait {\"sessionId\":\"one\",\"prompt\":{\"text\":\"hello\"}}", result{exitOK, "", ""})
+	expect(t, nil, "call SessionService/SendAndWait"+to+
+		" {\"sessionId\":\"one\",\"prompt\":{\"text\":\"hello\"}}", result{exitOK, "", ""})
 	for args, want := range map[string]result{
 		"events" + to:                      {exitUsage, "", "want SESSION"},
 		"events one --after x" + to:        {exitUsage, "", "--after"},
@@ -91,7 +92,8 @@ func TestEventLines(t *testing.T) {
 		delta("1", "Hel"), delta("1", "lo\x1b[2J\n"), delta("2", "other"), message("2", "other"), message("3", "whole"),
 		message("4", ""),
 		event(&cliv1.SessionEvent{EventType: "tool.execution_start", Data: &cliv1.SessionEvent_ToolExecutionStart{
-			ToolExecutionStart: &cliv1.ToolExecutionStartData{ToolName: "bash", ArgumentsJson: new(`{"command":"a` + "\u202e" + `"}`)},
+			ToolExecutionStart: &cliv1.ToolExecutionStartData{ToolName: "bash",
+				ArgumentsJson: new(`{"command":"a` + "\u202e" + `"}`)},
 		}}),
 		event(&cliv1.SessionEvent{EventType: "new.type", Data: &cliv1.SessionEvent_Unrecognized{Unrecognized: `{"a":1}`}}),
 	} {

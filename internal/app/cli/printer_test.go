@@ -32,7 +32,8 @@ func TestTableFits(t *testing.T) {
 func TestJSONIsHarmless(t *testing.T) {
 	t.Parallel()
 	title := "a\u202eb\u009b31m\x7f\x1b\u2028 é"
-	text, err := jsonText([]any{&bridgev1.Session{Name: title}, map[string]string{"name": title}, map[string]string{"name": "<&>"}})
+	text, err := jsonText([]any{&bridgev1.Session{Name: title}, map[string]string{"name": title},
+		map[string]string{"name": "<&>"}})
 	if err != nil || bytes.ContainsFunc(text, isHidden) {
 		t.Fatalf("%q, %v", text, err)
 	}

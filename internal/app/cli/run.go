@@ -19,15 +19,16 @@ import (
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
-const runUsage = `Sends one prompt, prints the agent's text to stdout and its progress to stderr, and ends with the turn.
-PROMPT can be "-" for stdin.
+const runUsage = `Sends one prompt, prints the agent's text to stdout and its progress to stderr, and ends with the
+turn. PROMPT can be "-" for stdin.
 
   copilot-grpc run 'What does this repository do?' --dir ~/work/shop
   git diff | copilot-grpc run - --approve reads --timeout 10m
   copilot-grpc run 'And the tests?' --session SESSION
 
 Without --session the prompt begins a new session, which is disconnected at the end; --session continues it. -o json
-prints one document with the outcome and the usage, -o jsonl the events as of "copilot-grpc events -o json" and the outcome.
+prints one document with the outcome and the usage, -o jsonl the events as of "copilot-grpc events -o json" and the
+outcome.
 
 --approve decides what the agent may do:
   none   nothing that needs permission (the default where no person is at a terminal)
@@ -36,8 +37,8 @@ prints one document with the outcome and the usage, -o jsonl the events as of "c
   ask    what the person at the terminal approves (the default at a terminal)
 
 Exit codes: 0 the turn completed, 2 the command line is wrong, 3 the agent was refused a permission or the server
-refused the caller, 4 the turn failed, 5 --timeout passed, 6 no server answers, 130 the turn was aborted, also by Ctrl-C.
-After 5 and Ctrl-C the turn is aborted.`
+refused the caller, 4 the turn failed, 5 --timeout passed, 6 no server answers, 130 the turn was aborted, also by
+Ctrl-C. After 5 and Ctrl-C the turn is aborted.`
 
 // Exit codes of "run", beside exitOK, exitUsage and exitInterrupted.
 const (

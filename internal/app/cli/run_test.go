@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -33,8 +34,8 @@ func TestRunCommand(t *testing.T) {
 	}
 	r := run(t, nil, "from stdin", strings.Fields("run - -o json"+to)...)
 	var got runResult
-	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || r.code != exitOK || got.Status != copilot.TurnCompleted ||
-		got.SessionID == "" || got.Text == "" {
+	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || r.code != exitOK ||
+		got.Status != copilot.TurnCompleted || got.SessionID == "" || got.Text == "" {
 		t.Errorf("%+v: %v", r, err)
 	}
 	// The session is disconnected at the end, and continues.
@@ -79,7 +80,8 @@ func TestRunDecides(t *testing.T) {
 	o := &runOptions{program: p, approve: approveAsk, answers: make(chan string)}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := o.ask(ctx, &copilot.PermissionRequest{Data: &cliv1.PermissionRequestedData{}}); err != copilot.ErrAbstain {
+	request := &copilot.PermissionRequest{Data: &cliv1.PermissionRequestedData{}}
+	if _, err := o.ask(ctx, request); !errors.Is(err, copilot.ErrAbstain) {
 		t.Errorf("an answered question: %v", err)
 	}
 }
@@ -98,8 +100,10 @@ func TestTurnBegins(t *testing.T) {
 		events []*bridgev1.Event
 		begun  []bool
 	}{
-		"alone":         {[]*bridgev1.Event{said("mine"), delta("1", "a")}, []bool{true, true}},
-		"after another": {[]*bridgev1.Event{delta("0", "x"), said("theirs"), delta("1", "a"), said("mine"), delta("2", "b")}, []bool{false, false, false, true, true}},
+		"alone": {[]*bridgev1.Event{said("mine"), delta("1", "a")}, []bool{true, true}},
+		"after another": {[]*bridgev1.Event{
+			delta("0", "x"), said("theirs"), delta("1", "a"), said("mine"), delta("2", "b"),
+		}, []bool{false, false, false, true, true}},
 		"steered later": {[]*bridgev1.Event{said("mine"), said("theirs"), delta("2", "b")}, []bool{true, true, true}},
 		"without an id": {[]*bridgev1.Event{delta("0", "x"), said(""), delta("1", "a")}, []bool{false, true, true}},
 	} {

@@ -23,8 +23,8 @@ const listUsage = `Lists the sessions of the server, last used first.
   copilot-grpc sessions list -o jsonl
 
 AGE is the time since the session was created. STATE is loaded, running (loaded, with a turn), unloaded, disconnected,
-credentials_needed, stored or damaged; the API's SessionState explains them. --watch prints the open sessions, then a line
-for each change, until Ctrl-C; with JSON a document a line, as of WatchSessions.`
+credentials_needed, stored or damaged; the API's SessionState explains them. --watch prints the open sessions, then a
+line for each change, until Ctrl-C; with JSON a document a line, as of WatchSessions.`
 
 // stateRunning is the state of a loaded session that has a turn.
 const stateRunning = "running"

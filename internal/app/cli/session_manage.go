@@ -131,8 +131,8 @@ func (c *connection) forSessions(f func(ctx context.Context, client *copilot.Cli
 	}
 }
 
-const sendUsage = `Sends a prompt to an open session and prints the message's id, without waiting for the answer. While a turn
-runs, the prompt waits for its end. PROMPT can be "-" for stdin.
+const sendUsage = `Sends a prompt to an open session and prints the message's id, without waiting for the answer.
+While a turn runs, the prompt waits for its end. PROMPT can be "-" for stdin.
 
   copilot-grpc sessions send SESSION 'Now run the tests.'
   copilot-grpc events SESSION`
@@ -205,8 +205,9 @@ func setupAbort(p *program, f *flags) action {
 	})
 }
 
-const disconnectUsage = `Closes sessions: a running turn is aborted, and the history stays. "copilot-grpc sessions resume" opens them
-again. A session that programs or people are attached to stays open unless --force is set.
+const disconnectUsage = `Closes sessions: a running turn is aborted, and the history stays.
+"copilot-grpc sessions resume" opens them again. A session that programs or people are attached to stays open unless
+--force is set.
 
   copilot-grpc sessions disconnect SESSION`
 
@@ -214,7 +215,8 @@ func setupDisconnect(p *program, f *flags) action {
 	c := p.connection(f)
 	force := f.Bool("force", false, "disconnect also the programs and people that are attached")
 	return c.forSessions(func(ctx context.Context, client *copilot.Client, id string) error {
-		reply, err := client.Sessions().DisconnectSession(ctx, &bridgev1.DisconnectSessionRequest{SessionId: id, Force: *force})
+		req := &bridgev1.DisconnectSessionRequest{SessionId: id, Force: *force}
+		reply, err := client.Sessions().DisconnectSession(ctx, req)
 		switch {
 		case err != nil:
 			return err
@@ -226,8 +228,8 @@ func setupDisconnect(p *program, f *flags) action {
 	})
 }
 
-const deleteUsage = `Deletes sessions with their history, for good. "copilot-grpc sessions prune" deletes those that have not been used
-for some time.
+const deleteUsage = `Deletes sessions with their history, for good. "copilot-grpc sessions prune" deletes those that
+have not been used for some time.
 
   copilot-grpc sessions delete SESSION`
 
@@ -261,7 +263,8 @@ func setupShare(p *program, f *flags) action {
 	c := p.connection(f)
 	out := p.printer(f)
 	access := "observe"
-	f.Var(&choice{&access, []string{"observe", "participate"}}, "access", "`access` of the tenant: observe, or participate")
+	f.Var(&choice{&access, []string{"observe", "participate"}}, "access",
+		"`access` of the tenant: observe, or participate")
 	remove := f.Bool("remove", false, "end the share with the tenant")
 	return func(ctx context.Context, args []string) error {
 		if len(args) != 1 || *remove {
@@ -298,7 +301,8 @@ func share(
 		}
 		return s.Proto.GetShares(), nil
 	case remove:
-		reply, err := client.Sessions().UnshareSession(ctx, &bridgev1.UnshareSessionRequest{SessionId: args[0], Tenant: args[1]})
+		req := &bridgev1.UnshareSessionRequest{SessionId: args[0], Tenant: args[1]}
+		reply, err := client.Sessions().UnshareSession(ctx, req)
 		return reply.GetShares(), err
 	}
 	reply, err := client.Sessions().ShareSession(ctx, &bridgev1.ShareSessionRequest{
