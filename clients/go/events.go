@@ -23,6 +23,8 @@ type eventsOptions struct {
 	filter *bridgev1.EventFilter
 	stream *bridgev1.StreamOptions
 	onGap  func(*GapError)
+	// callbacks adds frames of callbacks.
+	callbacks bool
 }
 
 // cursorStart is where a reader begins: after a position, else with the next event,
@@ -58,6 +60,10 @@ func WithFilter(f *bridgev1.EventFilter) EventsOption {
 func WithStreamOptions(so *bridgev1.StreamOptions) EventsOption {
 	return func(o *eventsOptions) { o.stream = so }
 }
+
+// WithCallbacks makes [Session.Frames] also yield the callbacks of the session: those that wait in the first frame, then
+// each as it begins and ends. [Session.Resolve] answers them.
+func WithCallbacks() EventsOption { return func(o *eventsOptions) { o.callbacks = true } }
 
 // OnGap receives each range of missing events, also of ephemeral ones, instead of the
 // sequence's [*GapError].
@@ -286,7 +292,9 @@ func (c *cursor) request() *bridgev1.SubscribeRequest {
 	if so == nil {
 		so = &bridgev1.StreamOptions{HeartbeatInterval: durationpb.New(heartbeat)}
 	}
-	return &bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{at}, Options: so}
+	return &bridgev1.SubscribeRequest{
+		Sessions: []*bridgev1.SessionCursor{at}, Options: so, Callbacks: c.opts.callbacks,
+	}
 }
 
 // take moves the cursor past a frame and strips events it has passed before, leaving

@@ -403,3 +403,33 @@ func TestFramesSayWhereReplayEnds(t *testing.T) {
 		t.Errorf("caught up at %d", seq)
 	}
 }
+
+// A stream of callbacks has them again after it broke, and hands their frames over.
+func TestFramesWithCallbacks(t *testing.T) {
+	t.Parallel()
+	f, c := newFake(t)
+	asked := make(chan string, 1)
+	go func() {
+		for frame, err := range c.Session("s1").Frames(testContext(t), copilot.WithCallbacks()) {
+			if err != nil {
+				t.Error(err)
+			}
+			if cb := frame.GetCallbackRequested().GetCallback(); cb != nil {
+				asked <- cb.GetCallbackId()
+				return
+			}
+		}
+	}()
+	first := next(t, f.subs)
+	first.end <- failure(codes.Unavailable, "", "cut")
+	again := next(t, f.subs)
+	if !first.req.GetCallbacks() || !again.req.GetCallbacks() {
+		t.Errorf("callbacks are requested: first %v, again %v", first.req.GetCallbacks(), again.req.GetCallbacks())
+	}
+	again.send(&bridgev1.SubscribeResponse{SessionId: "s1", Frame: &bridgev1.SubscribeResponse_CallbackRequested{
+		CallbackRequested: &bridgev1.CallbackRequested{Callback: &bridgev1.Callback{CallbackId: "cb1"}},
+	}})
+	if id := receive(t, asked, "callback"); id != "cb1" {
+		t.Errorf("callback %q", id)
+	}
+}
