@@ -17,6 +17,7 @@ import (
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 
+	"github.com/copilot-grpc/copilot-grpc/internal/terminal"
 	_ "google.golang.org/genproto/googleapis/rpc/errdetails" // details of statuses
 	_ "google.golang.org/grpc/health/grpc_health_v1"         // a service that can be called
 )
@@ -203,7 +204,7 @@ func send(stream grpc.ClientStream, first proto.Message, next func() (proto.Mess
 
 // printStatus prints the status with which a call failed.
 func (p *program) printStatus(st *status.Status, details bool) {
-	fmt.Fprintf(p.stderr, "%s: %s\n", st.Code(), oneLine(st.Message()))
+	fmt.Fprintf(p.stderr, "%s: %s\n", st.Code(), terminal.CleanLine(st.Message()))
 	for _, detail := range st.Details() {
 		if !details {
 			break

@@ -13,6 +13,7 @@ import (
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/terminal"
 )
 
 const eventsUsage = `Prints the events of a session, a line each: when, what, and a short text. It begins with the
@@ -233,7 +234,7 @@ func prefix(at time.Time, what string) string {
 	if !at.IsZero() {
 		clock = at.Local().Format(time.TimeOnly)
 	}
-	return clock + between + pad(oneLine(what), whatWidth) + between
+	return clock + between + pad(terminal.CleanLine(what), whatWidth) + between
 }
 
 // line prints a line, cut to the terminal.
@@ -241,7 +242,7 @@ func (e *eventPrinter) line(at time.Time, what, short string) error {
 	if err := e.endText(); err != nil {
 		return err
 	}
-	line := strings.TrimRight(prefix(at, what)+oneLine(short), " ")
+	line := strings.TrimRight(prefix(at, what)+terminal.CleanLine(short), " ")
 	_, err := io.WriteString(e.out.out, cut(line, terminalWidth(e.out.out))+"\n")
 	return err
 }
@@ -258,7 +259,7 @@ func (e *eventPrinter) text(at time.Time, message, text string) error {
 		e.streamed = map[string]bool{}
 	}
 	e.streaming, e.streamed[message] = message, true
-	_, err := io.WriteString(e.out.out, manyLines(text))
+	_, err := io.WriteString(e.out.out, terminal.Clean(text))
 	return err
 }
 

@@ -6,6 +6,8 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/terminal"
 )
 
 // notices prints what the client library logs, such as a connection that breaks, as a line for people: each message
@@ -57,7 +59,7 @@ func (n *notices) Handle(_ context.Context, record slog.Record) error {
 		n.printed = map[string]bool{}
 	}
 	n.printed[key] = true
-	_, err := fmt.Fprintln(n.out, oneLine(line))
+	_, err := fmt.Fprintln(n.out, terminal.CleanLine(line))
 	return err
 }
 

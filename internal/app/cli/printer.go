@@ -7,11 +7,12 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/rivo/uniseg"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/terminal"
 )
 
 // Formats of output, which every command has: one variable sets it for all.
@@ -71,7 +72,7 @@ func (p *printer) record(fields []field, value any) error {
 	var b strings.Builder
 	for _, f := range fields {
 		if f.value != "" {
-			b.WriteString(pad(f.name+":", width) + oneLine(f.value) + "\n")
+			b.WriteString(pad(f.name+":", width) + terminal.CleanLine(f.value) + "\n")
 		}
 	}
 	_, err := io.WriteString(p.out, b.String())
@@ -117,20 +118,7 @@ func jsonText(value any) ([]byte, error) {
 	if err := json.Compact(&out, text); err != nil { // protojson varies its spaces
 		return nil, err
 	}
-	if !bytes.ContainsFunc(out.Bytes(), isHidden) {
-		return out.Bytes(), nil
-	}
-	var escaped []byte
-	for rest := out.Bytes(); len(rest) > 0; {
-		r, size := utf8.DecodeRune(rest)
-		if isHidden(r) {
-			escaped = fmt.Appendf(escaped, `\u%04x`, r)
-		} else {
-			escaped = append(escaped, rest[:size]...)
-		}
-		rest = rest[size:]
-	}
-	return escaped, nil
+	return []byte(terminal.CleanJSON(out.String())), nil
 }
 
 func marshal(value any) ([]byte, error) {
@@ -200,7 +188,7 @@ type column struct {
 // add adds a row, with what others have written made harmless.
 func (t *table) add(cells ...string) {
 	for i, cell := range cells {
-		cells[i] = oneLine(cell)
+		cells[i] = terminal.CleanLine(cell)
 		t.columns[i].width = max(t.columns[i].width, uniseg.StringWidth(cells[i]))
 	}
 	t.rows = append(t.rows, cells)

@@ -17,6 +17,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/clients/go/view"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/terminal"
 )
 
 const runUsage = `Sends one prompt, prints the agent's text to stdout and its progress to stderr, and ends with the
@@ -213,7 +214,7 @@ func (o *runOptions) abort(session *copilot.Session) {
 	ctx, cancel := context.WithTimeout(context.Background(), abortTime)
 	defer cancel()
 	if _, err := session.Abort(ctx); err != nil {
-		fmt.Fprintf(o.program.stderr, "the turn may still be running: %s\n", oneLine(err.Error()))
+		fmt.Fprintf(o.program.stderr, "the turn may still be running: %s\n", terminal.CleanLine(err.Error()))
 	}
 }
 
@@ -230,7 +231,7 @@ func (o *runOptions) failed(ctx context.Context, err error) error {
 		fmt.Fprintln(o.program.stderr, "the turn was aborted")
 		return exitAborted
 	case !errors.Is(err, errReported):
-		fmt.Fprintf(o.program.stderr, "copilot-grpc run: %s\n", oneLine(err.Error()))
+		fmt.Fprintf(o.program.stderr, "copilot-grpc run: %s\n", terminal.CleanLine(err.Error()))
 	}
 	switch {
 	case errors.Is(err, copilot.ErrNoServer):
@@ -286,7 +287,7 @@ func (o *runOptions) finish(session *copilot.Session, outcome *copilot.Outcome, 
 	case result.Status == copilot.TurnCompleted:
 		return nil
 	}
-	fmt.Fprintln(o.program.stderr, oneLine(outcome.Err().Error()))
+	fmt.Fprintln(o.program.stderr, terminal.CleanLine(outcome.Err().Error()))
 	switch result.Status {
 	case copilot.TurnAborted:
 		return exitAborted
@@ -304,7 +305,7 @@ func (o *runOptions) decide(ctx context.Context, req *copilot.PermissionRequest)
 	case o.approve == approveAsk:
 		return o.ask(ctx, req)
 	}
-	fmt.Fprintf(o.program.stderr, "refused: %s\n", oneLine(permissionText(req.Data.GetPermissionRequest())))
+	fmt.Fprintf(o.program.stderr, "refused: %s\n", terminal.CleanLine(permissionText(req.Data.GetPermissionRequest())))
 	o.refused.Store(true)
 	return copilot.Reject("No person is there to approve this, and this run does not allow it."), nil
 }
@@ -317,7 +318,7 @@ func (o *runOptions) ask(ctx context.Context, req *copilot.PermissionRequest) (*
 		o.answers = linesOf(o.program.stdin)
 	}
 	fmt.Fprintf(o.program.stderr, "\nThe agent wants to %s\n[y]es, yes for the [s]ession, or [N]o? ",
-		oneLine(permissionText(req.Data.GetPermissionRequest())))
+		terminal.CleanLine(permissionText(req.Data.GetPermissionRequest())))
 	select {
 	case <-ctx.Done():
 		fmt.Fprintln(o.program.stderr, "(no longer asked)")
@@ -373,7 +374,7 @@ func (t *turnPrinter) begins(event *bridgev1.Event) bool {
 func (t *turnPrinter) event(event *bridgev1.Event) error {
 	if start := event.GetEvent().GetToolExecutionStart(); start != nil {
 		line := "tool " + start.GetToolName() + " " + start.GetArgumentsJson()
-		fmt.Fprintln(t.progress, cut(oneLine(line), terminalWidth(t.progress)))
+		fmt.Fprintln(t.progress, cut(terminal.CleanLine(line), terminalWidth(t.progress)))
 	}
 	switch {
 	case t.out.format == formatLines:
@@ -407,7 +408,7 @@ func (t *turnPrinter) text(message, text string) error {
 	}
 	t.message, t.streamed[message] = message, true
 	t.open = !strings.HasSuffix(text, "\n")
-	_, err := io.WriteString(t.out.out, manyLines(text))
+	_, err := io.WriteString(t.out.out, terminal.Clean(text))
 	return err
 }
 

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	"github.com/copilot-grpc/copilot-grpc/internal/terminal"
 )
 
 const listUsage = `Lists the sessions of the server, last used first.
@@ -161,7 +162,7 @@ func (o *listOptions) change(change *copilot.SessionChange, rows *table, width i
 	now := time.Now()
 	cells := append([]string{now.Format(time.TimeOnly), string(change.Kind)}, o.cells(change.Session, now)...)
 	for i, cell := range cells {
-		cells[i] = oneLine(cell)
+		cells[i] = terminal.CleanLine(cell)
 	}
 	_, err := io.WriteString(o.out.out, rows.line(cells, width))
 	return err
@@ -261,7 +262,7 @@ func completeSession(ctx context.Context, p *program, f *flags, args []string) [
 			if err != nil || len(ids) == maxNear {
 				return err
 			}
-			ids = append(ids, cobra.CompletionWithDesc(s.ID, oneLine(cmp.Or(s.Title, stateOf(s)))))
+			ids = append(ids, cobra.CompletionWithDesc(s.ID, terminal.CleanLine(cmp.Or(s.Title, stateOf(s)))))
 		}
 		return nil
 	})

@@ -13,6 +13,7 @@ import (
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/terminal"
 )
 
 // clientName is the name of the sessions' participants and creator.
@@ -223,7 +224,7 @@ func setupDisconnect(p *program, f *flags) action {
 		case !reply.GetDisconnected():
 			return fmt.Errorf("others are attached to the session %q: disconnect them as well with --force", id)
 		}
-		_, err = fmt.Fprintf(p.stdout, "disconnected %s\n", oneLine(id))
+		_, err = fmt.Fprintf(p.stdout, "disconnected %s\n", terminal.CleanLine(id))
 		return err
 	})
 }
@@ -239,7 +240,7 @@ func setupDelete(p *program, f *flags) action {
 		if err := client.DeleteSession(ctx, id); err != nil {
 			return err
 		}
-		_, err := fmt.Fprintf(p.stdout, "deleted %s\n", oneLine(id))
+		_, err := fmt.Fprintf(p.stdout, "deleted %s\n", terminal.CleanLine(id))
 		return err
 	})
 }

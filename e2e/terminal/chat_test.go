@@ -1,0 +1,234 @@
+package terminal
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/copilot-grpc/copilot-grpc/e2e/harness"
+)
+
+// A person has a conversation: a streamed answer, a permission approved and one refused, a question, and a turn aborted;
+// they leave, come back, and everything is there. The terminal is then as it was before.
+func TestChat(t *testing.T) {
+	t.Parallel()
+	for _, size := range [][2]int{{80, 24}, {160, 50}} {
+		t.Run(fmt.Sprintf("%dx%d", size[0], size[1]), func(t *testing.T) {
+			t.Parallel()
+			p := sits(newServer(t), size[0], size[1])
+			p.types("stty -g > before; copilot-grpc chat; stty -g > after; echo exit $?")
+			p.waits("Enter sends")
+			p.types("Hello **there**")
+			p.waits("› Hello **there**", "You said: Hello there", "Enter sends")
+			p.types("run echo one")
+			p.waits("bash  echo one", "? Run a command", "echo one", "A question waits")
+			p.types("y")
+			p.waits("✓ bash  echo one", "Approved: Run a command", "It came to: one", "Enter sends")
+			p.types("run echo two")
+			p.waits("bash  echo two", "A question waits")
+			p.types("n use printf")
+			p.waits("✗ bash  echo two", "use printf", "Refused: Run a command (use printf)", "It came to:", "Enter sends")
+			p.types("ask me")
+			p.waits("? Which colour?", "1. red", "2. blue", "A question waits")
+			p.types("2")
+			p.waits("Answered: 2", "You like it:", "blue", "Enter sends")
+			p.types("slowly")
+			p.waits("First.", "Ctrl-C aborts")
+			p.types("queued")
+			p.waits("queued (queued)")
+			p.presses("C-c")
+			p.waits("The turn was aborted.", "Ctrl-C again leaves")
+			p.presses("C-c")
+			back := p.matches(`Come back with: (\S+ chat \S+)`)[1]
+			p.waits("Come back with", "exit 0")
+			for name, want := range map[string]string{"#{alternate_on}": "0", "#{cursor_flag}": "1", "#{mouse_any_flag}": "0"} {
+				if got := strings.TrimSpace(p.tmux("display-message", "-p", name)); got != want {
+					t.Errorf("after the chat %s is %s", name, got)
+				}
+			}
+			before, err := os.ReadFile(filepath.Join(p.dir, "before"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if after, err := os.ReadFile(filepath.Join(p.dir, "after")); err != nil || string(after) != string(before) {
+				t.Errorf("the terminal was %q and is %q: %v", before, after, err)
+			}
+			p.types("clear; " + back)
+			p.waits("Enter sends")
+			p.presses("C-Home")
+			p.waits("› Hello **there**", "You said: Hello there", "✓ bash  echo one")
+			p.presses("C-End")
+			p.waits("› slowly", "First.", "Enter sends")
+			p.types("Hello again")
+			p.waits("You said: Hello again")
+		})
+	}
+}
+
+// The server is killed in the middle of a turn: the screen says so, and when it is back, the conversation goes on.
+func TestChatOutlivesTheServer(t *testing.T) {
+	t.Parallel()
+	p := sits(newServer(t), 80, 24)
+	p.types("copilot-grpc chat")
+	p.waits("Enter sends")
+	p.types("slowly")
+	p.waits("First.", "Ctrl-C aborts")
+	p.Daemon.Crash()
+	p.waits("The connection to the server is lost.", "The connection is back", "Enter sends")
+	p.types("Hello again")
+	p.waits("You said: Hello again", "Enter sends")
+	p.types("run echo one")
+	p.waits("A question waits")
+	p.types("y")
+	p.waits("It came to: one", "Enter sends")
+	p.types("/quit")
+	p.waits("Come back with")
+}
+
+// Escape sequences and bidirectional marks of the agent are shown and not obeyed, and a terminal that changes its size
+// while text streams shows the whole answer.
+func TestChatIsNotFooled(t *testing.T) {
+	t.Parallel()
+	p := sits(newServer(t), 80, 24)
+	p.types("copilot-grpc chat")
+	p.waits("Enter sends")
+	p.types("evil")
+	p.waits("› evil", "before ␛]2;stolen␇␛[2J␛[31m after <U+202E>dne", "Enter sends")
+	if title := p.tmux("display-message", "-p", "#{pane_title}"); strings.Contains(title, "stolen") {
+		t.Errorf("the title is %q", title)
+	}
+	p.types("many")
+	p.matches(`line \d+ of many`)
+	for _, size := range []string{"30 5", "160 50", "10 3", "100 30"} {
+		width, height, _ := strings.Cut(size, " ")
+		p.tmux("resize-window", "-x", width, "-y", height)
+	}
+	p.waits("line 149 of many", "line 150 of many", "the end", "Enter sends")
+	p.presses("PPage")
+	p.waits("line 130 of many", "lines below")
+}
+
+// Of two people who answer the same question, the slower one sees who was first.
+func TestTwoPeopleAnswer(t *testing.T) {
+	t.Parallel()
+	first := sits(newServer(t), 80, 24)
+	first.types("copilot-grpc chat")
+	first.waits("Enter sends")
+	first.types("run echo one")
+	first.waits("A question waits")
+	second := sits(first.Daemon, 80, 24)
+	var id string
+	for s, err := range first.Client.Pending(first.Ctx) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		id = s.SessionID
+	}
+	second.types("copilot-grpc chat " + id)
+	second.waits("? Run a command", "A question waits")
+	first.types("y")
+	first.waits("Approved: Run a command", "It came to: one")
+	second.waits("The question is no longer open: answered by socket", "It came to: one")
+}
+
+// pipe runs chat with an input and returns its output.
+func pipe(d *harness.Daemon, input string, args ...string) (stdout, stderr string, code int) {
+	d.T.Helper()
+	program, err := harness.Program()
+	if err != nil {
+		d.T.Fatal(err)
+	}
+	var out, errs strings.Builder
+	cmd := exec.CommandContext(d.Ctx, program, append([]string{"chat", "--target", "unix:" + filepath.Join(d.Root, "s")}, args...)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Dir = strings.NewReader(input), &out, &errs, d.Root
+	_ = cmd.Run() // the code says it
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// A script has a conversation through pipes, in plain lines, and comes back to it.
+func TestChatThroughPipes(t *testing.T) {
+	t.Parallel()
+	d := newServer(t)
+	out, errs, code := pipe(d, "Hello\nrun echo one\ny\nrun echo two\nn use printf\nevil\n/usage\n")
+	for _, want := range []string{
+		"You: Hello\nAgent: You said: Hello\n",
+		"You: run echo one\nTool bash: echo one\nQuestion: Run a command\necho one\n",
+		"Approved: Run a command\n", "Agent: It came to: one\n",
+		"Refused: Run a command (use printf)\n", "use printf",
+		"Agent: before ␛]2;stolen␇␛[2J␛[31m after <U+202E>dne\n", "4 turns",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is missing", want)
+		}
+	}
+	_, id, found := strings.Cut(errs, " chat ")
+	if strings.ContainsAny(out, "\x1b\r") || code != 0 || !found {
+		t.Fatalf("code %d:\n%s\n%s", code, out, errs)
+	}
+	id, _, _ = strings.Cut(id, " ")
+	again, errs, code := pipe(d, "Hello again\n", id)
+	if !strings.Contains(again, "Agent: It came to: one\n") || !strings.Contains(again, "Agent: You said: Hello again\n") || code != 0 {
+		t.Errorf("back again: code %d:\n%s\n%s", code, again, errs)
+	}
+	if out, errs, code := pipe(d, "run echo three\n", id); code != 1 || !strings.Contains(errs, "the input ended while a question waits") {
+		t.Errorf("without an answer: code %d:\n%s\n%s", code, out, errs)
+	}
+	if out, errs, code := pipe(d, "y\n", id); code != 0 || !strings.Contains(out, "It came to: three") {
+		t.Errorf("the answer of somebody who comes later: code %d:\n%s\n%s", code, out, errs)
+	}
+}
+
+// Without a server, and with an id that does not exist, chat says what to do, in a line and without a screen.
+func TestChatWithoutSession(t *testing.T) {
+	t.Parallel()
+	d := newServer(t)
+	if _, errs, code := pipe(d, "", "no-such-session"); code != 1 || !strings.Contains(errs, "no-such-session") {
+		t.Errorf("no session: code %d: %s", code, errs)
+	}
+	d.Stop(syscall.SIGTERM)
+	if _, errs, code := pipe(d, ""); code != 1 || !strings.Contains(errs, `Start one with "copilot-grpc serve"`) {
+		t.Errorf("no server: code %d: %s", code, errs)
+	}
+}
+
+// page returns a command of a page, and the lines that the page shows below it.
+func page(t *testing.T, name, mark string) (command string, shown []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile("(?s)<!-- test:" + mark + " -->\n```sh\n(.*?)\n```\n\n```\n(.*?)\n```").FindSubmatch(text)
+	if found == nil {
+		t.Fatalf("%s has no %s", name, mark)
+	}
+	for line := range strings.SplitSeq(string(found[2]), "\n") {
+		if line = strings.TrimSpace(strings.ReplaceAll(line, "…", "")); line != "" {
+			shown = append(shown, line)
+		}
+	}
+	return string(found[1]), shown
+}
+
+// What the README and docs/chat.md have typed shows what they show.
+func TestChatPages(t *testing.T) {
+	t.Parallel()
+	p := sits(harness.NewDaemon(harness.NewScripted(t), "--offline-model", "default"), 160, 50)
+	command, shown := page(t, "README.md", "chat")
+	p.types(command)
+	p.waits("Enter sends")
+	p.types("run `date`")
+	p.waits(shown...)
+	p.types("y")
+	p.waits("This is what came back", "Enter sends")
+	p.types("/quit")
+	p.waits("Come back with")
+	command, shown = page(t, "docs/chat.md", "plain")
+	p.types("clear; " + command)
+	p.waits(append(shown, "This is what came back", "Come back with")...)
+}

@@ -1,0 +1,75 @@
+package chat
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/copilot-grpc/copilot-grpc/clients/go/view"
+)
+
+// command is a command that a person types with a slash.
+type command struct {
+	name, arg, help string
+	run             func(c *Conversation, arg string) ([]Effect, error)
+}
+
+// commands are all commands, in the order of /help.
+func commands() []command {
+	return []command{
+		{"help", "", "list the commands", func(c *Conversation, _ string) ([]Effect, error) {
+			c.note(view.Info, help())
+			return nil, nil
+		}},
+		{"now", "TEXT", "steer the running turn with a prompt, instead of waiting for its end",
+			func(c *Conversation, text string) ([]Effect, error) { return c.prompt(text, true), nil }},
+		{"abort", "", "abort the running turn", one(func(string) Effect { return Abort{} })},
+		{"model", "[ID]", "switch the model, or list the models", one(func(id string) Effect { return SetModel{id} })},
+		{"usage", "", "tell what the session has used", one(func(string) Effect { return ShowUsage{} })},
+		{"share", "TENANT", "offer the session to another tenant", one(func(to string) Effect { return Share{to} })},
+		{"quit", "", "leave; the session goes on", one(func(string) Effect { return Leave{} })},
+	}
+}
+
+// one is a command with one effect.
+func one(effect func(arg string) Effect) func(*Conversation, string) ([]Effect, error) {
+	return func(_ *Conversation, arg string) ([]Effect, error) { return []Effect{effect(arg)}, nil }
+}
+
+// help lists the commands.
+func help() string {
+	lines := []string{"Commands:"}
+	for _, c := range commands() {
+		lines = append(lines, fmt.Sprintf("  %-14s  %s", strings.TrimSpace("/"+c.name+" "+c.arg), c.help))
+	}
+	return strings.Join(append(lines, "A prompt that begins with a slash is typed with two."), "\n")
+}
+
+// slashed is a line with a command: a path such as /etc/hosts is none.
+var slashed = regexp.MustCompile(`(?s)^/([a-z]+)(?:\s+(.*))?$`)
+
+// commandIn finds the command that a line has.
+func commandIn(line string) (name, arg string, ok bool) {
+	found := slashed.FindStringSubmatch(line)
+	if found == nil {
+		return "", "", false
+	}
+	return found[1], strings.TrimSpace(found[2]), true
+}
+
+// command runs a command.
+func (c *Conversation) command(name, arg string) ([]Effect, error) {
+	all := commands()
+	i := slices.IndexFunc(all, func(cmd command) bool { return cmd.name == name })
+	switch {
+	case i < 0:
+		return nil, fmt.Errorf("there is no command /%s; /help lists them; a prompt that begins with a slash is typed "+
+			"with two", name)
+	case arg == "" && all[i].arg != "" && !strings.HasPrefix(all[i].arg, "["):
+		return nil, fmt.Errorf("/%s needs %s", name, all[i].arg)
+	case arg != "" && all[i].arg == "":
+		return nil, fmt.Errorf("/%s takes nothing, not %q", name, arg)
+	}
+	return all[i].run(c, arg)
+}

@@ -1,0 +1,113 @@
+package chat
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// Effect is something that a conversation asks its Link to do.
+type Effect interface {
+	// run does it. The result has the effect.
+	run(ctx context.Context, l *Link) Result
+}
+
+// Result is what became of an effect.
+type Result struct {
+	Effect Effect
+	Err    error
+	// A line for the timeline.
+	Text string
+	// Of a prompt: its id, and the position at which it was accepted.
+	MessageID string
+	Position  *bridgev1.Position
+}
+
+// Send sends a prompt.
+type Send struct {
+	Text        string
+	Immediately bool
+}
+
+func (e Send) run(ctx context.Context, l *Link) Result {
+	var opts []copilot.SendOption
+	if e.Immediately {
+		opts = append(opts, copilot.Immediately())
+	}
+	resp, err := l.session.Send(ctx, e.Text, opts...)
+	return Result{Err: err, MessageID: resp.GetMessageId(), Position: resp.GetPosition()}
+}
+
+// Abort stops the running turn and what is queued behind it.
+type Abort struct{}
+
+func (Abort) run(ctx context.Context, l *Link) Result {
+	_, err := l.session.Abort(ctx)
+	return Result{Err: err}
+}
+
+// Resolve answers a callback.
+type Resolve struct {
+	CallbackID string
+	Answer     *bridgev1.Answer
+}
+
+func (e Resolve) run(ctx context.Context, l *Link) Result {
+	return Result{Err: l.session.Resolve(ctx, e.CallbackID, e.Answer)}
+}
+
+// SetModel switches the model; without an id it lists the models.
+type SetModel struct{ ID string }
+
+func (e SetModel) run(ctx context.Context, l *Link) Result {
+	if e.ID != "" {
+		used, err := l.session.SetModel(ctx, e.ID, "")
+		if used == "" {
+			used = e.ID
+		}
+		return Result{Err: err, Text: "The model is " + used + " from the next turn on."}
+	}
+	resp, err := l.client.Runtimes().ListModels(ctx, &bridgev1.ListModelsRequest{})
+	lines := []string{"The models of the account:"}
+	for _, m := range resp.GetModels() {
+		lines = append(lines, fmt.Sprintf("  %s  %s", m.GetId(), m.GetName()))
+	}
+	return Result{Err: copilot.FromError(err), Text: strings.Join(lines, "\n")}
+}
+
+// ShowUsage tells what the session has used.
+type ShowUsage struct{}
+
+func (ShowUsage) run(ctx context.Context, l *Link) Result {
+	rows, err := l.client.Usage(ctx, copilot.UsageOptions{
+		SessionID: l.session.ID(), By: []copilot.UsageGroup{copilot.UsageByModel},
+	})
+	var lines []string
+	for _, r := range rows {
+		lines = append(lines, fmt.Sprintf("%s: %d turns, %d requests, %d tokens in (%d cached), %d out, cost %g",
+			r.GetModelId(), r.GetTurns(), r.GetRequests(), r.GetInputTokens(), r.GetCacheReadTokens(), r.GetOutputTokens(),
+			r.GetCost()))
+	}
+	if len(lines) == 0 {
+		lines = []string{"The session has used no model yet."}
+	}
+	return Result{Err: err, Text: strings.Join(lines, "\n")}
+}
+
+// Share offers the session to another tenant, to take part in it.
+type Share struct{ Tenant string }
+
+func (e Share) run(ctx context.Context, l *Link) Result {
+	_, err := l.client.Sessions().ShareSession(ctx, &bridgev1.ShareSessionRequest{
+		SessionId: l.session.ID(), Tenant: e.Tenant, Access: bridgev1.ShareAccess_SHARE_ACCESS_PARTICIPATE,
+	})
+	return Result{Err: copilot.FromError(err), Text: "The session is offered to " + e.Tenant + "."}
+}
+
+// Leave ends the chat. The session goes on.
+type Leave struct{}
+
+func (Leave) run(context.Context, *Link) Result { return Result{} }

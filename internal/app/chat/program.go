@@ -1,0 +1,81 @@
+package chat
+
+import (
+	"context"
+	"io"
+
+	tea "charm.land/bubbletea/v2"
+)
+
+// Run shows a conversation on a terminal until the person leaves or ctx ends. The terminal is then as it was before.
+func Run(ctx context.Context, l *Link, in io.Reader, out io.Writer, environ []string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // of the effects that are under way
+	p := tea.NewProgram(&program{screen: Screen{ID: l.SessionID()}, link: l, ctx: ctx},
+		tea.WithInput(in), tea.WithOutput(out), tea.WithEnvironment(environ), tea.WithoutSignalHandler())
+	defer context.AfterFunc(ctx, p.Quit)()
+	_, err := p.Run()
+	return err
+}
+
+// program is the Screen as Bubble Tea wants it.
+type program struct {
+	screen Screen
+	link   *Link
+	ctx    context.Context
+}
+
+// changed says that the link has something new.
+type changed struct{}
+
+// Init implements tea.Model.
+func (p *program) Init() tea.Cmd { return p.listen }
+
+// listen waits for the link.
+func (p *program) listen() tea.Msg {
+	select {
+	case <-p.link.Changed():
+		return changed{}
+	case <-p.ctx.Done():
+		return nil
+	}
+}
+
+// Update implements tea.Model.
+func (p *program) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch m := msg.(type) {
+	case tea.WindowSizeMsg:
+		p.screen.Resize(m.Width, m.Height)
+	case tea.KeyPressMsg:
+		return p, p.do(p.screen.Key(m.Keystroke(), m.Text))
+	case tea.PasteMsg:
+		p.screen.Paste(m.Content)
+	case changed:
+		p.screen.Take(p.link.Latest())
+		return p, p.listen
+	case Result:
+		p.screen.Finished(m)
+	}
+	return p, nil
+}
+
+// do carries out effects beside the screen.
+func (p *program) do(effects []Effect) tea.Cmd {
+	var cmds []tea.Cmd
+	for _, e := range effects {
+		if _, leaving := e.(Leave); leaving {
+			return tea.Quit
+		}
+		cmds = append(cmds, func() tea.Msg { return p.link.Do(p.ctx, e) })
+	}
+	return tea.Batch(cmds...)
+}
+
+// View implements tea.Model.
+func (p *program) View() tea.View {
+	content, x, y := p.screen.Render()
+	v := tea.NewView(content)
+	v.AltScreen = true
+	v.Cursor = tea.NewCursor(x, y)
+	return v
+}

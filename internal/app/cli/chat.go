@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"os/user"
+	"strings"
+	"syscall"
+	"time"
+
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	"github.com/copilot-grpc/copilot-grpc/internal/app/chat"
+	"github.com/copilot-grpc/copilot-grpc/internal/terminal"
+)
+
+const chatUsage = `Talks to a session: a new one, or SESSION. Leaving ends only the chat; the session goes on, and "copilot-grpc chat
+SESSION" comes back to it with its whole history.
+
+Enter sends, and queues while a turn runs; Tab steers the running turn. Ctrl-C aborts the turn, twice it leaves. /help lists
+the commands. When the agent asks for a permission, y approves it once, s for the session, and n refuses it.
+
+With --plain, and where stdin or stdout is no terminal, the conversation is in lines: without colours and without moving
+the cursor. A script's lines are taken one at a time, the next one when the turn has ended or asks something.`
+
+// chatOptions are the flags of chat.
+type chatOptions struct {
+	connection *connection
+	plain      bool
+	model, dir string
+}
+
+func setupChat(p *program, f *flags) action {
+	o := chatOptions{connection: p.connection(f)}
+	f.BoolVar(&o.plain, "plain", false, "lines instead of a screen: for screen readers, pipes and slow connections")
+	f.StringVar(&o.model, "model", "", "new sessions: `id` of the model (default: the server's)")
+	f.StringVar(&o.dir, "dir", "", "new sessions: the agent's working `directory` on the server's machine "+
+		"(default: this one if the server is on this machine)")
+	return func(ctx context.Context, args []string) error {
+		if len(args) == 0 {
+			return o.talk(ctx, p, "")
+		}
+		if err := want(args, "SESSION"); err != nil {
+			return err
+		}
+		if f.given["model"] || f.given["dir"] {
+			return usageError{errors.New("--model and --dir are for new sessions")}
+		}
+		return o.talk(ctx, p, args[0])
+	}
+}
+
+// talk has a conversation in a session, in a new one if the id is empty.
+func (o *chatOptions) talk(ctx context.Context, p *program, session string) error {
+	client, err := o.connection.dial(ctx, asPerson()...)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	o.connection.session = session
+	link, err := chat.Open(ctx, client, chat.Options{
+		SessionID: session, Model: o.model, Directory: o.directory(), Name: personName(),
+	})
+	if err != nil {
+		return o.connection.failed(ctx, client, err)
+	}
+	defer link.Close()
+	err = p.converse(ctx, link, o.plain)
+	back := fmt.Sprintf("%s chat %s", self(), terminal.CleanLine(link.SessionID()))
+	if given := o.connection.set.given; given["target"] {
+		back += " --target " + o.connection.target
+	} else if given["context"] {
+		back += " --context " + quote(o.connection.context)
+	}
+	fmt.Fprintf(p.stderr, "Come back with: %s\n", back)
+	return err
+}
+
+// converse shows the conversation as the terminal allows it.
+func (p *program) converse(ctx context.Context, link *chat.Link, plain bool) error {
+	isPerson := isTerminal(p.stdin)
+	if !plain && isPerson && isTerminal(p.stdout) && p.getenv("TERM") != "dumb" {
+		return chat.Run(ctx, link, p.stdin, p.stdout, p.environ())
+	}
+	ctx, interrupts, release := ctrlC(ctx)
+	defer release()
+	return chat.Plain(ctx, link, p.stdin, p.stdout, isPerson, interrupts)
+}
+
+// ctrlC tells of each Ctrl-C, which no longer ends the context. Other signals still do.
+func ctrlC(ctx context.Context) (_ context.Context, interrupts <-chan struct{}, release func()) {
+	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	told, signals := make(chan struct{}), make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		for {
+			select {
+			case sig := <-signals:
+				if sig != os.Interrupt {
+					cancel()
+					return
+				}
+				select {
+				case told <- struct{}{}:
+				case <-inner.Done():
+				}
+			case <-inner.Done():
+				return
+			}
+		}
+	}()
+	return inner, told, func() {
+		signal.Stop(signals)
+		cancel()
+	}
+}
+
+// directory is the agent's working directory for a new session; empty for the server's.
+func (o *chatOptions) directory() string {
+	if o.dir != "" || !strings.HasPrefix(o.connection.server.Target, "unix:") {
+		return o.dir
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		return ""
+	}
+	return here
+}
+
+// asPerson are the options of a client for a person, who sees broken connections in the conversation: warnings of the
+// library would be written across the screen.
+func asPerson() []copilot.Option {
+	return []copilot.Option{copilot.WithName(personName()), copilot.WithLogger(slog.New(slog.DiscardHandler)),
+		copilot.WithReconnect(copilot.ReconnectPolicy{
+			MinBackoff: 100 * time.Millisecond, MaxBackoff: 2 * time.Second, GiveUpAfter: time.Hour,
+		})}
+}
+
+// personName is the name of the person for others in a session: USER@HOST.
+func personName() string {
+	name := "somebody"
+	if who, err := user.Current(); err == nil {
+		name = who.Username
+	}
+	if host, err := os.Hostname(); err == nil {
+		name += "@" + host
+	}
+	return name
+}

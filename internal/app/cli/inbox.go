@@ -1,0 +1,170 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	"github.com/copilot-grpc/copilot-grpc/internal/app/ask"
+	"github.com/copilot-grpc/copilot-grpc/internal/app/inbox"
+	"github.com/copilot-grpc/copilot-grpc/internal/terminal"
+)
+
+const inboxUsage = `Shows what waits for a person in all sessions, and answers it.
+
+  copilot-grpc inbox                                    live: shows each question as it comes up
+  copilot-grpc inbox list [-o json]                     one line, or one line of JSON, for each question
+  copilot-grpc inbox answer ID --approve                approve it once
+  copilot-grpc inbox answer ID --approve-for-session    and equal requests for the rest of the session
+  copilot-grpc inbox answer ID --deny [--feedback TEXT] refuse it; without a feedback the turn ends
+  copilot-grpc inbox answer ID --answer TEXT            answer a question, by its text or the number of a choice
+
+While the live inbox runs, questions wait for it in sessions in which no program answers them. In the live inbox, type an
+answer, or "NUMBER: ANSWER" if several questions wait; Ctrl-C leaves.`
+
+// inboxOptions are the flags of inbox.
+type inboxOptions struct {
+	connection               *connection
+	output, session          string
+	approve, forSession      bool
+	deny                     bool
+	feedback, answer         string
+	hasFeedback, answerGiven bool
+}
+
+func setupInbox(p *program, f *flags) action {
+	o := inboxOptions{connection: p.connection(f)}
+	f.StringVarP(&o.output, "output", "o", "text", "list: `format`, text or json")
+	f.StringVar(&o.session, "session", "", "answer: `id` of the session, if several have a callback of that ID")
+	f.BoolVar(&o.approve, "approve", false, "answer: approve once")
+	f.BoolVar(&o.forSession, "approve-for-session", false, "answer: approve for the rest of the session")
+	f.BoolVar(&o.deny, "deny", false, "answer: refuse")
+	f.StringVar(&o.feedback, "feedback", "", "answer --deny: `text` for the agent")
+	f.StringVar(&o.answer, "answer", "", "answer: `text`, a number of a choice, or NAME=VALUE; NAME=VALUE for a form")
+	return func(ctx context.Context, args []string) error {
+		verb, id := "", ""
+		if len(args) > 0 {
+			verb, args = args[0], args[1:]
+		}
+		if verb == "answer" && len(args) > 0 {
+			id, args = args[0], args[1:]
+		}
+		if len(args) > 0 {
+			return usageError{fmt.Errorf("unexpected argument %q", args[0])}
+		}
+		o.hasFeedback, o.answerGiven = f.isSet(p, "feedback"), f.isSet(p, "answer")
+		reply, err := o.check(verb, id)
+		if err != nil {
+			return usageError{err}
+		}
+		return o.connection.with(ctx, func(client *copilot.Client) error {
+			switch verb {
+			case "list":
+				return p.listInbox(ctx, client, o.output == "json")
+			case "answer":
+				return p.answerInbox(ctx, client, o.session, id, reply)
+			}
+			return inbox.Run(ctx, client, p.stdin, p.stdout)
+		}, asPerson()...)
+	}
+}
+
+// check checks that the flags fit the verb and each other, and returns the decision.
+func (o *inboxOptions) check(verb, id string) (ask.Reply, error) {
+	var decisions []ask.Reply
+	for _, d := range []struct {
+		given bool
+		reply ask.Reply
+	}{
+		{o.approve, ask.Reply{Action: ask.Approve}}, {o.forSession, ask.Reply{Action: ask.ApproveForSession}},
+		{o.deny, ask.Reply{Action: ask.Deny, Text: o.feedback}}, {o.answerGiven, ask.Reply{Action: ask.Answer, Text: o.answer}},
+	} {
+		if d.given {
+			decisions = append(decisions, d.reply)
+		}
+	}
+	switch {
+	case verb != "" && verb != "list" && verb != "answer":
+		return ask.Reply{}, fmt.Errorf("there is no %q: want list or answer", verb)
+	case o.output != "text" && o.output != "json":
+		return ask.Reply{}, fmt.Errorf("the output %q is not text or json", o.output)
+	case verb != "answer" && (len(decisions) > 0 || o.hasFeedback || o.session != ""):
+		return ask.Reply{}, errors.New("decisions are for inbox answer ID")
+	case verb != "answer":
+		return ask.Reply{}, nil
+	case id == "":
+		return ask.Reply{}, errors.New("the ID is missing; inbox list has it")
+	case len(decisions) != 1:
+		return ask.Reply{}, errors.New("want one of --approve, --approve-for-session, --deny and --answer TEXT")
+	case o.hasFeedback && !o.deny:
+		return ask.Reply{}, errors.New("--feedback is for --deny")
+	}
+	return decisions[0], nil
+}
+
+// listInbox prints what waits.
+func (p *program) listInbox(ctx context.Context, client *copilot.Client, asJSON bool) error {
+	table := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+	empty := true
+	for cb, err := range client.Pending(ctx) {
+		switch {
+		case err != nil:
+			return err
+		case asJSON:
+			line, err := jsonText(cb.Proto)
+			if err != nil {
+				return err
+			}
+			if _, err := fmt.Fprintf(p.stdout, "%s\n", line); err != nil {
+				return err
+			}
+			continue
+		case empty:
+			fmt.Fprintln(table, "ID\tSESSION\tKIND\tQUESTION")
+		}
+		empty = false
+		q := ask.Of(cb.Proto)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", terminal.CleanLine(cb.ID), terminal.CleanLine(cb.SessionID), cb.Kind,
+			terminal.Cut(terminal.CleanLine(strings.TrimSuffix(q.Title+": "+q.Detail, ": ")), inboxWidth))
+	}
+	if empty && !asJSON {
+		fmt.Fprintln(p.stderr, "Nothing waits.")
+	}
+	return table.Flush()
+}
+
+// inboxWidth is how much of a question a line of the list has.
+const inboxWidth = 100
+
+// answerInbox answers a callback by its id.
+func (p *program) answerInbox(ctx context.Context, client *copilot.Client, session, id string, reply ask.Reply) error {
+	var found []*copilot.Callback
+	for cb, err := range client.Pending(ctx) {
+		if err != nil {
+			return err
+		}
+		if cb.ID == id && (session == "" || cb.SessionID == session) {
+			found = append(found, cb)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return fmt.Errorf("no callback %q waits: it may have been answered, or its time is over; inbox list has those that wait", id)
+	case 1:
+	default:
+		return fmt.Errorf("callbacks of %d sessions have the id %q: choose one with --session", len(found), id)
+	}
+	q := ask.Of(found[0].Proto)
+	answer, err := q.Answer(reply)
+	if err != nil {
+		return err
+	}
+	if err := client.Session(found[0].SessionID).Resolve(ctx, id, answer); err != nil {
+		return err
+	}
+	fmt.Fprintf(p.stdout, "answered: %s\n", terminal.CleanLine(q.Title))
+	return nil
+}
