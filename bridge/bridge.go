@@ -449,6 +449,9 @@ func (b *Bridge) Close() {
 	}
 }
 
+// Store returns the sessions: in the process that embeds the bridge, for what no call does, such as saving them now.
+func (b *Bridge) Store() *sessions.Store { return b.store }
+
 // Fleet returns the CLI processes in use.
 func (b *Bridge) Fleet() *fleet.Fleet { return b.fleet }
 
