@@ -150,7 +150,7 @@ mutate: ## small faults in the source, each of which a named test has to notice;
 bench: ## the server beside a CLI spoken to directly (BENCHFLAGS); bench-cluster, bench-libraries, bench-compare BASE=COMMIT
 	@COPILOT_CLI_PATH=$${COPILOT_CLI_PATH:-$$(.ci/install-cli $(CLI) || true)} \
 		go run ./internal/testing/bench/cmd/bench -write docs/performance/figures.md $(BENCHFLAGS)
-	@COPILOT_GRPC_RATIOS=1 go test -count=1 -v -run '^(TestIngestAgainstTranslation|TestHistoryCostsNothing|TestFloorOfALargeEvent)$$' ./bridge
+	@COPILOT_GRPC_RATIOS=1 go test -count=1 -v -run '^(TestIngestAgainstTranslation|TestHistoryCostsNothing|TestFloorOfALargeEvent)$$' ./internal/testing/bench
 
 bench-cluster bench-libraries bench-compare:
 	$(STEP) "$@" go,git .ci/bench $(@:bench-%=%) $(BASE) $(BENCHFLAGS)

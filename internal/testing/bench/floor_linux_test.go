@@ -1,4 +1,4 @@
-package bridge
+package bench
 
 import (
 	"io"
