@@ -1,4 +1,4 @@
-package bridge
+package stream_test
 
 import (
 	"fmt"
@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
@@ -67,17 +68,17 @@ func happenings(s *session.Session, seed uint64, worker int) {
 }
 
 // listed reads a session's whole journal, page by page. Between pages it does what between says.
-func (r *rig) listed(flt *bridgev1.EventFilter, rng *rand.Rand, between func()) (events []string, gaps []*bridgev1.Gap) {
+func listed(r *bridgetest.Bridge, flt *bridgev1.EventFilter, rng *rand.Rand, between func()) (events []string, gaps []*bridgev1.Gap) {
 	token := ""
 	for {
 		size := int32(stream.MinPageBytes + rng.IntN(4<<10))
-		page, err := r.Events.ListEvents(r.t.Context(), &bridgev1.ListEventsRequest{SessionId: "s1", PageBytes: size, PageToken: token, Filter: flt})
+		page, err := r.Events.ListEvents(r.T.Context(), &bridgev1.ListEventsRequest{SessionId: "s1", PageBytes: size, PageToken: token, Filter: flt})
 		if err != nil {
-			r.t.Errorf("a page: %v", err)
+			r.T.Errorf("a page: %v", err)
 			return events, gaps
 		}
 		if n := len(page.GetEvents()); n > 1 && proto.Size(page) > int(size)+2<<10 { // its envelope aside
-			r.t.Errorf("a page of %d bytes has %d, in %d events", size, proto.Size(page), n)
+			r.T.Errorf("a page of %d bytes has %d, in %d events", size, proto.Size(page), n)
 		}
 		for _, e := range page.GetEvents() {
 			events = append(events, fmt.Sprint(e))
@@ -100,10 +101,10 @@ func lasting(events []string) []string {
 }
 
 // replayed is what a stream from the beginning of s1 gives, up to "the end".
-func (r *rig) replayed(filter *bridgev1.EventFilter) (events []string) {
-	stream := r.subscribe(&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "s1", Filter: filter}}})
+func replayed(r *bridgetest.Bridge, filter *bridgev1.EventFilter) (events []string) {
+	stream := r.Subscribe(&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "s1", Filter: filter}}})
 	for len(events) == 0 || !strings.Contains(events[len(events)-1], "the end") {
-		for _, e := range stream.next().GetEvents().GetEvents() {
+		for _, e := range stream.Next().GetEvents().GetEvents() {
 			events = append(events, fmt.Sprint(e))
 		}
 	}
@@ -122,22 +123,22 @@ func TestListEventsIsWhatStreamsGive(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = kept.Close() })
-			r := newLives(t, func(int) fakecli.Script { return fakecli.Script{} }, func(c *Config) {
+			r := bridgetest.New(t, fakecli.Script{}, bridgetest.Restarts, func(c *bridgetest.Options) {
 				c.Directory, c.MaxEphemeralBytes, c.MaxMemoryBytes = kept, 16<<10, 64<<10
 			})
-			r.create("s1")
-			s, err := r.store.Open(t.Context(), "s1")
+			r.Create("s1")
+			s, err := r.Store().Open(t.Context(), "s1")
 			if err != nil {
 				t.Fatal(err)
 			}
 			everything := &bridgev1.EventFilter{IncludeLarge: true}
-			live := r.subscribe(&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "s1", Filter: everything}}})
+			live := r.Subscribe(&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "s1", Filter: everything}}})
 			var workers, lists sync.WaitGroup
 			during := make([][]string, 2)
 			for worker := range 2 {
 				workers.Go(func() { happenings(s, seed, worker) })
 				lists.Go(func() {
-					during[worker], _ = r.listed(everything, rand.New(rand.NewPCG(seed, uint64(10+worker))), func() {})
+					during[worker], _ = listed(r, everything, rand.New(rand.NewPCG(seed, uint64(10+worker))), func() {})
 				})
 			}
 			workers.Wait()
@@ -147,7 +148,7 @@ func TestListEventsIsWhatStreamsGive(t *testing.T) {
 			}
 			var want []string
 			for len(want) == 0 || !strings.Contains(want[len(want)-1], "the end") {
-				for _, e := range live.next().GetEvents().GetEvents() {
+				for _, e := range live.Next().GetEvents().GetEvents() {
 					want = append(want, fmt.Sprint(e))
 				}
 			}
@@ -160,9 +161,9 @@ func TestListEventsIsWhatStreamsGive(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 20))
 			var list []string
 			var gaps []*bridgev1.Gap
-			for replay := r.replayed(everything); ; {
-				list, gaps = r.listed(everything, rng, func() {})
-				again := r.replayed(everything)
+			for replay := replayed(r, everything); ; {
+				list, gaps = listed(r, everything, rng, func() {})
+				again := replayed(r, everything)
 				if !slices.Equal(replay, again) { // memory that was short took some in between
 					replay = again
 					continue
@@ -183,7 +184,7 @@ func TestListEventsIsWhatStreamsGive(t *testing.T) {
 				t.Errorf("the gaps of a list are %v", gaps)
 			}
 			// A lack of memory between two pages drops no durable event.
-			squeezed, _ := r.listed(everything, rng, func() { s.Journal().Note(strings.Repeat("n", 100)) })
+			squeezed, _ := listed(r, everything, rng, func() { s.Journal().Note(strings.Repeat("n", 100)) })
 			if got := lasting(squeezed); !slices.Equal(got, want) {
 				t.Errorf("a list in short memory has %d durable events, readers had %d", len(got), len(want))
 			}
@@ -220,9 +221,9 @@ func (r read) ReadAt(p []byte, off int64) (int, error) {
 // A page is read from disk in large pieces, and not event by event: in a cluster each read is a request.
 func TestPageTakesFewReads(t *testing.T) {
 	t.Parallel()
-	k := newKept(t, func(int) fakecli.Script { return fakecli.Script{} })
-	k.create("s1")
-	s, err := k.store.Open(t.Context(), "s1")
+	k := bridgetest.New(t, fakecli.Script{}, bridgetest.Stored)
+	k.Create("s1")
+	s, err := k.Store().Open(t.Context(), "s1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,13 +232,13 @@ func TestPageTakesFewReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	data, files := filepath.Join(t.TempDir(), "data"), new(readings)
-	k.copyTo(data)
+	k.CopyData(data)
 	kept, err := store.Open(store.Config{Dir: data, Journals: journal.WriterConfig{FS: files}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = kept.Close() })
-	next := newLives(t, func(int) fakecli.Script { return fakecli.Script{} }, func(c *Config) { c.Directory = kept })
+	next := bridgetest.New(t, fakecli.Script{}, bridgetest.Restarts, func(c *bridgetest.Options) { c.Directory = kept })
 	before := files.n.Load()
 	page, err := next.Events.ListEvents(t.Context(), &bridgev1.ListEventsRequest{
 		SessionId: "s1", Filter: &bridgev1.EventFilter{IncludeLarge: true},

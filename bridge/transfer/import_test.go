@@ -1,4 +1,4 @@
-package bridge
+package transfer_test
 
 import (
 	"archive/tar"
@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/archive"
+	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
@@ -76,8 +77,7 @@ func (a archived) pack(t *testing.T, session string) []byte {
 }
 
 // importArchive imports a text in pieces of a few bytes.
-func (r *rig) importArchive(
-	ctx context.Context, text []byte, h *bridgev1.ImportSessionHeader,
+func importArchive(ctx context.Context, r *bridgetest.Bridge, text []byte, h *bridgev1.ImportSessionHeader,
 ) (*bridgev1.ImportSessionResponse, error) {
 	pieces := slices.Collect(slices.Chunk(text, 100))
 	return r.Transfers.ImportSession(ctx, h, func() ([]byte, error) {
@@ -106,16 +106,16 @@ func filesIn(t *testing.T, folder string) (names []string) {
 }
 
 // newHome makes a bridge whose CLI has a state directory.
-func newHome(t *testing.T) (r *rig, home string) {
+func newHome(t *testing.T) (r *bridgetest.Bridge, home string) {
 	t.Helper()
 	home = t.TempDir()
-	return newRig(t, fakecli.Script{}, func(c *Config) { c.Profile.Home = home }), home
+	return bridgetest.New(t, fakecli.Script{}, func(c *bridgetest.Options) { c.Profile.Home = home }), home
 }
 
 func TestImport(t *testing.T) {
 	t.Parallel()
 	r, home := newHome(t)
-	out, err := r.importArchive(t.Context(), newArchived().pack(t, "s1"), nil)
+	out, err := importArchive(t.Context(), r, newArchived().pack(t, "s1"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestImportRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, home := newHome(t)
-			r.create("taken")
+			r.Create("taken")
 			content := newArchived()
 			if c.change != nil {
 				c.change(content)
@@ -202,7 +202,7 @@ func TestImportRefused(t *testing.T) {
 			if id == "" {
 				id = "s1"
 			}
-			_, err := r.importArchive(ctx, content.pack(t, id), c.header)
+			_, err := importArchive(ctx, r, content.pack(t, id), c.header)
 			f, ok := fields.AsFault(err)
 			want := c.want
 			if want == 0 {
@@ -214,7 +214,7 @@ func TestImportRefused(t *testing.T) {
 			if got := filesIn(t, home); got != nil {
 				t.Errorf("the home has %q", got)
 			}
-			if sessions := r.Bridge.store.All(); len(sessions) != 1 {
+			if sessions := r.Bridge.Store().All(); len(sessions) != 1 {
 				t.Errorf("%d sessions", len(sessions))
 			}
 		})
@@ -232,12 +232,12 @@ func TestImportCutOff(t *testing.T) {
 		texts = append(texts, whole[:n])
 	}
 	for _, text := range texts {
-		_, err := r.importArchive(t.Context(), text, nil)
+		_, err := importArchive(t.Context(), r, text, nil)
 		if f, ok := fields.AsFault(err); !ok || f.Reason != fault.InvalidField || f.Field != "chunk" {
 			t.Errorf("%d bytes: %v with the field %q", len(text), err, f.Field)
 		}
 	}
-	if got := filesIn(t, home); got != nil || len(r.Bridge.store.All()) != 0 {
+	if got := filesIn(t, home); got != nil || len(r.Bridge.Store().All()) != 0 {
 		t.Errorf("the home has %q", got)
 	}
 }
@@ -286,13 +286,13 @@ func TestImportsCountForTheQuota(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = directory.Close() })
-	r := newRig(t, fakecli.Script{}, func(c *Config) {
+	r := bridgetest.New(t, fakecli.Script{}, func(c *bridgetest.Options) {
 		c.Profile.Home, c.Directory = home, directory
 		c.Limits = func() quota.Limits { return quota.Limits{JournalBytes: 1_000_000} }
 	})
 	text := bigArchive(t, 300_000)
 	imports := func(id string, text []byte) error {
-		_, err := r.importArchive(t.Context(), text, &bridgev1.ImportSessionHeader{SessionId: id})
+		_, err := importArchive(t.Context(), r, text, &bridgev1.ImportSessionHeader{SessionId: id})
 		return err
 	}
 	refused := func(when string, err error, files int) {
@@ -317,12 +317,12 @@ func TestImportsCountForTheQuota(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the first import to be out of memory", func() bool { return r.store.Get("one") == nil })
+	bridgetest.Eventually(t, "the first import to be out of memory", func() bool { return r.Store().Get("one") == nil })
 	refused("a fourth when the first is evicted", imports("four", text), 3*(registry.MaxDisconnected+1))
 	if n := r.Uses()[""].JournalBytes; n < 900_000 || n > 1_000_000 {
 		t.Errorf("the imports use %d bytes", n)
 	}
-	if err := r.store.RemoveSaved("one"); err != nil {
+	if err := r.Store().RemoveSaved("one"); err != nil {
 		t.Fatal(err)
 	}
 	if err := imports("four", text); err != nil {
@@ -343,7 +343,7 @@ func TestImportOverrides(t *testing.T) {
 		}
 		return nil
 	})
-	out, err := r.importArchive(ctx, content.pack(t, "s1"), &bridgev1.ImportSessionHeader{
+	out, err := importArchive(ctx, r, content.pack(t, "s1"), &bridgev1.ImportSessionHeader{
 		SessionId: "s2", Config: &cliv1.SessionConfig{WorkingDirectory: proto.String("/tmp")},
 	})
 	if err != nil {
@@ -359,7 +359,7 @@ func TestImportOverrides(t *testing.T) {
 func TestExportLinks(t *testing.T) {
 	t.Parallel()
 	r, home := newHome(t)
-	r.create("s1")
+	r.Create("s1")
 	folder := filepath.Join(home, "session-state", "s1", "files")
 	secret := filepath.Join(t.TempDir(), "secret")
 	err := errors.Join(os.MkdirAll(folder, 0o700), os.WriteFile(secret, []byte("planted"), 0o600),
@@ -403,7 +403,7 @@ func TestExportLinks(t *testing.T) {
 func TestTransferRights(t *testing.T) {
 	t.Parallel()
 	r, _ := newHome(t)
-	r.create("s1")
+	r.Create("s1")
 	export := func(c caller.Caller, emit func(*bridgev1.ExportSessionResponse) error) error {
 		ctx := caller.With(t.Context(), c)
 		return r.Transfers.ExportSession(ctx, &bridgev1.ExportSessionRequest{SessionId: "s1"}, emit)
@@ -417,7 +417,7 @@ func TestTransferRights(t *testing.T) {
 		t.Errorf("another tenant exports: %v", err)
 	}
 	ctx := caller.With(t.Context(), caller.Caller{Role: caller.Participant})
-	if _, err := r.importArchive(ctx, nil, nil); fault.ReasonOf(err) != fault.Forbidden {
+	if _, err := importArchive(ctx, r, nil, nil); fault.ReasonOf(err) != fault.Forbidden {
 		t.Errorf("a participant imports: %v", err)
 	}
 	owner := caller.Caller{Role: caller.Owner}

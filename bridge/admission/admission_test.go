@@ -1,9 +1,10 @@
-package bridge
+package admission_test
 
 import (
 	"errors"
 	"testing"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -13,11 +14,11 @@ import (
 // Each limit counts what other servers use.
 func TestLimitsCountOtherServers(t *testing.T) {
 	t.Parallel()
-	create := func(r *rig) error {
+	create := func(r *bridgetest.Bridge) error {
 		_, err := r.Sessions.CreateSession(t.Context(), &bridgev1.CreateSessionRequest{SessionId: "s"})
 		return err
 	}
-	send := func(r *rig) error {
+	send := func(r *bridgetest.Bridge) error {
 		if err := create(r); err != nil {
 			return err
 		}
@@ -28,7 +29,7 @@ func TestLimitsCountOtherServers(t *testing.T) {
 	for name, test := range map[string]struct {
 		limits quota.Limits
 		others quota.Use
-		call   func(*rig) error
+		call   func(*bridgetest.Bridge) error
 	}{
 		"sessions":      {quota.Limits{Sessions: 3}, quota.Use{Sessions: 3}, create},
 		"turns":         {quota.Limits{Turns: 2}, quota.Use{Turns: 2}, send},
@@ -37,7 +38,7 @@ func TestLimitsCountOtherServers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var used quota.Use
-			r := newRig(t, fakecli.Script{}, func(c *Config) {
+			r := bridgetest.New(t, fakecli.Script{}, func(c *bridgetest.Options) {
 				c.Limits = func() quota.Limits { return test.limits }
 				c.Elsewhere = func(string) (own, all quota.Use) { return used, used }
 			})
@@ -47,7 +48,7 @@ func TestLimitsCountOtherServers(t *testing.T) {
 				t.Errorf("with %+v elsewhere: %v", used, err)
 			}
 			used = quota.Use{}
-			if r = newRig(t, fakecli.Script{}, func(c *Config) {
+			if r = bridgetest.New(t, fakecli.Script{}, func(c *bridgetest.Options) {
 				c.Limits = func() quota.Limits { return test.limits }
 			}); test.call(r) != nil {
 				t.Error("a server that is alone is limited, too")
