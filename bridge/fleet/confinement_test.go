@@ -1,4 +1,4 @@
-package bridge
+package fleet_test
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
@@ -18,23 +19,23 @@ import (
 
 // policed is a rig with a tenant, acme, whose policy changes.
 type policed struct {
-	*lives
+	*bridgetest.Bridge
 	policy atomic.Pointer[tenancy.Tenant] // nil: there is no such tenant
 }
 
 // newPoliced starts one whose processes run a script, and have a grace when their confinement
 // changes.
-func newPoliced(t *testing.T, script fakecli.Script, grace time.Duration, change ...func(*Config)) *policed {
+func newPoliced(t *testing.T, script fakecli.Script, grace time.Duration, change ...bridgetest.Option) *policed {
 	t.Helper()
 	p := &policed{}
 	p.policy.Store(new(baseTenant()))
-	p.lives = newLives(t, func(int) fakecli.Script { return script }, append(change, policedBy(&p.policy, grace))...)
+	p.Bridge = bridgetest.New(t, script, append(change, bridgetest.Restarts, policedBy(&p.policy, grace))...)
 	return p
 }
 
 // policedBy gives a bridge the tenant acme as a policy has it at the time.
-func policedBy(policy *atomic.Pointer[tenancy.Tenant], grace time.Duration) func(*Config) {
-	return func(c *Config) {
+func policedBy(policy *atomic.Pointer[tenancy.Tenant], grace time.Duration) bridgetest.Option {
+	return func(c *bridgetest.Options) {
 		c.ConfinementGrace = grace
 		c.Tenant = func(name string) (tenancy.Tenant, bool) {
 			now := policy.Load()
@@ -63,21 +64,20 @@ func (p *policed) as(class caller.Class) context.Context {
 }
 
 func (p *policed) asRole(role caller.Role, class caller.Class) context.Context {
-	return caller.With(p.t.Context(), caller.Caller{Tenant: "acme", Name: role.String(), Role: role, Class: class, Confined: true})
+	return caller.With(p.T.Context(), caller.Caller{Tenant: "acme", Name: role.String(), Role: role, Class: class, Confined: true})
 }
 
 // last is the profile of the process that was started last, and how many there were.
 func (p *policed) last() (runtime.Profile, int) {
-	p.cliMu.Lock()
-	defer p.cliMu.Unlock()
-	return p.profiles[len(p.profiles)-1], len(p.profiles)
+	all := p.Processes()
+	return all[len(all)-1].Profile, len(all)
 }
 
 // open makes a session of acme's.
 func (p *policed) open(id string) {
-	p.t.Helper()
+	p.T.Helper()
 	if _, err := p.Sessions.CreateSession(p.as(caller.Own), &bridgev1.CreateSessionRequest{SessionId: id}); err != nil {
-		p.t.Fatal(err)
+		p.T.Fatal(err)
 	}
 }
 
@@ -89,10 +89,10 @@ func (p *policed) say(id string) error {
 
 // states counts acme's processes by their state.
 func (p *policed) states() map[bridgev1.RuntimeState]int {
-	p.t.Helper()
+	p.T.Helper()
 	list, err := p.Runtimes.ListRuntimes(p.as(caller.Read), &bridgev1.ListRuntimesRequest{})
 	if err != nil {
-		p.t.Fatal(err)
+		p.T.Fatal(err)
 	}
 	out := map[bridgev1.RuntimeState]int{}
 	for _, rt := range list.GetRuntimes() {
@@ -131,15 +131,15 @@ func TestChangedConfinementMoves(t *testing.T) {
 				t.Fatal(err)
 			}
 			before, _ := p.last()
-			if err := p.fleet.Confining("acme"); err != nil {
+			if err := p.Fleet().Confining("acme"); err != nil {
 				t.Errorf("before the change: %v", err)
 			}
 			next := baseTenant()
 			change(&next)
 			p.policy.Store(&next)
-			wantConfining(t, "at once", p.fleet.Confining("acme"))
-			p.fleet.Reconfine()
-			eventually(t, "the old process's end", func() bool { return p.fleet.Confining("acme") == nil })
+			wantConfining(t, "at once", p.Fleet().Confining("acme"))
+			p.Fleet().Reconfine()
+			bridgetest.Eventually(t, "the old process's end", func() bool { return p.Fleet().Confining("acme") == nil })
 			if err := p.say("s"); err != nil {
 				t.Fatalf("in the successor: %v", err)
 			}
@@ -167,8 +167,8 @@ func TestLostSandboxIsNotLeft(t *testing.T) {
 	next := baseTenant()
 	next.Profile.Sandbox, next.Confined = nil, false
 	p.policy.Store(&next)
-	p.fleet.Reconfine()
-	eventually(t, "the old process's end", func() bool { return p.fleet.Confining("acme") == nil })
+	p.Fleet().Reconfine()
+	bridgetest.Eventually(t, "the old process's end", func() bool { return p.Fleet().Confining("acme") == nil })
 	if err := p.say("boxed"); fault.ReasonOf(err) != fault.Forbidden {
 		t.Errorf("what was opened in the sandbox goes on outside it: %v", err)
 	}
@@ -181,7 +181,7 @@ func TestLostSandboxIsNotLeft(t *testing.T) {
 	}
 	again := baseTenant()
 	p.policy.Store(&again)
-	p.fleet.Reconfine()
+	p.Fleet().Reconfine()
 	if err := p.say("boxed"); err != nil {
 		t.Errorf("with the sandbox back: %v", err)
 	}
@@ -192,13 +192,13 @@ func TestLostSandboxOutlivesTheBridge(t *testing.T) {
 	t.Parallel()
 	var policy atomic.Pointer[tenancy.Tenant]
 	policy.Store(new(baseTenant()))
-	k := newKept(t, func(int) fakecli.Script { return fakecli.Script{} }, policedBy(&policy, time.Minute))
-	p := &policed{lives: k.lives}
+	k := bridgetest.New(t, fakecli.Script{}, bridgetest.Stored, policedBy(&policy, time.Minute))
+	p := &policed{Bridge: k}
 	p.open("boxed")
 	next := baseTenant()
 	next.Profile.Sandbox, next.Confined = nil, false
 	policy.Store(&next)
-	p = &policed{lives: k.reborn().lives}
+	p = &policed{Bridge: k.Restart()}
 	if err := p.say("boxed"); fault.ReasonOf(err) != fault.Forbidden {
 		t.Errorf("what was opened in the sandbox goes on outside it: %v", err)
 	}
@@ -211,7 +211,7 @@ func TestLostSandboxOutlivesTheBridge(t *testing.T) {
 // A session goes on with a provider of the server's own only while its tenant may name it.
 func TestLostProviderIsNotLeft(t *testing.T) {
 	t.Parallel()
-	p := newPoliced(t, fakecli.Script{}, time.Minute, func(c *Config) {
+	p := newPoliced(t, fakecli.Script{}, time.Minute, func(c *bridgetest.Options) {
 		c.Providers = map[string][]byte{"paid": []byte(`{"type":"openai","baseUrl":"http://127.0.0.1:1","apiKey":"k"}`)}
 	})
 	if _, err := p.Sessions.CreateSession(p.as(caller.Own), &bridgev1.CreateSessionRequest{SessionId: "s", ProviderRef: "paid"}); err != nil {
@@ -220,9 +220,9 @@ func TestLostProviderIsNotLeft(t *testing.T) {
 	next := baseTenant()
 	next.Providers = nil
 	p.policy.Store(&next)
-	p.fleet.Reconfine()
-	eventually(t, "the old process's end", func() bool { return p.fleet.Confining("acme") == nil })
-	wantField(t, "a prompt", p.say("s"), fault.Forbidden, "provider_ref")
+	p.Fleet().Reconfine()
+	bridgetest.Eventually(t, "the old process's end", func() bool { return p.Fleet().Confining("acme") == nil })
+	bridgetest.WantFault(t, "a prompt", p.say("s"), fault.Forbidden, "provider_ref")
 }
 
 // A tenant that the policy does not have any more has no processes.
@@ -231,9 +231,9 @@ func TestLostTenantHasNoProcesses(t *testing.T) {
 	p := newPoliced(t, fakecli.Script{}, time.Minute)
 	p.open("s")
 	p.policy.Store(nil)
-	wantConfining(t, "at once", p.fleet.Confining("acme"))
-	p.fleet.Reconfine()
-	eventually(t, "the process's end", func() bool { return p.fleet.Confining("acme") == nil })
+	wantConfining(t, "at once", p.Fleet().Confining("acme"))
+	p.Fleet().Reconfine()
+	bridgetest.Eventually(t, "the process's end", func() bool { return p.Fleet().Confining("acme") == nil })
 	if err := p.say("s"); err == nil {
 		t.Error("the tenant goes on")
 	}
@@ -247,8 +247,8 @@ func TestOtherChangesMoveNothing(t *testing.T) {
 	next := baseTenant()
 	next.Limits.Turns, next.Ambient, next.Profile.Env = 5, true, map[string]string{"A": "1"}
 	p.policy.Store(&next)
-	p.fleet.Reconfine()
-	if err := p.fleet.Confining("acme"); err != nil {
+	p.Fleet().Reconfine()
+	if err := p.Fleet().Confining("acme"); err != nil {
 		t.Error(err)
 	}
 	if err := p.say("s"); err != nil {
@@ -278,7 +278,7 @@ func TestNothingBeginsBehindTheFence(t *testing.T) {
 	next := baseTenant()
 	next.Profile.Env = nil
 	p.policy.Store(&next)
-	p.fleet.Reconfine()
+	p.Fleet().Reconfine()
 	wantConfining(t, "another prompt", send())
 	_, err := p.harmless(p.as(caller.Host), "busy")
 	wantConfining(t, "a call of the class host", err)
@@ -295,12 +295,12 @@ func TestNothingBeginsBehindTheFence(t *testing.T) {
 	if _, err := p.Sessions.Abort(p.as(caller.Drive), &bridgev1.AbortRequest{SessionId: "busy"}); err != nil {
 		t.Errorf("abort: %v", err)
 	}
-	eventually(t, "the old process's end", func() bool { return p.fleet.Confining("acme") == nil })
+	bridgetest.Eventually(t, "the old process's end", func() bool { return p.Fleet().Confining("acme") == nil })
 }
 
 // harmless asks the session's process for something harmless.
 func (p *policed) harmless(ctx context.Context, id string) (string, error) {
-	s, err := p.store.Open(ctx, id)
+	s, err := p.Store().Open(ctx, id)
 	if err != nil {
 		return "", err
 	}
@@ -321,15 +321,15 @@ func TestFenceHasADeadline(t *testing.T) {
 		}
 		ended <- out.GetOutcome()
 	}()
-	s, err := p.store.Open(p.as(caller.Read), "busy")
+	s, err := p.Store().Open(p.as(caller.Read), "busy")
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the turn", s.Turns().Running)
+	bridgetest.Eventually(t, "the turn", s.Turns().Running)
 	next := baseTenant()
 	next.Profile.Sandbox = []string{"box", "--tighter"}
 	p.policy.Store(&next)
-	p.fleet.Reconfine()
+	p.Fleet().Reconfine()
 	select {
 	case out := <-ended:
 		if out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST {
@@ -338,8 +338,8 @@ func TestFenceHasADeadline(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("the turn goes on")
 	}
-	eventually(t, "the old process's end", func() bool { return p.fleet.Confining("acme") == nil })
-	eventually(t, "the successor", func() bool {
+	bridgetest.Eventually(t, "the old process's end", func() bool { return p.Fleet().Confining("acme") == nil })
+	bridgetest.Eventually(t, "the successor", func() bool {
 		profile, _ := p.last()
 		return len(profile.Sandbox) == 2 && profile.Sandbox[1] == "--tighter"
 	})
@@ -348,48 +348,23 @@ func TestFenceHasADeadline(t *testing.T) {
 // A process that was being started when the policy changed is replaced before anything is in it.
 func TestPolicyChangesDuringAStart(t *testing.T) {
 	t.Parallel()
-	p := newPoliced(t, fakecli.Script{}, time.Minute)
+	var p *policed
 	next := baseTenant()
 	next.Profile.Env = nil
 	first := true
-	p.script = func(int) fakecli.Script { // called while the process starts
+	p = newPoliced(t, fakecli.Script{}, time.Minute, bridgetest.Scripts(func(int) fakecli.Script { // called while the process starts
 		if first {
 			first = false
 			p.policy.Store(&next)
-			p.fleet.Reconfine()
+			p.Fleet().Reconfine()
 		}
 		return fakecli.Script{}
-	}
+	}))
 	p.open("s")
 	if profile, count := p.last(); count != 2 || profile.Env != nil {
 		t.Errorf("after %d starts the session is in a process with %v", count, profile.Env)
 	}
-	eventually(t, "the first process's end", func() bool { return p.fleet.Confining("acme") == nil })
-}
-
-// Members of a session's profile that a caller set remain as long as callers may set them.
-func TestCallersPartOfTheConfinement(t *testing.T) {
-	t.Parallel()
-	base := baseTenant()
-	base.ProfileFields = []string{"env", "working_directory", "session_fs"}
-	own := base.Profile
-	own.Env = map[string]string{"A": "1", "MINE": "x"}
-	own.Dir = "/mine"
-	next := base
-	next.Profile.Env = map[string]string{"A": "2"}
-	next.Profile.Dir, next.Profile.Home = "/theirs", "/moved"
-	got, err := next.Confine(own, base.Profile)
-	if err != nil || got.Env["A"] != "2" || got.Env["MINE"] != "x" || got.Dir != "/mine" || got.Home != "/moved" {
-		t.Errorf("it is %+v, %v", got, err)
-	}
-	next.ProfileFields = []string{}
-	got, err = next.Confine(own, base.Profile)
-	if err != nil || len(got.Env) != 1 || got.Dir != "/theirs" {
-		t.Errorf("when callers may say nothing it is %+v, %v", got, err)
-	}
-	own.SessionFS = &runtime.SessionFS{}
-	_, err = next.Confine(own, base.Profile)
-	wantField(t, "files of its own", err, fault.Forbidden, "runtime_profile.session_fs")
+	bridgetest.Eventually(t, "the first process's end", func() bool { return p.Fleet().Confining("acme") == nil })
 }
 
 func wantConfining(t *testing.T, what string, err error) {

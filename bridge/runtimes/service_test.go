@@ -1,8 +1,9 @@
-package bridge
+package runtimes_test
 
 import (
 	"testing"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -10,8 +11,8 @@ import (
 // Journals are durable with a directory only.
 func TestDurableJournalIsACapability(t *testing.T) {
 	t.Parallel()
-	for want, r := range map[bool]*rig{
-		false: newRig(t, fakecli.Script{}), true: newKept(t, always(fakecli.Script{})).rig,
+	for want, r := range map[bool]*bridgetest.Bridge{
+		false: bridgetest.New(t, fakecli.Script{}), true: bridgetest.New(t, fakecli.Script{}, bridgetest.Stored),
 	} {
 		info, err := r.Runtimes.GetServerInfo(t.Context(), &bridgev1.GetServerInfoRequest{})
 		if err != nil || info.GetCapabilities().GetDurableJournal() != want {

@@ -1,8 +1,7 @@
-package bridge
+package fleet_test
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -11,7 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -89,30 +91,9 @@ func (f *flood) pour(id string, from, events, size int) error {
 
 // flooded is a bridge whose CLI floods it, on a disk in memory.
 type flooded struct {
-	*rig
+	*bridgetest.Bridge
 	disk  *faultfs.FS
 	flood *flood
-}
-
-// floodKeeper is a keeper whose runtime can be flooded.
-type floodKeeper struct {
-	keeper
-	f *flooded
-}
-
-// Get implements Runtimes.
-func (k floodKeeper) Get(ctx context.Context, p runtime.Profile) (*runtime.Runtime, error) {
-	k.r.mu.Lock()
-	defer k.r.mu.Unlock()
-	if k.r.rt != nil {
-		return k.r.rt, nil
-	}
-	rt, err := k.start(ctx, runtime.Config{Profile: p, Runner: runtime.InProcess(func(context.Context, runtime.Spec) (io.ReadWriteCloser, error) {
-		k.f.flood = newFlood(k.r.cli.Connect())
-		return k.f.flood, nil
-	})})
-	k.r.rt = rt
-	return rt, err
 }
 
 func newFlooded(t *testing.T, patience time.Duration) *flooded {
@@ -127,39 +108,22 @@ func newFlooded(t *testing.T, patience time.Duration) *flooded {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = kept.Close() }) // after the bridge
-	f.rig = newRig(t, fakecli.Script{}, func(c *Config) {
-		c.Directory = kept
-		c.Runtimes = func(start Start) Runtimes {
-			return lateKeeper{func() Runtimes { return floodKeeper{keeper{f.rig, start}, f} }}
-		}
-	})
-	f.create("s1")
+	f.Bridge = bridgetest.New(t, fakecli.Script{}, func(c *bridgetest.Options) { c.Directory = kept },
+		bridgetest.Connection(func(cli io.ReadWriteCloser) io.ReadWriteCloser {
+			f.flood = newFlood(cli)
+			return f.flood
+		}))
+	f.Create("s1")
 	return f
-}
-
-// lateKeeper is a keeper that is made when it is first used.
-type lateKeeper struct{ make func() Runtimes }
-
-// Get implements Runtimes.
-func (k lateKeeper) Get(ctx context.Context, p runtime.Profile) (*runtime.Runtime, error) {
-	return k.make().Get(ctx, p)
-}
-
-// Down implements Runtimes.
-func (k lateKeeper) Down(p runtime.Profile) (time.Time, bool) { return k.make().Down(p) }
-
-// Retire implements Runtimes.
-func (k lateKeeper) Retire(ctx context.Context, p runtime.Profile) error {
-	return k.make().Retire(ctx, p)
 }
 
 // delivered reads messages of the flood until the last one, and returns how many came, in
 // order, and the gaps.
-func (f *flooded) delivered(s *reading, last int) (messages int, gaps []*bridgev1.Gap) {
-	f.t.Helper()
+func (f *flooded) delivered(s *bridgetest.Stream, last int) (messages int, gaps []*bridgev1.Gap) {
+	f.T.Helper()
 	before := -1
 	for before < last {
-		r := s.next()
+		r := s.Next()
 		if gap := r.GetGap(); gap.GetReason() == bridgev1.GapReason_GAP_REASON_TRIMMED {
 			gaps = append(gaps, gap)
 		}
@@ -169,7 +133,7 @@ func (f *flooded) delivered(s *reading, last int) (messages int, gaps []*bridgev
 				continue
 			}
 			if _, err := fmt.Sscanf(m.GetMessageId(), "m%d", &n); err != nil || n <= before {
-				f.t.Fatalf("message %q comes after message %d", m.GetMessageId(), before)
+				f.T.Fatalf("message %q comes after message %d", m.GetMessageId(), before)
 			}
 			before = n
 			messages++
@@ -180,24 +144,44 @@ func (f *flooded) delivered(s *reading, last int) (messages int, gaps []*bridgev
 
 // holds waits for something that may take long on a busy machine.
 func (f *flooded) holds(what string, is func() bool) {
-	f.t.Helper()
+	f.T.Helper()
 	tick, deadline := time.NewTicker(10*time.Millisecond), time.After(3*time.Minute)
 	defer tick.Stop()
 	for !is() {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			f.t.Fatalf("waited in vain for %s", what)
+			f.T.Fatalf("waited in vain for %s", what)
 		}
 	}
 }
 
+// metric returns a metric of the bridge.
+func (f *flooded) metric(figure observe.Figure, label string) (value int64) {
+	f.Metrics(func(of observe.Figure, with string, n int64) {
+		if of == figure && with == label {
+			value = n
+		}
+	})
+	return value
+}
+
+// stats are the figures of the connection to the CLI.
+func (f *flooded) stats(t *testing.T) rpcconn.Stats {
+	t.Helper()
+	rt, err := f.Fleet().First(f.Context(), runtime.Profile{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rt.Process().Conn().Stats()
+}
+
 // problem is what the session says of its journal.
 func (f *flooded) problem() string {
-	f.t.Helper()
-	got, err := f.Sessions.GetSession(f.ctx, &bridgev1.GetSessionRequest{SessionId: "s1"})
+	f.T.Helper()
+	got, err := f.Sessions.GetSession(f.Context(), &bridgev1.GetSessionRequest{SessionId: "s1"})
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	return got.GetSession().GetStorageProblem()
 }
@@ -208,17 +192,17 @@ func (f *flooded) problem() string {
 func TestSlowDiskSlowsTheCLI(t *testing.T) {
 	t.Parallel()
 	f := newFlooded(t, 10*time.Minute)
-	f.create("s2")
+	f.Create("s2")
 	f.disk.Throttle(8 << 20)
-	s := f.subscribe(&bridgev1.SubscribeRequest{Sessions: one("s1")})
+	s := f.Subscribe(&bridgev1.SubscribeRequest{Sessions: bridgetest.Cursors("s1")})
 	n := 0
 	for _, size := range []int{4 << 10, 20 << 10} {
 		release := f.disk.Stall() // so that it is slower than the CLI, however slow the machine is
 		t.Cleanup(release)
 		events := 16 << 20 / size
 		go func(from int) { _ = f.flood.pour("s1", from, events, size) }(n)
-		f.holds("the CLI to be held up", func() bool { return f.rt.Conn().Stats().Throttling && f.budget.Used() > 8<<20 })
-		if used := f.budget.Used(); used > 14<<20 {
+		f.holds("the CLI to be held up", func() bool { return f.stats(t).Throttling && f.metric(observe.JournalMemory, "") > 8<<20 })
+		if used := f.metric(observe.JournalMemory, ""); used > 14<<20 {
 			t.Errorf("%d MiB are in memory", used>>20)
 		}
 		release()
@@ -227,20 +211,20 @@ func TestSlowDiskSlowsTheCLI(t *testing.T) {
 		}
 		n += events
 	}
-	if f.rt.Conn().Stats().Throttled == 0 {
+	if f.stats(t).Throttled == 0 {
 		t.Error("the CLI was never held up")
 	}
 	go func() { _ = f.flood.pour("s1", n, 500, 20<<10) }()
-	if out := f.ask("s2", "hi"); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
+	if out := f.Ask("s2", "hi"); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
 		t.Errorf("another session of that CLI ends its turn with %v", out)
 	}
 	f.delivered(s, n+499)
 	f.disk.Throttle(0)
 	f.holds("the journal to be in step", func() bool { return f.problem() == "" }) // it was stalled for a while
-	if given := f.budget.Counts().GivenUp; given > 0 {
+	if given := f.metric(observe.EventsDropped, "unwritten"); given > 0 {
 		t.Errorf("%d events were given up", given)
 	}
-	s.stop()
+	s.Stop()
 }
 
 // A disk that hangs blocks a CLI only for a bounded time. Then the session continues in memory, reports the
@@ -248,20 +232,20 @@ func TestSlowDiskSlowsTheCLI(t *testing.T) {
 func TestDiskThatDoesNotMove(t *testing.T) {
 	t.Parallel()
 	f := newFlooded(t, 300*time.Millisecond)
-	f.ask("s1", "hi")
+	f.Ask("s1", "hi")
 	release := f.disk.Stall()
 	t.Cleanup(release)
-	s := f.subscribe(&bridgev1.SubscribeRequest{Sessions: one("s1")})
+	s := f.Subscribe(&bridgev1.SubscribeRequest{Sessions: bridgetest.Cursors("s1")})
 	const events, size = 2500, 20 << 10
 	go func() { _ = f.flood.pour("s1", 0, events, size) }()
 	f.holds("the session to say what is wrong", func() bool { return f.problem() == journal.ErrBacklog.Error() })
-	s.stop()
-	late := f.subscribe(&bridgev1.SubscribeRequest{Sessions: one("s1")})
+	s.Stop()
+	late := f.Subscribe(&bridgev1.SubscribeRequest{Sessions: bridgetest.Cursors("s1")})
 	got, gaps := f.delivered(late, events-1)
 	if got == events || got < 100 || len(gaps) == 0 {
 		t.Errorf("%d of %d events are delivered; gaps are %v", got, events, gaps)
 	}
 	release()
 	f.holds("the journal to be in step again", func() bool { return f.problem() == "" })
-	late.stop()
+	late.Stop()
 }

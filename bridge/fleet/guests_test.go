@@ -1,4 +1,4 @@
-package bridge
+package fleet_test
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
@@ -19,9 +20,9 @@ import (
 func TestGuestsLeaveRoomForTheOwner(t *testing.T) {
 	t.Parallel()
 	const method = "session.metadata.activity"
-	r := newRig(t, fakecli.Script{Faults: []fakecli.MethodFault{{Method: method, Fault: fakecli.Fault{Kind: fakecli.FaultHang}}}})
-	r.create("s")
-	s, err := r.store.Open(t.Context(), "s")
+	r := bridgetest.New(t, fakecli.Script{Faults: []fakecli.MethodFault{{Method: method, Fault: fakecli.Fault{Kind: fakecli.FaultHang}}}})
+	r.Create("s")
+	s, err := r.Store().Open(t.Context(), "s")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +32,7 @@ func TestGuestsLeaveRoomForTheOwner(t *testing.T) {
 	for guest := range fleet.MaxGuestCalls/fleet.MaxGuestTenantCalls + 1 {
 		for n := range fleet.MaxGuestTenantCalls + 1 {
 			ctx, cancel := context.WithCancel(as(fmt.Sprint("guest", guest), caller.Read))
-			before := r.cliCalls(method)
+			before := cliCalls(r, method)
 			ended := make(chan error, 1)
 			go func() {
 				_, _, err := s.Loader().Do(ctx, method, nil)
@@ -49,7 +50,7 @@ func TestGuestsLeaveRoomForTheOwner(t *testing.T) {
 					t.Fatalf("call %d of guest %d: %v, want LIMIT_EXCEEDED and when to try again", n, guest, err)
 				}
 			} else {
-				eventually(t, "the call", func() bool { return r.cliCalls(method) > before })
+				bridgetest.Eventually(t, "the call", func() bool { return cliCalls(r, method) > before })
 			}
 			cancel() // the CLI is still busy with it
 			if !full {
@@ -65,8 +66,8 @@ func TestGuestsLeaveRoomForTheOwner(t *testing.T) {
 }
 
 // cliCalls is how often the CLI was called.
-func (r *rig) cliCalls(method string) (n int) {
-	for _, m := range r.cli.Log() {
+func cliCalls(r *bridgetest.Bridge, method string) (n int) {
+	for _, m := range r.FakeCLI().Log() {
 		if m.Type == method {
 			n++
 		}

@@ -1,4 +1,4 @@
-package bridge
+package runtimes_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/serverlog"
@@ -21,19 +22,19 @@ func TestWatchServerLog(t *testing.T) {
 	t.Parallel()
 	ring := serverlog.New(func(s string) string { return s })
 	log := slog.New(ring.Handler(slog.NewTextHandler(io.Discard, nil)))
-	r := newRig(t, fakecli.Script{}, func(c *Config) { c.Warnings = ring })
+	r := bridgetest.New(t, fakecli.Script{}, func(c *bridgetest.Options) { c.Warnings = ring })
 	log.Warn("before")
 	frames, opened, err := make(chan *bridgev1.WatchServerLogResponse), make(chan struct{}), make(chan error, 1)
-	r.streams.Go(func() {
-		err <- r.Runtimes.WatchServerLog(r.ctx, &bridgev1.WatchServerLogRequest{}, func() error {
+	r.Spawn(func() {
+		err <- r.Runtimes.WatchServerLog(r.Context(), &bridgev1.WatchServerLogRequest{}, func() error {
 			close(opened)
 			return nil
 		}, func(f *bridgev1.WatchServerLogResponse) error {
 			select {
 			case frames <- f:
 				return nil
-			case <-r.ctx.Done():
-				return r.ctx.Err()
+			case <-r.Context().Done():
+				return r.Context().Err()
 			}
 		})
 	})
@@ -63,7 +64,7 @@ func TestWatchServerLog(t *testing.T) {
 
 func TestWatchServerLogRefuses(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{})
+	r := bridgetest.New(t, fakecli.Script{})
 	watch := func(q *bridgev1.WatchServerLogRequest) error {
 		return r.Runtimes.WatchServerLog(context.Background(), q, func() error { return nil },
 			func(*bridgev1.WatchServerLogResponse) error { return nil })

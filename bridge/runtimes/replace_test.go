@@ -1,4 +1,4 @@
-package bridge
+package runtimes_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
+	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
@@ -27,49 +28,49 @@ const (
 )
 
 // runtimes lists the runtimes that the caller sees.
-func (r *rig) runtimes(ctx context.Context) []*bridgev1.RuntimeInfo {
-	r.t.Helper()
+func runtimes(ctx context.Context, r *bridgetest.Bridge) []*bridgev1.RuntimeInfo {
+	r.T.Helper()
 	out, err := r.Runtimes.ListRuntimes(ctx, &bridgev1.ListRuntimesRequest{})
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	return out.GetRuntimes()
 }
 
 // in returns the only runtime in a state.
-func (r *rig) in(state bridgev1.RuntimeState) *bridgev1.RuntimeInfo {
-	r.t.Helper()
-	found := slices.DeleteFunc(r.runtimes(r.t.Context()), func(rt *bridgev1.RuntimeInfo) bool {
+func in(r *bridgetest.Bridge, state bridgev1.RuntimeState) *bridgev1.RuntimeInfo {
+	r.T.Helper()
+	found := slices.DeleteFunc(runtimes(r.T.Context(), r), func(rt *bridgev1.RuntimeInfo) bool {
 		return rt.GetState() != state
 	})
 	if len(found) != 1 {
-		r.t.Fatalf("%d runtimes are %v", len(found), state)
+		r.T.Fatalf("%d runtimes are %v", len(found), state)
 	}
 	return found[0]
 }
 
 // someRuntime reports whether a runtime has a property.
-func (r *rig) someRuntime(is func(*bridgev1.RuntimeInfo) bool) func() bool {
-	return func() bool { return slices.ContainsFunc(r.runtimes(r.t.Context()), is) }
+func someRuntime(r *bridgetest.Bridge, is func(*bridgev1.RuntimeInfo) bool) func() bool {
+	return func() bool { return slices.ContainsFunc(runtimes(r.T.Context(), r), is) }
 }
 
-func (r *rig) drain(id string, undo bool) *bridgev1.RuntimeInfo {
-	r.t.Helper()
-	out, err := r.Runtimes.DrainRuntime(r.t.Context(), &bridgev1.DrainRuntimeRequest{RuntimeId: id, Undo: undo})
+func drain(r *bridgetest.Bridge, id string, undo bool) *bridgev1.RuntimeInfo {
+	r.T.Helper()
+	out, err := r.Runtimes.DrainRuntime(r.T.Context(), &bridgev1.DrainRuntimeRequest{RuntimeId: id, Undo: undo})
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	return out.GetRuntime()
 }
 
 // recycle recycles a runtime in the background.
-func (r *rig) recycle(id string, grace *durationpb.Duration) (wait func() (*bridgev1.RecycleRuntimeResponse, error)) {
+func recycle(r *bridgetest.Bridge, id string, grace *durationpb.Duration) (wait func() (*bridgev1.RecycleRuntimeResponse, error)) {
 	var out *bridgev1.RecycleRuntimeResponse
 	var err error
 	done := make(chan struct{})
-	r.streams.Go(func() {
+	r.Spawn(func() {
 		defer close(done)
-		out, err = r.Runtimes.RecycleRuntime(r.ctx, &bridgev1.RecycleRuntimeRequest{RuntimeId: id, GracePeriod: grace})
+		out, err = r.Runtimes.RecycleRuntime(r.Context(), &bridgev1.RecycleRuntimeRequest{RuntimeId: id, GracePeriod: grace})
 	})
 	return func() (*bridgev1.RecycleRuntimeResponse, error) {
 		<-done
@@ -93,41 +94,41 @@ func (r *records) Record(_ context.Context, e audit.Entry) {
 func TestDrainedRuntime(t *testing.T) {
 	t.Parallel()
 	log := &records{}
-	l := newLives(t, func(int) fakecli.Script { return fakecli.Script{} }, func(c *Config) { c.Audit = log })
-	l.create("old")
-	old := l.in(readyState)
+	l := bridgetest.New(t, fakecli.Script{}, bridgetest.Restarts, func(c *bridgetest.Options) { c.Audit = log })
+	l.Create("old")
+	old := in(l, readyState)
 	for range 2 {
-		if got := l.drain(old.GetRuntimeId(), false); got.GetState() != drainingState {
+		if got := drain(l, old.GetRuntimeId(), false); got.GetState() != drainingState {
 			t.Fatalf("the drained runtime is %v", got)
 		}
 	}
-	l.create("new")
-	if next := l.in(readyState); next.GetLoadedSessions() != 1 || next.GetIndex() != 1 {
+	l.Create("new")
+	if next := in(l, readyState); next.GetLoadedSessions() != 1 || next.GetIndex() != 1 {
 		t.Errorf("the new session's runtime is %v", next)
 	}
-	if out := l.ask("old", "still there"); out.GetText() != "You said: still there" {
+	if out := l.Ask("old", "still there"); out.GetText() != "You said: still there" {
 		t.Errorf("the session in the draining runtime says %v", out)
 	}
-	if got := l.in(drainingState); got.GetRuntimeId() != old.GetRuntimeId() || got.GetLoadedSessions() != 1 {
+	if got := in(l, drainingState); got.GetRuntimeId() != old.GetRuntimeId() || got.GetLoadedSessions() != 1 {
 		t.Errorf("the draining runtime is %v", got)
 	}
-	if got := l.drain(old.GetRuntimeId(), true); got.GetState() != readyState {
+	if got := drain(l, old.GetRuntimeId(), true); got.GetState() != readyState {
 		t.Errorf("without the drain the runtime is %v", got)
 	}
-	l.create("newer")
-	for _, rt := range l.runtimes(t.Context()) {
+	l.Create("newer")
+	for _, rt := range runtimes(t.Context(), l) {
 		if want := int32(2 - rt.GetIndex()); rt.GetLoadedSessions() != want {
 			t.Errorf("runtime %d has %d sessions, want %d", rt.GetIndex(), rt.GetLoadedSessions(), want)
 		}
 	}
-	l.drain(old.GetRuntimeId(), false)
-	first := l.clis[0]
+	drain(l, old.GetRuntimeId(), false)
+	first := l.Processes()[0].CLI
 	first.Kill()
-	eventually(t, "the end of the drained process", l.someRuntime(func(rt *bridgev1.RuntimeInfo) bool {
+	bridgetest.Eventually(t, "the end of the drained process", someRuntime(l, func(rt *bridgev1.RuntimeInfo) bool {
 		return rt.GetCause() != ""
 	}))
-	l.create("after")
-	eventually(t, "a session in the successor", l.someRuntime(func(rt *bridgev1.RuntimeInfo) bool {
+	l.Create("after")
+	bridgetest.Eventually(t, "a session in the successor", someRuntime(l, func(rt *bridgev1.RuntimeInfo) bool {
 		return rt.GetState() == readyState && rt.GetIndex() == 0 && rt.GetLoadedSessions() > 0
 	}))
 	want := []string{"runtime.drain", "runtime.drain", "runtime.undrain", "runtime.drain"}
@@ -145,29 +146,29 @@ func TestDrainedRuntime(t *testing.T) {
 // A session whose runtime was chosen before a drain or a recycle, and that is not in it yet, enters another runtime.
 func TestSessionsDoNotEnterDrainingRuntimes(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(l *lives, id string){
-		"drain": func(l *lives, id string) { l.drain(id, false) },
-		"recycle": func(l *lives, id string) {
-			l.recycle(id, durationpb.New(time.Minute))
-			eventually(l.t, "the recycle", l.someRuntime(func(rt *bridgev1.RuntimeInfo) bool {
+	for name, end := range map[string]func(l *bridgetest.Bridge, id string){
+		"drain": func(l *bridgetest.Bridge, id string) { drain(l, id, false) },
+		"recycle": func(l *bridgetest.Bridge, id string) {
+			recycle(l, id, durationpb.New(time.Minute))
+			bridgetest.Eventually(l.T, "the recycle", someRuntime(l, func(rt *bridgev1.RuntimeInfo) bool {
 				return rt.GetState() == stoppingState
 			}))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLives(t, func(int) fakecli.Script { return hanging })
-			l.create("entering")
-			l.ask("entering", "hello")
-			l.create("busy", ownTool)
-			l.begin("busy", "tool") // so that a recycled runtime stays
-			l.disconnect("entering")
-			e := l.store.Get("entering")
-			chosen, err := l.fleet.Place(caller.With(t.Context(), caller.Caller{Role: caller.Admin}), e)
+			l := bridgetest.New(t, bridgetest.Hanging, bridgetest.Restarts)
+			l.Create("entering")
+			l.Ask("entering", "hello")
+			l.Create("busy", bridgetest.WithTool)
+			l.Begin("busy", "tool") // so that a recycled runtime stays
+			l.Disconnect("entering")
+			e := l.Store().Get("entering")
+			chosen, err := l.Fleet().Place(caller.With(t.Context(), caller.Caller{Role: caller.Admin}), e)
 			if err != nil {
 				t.Fatal(err)
 			}
-			old := l.in(readyState)
+			old := in(l, readyState)
 			end(l, old.GetRuntimeId())
 			if err := chosen.Route(e.Session); !errors.Is(err, session.ErrNotAdmitted) {
 				t.Errorf("entering the runtime: %v", err)
@@ -175,12 +176,12 @@ func TestSessionsDoNotEnterDrainingRuntimes(t *testing.T) {
 			if _, err := l.Sessions.ResumeSession(t.Context(), &bridgev1.ResumeSessionRequest{SessionId: "entering"}); err != nil {
 				t.Fatal(err)
 			}
-			for _, rt := range l.runtimes(t.Context()) {
+			for _, rt := range runtimes(t.Context(), l) {
 				if rt.GetLoadedSessions() != 1 {
 					t.Errorf("a runtime is %v", rt)
 				}
 			}
-			l.ask("entering", "again")
+			l.Ask("entering", "again")
 		})
 	}
 }
@@ -189,14 +190,14 @@ func TestSessionsDoNotEnterDrainingRuntimes(t *testing.T) {
 // itself. The session continues in the successor.
 func TestRecycledRuntime(t *testing.T) {
 	t.Parallel()
-	l := newLives(t, func(int) fakecli.Script { return hanging })
-	l.create("idle")
-	l.create("busy", ownTool)
-	l.ask("busy", "before")
-	l.begin("busy", "tool")
-	watching := l.subscribe(&bridgev1.SubscribeRequest{Sessions: one("busy"), Callbacks: true})
+	l := bridgetest.New(t, bridgetest.Hanging, bridgetest.Restarts)
+	l.Create("idle")
+	l.Create("busy", bridgetest.WithTool)
+	l.Ask("busy", "before")
+	l.Begin("busy", "tool")
+	watching := l.Subscribe(&bridgev1.SubscribeRequest{Sessions: bridgetest.Cursors("busy"), Callbacks: true})
 	call := ""
-	watching.frame("the tool call", func(f *bridgev1.SubscribeResponse) bool {
+	watching.Frame("the tool call", func(f *bridgev1.SubscribeResponse) bool {
 		for _, c := range append(f.GetStarted().GetPendingCallbacks(), f.GetCallbackRequested().GetCallback()) {
 			if c != nil {
 				call = c.GetCallbackId()
@@ -204,14 +205,14 @@ func TestRecycledRuntime(t *testing.T) {
 		}
 		return call != ""
 	})
-	old := l.in(readyState)
-	l.drain(old.GetRuntimeId(), false) // the successor is not draining
-	wait := l.recycle(old.GetRuntimeId(), durationpb.New(time.Minute))
-	eventually(t, "the idle session to leave", l.someRuntime(func(rt *bridgev1.RuntimeInfo) bool {
+	old := in(l, readyState)
+	drain(l, old.GetRuntimeId(), false) // the successor is not draining
+	wait := recycle(l, old.GetRuntimeId(), durationpb.New(time.Minute))
+	bridgetest.Eventually(t, "the idle session to leave", someRuntime(l, func(rt *bridgev1.RuntimeInfo) bool {
 		return rt.GetState() == stoppingState && rt.GetLoadedSessions() == 1
 	}))
-	l.ask("idle", "hello")
-	next := l.in(readyState)
+	l.Ask("idle", "hello")
+	next := in(l, readyState)
 	if next.GetIndex() != old.GetIndex() || next.GetRuntimeId() == old.GetRuntimeId() {
 		t.Errorf("the successor of %v is %v", old, next)
 	}
@@ -219,7 +220,7 @@ func TestRecycledRuntime(t *testing.T) {
 		old.GetRuntimeId(): fault.RuntimeEnding, next.GetRuntimeId(): fault.LimitExceeded,
 		"rt-none": fault.RuntimeNotFound,
 	} {
-		_, err := l.recycle(id, nil)()
+		_, err := recycle(l, id, nil)()
 		if f, ok := fields.AsFault(err); !ok || f.Reason != reason || f.Field != "runtime_id" {
 			t.Errorf("recycling %s: %v, want %v of runtime_id", id, err, reason)
 		}
@@ -239,8 +240,8 @@ func TestRecycledRuntime(t *testing.T) {
 		out.GetRuntime().GetState() != bridgev1.RuntimeState_RUNTIME_STATE_DOWN {
 		t.Errorf("recycled: %v, %v", out, err)
 	}
-	l.ask("busy", "after")
-	if got := l.in(readyState); got.GetRuntimeId() != next.GetRuntimeId() || got.GetLoadedSessions() != 2 {
+	l.Ask("busy", "after")
+	if got := in(l, readyState); got.GetRuntimeId() != next.GetRuntimeId() || got.GetLoadedSessions() != 2 {
 		t.Errorf("then the runtime is %v", got)
 	}
 }
@@ -248,16 +249,16 @@ func TestRecycledRuntime(t *testing.T) {
 // After the grace time the turn is interrupted, and its tool call stays answerable.
 func TestRecycleInterrupts(t *testing.T) {
 	t.Parallel()
-	l := newLives(t, func(int) fakecli.Script { return hanging })
-	l.create("busy", ownTool)
-	watching := l.subscribe(&bridgev1.SubscribeRequest{Sessions: one("busy"), Callbacks: true})
-	l.begin("busy", "tool")
-	call := watching.asked()
-	out, err := l.recycle(l.in(readyState).GetRuntimeId(), durationpb.New(0))()
+	l := bridgetest.New(t, bridgetest.Hanging, bridgetest.Restarts)
+	l.Create("busy", bridgetest.WithTool)
+	watching := l.Subscribe(&bridgev1.SubscribeRequest{Sessions: bridgetest.Cursors("busy"), Callbacks: true})
+	l.Begin("busy", "tool")
+	call := watching.Callback()
+	out, err := recycle(l, in(l, readyState).GetRuntimeId(), durationpb.New(0))()
 	if err != nil || out.GetInterruptedSessions() != 1 {
 		t.Fatalf("recycled: %v, %v", out, err)
 	}
-	if got := watching.restarted().GetTurnOutcome().GetStatus(); got != bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST {
+	if got := watching.Restarted().GetTurnOutcome().GetStatus(); got != bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST {
 		t.Errorf("the turn ended as %v", got)
 	}
 	pending := func() []*bridgev1.Callback {
@@ -267,8 +268,9 @@ func TestRecycleInterrupts(t *testing.T) {
 		}
 		return list.GetCallbacks()
 	}
-	eventually(t, "the session in the successor", func() bool {
-		return l.state("busy") == bridgev1.SessionState_SESSION_STATE_LOADED
+	bridgetest.Eventually(t, "the session in the successor", func() bool {
+		got, err := l.Sessions.GetSession(t.Context(), &bridgev1.GetSessionRequest{SessionId: "busy"})
+		return err == nil && got.GetSession().GetState() == bridgev1.SessionState_SESSION_STATE_LOADED
 	})
 	if list := pending(); len(list) != 1 || list[0].GetCallbackId() != call {
 		t.Errorf("the pending callbacks are %v, want %s", list, call)
@@ -287,22 +289,22 @@ func called(cli *fakecli.CLI, method string) bool {
 func TestAnswerDuringTheEnd(t *testing.T) {
 	t.Parallel()
 	const answering = "session.tools.handlePendingToolCall"
-	l := newLives(t, func(life int) fakecli.Script {
-		s := hanging
+	l := bridgetest.New(t, fakecli.Script{}, bridgetest.Scripts(func(life int) fakecli.Script {
+		s := bridgetest.Hanging
 		if life == 0 {
 			delay := fakecli.Fault{Kind: fakecli.FaultDelay, DelayMS: 500}
 			s.Faults = []fakecli.MethodFault{{Method: "runtime.shutdown", Fault: delay}}
 		}
 		return s
-	})
-	l.create("busy", ownTool)
-	l.ask("busy", "before")
-	watching := l.subscribe(&bridgev1.SubscribeRequest{Sessions: one("busy"), Callbacks: true})
-	l.begin("busy", "tool")
-	call := watching.asked()
-	old := l.life()
-	wait := l.recycle(l.in(readyState).GetRuntimeId(), durationpb.New(0))
-	eventually(t, "the shutdown", func() bool { return called(old, "runtime.shutdown") })
+	}))
+	l.Create("busy", bridgetest.WithTool)
+	l.Ask("busy", "before")
+	watching := l.Subscribe(&bridgev1.SubscribeRequest{Sessions: bridgetest.Cursors("busy"), Callbacks: true})
+	l.Begin("busy", "tool")
+	call := watching.Callback()
+	old := l.FakeCLI()
+	wait := recycle(l, in(l, readyState).GetRuntimeId(), durationpb.New(0))
+	bridgetest.Eventually(t, "the shutdown", func() bool { return called(old, "runtime.shutdown") })
 	worked := &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Text{Text: "worked"}}
 	if _, err := l.Callbacks.Resolve(t.Context(), &bridgev1.ResolveRequest{
 		SessionId: "busy", CallbackId: call, Answer: &bridgev1.Answer{Answer: &bridgev1.Answer_Tool{Tool: worked}},
@@ -312,16 +314,16 @@ func TestAnswerDuringTheEnd(t *testing.T) {
 	if out, err := wait(); err != nil || out.GetInterruptedSessions() != 1 {
 		t.Errorf("recycled: %v, %v", out, err)
 	}
-	if called(old, answering) || !called(l.life(), answering) {
+	if called(old, answering) || !called(l.FakeCLI(), answering) {
 		t.Error("the process that ended has the answer")
 	}
-	watching.turnEnded(bridgev1.TurnStatus_TURN_STATUS_COMPLETED)
+	watching.TurnEnded(bridgev1.TurnStatus_TURN_STATUS_COMPLETED)
 }
 
 // Owners replace the runtimes of their tenant only; the administrator replaces all.
 func TestRuntimesOfOtherTenants(t *testing.T) {
 	t.Parallel()
-	l := newLives(t, func(int) fakecli.Script { return fakecli.Script{} }, inTenants(quota.Limits{}))
+	l := bridgetest.New(t, fakecli.Script{}, bridgetest.Restarts, bridgetest.Tenants(quota.Limits{}))
 	as := func(tenant string, role caller.Role) context.Context {
 		return caller.With(t.Context(), caller.Caller{Tenant: tenant, Role: role})
 	}
@@ -329,8 +331,8 @@ func TestRuntimesOfOtherTenants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := l.in(readyState).GetRuntimeId()
-	if got := l.in(readyState).GetTenant(); got != "a" {
+	id := in(l, readyState).GetRuntimeId()
+	if got := in(l, readyState).GetTenant(); got != "a" {
 		t.Errorf("the administrator sees a runtime of tenant %q", got)
 	}
 	for name, call := range map[string]func(ctx context.Context) error{
@@ -357,7 +359,7 @@ func TestRuntimesOfOtherTenants(t *testing.T) {
 		t.Errorf("recycle by the administrator: %v", err)
 	}
 	for _, grace := range []*durationpb.Duration{{Seconds: -1}, {Seconds: 3601}, {Nanos: -1}} {
-		_, err := l.recycle(id, grace)()
+		_, err := recycle(l, id, grace)()
 		if f, ok := fields.AsFault(err); !ok || f.Reason != fault.InvalidField || f.Field != "grace_period" {
 			t.Errorf("a grace period of %v: %v", grace, err)
 		}
@@ -367,11 +369,11 @@ func TestRuntimesOfOtherTenants(t *testing.T) {
 // A runtime that the server did not start cannot be replaced.
 func TestDialedRuntimeIsNotReplaced(t *testing.T) {
 	t.Parallel()
-	l := newLives(t, func(int) fakecli.Script { return fakecli.Script{} }, func(c *Config) { c.Dialed = true })
-	l.create("s")
-	id := l.in(readyState).GetRuntimeId()
+	l := bridgetest.New(t, fakecli.Script{}, bridgetest.Restarts, func(c *bridgetest.Options) { c.Dialed = true })
+	l.Create("s")
+	id := in(l, readyState).GetRuntimeId()
 	_, drained := l.Runtimes.DrainRuntime(t.Context(), &bridgev1.DrainRuntimeRequest{RuntimeId: id})
-	_, recycled := l.recycle(id, nil)()
+	_, recycled := recycle(l, id, nil)()
 	for _, err := range []error{drained, recycled} {
 		if f, ok := fields.AsFault(err); !ok || f.Reason != fault.FeatureDisabled || f.Field != "runtime_id" {
 			t.Errorf("%v", err)
