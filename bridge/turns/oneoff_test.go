@@ -1,4 +1,4 @@
-package bridge
+package turns_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/frame"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
@@ -18,12 +19,12 @@ import (
 )
 
 // runs makes a Run in a new session and returns the session's id and the outcome.
-func (r *rig) runs(requestID string, create *bridgev1.CreateSessionRequest) (id string, out *bridgev1.TurnOutcome) {
-	r.t.Helper()
+func runs(r *bridgetest.Bridge, requestID string, create *bridgev1.CreateSessionRequest) (id string, out *bridgev1.TurnOutcome) {
+	r.T.Helper()
 	q := &bridgev1.RunRequest{
 		RequestId: requestID, Session: &bridgev1.RunRequest_Create{Create: create}, Prompt: &bridgev1.Prompt{Text: "hi"},
 	}
-	err := r.Turns.Run(r.t.Context(), q, func(f frame.Frame) error {
+	err := r.Turns.Run(r.T.Context(), q, func(f frame.Frame) error {
 		if m, ok := f.Message.(*bridgev1.RunResponse); ok {
 			if m.GetStarted() != nil {
 				id = m.GetStarted().GetSessionId()
@@ -35,7 +36,7 @@ func (r *rig) runs(requestID string, create *bridgev1.CreateSessionRequest) (id 
 		return nil
 	})
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	return id, out
 }
@@ -54,12 +55,12 @@ func TestRunDeletesItsSession(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, fakecli.Script{})
-			id, _ := r.runs("", tc.create)
-			if got := received(r.cli, "session.delete") > 0; got == tc.kept {
+			r := bridgetest.New(t, fakecli.Script{})
+			id, _ := runs(r, "", tc.create)
+			if got := bridgetest.Received(r.FakeCLI(), "session.delete") > 0; got == tc.kept {
 				t.Errorf("session.delete was called: %v", got)
 			}
-			if there := r.store.Get(session.Key("", id)) != nil; there != tc.kept {
+			if there := r.Store().Get(session.Key("", id)) != nil; there != tc.kept {
 				t.Errorf("the bridge knows the session: %v, want %v", there, tc.kept)
 			}
 		})
@@ -70,17 +71,17 @@ func TestRunDeletesItsSession(t *testing.T) {
 // end of the waiting.
 func TestRunThatComesAgainFindsItsSession(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{})
-	id, out := r.runs("q", &bridgev1.CreateSessionRequest{})
-	again, same := r.runs("q", &bridgev1.CreateSessionRequest{})
+	r := bridgetest.New(t, fakecli.Script{})
+	id, out := runs(r, "q", &bridgev1.CreateSessionRequest{})
+	again, same := runs(r, "q", &bridgev1.CreateSessionRequest{})
 	if again != id || same.GetStatus() != out.GetStatus() {
 		t.Errorf("again: %q, %v; it was %q, %v", again, same, id, out)
 	}
-	if received(r.cli, "session.delete") > 0 {
+	if bridgetest.Received(r.FakeCLI(), "session.delete") > 0 {
 		t.Error("the session was deleted within its grace")
 	}
 	r.Close()
-	if received(r.cli, "session.delete") != 1 {
+	if bridgetest.Received(r.FakeCLI(), "session.delete") != 1 {
 		t.Error("the session outlives the bridge")
 	}
 	_, err := r.Sessions.GetSession(t.Context(), &bridgev1.GetSessionRequest{SessionId: id})
@@ -105,17 +106,17 @@ func TestRunThatComesAgainAfterARestart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			k := newKept(t, always(hanging))
+			k := bridgetest.New(t, bridgetest.Hanging, bridgetest.Stored)
 			q := &bridgev1.RunRequest{RequestId: "q", Prompt: &bridgev1.Prompt{Text: tc.prompt}, Session: &bridgev1.RunRequest_Create{Create: tc.create}}
 			if tc.create == nil {
-				k.create("s1")
-				k.ask("s1", "hi")
+				k.Create("s1")
+				k.Ask("s1", "hi")
 				q.Session = &bridgev1.RunRequest_SessionId{SessionId: "s1"}
 			}
-			first := k.reruns(k.t.Context(), q, tc.prompt == "long")
+			first := reruns(k.T.Context(), k, q, tc.prompt == "long")
 			for range 2 {
-				k = k.reborn()
-				again := k.reruns(k.t.Context(), q, false)
+				k = k.Restart()
+				again := reruns(k.T.Context(), k, q, false)
 				if again.id != first.id || again.message != first.message || again.messages != 1 || again.out.GetStatus() != tc.status {
 					t.Errorf("again: %+v; it was %+v", again, first)
 				}
@@ -127,22 +128,22 @@ func TestRunThatComesAgainAfterARestart(t *testing.T) {
 // A Run whose start a kill kept from being recorded is not made twice.
 func TestInterruptedRun(t *testing.T) {
 	t.Parallel()
-	k := newKept(t, always(hanging))
-	k.create("s1")
-	k.ask("s1", "hi")
+	k := bridgetest.New(t, bridgetest.Hanging, bridgetest.Stored)
+	k.Create("s1")
+	k.Ask("s1", "hi")
 	q := &bridgev1.RunRequest{RequestId: "q", Prompt: &bridgev1.Prompt{Text: "again"}, Session: &bridgev1.RunRequest_SessionId{SessionId: "s1"}}
-	s, err := k.store.Open(t.Context(), "s1")
+	s, err := k.Store().Open(t.Context(), "s1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	at := s.Journal().Last()
 	since := binary.AppendUvarint(binary.AppendUvarint(nil, at.Epoch), at.Seq)
-	k.remembering(idempotency.Key{Operation: idempotency.Run, ID: "q"}, q, since)
-	k.ask("s1", "again") // the prompt of the Run
-	if again := k.reruns(t.Context(), q, false); again.messages != 1 || again.out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
+	k.Remember("s1", idempotency.Key{Operation: idempotency.Run, ID: "q"}, q, since)
+	k.Ask("s1", "again") // the prompt of the Run
+	if again := reruns(t.Context(), k, q, false); again.messages != 1 || again.out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
 		t.Errorf("again: %+v", again)
 	}
-	if n := received(k.life(), "session.send"); n != 2 {
+	if n := bridgetest.Received(k.FakeCLI(), "session.send"); n != 2 {
 		t.Errorf("the CLI was given %d prompts, want 2", n)
 	}
 }
@@ -155,8 +156,8 @@ type rerun struct {
 }
 
 // reruns makes a Run; with cut it leaves when the prompt's message has come.
-func (r *rig) reruns(ctx context.Context, q *bridgev1.RunRequest, cut bool) (got rerun) {
-	r.t.Helper()
+func reruns(ctx context.Context, r *bridgetest.Bridge, q *bridgev1.RunRequest, cut bool) (got rerun) {
+	r.T.Helper()
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
 	err := r.Turns.Run(ctx, q, func(f frame.Frame) error {
@@ -171,7 +172,7 @@ func (r *rig) reruns(ctx context.Context, q *bridgev1.RunRequest, cut bool) (got
 			if err := proto.Unmarshal(slices.Concat(f.Wire...), m); err != nil {
 				return err
 			}
-			if slices.Contains(words(m), "user.message") {
+			if slices.Contains(bridgetest.Kinds(m), "user.message") {
 				if got.messages++; cut {
 					leave()
 				}
@@ -180,7 +181,7 @@ func (r *rig) reruns(ctx context.Context, q *bridgev1.RunRequest, cut bool) (got
 		return nil
 	})
 	if err != nil && !cut {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	return got
 }
@@ -192,7 +193,7 @@ func TestRunReportsProgress(t *testing.T) {
 	for name, requestID := range map[string]string{"plain": "", "with a request id": "once"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, fakecli.Script{})
+			r := bridgetest.New(t, fakecli.Script{})
 			for _, want := range []bool{true, false} { // the second one finds the CLI running
 				var progress, frames int
 				q := &bridgev1.RunRequest{

@@ -1,4 +1,4 @@
-package bridge
+package sessions_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
+	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -89,11 +90,11 @@ func TestHandOverWaitsForTheStorage(t *testing.T) {
 	d := &pausing{Store: kept, failed: make(chan struct{}, 1)}
 	d.writer = journal.NewWriter(journal.WriterConfig{FS: &faultfs.FS{}})
 	t.Cleanup(d.writer.Close)
-	r := newLivesAt(t, t.TempDir(), always(fakecli.Script{}), func(c *Config) { c.Directory = d })
-	r.create("s1")
-	r.ask("s1", "first")
+	r := bridgetest.New(t, fakecli.Script{}, bridgetest.Restarts, func(c *bridgetest.Options) { c.Directory = d })
+	r.Create("s1")
+	r.Ask("s1", "first")
 	d.set(true)
-	r.sent(prompted("s1", "second"))
+	r.Send(bridgetest.Repeatable("s1", "second"))
 	<-d.failed
 	if err := r.AwaitRest(t.Context(), "s1"); err != nil {
 		t.Fatal(err)
@@ -111,7 +112,7 @@ func TestHandOverWaitsForTheStorage(t *testing.T) {
 		t.Errorf("after the caller's end: left %t, %v", left, err)
 	}
 	d.set(false)
-	if out := r.ask("s1", "third"); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
+	if out := r.Ask("s1", "third"); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
 		t.Errorf("the turn of the session that stayed: %v", out)
 	}
 	if left, err := r.HandOver(t.Context(), "s1", false, func() error { return nil }); !left || err != nil {
@@ -120,7 +121,7 @@ func TestHandOverWaitsForTheStorage(t *testing.T) {
 	if _, err := r.Load(t.Context(), "s1", func() ([]backend.Request, error) { return nil, nil }); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.conversation("s1"); len(got) != 3 {
+	if got := r.Conversation("s1"); len(got) != 3 {
 		t.Errorf("the conversation has %q", got)
 	}
 }
@@ -136,10 +137,10 @@ func TestHandOverWaitsForTheOutbox(t *testing.T) {
 	t.Cleanup(func() { _ = kept.Close() }) // after the bridge
 	d := &refusing{Store: kept, writer: journal.NewWriter(journal.WriterConfig{FS: &faultfs.FS{}})}
 	t.Cleanup(d.writer.Close)
-	r := newLivesAt(t, t.TempDir(), always(hanging), func(c *Config) { c.Directory = d })
-	r.create("s1")
-	r.ask("s1", "first")
-	r.begin("s1", "long")
+	r := bridgetest.New(t, bridgetest.Hanging, bridgetest.Restarts, func(c *bridgetest.Options) { c.Directory = d })
+	r.Create("s1")
+	r.Ask("s1", "first")
+	r.Begin("s1", "long")
 	const all = 1 << 30
 	d.refuses.Store(all)
 	if _, err := r.Sessions.Abort(t.Context(), &bridgev1.AbortRequest{SessionId: "s1"}); err != nil {

@@ -1,4 +1,4 @@
-package bridge
+package sessions_test
 
 import (
 	"maps"
@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -16,26 +17,26 @@ import (
 
 // rebornAfter is the next life of a bridge that is killed now, with something done to its
 // data directory in between.
-func (k *keptLife) rebornAfter(do func(data string)) *keptLife {
-	k.t.Helper()
-	data := filepath.Join(k.t.TempDir(), "data")
-	k.copyTo(data)
-	if k.count() > 0 {
-		k.life().Kill()
+func rebornAfter(k *bridgetest.Bridge, do func(data string)) *bridgetest.Bridge {
+	k.T.Helper()
+	data := filepath.Join(k.T.TempDir(), "data")
+	k.CopyData(data)
+	if len(k.Processes()) > 0 {
+		k.FakeCLI().Kill()
 	}
 	do(data)
-	return openKept(k.t, data, k.home, k.script, k.change...)
+	return k.Reopen(data)
 }
 
 // texts returns the user's messages in a session, by position.
-func (k *keptLife) texts(id string) map[string]string {
-	k.t.Helper()
+func texts(k *bridgetest.Bridge, id string) map[string]string {
+	k.T.Helper()
 	out := map[string]string{}
 	q := &bridgev1.ListEventsRequest{SessionId: id}
 	for {
-		page, err := k.Events.ListEvents(k.ctx, q)
+		page, err := k.Events.ListEvents(k.Context(), q)
 		if err != nil {
-			k.t.Fatal(err)
+			k.T.Fatal(err)
 		}
 		for _, e := range page.GetEvents() {
 			if m := e.GetEvent().GetUserMessage(); m != nil {
@@ -49,11 +50,11 @@ func (k *keptLife) texts(id string) map[string]string {
 }
 
 // listed returns how ListSessions describes a session.
-func (k *keptLife) listed(id string) *bridgev1.Session {
-	k.t.Helper()
-	list, err := k.Sessions.ListSessions(k.ctx, &bridgev1.ListSessionsRequest{})
+func listed(k *bridgetest.Bridge, id string) *bridgev1.Session {
+	k.T.Helper()
+	list, err := k.Sessions.ListSessions(k.Context(), &bridgev1.ListSessionsRequest{})
 	if err != nil {
-		k.t.Fatal(err)
+		k.T.Fatal(err)
 	}
 	i := slices.IndexFunc(list.GetSessions(), func(s *bridgev1.Session) bool { return s.GetSessionId() == id })
 	if i < 0 {
@@ -63,16 +64,16 @@ func (k *keptLife) listed(id string) *bridgev1.Session {
 }
 
 // withoutState is a session with two turns, after a restart that did not find its state.
-func withoutState(t *testing.T) (k *keptLife, said map[string]string) {
+func withoutState(t *testing.T) (k *bridgetest.Bridge, said map[string]string) {
 	t.Helper()
-	k = newKept(t, always(fakecli.Script{}))
-	k.create("s1")
-	k.create("s2")
+	k = bridgetest.New(t, fakecli.Script{}, bridgetest.Stored)
+	k.Create("s1")
+	k.Create("s2")
 	for _, text := range []string{"one", "two"} {
-		k.ask("s1", text)
+		k.Ask("s1", text)
 	}
-	said = k.texts("s1")
-	return k.rebornAfter(func(data string) {
+	said = texts(k, "s1")
+	return rebornAfter(k, func(data string) {
 		if err := os.Remove(filepath.Join(data, "sessions", "s1", "session")); err != nil {
 			t.Fatal(err)
 		}
@@ -84,40 +85,40 @@ func withoutState(t *testing.T) (k *keptLife, said map[string]string) {
 func TestSessionWithoutState(t *testing.T) {
 	t.Parallel()
 	k, said := withoutState(t)
-	got, err := k.Sessions.GetSession(k.ctx, &bridgev1.GetSessionRequest{SessionId: "s1"})
+	got, err := k.Sessions.GetSession(k.Context(), &bridgev1.GetSessionRequest{SessionId: "s1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for how, s := range map[string]*bridgev1.Session{"listed": k.listed("s1"), "got": got.GetSession()} {
+	for how, s := range map[string]*bridgev1.Session{"listed": listed(k, "s1"), "got": got.GetSession()} {
 		d := s.GetDamage()
 		if s.GetState() != bridgev1.SessionState_SESSION_STATE_DAMAGED || d.GetPath() != "damaged/s1" || d.GetReason() == "" || !d.GetDetectTime().IsValid() {
 			t.Errorf("%s it is %v", how, s)
 		}
 	}
-	if s := k.listed("s2"); s.GetState() == bridgev1.SessionState_SESSION_STATE_DAMAGED {
+	if s := listed(k, "s2"); s.GetState() == bridgev1.SessionState_SESSION_STATE_DAMAGED {
 		t.Errorf("the other session is %v", s)
 	}
-	_, err = k.Turns.Send(k.ctx, &bridgev1.SendRequest{SessionId: "s1", Prompt: &bridgev1.Prompt{Text: "three"}})
+	_, err = k.Turns.Send(k.Context(), &bridgev1.SendRequest{SessionId: "s1", Prompt: &bridgev1.Prompt{Text: "three"}})
 	if f, _ := fields.AsFault(err); f == nil || f.Reason != fault.SessionNotFound || !strings.Contains(f.Message, "damaged") {
 		t.Errorf("sending fails with %v", err)
 	}
-	_, err = k.Sessions.CreateSession(k.ctx, &bridgev1.CreateSessionRequest{SessionId: "s1"})
+	_, err = k.Sessions.CreateSession(k.Context(), &bridgev1.CreateSessionRequest{SessionId: "s1"})
 	if fault.ReasonOf(err) != fault.SessionExists {
 		t.Errorf("making it again fails with %v", err)
 	}
-	if _, err := k.Sessions.ResumeSession(k.ctx, &bridgev1.ResumeSessionRequest{SessionId: "s1"}); err != nil {
+	if _, err := k.Sessions.ResumeSession(k.Context(), &bridgev1.ResumeSessionRequest{SessionId: "s1"}); err != nil {
 		t.Fatal(err)
 	}
-	if now := k.texts("s1"); !maps.Equal(now, said) {
+	if now := texts(k, "s1"); !maps.Equal(now, said) {
 		t.Errorf("said was %v, and is %v", said, now)
 	}
-	k.ask("s1", "three")
-	k.promptsNoted("s1") // otherwise the next life loads the session
-	k = k.rebornAfter(func(string) {})
-	if s := k.listed("s1"); s.GetState() != bridgev1.SessionState_SESSION_STATE_UNLOADED || s.GetDamage() != nil {
+	k.Ask("s1", "three")
+	k.AwaitOutbox("s1") // otherwise the next life loads the session
+	k = rebornAfter(k, func(string) {})
+	if s := listed(k, "s1"); s.GetState() != bridgev1.SessionState_SESSION_STATE_UNLOADED || s.GetDamage() != nil {
 		t.Errorf("after a restart it is %v", s)
 	}
-	if now := k.texts("s1"); len(now) != 3 {
+	if now := texts(k, "s1"); len(now) != 3 {
 		t.Errorf("after a restart it has %v", now)
 	}
 }
@@ -129,44 +130,44 @@ func TestDamagedSessionStays(t *testing.T) {
 	k, _ := withoutState(t)
 	segments := func() (found []string) {
 		for _, place := range []string{"sessions", "damaged"} {
-			some, _ := filepath.Glob(filepath.Join(k.data, place, "s1", "*.seg"))
+			some, _ := filepath.Glob(filepath.Join(k.Data, place, "s1", "*.seg"))
 			found = append(found, some...)
 		}
 		return found
 	}
-	if err := os.RemoveAll(filepath.Join(k.home, "session-state", "s1")); err != nil {
+	if err := os.RemoveAll(filepath.Join(k.Home, "session-state", "s1")); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if _, err := k.Sessions.ResumeSession(k.ctx, &bridgev1.ResumeSessionRequest{SessionId: "s1"}); fault.ReasonOf(err) != fault.SessionNotFound {
+		if _, err := k.Sessions.ResumeSession(k.Context(), &bridgev1.ResumeSessionRequest{SessionId: "s1"}); fault.ReasonOf(err) != fault.SessionNotFound {
 			t.Errorf("resuming it fails with %v", err)
 		}
-		if s := k.listed("s1"); s.GetState() != bridgev1.SessionState_SESSION_STATE_DAMAGED || len(segments()) != 1 {
+		if s := listed(k, "s1"); s.GetState() != bridgev1.SessionState_SESSION_STATE_DAMAGED || len(segments()) != 1 {
 			t.Fatalf("after a resume in vain it is %v, with %v", s, segments())
 		}
 	}
-	if _, err := k.Sessions.DeleteSession(k.ctx, &bridgev1.DeleteSessionRequest{SessionId: "s1"}); err != nil {
+	if _, err := k.Sessions.DeleteSession(k.Context(), &bridgev1.DeleteSessionRequest{SessionId: "s1"}); err != nil {
 		t.Errorf("deleting it: %v", err)
 	}
-	if s := k.listed("s1"); s != nil || len(segments()) > 0 {
+	if s := listed(k, "s1"); s != nil || len(segments()) > 0 {
 		t.Errorf("deleted, it is %v, with %v", s, segments())
 	}
-	_, err := k.Sessions.DeleteSession(k.ctx, &bridgev1.DeleteSessionRequest{SessionId: "s1"})
+	_, err := k.Sessions.DeleteSession(k.Context(), &bridgev1.DeleteSessionRequest{SessionId: "s1"})
 	if f, _ := fields.AsFault(err); f == nil || f.Reason != fault.SessionNotFound {
 		t.Errorf("deleting it twice: %v", err)
 	}
-	k.create("s1") // the id is free
+	k.Create("s1") // the id is free
 }
 
 // A state that goes while the server runs is no reason to begin a new session on the journal
 // of the old one.
 func TestStateGoesWhileRunning(t *testing.T) {
 	t.Parallel()
-	k := newKept(t, always(fakecli.Script{}))
-	k.create("s1")
-	k.ask("s1", "one")
-	said := k.texts("s1")
-	k = k.rebornAfter(func(data string) {
+	k := bridgetest.New(t, fakecli.Script{}, bridgetest.Stored)
+	k.Create("s1")
+	k.Ask("s1", "one")
+	said := texts(k, "s1")
+	k = rebornAfter(k, func(data string) {
 		// Nothing knows of the session but its journal, as when all of it was copied too late.
 		if err := os.Rename(filepath.Join(data, "sessions", "s1"), filepath.Join(data, "later")); err != nil {
 			t.Fatal(err)
@@ -175,17 +176,17 @@ func TestStateGoesWhileRunning(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	if err := os.Rename(filepath.Join(k.data, "later"), filepath.Join(k.data, "sessions", "s1")); err != nil {
+	if err := os.Rename(filepath.Join(k.Data, "later"), filepath.Join(k.Data, "sessions", "s1")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.RemoveAll(filepath.Join(k.home, "session-state", "s1")); err != nil { // or the CLI has it
+	if err := os.RemoveAll(filepath.Join(k.Home, "session-state", "s1")); err != nil { // or the CLI has it
 		t.Fatal(err)
 	}
-	_, err := k.Sessions.CreateSession(k.ctx, &bridgev1.CreateSessionRequest{SessionId: "s1"})
+	_, err := k.Sessions.CreateSession(k.Context(), &bridgev1.CreateSessionRequest{SessionId: "s1"})
 	if fault.ReasonOf(err) != fault.SessionExists {
 		t.Errorf("making it fails with %v", err)
 	}
-	if s := k.listed("s1"); s.GetState() != bridgev1.SessionState_SESSION_STATE_DAMAGED || len(said) != 1 {
+	if s := listed(k, "s1"); s.GetState() != bridgev1.SessionState_SESSION_STATE_DAMAGED || len(said) != 1 {
 		t.Errorf("it is %v", s)
 	}
 }
@@ -194,13 +195,13 @@ func TestStateGoesWhileRunning(t *testing.T) {
 // session was loaded.
 func TestDamagedEventsComeFromTheHistory(t *testing.T) {
 	t.Parallel()
-	k := newKept(t, always(fakecli.Script{}))
-	k.create("s1")
+	k := bridgetest.New(t, fakecli.Script{}, bridgetest.Stored)
+	k.Create("s1")
 	for _, text := range []string{"one", "two", "three"} {
-		k.ask("s1", text)
+		k.Ask("s1", text)
 	}
-	k.promptsNoted("s1") // otherwise the next life loads the session
-	k = k.rebornAfter(func(data string) {
+	k.AwaitOutbox("s1") // otherwise the next life loads the session
+	k = rebornAfter(k, func(data string) {
 		segments, err := filepath.Glob(filepath.Join(data, "sessions", "s1", "*.seg"))
 		if err != nil || len(segments) != 1 {
 			t.Fatalf("the journal is in %v, %v", segments, err)
@@ -214,11 +215,11 @@ func TestDamagedEventsComeFromTheHistory(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	if got := slices.Sorted(maps.Values(k.texts("s1"))); !slices.Equal(got, []string{"one", "three"}) {
+	if got := slices.Sorted(maps.Values(texts(k, "s1"))); !slices.Equal(got, []string{"one", "three"}) {
 		t.Errorf("of three messages, one damaged, there are %q", got)
 	}
-	k.ask("s1", "four")
-	if got := slices.Sorted(maps.Values(k.texts("s1"))); !slices.Equal(got, []string{"four", "one", "three", "two"}) {
+	k.Ask("s1", "four")
+	if got := slices.Sorted(maps.Values(texts(k, "s1"))); !slices.Equal(got, []string{"four", "one", "three", "two"}) {
 		t.Errorf("once it was loaded there are %q", got)
 	}
 }

@@ -1,4 +1,4 @@
-package bridge
+package sessions_test
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
+	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
@@ -90,10 +91,10 @@ func TestPromptThatIsNotStored(t *testing.T) {
 				d.writer = journal.NewWriter(journal.WriterConfig{FS: &faultfs.FS{}})
 				t.Cleanup(d.writer.Close)
 			}
-			r := newLivesAt(t, t.TempDir(), always(fakecli.Script{}), func(c *Config) { c.Directory = d })
-			r.create("s1")
+			r := bridgetest.New(t, fakecli.Script{}, bridgetest.Restarts, func(c *bridgetest.Options) { c.Directory = d })
+			r.Create("s1")
 			d.refuses.Store(1)
-			q := prompted("s1", "hi")
+			q := bridgetest.Repeatable("s1", "hi")
 			q.Prompt.Text = test.prompt
 			out, err := r.Turns.Send(t.Context(), q)
 			switch {
@@ -105,11 +106,11 @@ func TestPromptThatIsNotStored(t *testing.T) {
 			if !remote {
 				return
 			}
-			if out := r.sent(q); out.GetInMemoryOnly() {
+			if out := r.Send(q); out.GetInMemoryOnly() {
 				t.Error("the repetition is in memory only")
 			}
-			r.ask("s1", "on")
-			if got := r.conversation("s1"); len(got) != 2 {
+			r.Ask("s1", "on")
+			if got := r.Conversation("s1"); len(got) != 2 {
 				t.Errorf("the conversation has %q", got)
 			}
 		})
@@ -127,24 +128,24 @@ func TestUnstoredDeliveryWaits(t *testing.T) {
 	t.Cleanup(func() { _ = kept.Close() }) // after the bridge
 	d := &refusing{Store: kept, writer: journal.NewWriter(journal.WriterConfig{FS: &faultfs.FS{}})}
 	t.Cleanup(d.writer.Close)
-	r := newLivesAt(t, t.TempDir(), always(hanging), func(c *Config) { c.Directory = d })
-	r.create("s1")
-	r.ask("s1", "hi")
-	r.begin("s1", "long")
-	r.sent(prompted("s1", "queued"))
+	r := bridgetest.New(t, bridgetest.Hanging, bridgetest.Restarts, func(c *bridgetest.Options) { c.Directory = d })
+	r.Create("s1")
+	r.Ask("s1", "hi")
+	r.Begin("s1", "long")
+	r.Send(bridgetest.Repeatable("s1", "queued"))
 	const all = 1 << 30
 	d.refuses.Store(all)
-	r.life().Kill()
-	eventually(t, "attempts to store the delivery", func() bool { return d.refuses.Load() < all-8 })
-	for _, e := range r.life().Log() {
-		if e.Type == "session.send" && strings.Contains(string(e.Body), "queued") && r.count() > 1 {
+	r.FakeCLI().Kill()
+	bridgetest.Eventually(t, "attempts to store the delivery", func() bool { return d.refuses.Load() < all-8 })
+	for _, e := range r.FakeCLI().Log() {
+		if e.Type == "session.send" && strings.Contains(string(e.Body), "queued") && len(r.Processes()) > 1 {
 			t.Error("the CLI has the prompt, and the storage does not know that")
 			break
 		}
 	}
 	d.refuses.Store(0)
-	eventually(t, "the prompt", func() bool { return slices.Contains(r.conversation("s1"), "queued") })
-	if got := r.conversation("s1"); len(got) != 3 {
+	bridgetest.Eventually(t, "the prompt", func() bool { return slices.Contains(r.Conversation("s1"), "queued") })
+	if got := r.Conversation("s1"); len(got) != 3 {
 		t.Errorf("the conversation has %q", got)
 	}
 }
