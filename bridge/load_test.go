@@ -1,4 +1,4 @@
-package bridge
+package bridge_test
 
 import (
 	"encoding/json"
@@ -7,14 +7,16 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge"
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
+	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
 // sharedDirectory shows no sessions and no requests at the start, as that of a cluster.
 type sharedDirectory struct {
-	Directory
+	bridge.Directory
 
 	known []backend.Request
 }
@@ -31,8 +33,8 @@ func (d *sharedDirectory) Requests() (log backend.Requests, _ []backend.Request,
 // A session of another server is there after Load, with its remembered requests; calls at the same time load it once.
 func TestLoad(t *testing.T) {
 	t.Parallel()
-	k := newKept(t, always(fakecli.Script{}))
-	k.create("s1")
+	k := bridgetest.New(t, fakecli.Script{}, bridgetest.Stored)
+	k.Create("s1")
 	request := &bridgev1.SendAndWaitRequest{
 		RequestId: "once", SessionId: "s1", Prompt: &bridgev1.Prompt{Text: "hello"},
 	}
@@ -41,7 +43,7 @@ func TestLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	directory := new(sharedDirectory)
-	next := k.reborn(func(c *Config) { directory.Directory, c.Directory = c.Directory, directory })
+	next := k.Restart(func(c *bridgetest.Options) { directory.Directory, c.Directory = c.Directory, directory })
 	if next.Loaded("s1") {
 		t.Fatal("the session was loaded at the start")
 	}
@@ -80,11 +82,11 @@ func TestLoad(t *testing.T) {
 // elsewhere. Calls that look for the session wait until it has been given away. A session in use stays.
 func TestHandOver(t *testing.T) {
 	t.Parallel()
-	k := newKept(t, always(fakecli.Script{}))
-	k.create("s1")
-	k.ask("s1", "hello")
-	reader := k.subscribe(&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "s1"}}})
-	reader.frame("the end of the replay", func(f *bridgev1.SubscribeResponse) bool { return f.GetCaughtUp() != nil })
+	k := bridgetest.New(t, fakecli.Script{}, bridgetest.Stored)
+	k.Create("s1")
+	k.Ask("s1", "hello")
+	reader := k.Subscribe(&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "s1"}}})
+	reader.Frame("the end of the replay", func(f *bridgev1.SubscribeResponse) bool { return f.GetCaughtUp() != nil })
 	handOver := func(quiet bool, give func() error) bool {
 		t.Helper()
 		left, err := k.HandOver(t.Context(), "s1", quiet, give)
@@ -100,7 +102,7 @@ func TestHandOver(t *testing.T) {
 	if handOver(true, notYet) {
 		t.Error("a session that is watched left quietly")
 	}
-	loader := k.store.Get("s1").Session.Loader()
+	loader := k.Store().Get("s1").Session.Loader()
 	for _, loaded := range []bool{true, false} {
 		release := loader.Hold()
 		if handOver(false, notYet) {
@@ -121,7 +123,7 @@ func TestHandOver(t *testing.T) {
 			_, err := k.Load(t.Context(), "s1", func() ([]backend.Request, error) { return nil, nil })
 			loaded <- err
 		}()
-		reader.frame("the end", func(f *bridgev1.SubscribeResponse) bool {
+		reader.Frame("the end", func(f *bridgev1.SubscribeResponse) bool {
 			return f.GetClosed().GetReason() == bridgev1.CloseReason_CLOSE_REASON_DRAINING
 		})
 		if len(loaded) > 0 {
@@ -135,10 +137,10 @@ func TestHandOver(t *testing.T) {
 	if err := <-loaded; err != nil || !k.Loaded("s1") {
 		t.Errorf("the session was not loaded again: %v", err)
 	}
-	if got := k.conversation("s1"); len(got) == 0 {
+	if got := k.Conversation("s1"); len(got) == 0 {
 		t.Error("the session has lost its events")
 	}
-	if out := k.ask("s1", "again"); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
+	if out := k.Ask("s1", "again"); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
 		t.Errorf("the next turn: %v", out)
 	}
 }

@@ -1,4 +1,4 @@
-package bridge
+package bridge_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/frame"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
@@ -106,7 +107,7 @@ var sessionOperations = []struct {
 		ctx, end := context.WithCancel(ctx)
 		defer end()
 		read := false
-		err := r.Events.Subscribe(ctx, &bridgev1.SubscribeRequest{Sessions: one("s")}, func(f frame.Frame) error {
+		err := r.Events.Subscribe(ctx, &bridgev1.SubscribeRequest{Sessions: bridgetest.Cursors("s")}, func(f frame.Frame) error {
 			if m, ok := f.Message.(*bridgev1.SubscribeResponse); ok && m.GetCaughtUp() != nil {
 				read = true
 				end()
@@ -141,7 +142,7 @@ var sessionOperations = []struct {
 		}})
 	}, changing},
 	{"Unload", func(ctx context.Context, r *stateRig) error {
-		s, err := r.store.Open(ctx, "s")
+		s, err := r.Store().Open(ctx, "s")
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package bridge
+package bridge_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
+	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -24,7 +25,7 @@ import (
 
 // stateRig is a bridge whose session "s" enters a state.
 type stateRig struct {
-	*keptLife
+	*bridgetest.Bridge
 	// entering are the calls of other callers that keep the session in its state for a while.
 	entering sync.WaitGroup
 }
@@ -46,7 +47,7 @@ var sessionStates = []struct {
 	ends  bool // afterwards there is no session
 }{
 	{name: "idle", enter: func(*stateRig) {}},
-	{name: "turn", enter: func(r *stateRig) { r.begin("s", "long") }},
+	{name: "turn", enter: func(r *stateRig) { r.Begin("s", "long") }},
 	{name: "asking", enter: func(r *stateRig) { r.askFor("tool") }},
 	{name: "asking for permission", enter: func(r *stateRig) { r.askFor("command") }},
 	{name: "asking for input", enter: func(r *stateRig) { r.askFor("question") }},
@@ -57,7 +58,7 @@ var sessionStates = []struct {
 	}},
 	{name: "lost", enter: func(r *stateRig) { r.kill() }},
 	{name: "lost in a turn", enter: func(r *stateRig) {
-		r.begin("s", "long")
+		r.Begin("s", "long")
 		r.kill()
 	}},
 	{name: "lost asking", enter: func(r *stateRig) {
@@ -73,7 +74,7 @@ var sessionStates = []struct {
 		r.kill()
 	}},
 	{name: "resuming, lost in a turn", slow: "session.resume", enter: func(r *stateRig) {
-		r.begin("s", "long")
+		r.Begin("s", "long")
 		r.kill()
 		r.loadSlowly()
 	}},
@@ -89,30 +90,30 @@ var sessionStates = []struct {
 	}},
 	{name: "in the CLI's history only", enter: func(r *stateRig) {
 		r.Drain(0)
-		r.life().Kill()
-		r.keptLife = openKept(r.t, r.t.TempDir(), r.home, r.script, r.change...)
+		r.FakeCLI().Kill()
+		r.Bridge = r.Reopen(r.T.TempDir())
 	}},
 	{name: "exporting", enter: func(r *stateRig) { r.export() }},
 	{name: "moving", slow: "session.destroy", enter: func(r *stateRig) {
 		r.meanwhile("session.destroy", 1, func() error {
-			_, err := r.HandOver(r.ctx, "s", false, func() error { return nil })
+			_, err := r.HandOver(r.Context(), "s", false, func() error { return nil })
 			return err
 		})
 	}},
 	{name: "creating", slow: "session.create", quick: 1, enter: func(r *stateRig) {
 		r.delete()
 		r.meanwhile("session.create", 2, func() error {
-			_, err := r.Sessions.CreateSession(r.ctx, declared("s"))
+			_, err := r.Sessions.CreateSession(r.Context(), declared("s"))
 			return err
 		})
 	}},
 	{name: "deleting", slow: "session.delete", enter: func(r *stateRig) {
 		r.meanwhile("session.delete", 1, func() error {
-			_, err := r.Sessions.DeleteSession(r.ctx, &bridgev1.DeleteSessionRequest{SessionId: "s"})
+			_, err := r.Sessions.DeleteSession(r.Context(), &bridgev1.DeleteSessionRequest{SessionId: "s"})
 			return err
 		})
 	}, ends: true},
-	{name: "disconnected", enter: func(r *stateRig) { r.disconnect("s") }},
+	{name: "disconnected", enter: func(r *stateRig) { r.Disconnect("s") }},
 	{name: "deleted", enter: func(r *stateRig) { r.delete() }, ends: true},
 }
 
@@ -128,35 +129,35 @@ func declared(id string) *bridgev1.CreateSessionRequest {
 			Permission: true, Kinds: []bridgev1.CallbackKind{bridgev1.CallbackKind_CALLBACK_KIND_USER_INPUT},
 		},
 	}
-	ownTool(q)
+	bridgetest.WithTool(q)
 	return q
 }
 
 // newState makes a bridge with the session "s", which has had a turn.
 func newState(t *testing.T, slow string, quick int) *stateRig {
-	script := fakecli.Script{Prompts: slices.Concat(hanging.Prompts, asking.Prompts), Replies: interested}
+	script := fakecli.Script{Prompts: slices.Concat(bridgetest.Hanging.Prompts, bridgetest.Asking.Prompts), Replies: bridgetest.Asking.Replies}
 	if slow != "" {
 		script.Faults = []fakecli.MethodFault{{Method: slow, After: quick,
 			Fault: fakecli.Fault{Kind: fakecli.FaultDelay, DelayMS: int(slowCall.Milliseconds())}}}
 	}
-	r := &stateRig{keptLife: newKept(t, always(script), inTenants(quota.Limits{}), func(c *Config) { c.Raw = true })}
+	r := &stateRig{Bridge: bridgetest.New(t, script, bridgetest.Stored, bridgetest.Tenants(quota.Limits{}), func(c *bridgetest.Options) { c.Raw = true })}
 	if _, err := r.Sessions.CreateSession(t.Context(), declared("s")); err != nil {
 		t.Fatal(err)
 	}
-	r.ask("s", "hi")
+	r.Ask("s", "hi")
 	return r
 }
 
 // askFor begins a turn that waits for an answer.
 func (r *stateRig) askFor(prompt string) {
-	r.t.Helper()
-	r.begin("s", prompt)
-	eventually(r.t, "the question", func() bool { return r.asked() == 1 })
+	r.T.Helper()
+	r.Begin("s", prompt)
+	bridgetest.Eventually(r.T, "the question", func() bool { return r.asked() == 1 })
 }
 
 // asked is how many callbacks of the session wait.
 func (r *stateRig) asked() int {
-	list, err := r.Callbacks.ListPending(r.t.Context(), &bridgev1.ListPendingRequest{SessionId: "s"})
+	list, err := r.Callbacks.ListPending(r.T.Context(), &bridgev1.ListPendingRequest{SessionId: "s"})
 	if err != nil {
 		return -1
 	}
@@ -164,73 +165,73 @@ func (r *stateRig) asked() int {
 }
 
 func (r *stateRig) unload(id string) {
-	r.t.Helper()
-	s, err := r.store.Open(r.t.Context(), id)
+	r.T.Helper()
+	s, err := r.Store().Open(r.T.Context(), id)
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
-	if ok, err := s.Loader().Unload(r.t.Context(), 0); !ok || err != nil {
-		r.t.Fatalf("the session is not unloaded: %v", err)
+	if ok, err := s.Loader().Unload(r.T.Context(), 0); !ok || err != nil {
+		r.T.Fatalf("the session is not unloaded: %v", err)
 	}
 }
 
 func (r *stateRig) delete() {
-	r.t.Helper()
-	_, err := r.Sessions.DeleteSession(r.t.Context(), &bridgev1.DeleteSessionRequest{SessionId: "s"})
+	r.T.Helper()
+	_, err := r.Sessions.DeleteSession(r.T.Context(), &bridgev1.DeleteSessionRequest{SessionId: "s"})
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 }
 
 // provide gives the session credentials, which no restart keeps.
 func (r *stateRig) provide() {
-	r.t.Helper()
-	if err := provideCredentials(r.t.Context(), r); err != nil {
-		r.t.Fatal(err)
+	r.T.Helper()
+	if err := provideCredentials(r.T.Context(), r); err != nil {
+		r.T.Fatal(err)
 	}
 }
 
 // restart has the session restored by the next server, which has not loaded it.
 func (r *stateRig) restart() {
-	r.t.Helper()
-	s, err := r.store.Open(r.t.Context(), "s")
+	r.T.Helper()
+	s, err := r.Store().Open(r.T.Context(), "s")
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
-	eventually(r.t, "the outbox to be empty", s.Prompts().Box().Empty)
-	if err := errors.Join(s.Prompts().Box().Flush(), s.Journal().Settle(r.t.Context())); err != nil {
-		r.t.Fatal(err)
+	bridgetest.Eventually(r.T, "the outbox to be empty", s.Prompts().Box().Empty)
+	if err := errors.Join(s.Prompts().Box().Flush(), s.Journal().Settle(r.T.Context())); err != nil {
+		r.T.Fatal(err)
 	}
-	r.store.Save(r.store.EntryOf(s))
-	r.keptLife = r.reborn()
+	r.Store().Save(r.Store().EntryOf(s))
+	r.Bridge = r.Restart()
 }
 
 // kill ends the CLI and waits until the session knows it. The session may be in the next CLI by then.
 func (r *stateRig) kill() {
-	r.t.Helper()
-	s, err := r.store.Open(r.t.Context(), "s")
+	r.T.Helper()
+	s, err := r.Store().Open(r.T.Context(), "s")
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
-	before, err := s.Loader().Load(r.t.Context())
+	before, err := s.Loader().Load(r.T.Context())
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
-	r.life().Kill()
-	eventually(r.t, "the end of the runtime", func() bool {
+	r.FakeCLI().Kill()
+	bridgetest.Eventually(r.T, "the end of the runtime", func() bool {
 		if s.Snapshot().GetState() != bridgev1.SessionState_SESSION_STATE_LOADED {
 			return true
 		}
-		now, err := s.Loader().Load(r.t.Context())
+		now, err := s.Loader().Load(r.T.Context())
 		return err == nil && now != before
 	})
 }
 
 // loadSlowly has the session loaded by another caller, and waits until the CLI has the request.
 func (r *stateRig) loadSlowly() {
-	r.t.Helper()
+	r.T.Helper()
 	r.meanwhile("session.resume", 1, func() error {
-		_, err := r.Sessions.SetModel(r.ctx, &bridgev1.SetModelRequest{SessionId: "s", ModelId: "m1"})
+		_, err := r.Sessions.SetModel(r.Context(), &bridgev1.SetModelRequest{SessionId: "s", ModelId: "m1"})
 		if reason := fault.ReasonOf(err); reason == fault.SessionNotFound {
 			return nil // the operation has ended the session
 		}
@@ -241,15 +242,15 @@ func (r *stateRig) loadSlowly() {
 // meanwhile makes a call as another caller, and waits until the CLI has received the method for the n-th
 // time for the session.
 func (r *stateRig) meanwhile(method string, n int, call func() error) {
-	r.t.Helper()
+	r.T.Helper()
 	r.entering.Go(func() {
 		if err := call(); err != nil {
-			r.t.Errorf("the call that keeps the state: %v", err)
+			r.T.Errorf("the call that keeps the state: %v", err)
 		}
 	})
-	eventually(r.t, method, func() bool {
+	bridgetest.Eventually(r.T, method, func() bool {
 		received := 0
-		for _, e := range r.life().Log() {
+		for _, e := range r.FakeCLI().Log() {
 			if e.Kind == fakecli.EntryReceived && e.Type == method && strings.Contains(string(e.Body), `"sessionId":"s"`) {
 				received++
 			}
@@ -260,11 +261,11 @@ func (r *stateRig) meanwhile(method string, n int, call func() error) {
 
 // export exports the session to a slow reader, and waits until the reader has the beginning.
 func (r *stateRig) export() {
-	r.t.Helper()
+	r.T.Helper()
 	began := make(chan struct{})
 	var once sync.Once
 	r.entering.Go(func() {
-		err := r.Transfers.ExportSession(r.ctx, &bridgev1.ExportSessionRequest{SessionId: "s"},
+		err := r.Transfers.ExportSession(r.Context(), &bridgev1.ExportSessionRequest{SessionId: "s"},
 			func(*bridgev1.ExportSessionResponse) error {
 				once.Do(func() {
 					close(began)
@@ -273,7 +274,7 @@ func (r *stateRig) export() {
 				return nil
 			})
 		if err != nil {
-			r.t.Errorf("the export: %v", err)
+			r.T.Errorf("the export: %v", err)
 		}
 	})
 	<-began
@@ -333,49 +334,49 @@ func resultOf(err error) string {
 
 // hasEnded fails if there is still a session.
 func (r *stateRig) hasEnded() {
-	r.t.Helper()
-	_, err := r.Sessions.ResumeSession(r.t.Context(), &bridgev1.ResumeSessionRequest{SessionId: "s"})
+	r.T.Helper()
+	_, err := r.Sessions.ResumeSession(r.T.Context(), &bridgev1.ResumeSessionRequest{SessionId: "s"})
 	if fault.ReasonOf(err) != fault.SessionNotFound {
-		r.t.Errorf("a resume of the session that was deleted: %v", err)
+		r.T.Errorf("a resume of the session that was deleted: %v", err)
 	}
 }
 
 // reopen makes the session usable again, as a caller or another server would.
 func (r *stateRig) reopen() {
-	r.t.Helper()
-	_, err := r.Load(r.t.Context(), "s", func() ([]backend.Request, error) { return nil, nil })
+	r.T.Helper()
+	_, err := r.Load(r.T.Context(), "s", func() ([]backend.Request, error) { return nil, nil })
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
-	out, err := r.Sessions.GetSession(r.t.Context(), &bridgev1.GetSessionRequest{SessionId: "s"})
+	out, err := r.Sessions.GetSession(r.T.Context(), &bridgev1.GetSessionRequest{SessionId: "s"})
 	switch state := out.GetSession().GetState(); {
 	case fault.ReasonOf(err) == fault.SessionNotFound, state == bridgev1.SessionState_SESSION_STATE_STORED:
 		provider := &cliv1.ProviderConfig{BaseUrl: "http://127.0.0.1:1", ApiKey: proto.String("key")}
-		_, err = r.Sessions.ResumeSession(r.t.Context(), &bridgev1.ResumeSessionRequest{SessionId: "s",
+		_, err = r.Sessions.ResumeSession(r.T.Context(), &bridgev1.ResumeSessionRequest{SessionId: "s",
 			Config: &cliv1.SessionConfig{Provider: provider}})
 	case state == bridgev1.SessionState_SESSION_STATE_CREDENTIALS_NEEDED:
 		r.provide()
 	}
 	if err != nil {
-		r.t.Fatalf("opening the session afterwards: %v", err)
+		r.T.Fatalf("opening the session afterwards: %v", err)
 	}
 }
 
 // works fails unless an abort ends what runs, and a prompt right behind it completes.
 func (r *stateRig) works(aborted bool) {
-	r.t.Helper()
+	r.T.Helper()
 	if !aborted {
-		if _, err := r.Sessions.Abort(r.t.Context(), &bridgev1.AbortRequest{SessionId: "s"}); err != nil {
-			r.t.Fatalf("abort afterwards: %v", err)
+		if _, err := r.Sessions.Abort(r.T.Context(), &bridgev1.AbortRequest{SessionId: "s"}); err != nil {
+			r.T.Fatalf("abort afterwards: %v", err)
 		}
 	}
-	out, err := r.Turns.SendAndWait(r.t.Context(), &bridgev1.SendAndWaitRequest{SessionId: "s",
+	out, err := r.Turns.SendAndWait(r.T.Context(), &bridgev1.SendAndWaitRequest{SessionId: "s",
 		Prompt: &bridgev1.Prompt{Text: "hi"}, Timeout: durationpb.New(operationLimit)})
 	if err != nil || out.GetOutcome().GetText() != "You said: hi" {
-		r.t.Fatalf("the next turn is %v, %v", out, err)
+		r.T.Fatalf("the next turn is %v, %v", out, err)
 	}
-	got, err := r.Sessions.GetSession(r.t.Context(), &bridgev1.GetSessionRequest{SessionId: "s"})
+	got, err := r.Sessions.GetSession(r.T.Context(), &bridgev1.GetSessionRequest{SessionId: "s"})
 	if n := r.asked(); err != nil || got.GetSession().GetTurnRunning() || n != 0 {
-		r.t.Errorf("after the next turn %d callbacks are pending, and the session is %v, %v", n, got, err)
+		r.T.Errorf("after the next turn %d callbacks are pending, and the session is %v, %v", n, got, err)
 	}
 }

@@ -1,5 +1,5 @@
-// Package bridgetest has the fixtures of tests that need a whole bridge: a bridge on a fake CLI, readers of its streams,
-// and participants.
+// Package bridgetest has the fixtures of tests that need a whole bridge: a bridge on a fake CLI, readers of its
+// streams, and participants.
 //
 // New makes a Bridge, which embeds *bridge.Bridge, so that a test makes its calls as a server does. Options say what
 // else there is: Restarts has the fake CLI started again when its process ends, Stored gives the bridge a data

@@ -1,4 +1,4 @@
-package bridge
+package passthrough_test
 
 import (
 	"encoding/binary"
@@ -8,23 +8,25 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/climethods"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
 // invokeCLI calls a method of copilot.cli.v1 in the way the server does.
-func invokeCLI[R proto.Message](r *rig, method string, request proto.Message, reply R, exact bool, requestID string) (R, error) {
-	r.t.Helper()
+func invokeCLI[R proto.Message](r *bridgetest.Bridge, method string, request proto.Message, reply R, exact bool, requestID string) (R, error) {
+	r.T.Helper()
 	wire, err := proto.Marshal(request)
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
-	out, err := r.CLI.CallCLI(r.t.Context(), climethods.All()[method], wire, exact, requestID, nil)
+	out, err := r.CLI.CallCLI(r.T.Context(), climethods.All()[method], wire, exact, requestID, nil)
 	if err != nil {
 		return reply, err
 	}
@@ -35,8 +37,8 @@ func invokeCLI[R proto.Message](r *rig, method string, request proto.Message, re
 // id is the same one.
 func TestSurfaceSend(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{})
-	r.create("s1")
+	r := bridgetest.New(t, fakecli.Script{})
+	r.Create("s1")
 	send := func(id string) string {
 		out, err := invokeCLI(r, "session.send", &cliv1.SessionServiceSendRequest{SessionId: "s1", Prompt: "hello"}, &cliv1.SessionServiceSendResponse{}, false, id)
 		if err != nil {
@@ -49,7 +51,7 @@ func TestSurfaceSend(t *testing.T) {
 		t.Errorf("the first message is %q; a repeated request must have the same, another one another", first)
 	}
 	_, err := invokeCLI(r, "session.send", &cliv1.SessionServiceSendRequest{SessionId: "s1"}, &cliv1.SessionServiceSendResponse{}, false, "")
-	wantField(t, "an empty prompt", err, fault.PromptEmpty, "prompt")
+	bridgetest.WantFault(t, "an empty prompt", err, fault.PromptEmpty, "prompt")
 	if _, err := invokeCLI(r, "session.send", &cliv1.SessionServiceSendRequest{SessionId: "s1"}, &cliv1.SessionServiceSendResponse{}, true, ""); err != nil {
 		t.Errorf("an empty prompt of an exact caller: %v", err)
 	}
@@ -59,30 +61,30 @@ func TestSurfaceSend(t *testing.T) {
 // history answers for session.send, the other methods fail with SEND_UNCONFIRMED.
 func TestInterruptedSurfaceSend(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{})
-	r.create("s1")
-	r.ask("s1", "before")
-	s, err := r.store.Open(t.Context(), "s1")
+	r := bridgetest.New(t, fakecli.Script{}, bridgetest.Stored)
+	r.Create("s1")
+	r.Ask("s1", "before")
+	s, err := r.Store().Open(t.Context(), "s1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	at := s.Journal().Last()
 	since := binary.AppendUvarint(binary.AppendUvarint(nil, at.Epoch), at.Seq)
-	r.ask("s1", "hello") // the interrupted request's prompt
+	r.Ask("s1", "hello") // the interrupted request's prompt
 	params := wrapperspb.Bytes([]byte(`{"prompt":"hello"}`))
-	r.remembering(idempotency.Key{Operation: operation.On("session.send", "s1"), ID: "q"}, params, since)
+	r.Remember("s1", idempotency.Key{Operation: operation.On("session.send", "s1"), ID: "q"}, params, since)
 	q := &cliv1.SessionServiceSendRequest{SessionId: "s1", Prompt: "hello"}
 	out, err := invokeCLI(r, "session.send", q, &cliv1.SessionServiceSendResponse{}, false, "q")
 	if err != nil || out.GetMessageId() == "" {
 		t.Errorf("session.send is answered %v, %v", out, err)
 	}
 	params = wrapperspb.Bytes([]byte(`{"prompt":"go"}`))
-	r.remembering(idempotency.Key{Operation: operation.On("session.fleet.start", "s1"), ID: "q"}, params, since)
+	r.Remember("s1", idempotency.Key{Operation: operation.On("session.fleet.start", "s1"), ID: "q"}, params, since)
 	fleet := &cliv1.SessionFleetServiceStartRequest{SessionId: "s1", Prompt: proto.String("go")}
 	if _, err := invokeCLI(r, "session.fleet.start", fleet, &cliv1.SessionFleetServiceStartResponse{}, false, "q"); fault.ReasonOf(err) != fault.SendUnconfirmed {
 		t.Errorf("session.fleet.start fails with %v", err)
 	}
-	if n := received(r.cli, "session.send") + received(r.cli, "session.fleet.start"); n != 2 {
+	if n := bridgetest.Received(r.FakeCLI(), "session.send") + bridgetest.Received(r.FakeCLI(), "session.fleet.start"); n != 2 {
 		t.Errorf("the CLI was given %d prompts, want 2", n)
 	}
 }
@@ -90,9 +92,9 @@ func TestInterruptedSurfaceSend(t *testing.T) {
 // A refusal has a reason, and an exact caller receives the CLI's own error.
 func TestSurfaceRefuses(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{})
+	r := bridgetest.New(t, fakecli.Script{})
 	_, err := invokeCLI(r, "runtime.shutdown", &cliv1.RuntimeServiceShutdownRequest{}, &cliv1.RuntimeServiceShutdownResponse{}, false, "")
-	wantField(t, "runtime.shutdown", err, fault.MethodRefused, "method")
+	bridgetest.WantFault(t, "runtime.shutdown", err, fault.MethodRefused, "method")
 	if f, ok := fields.AsFault(err); !ok || f.RPC != nil {
 		t.Errorf("a tidy caller is told %v", err)
 	}
@@ -111,5 +113,38 @@ func TestSurfaceRefuses(t *testing.T) {
 	_, err = invokeCLI(r, "session.mode.get", &cliv1.SessionModeServiceGetRequest{SessionId: "none"}, &cliv1.SessionModeServiceGetResponse{}, true, "")
 	if f, ok := fields.AsFault(err); !ok || f.RPC == nil || f.RPC.Code != -32603 || !strings.HasSuffix(f.RPC.Message, "Session not found for sessionId: none") {
 		t.Errorf("an exact caller is told %v", err)
+	}
+}
+
+// An abort by the CLI's own method ends prompts that no runtime has, like SessionService.Abort.
+func TestSurfaceAbort(t *testing.T) {
+	t.Parallel()
+	r := bridgetest.New(t, fakecli.Script{}, bridgetest.Scripts(func(life int) fakecli.Script {
+		s := bridgetest.Hanging
+		if life > 0 { // the session stays unloaded
+			s.Faults = []fakecli.MethodFault{{Method: "session.resume", Fault: fakecli.Fault{Kind: fakecli.FaultHang}}}
+		}
+		return s
+	}))
+	r.Create("s1")
+	r.Ask("s1", "hi")
+	r.Begin("s1", "long")
+	q := bridgetest.Repeatable("s1", "queued")
+	r.Send(q)
+	watching := r.Subscribe(&bridgev1.SubscribeRequest{Sessions: bridgetest.Cursors("s1")})
+	watching.Until("<caught_up>")
+	r.FakeCLI().Kill()
+	watching.Restarted()
+	s, err := r.Store().Open(t.Context(), "s1")
+	if err != nil || s.Prompts().Box().Empty() {
+		t.Fatalf("no prompt is stored, %v", err)
+	}
+	abort := &cliv1.SessionServiceAbortRequest{SessionId: "s1"}
+	out, err := invokeCLI(r, "session.abort", abort, &cliv1.SessionServiceAbortResponse{}, false, "")
+	if err != nil || !out.GetSuccess() {
+		t.Errorf("session.abort returns %v, %v", out, err)
+	}
+	if list := s.Prompts().Box().Entries(); len(list) > 0 {
+		t.Errorf("%d prompts are stored after the abort", len(list))
 	}
 }

@@ -1,60 +1,54 @@
-package bridge
+package sessions_test
 
 import (
 	"fmt"
 	"sync"
 	"testing"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
-func (r *rig) disconnect(id string) {
-	r.t.Helper()
-	if _, err := r.Sessions.DisconnectSession(r.t.Context(), &bridgev1.DisconnectSessionRequest{SessionId: id}); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
 // Of a session that was disconnected long ago nothing is in memory; when it is resumed, all
 // its positions are good.
 func TestDisconnectedLongAgo(t *testing.T) {
 	t.Parallel()
-	r := newKept(t, always(fakecli.Script{}))
-	r.create("old")
-	r.ask("old", "hi")
-	s, err := r.store.Open(t.Context(), "old")
+	r := bridgetest.New(t, fakecli.Script{}, bridgetest.Stored)
+	r.Create("old")
+	r.Ask("old", "hi")
+	s, err := r.Store().Open(t.Context(), "old")
 	if err != nil {
 		t.Fatal(err)
 	}
 	last := s.Journal().Last()
-	r.disconnect("old")
+	r.Disconnect("old")
 	for i := range registry.MaxDisconnected {
 		id := fmt.Sprint("s", i)
-		r.create(id)
-		r.disconnect(id)
+		r.Create(id)
+		r.Disconnect(id)
 	}
-	eventually(t, "the old session to be out of memory", func() bool {
-		return r.store.Get("old") == nil
+	bridgetest.Eventually(t, "the old session to be out of memory", func() bool {
+		return r.Store().Get("old") == nil
 	})
 	if _, err := r.Sessions.ResumeSession(t.Context(), &bridgev1.ResumeSessionRequest{SessionId: "old"}); err != nil {
 		t.Fatal(err)
 	}
-	watching := r.subscribe(&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{
+	watching := r.Subscribe(&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{
 		SessionId: "old", After: &bridgev1.Position{Epoch: last.Epoch, Seq: 1},
 	}}})
-	watching.frame("the end of the replay", func(f *bridgev1.SubscribeResponse) bool {
+	watching.Frame("the end of the replay", func(f *bridgev1.SubscribeResponse) bool {
 		if f.GetGap().GetReason() == bridgev1.GapReason_GAP_REASON_EPOCH_ENDED {
 			t.Error("the epoch has ended")
 		}
 		return f.GetCaughtUp() != nil
 	})
-	if s, err = r.store.Open(t.Context(), "old"); err != nil || s.Journal().Last().Epoch != last.Epoch || s.Journal().Last().Seq <= last.Seq {
+	if s, err = r.Store().Open(t.Context(), "old"); err != nil || s.Journal().Last().Epoch != last.Epoch || s.Journal().Last().Seq <= last.Seq {
 		t.Errorf("the journal was at %v, is at %v, %v", last, s.Journal().Last(), err)
 	}
-	if out := r.ask("old", "hi"); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
+	if out := r.Ask("old", "hi"); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
 		t.Errorf("the turn is %v", out)
 	}
 }
@@ -62,11 +56,11 @@ func TestDisconnectedLongAgo(t *testing.T) {
 // A session is deleted while another is created under its id: what the new one keeps stays.
 func TestCreateWhileDeleting(t *testing.T) {
 	t.Parallel()
-	r := newKept(t, always(fakecli.Script{}))
+	r := bridgetest.New(t, fakecli.Script{}, bridgetest.Stored)
 	const id = "again"
-	r.create(id)
+	r.Create(id)
 	for range 30 {
-		r.ask(id, "hi")
+		r.Ask(id, "hi")
 		var both sync.WaitGroup
 		both.Go(func() {
 			if _, err := r.Sessions.DeleteSession(t.Context(), &bridgev1.DeleteSessionRequest{SessionId: id}); err != nil {
@@ -83,18 +77,18 @@ func TestCreateWhileDeleting(t *testing.T) {
 			}
 		}
 		both.Wait()
-		s, err := r.store.Open(t.Context(), id)
+		s, err := r.Store().Open(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Journal().Settle(t.Context()); err != nil || s.Journal().Degraded() != nil {
 			t.Fatalf("the journal: %v, %v", err, s.Journal().Degraded())
 		}
-		if state, err := r.directory.Session(id); err != nil || state == nil {
+		if state, err := r.Directory.Session(id); err != nil || state == nil {
 			t.Fatalf("the directory has %s of it, %v", state, err)
 		}
 	}
-	if r = r.reborn(); r.ask(id, "hi").GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
+	if r = r.Restart(); r.Ask(id, "hi").GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
 		t.Error("the next life does not have it")
 	}
 }

@@ -1,4 +1,4 @@
-package bridge
+package api_test
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
@@ -21,42 +22,45 @@ import (
 
 // aged is a bridge on a home where sessions were used some time ago.
 type aged struct {
-	*keptLife
+	*bridgetest.Bridge
 	ago *atomic.Int64 // what the CLI's clock is behind, a time.Duration
 }
 
 func newAged(t *testing.T, script fakecli.Script) aged {
 	t.Helper()
-	a := aged{newKept(t, always(script), inTenants(quota.Limits{})), new(atomic.Int64)}
-	a.now = func() time.Time { return time.Now().Add(-time.Duration(a.ago.Load())) }
+	a := aged{ago: new(atomic.Int64)}
+	a.Bridge = bridgetest.New(t, script, bridgetest.Stored, bridgetest.Now(a.now), bridgetest.Tenants(quota.Limits{}))
 	return a
 }
 
+// now is the CLI's clock.
+func (a aged) now() time.Time { return time.Now().Add(-time.Duration(a.ago.Load())) }
+
 // used makes a session that was used last some time ago.
 func (a aged) used(id string, ago time.Duration) {
-	a.t.Helper()
+	a.T.Helper()
 	a.ago.Store(int64(ago))
-	a.create(id)
-	a.ask(id, "hello")
-	a.promptsNoted(id)
+	a.Create(id)
+	a.Ask(id, "hello")
+	a.AwaitOutbox(id)
 }
 
 // wantPruned checks which sessions PruneSessions deletes, and which it fails to delete.
 func (a aged) wantPruned(what string, q *bridgev1.PruneSessionsRequest, ids, failed []string) {
-	a.t.Helper()
+	a.T.Helper()
 	q.IdleFor = durationpb.New(time.Hour)
-	out, err := a.Sessions.PruneSessions(a.t.Context(), q)
+	out, err := a.Sessions.PruneSessions(a.T.Context(), q)
 	if err != nil {
-		a.t.Fatalf("%s: %v", what, err)
+		a.T.Fatalf("%s: %v", what, err)
 	}
 	var failures []string
 	for _, f := range out.GetFailures() {
 		if failures = append(failures, f.GetSessionId()); f.GetFailure().GetMessage() == "" {
-			a.t.Errorf("%s: the failure of %q has no message", what, f.GetSessionId())
+			a.T.Errorf("%s: the failure of %q has no message", what, f.GetSessionId())
 		}
 	}
 	if !slices.Equal(out.GetSessionIds(), ids) || !slices.Equal(failures, failed) {
-		a.t.Errorf("%s: deleted %q, failed %q; want %q and %q", what, out.GetSessionIds(), failures, ids, failed)
+		a.T.Errorf("%s: deleted %q, failed %q; want %q and %q", what, out.GetSessionIds(), failures, ids, failed)
 	}
 }
 
@@ -65,18 +69,17 @@ func (a aged) wantPruned(what string, q *bridgev1.PruneSessionsRequest, ids, fai
 func TestPruneSessions(t *testing.T) {
 	t.Parallel()
 	a := newAged(t, fakecli.Script{Prompts: []fakecli.Prompt{{Match: "work", Turns: []fakecli.Turn{{Hang: true}}}}})
-	terminal := aged{openKept(t, t.TempDir(), a.home, always(fakecli.Script{})), a.ago}
-	terminal.now = a.now
+	terminal := aged{bridgetest.New(t, fakecli.Script{}, bridgetest.Stored, bridgetest.Home(a.Home), bridgetest.Now(a.now)), a.ago}
 	terminal.used("theirs", 5*time.Hour)
 	a.used("stored", 4*time.Hour)
-	a.disconnect("stored")
+	a.Disconnect("stored")
 	for _, id := range []string{"joined", "loaded", "offered", "watched"} {
 		a.used(id, 3*time.Hour)
 	}
 	a.used("recent", 30*time.Minute)
 	b := caller.With(t.Context(), caller.Caller{Tenant: "b", Role: caller.Owner, Class: caller.Own})
 	a.ago.Store(int64(6 * time.Hour))
-	a.create("busy")
+	a.Create("busy")
 	hello := &bridgev1.Prompt{Text: "hello"}
 	_, sent := a.Turns.Send(t.Context(), &bridgev1.SendRequest{SessionId: "busy", Prompt: &bridgev1.Prompt{Text: "work"}})
 	_, created := a.Sessions.CreateSession(b, &bridgev1.CreateSessionRequest{SessionId: "others"})
@@ -84,9 +87,9 @@ func TestPruneSessions(t *testing.T) {
 	if err := errors.Join(sent, created, answered); err != nil {
 		t.Fatal(err)
 	}
-	a.command("joined")
-	a.subscribe(&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "watched"}}}).
-		frame("the start", func(f *bridgev1.SubscribeResponse) bool { return f.GetCaughtUp() != nil })
+	a.Attach("joined")
+	a.Subscribe(&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "watched"}}}).
+		Frame("the start", func(f *bridgev1.SubscribeResponse) bool { return f.GetCaughtUp() != nil })
 	if _, err := a.Shares.ShareSession(t.Context(), &bridgev1.ShareSessionRequest{
 		SessionId: "offered", Tenant: "b", Access: bridgev1.ShareAccess_SHARE_ACCESS_OBSERVE,
 	}); err != nil {
@@ -99,10 +102,10 @@ func TestPruneSessions(t *testing.T) {
 	a.wantPruned("of a directory without sessions", &bridgev1.PruneSessionsRequest{
 		Filter: &bridgev1.SessionFilter{WorkingDirectory: "/none"},
 	}, nil, nil)
-	a.wantListed("before", sorted(opened), sorted(opened, "others", "theirs"))
+	wantListed(a.Bridge, "before", sorted(opened), sorted(opened, "others", "theirs"))
 	a.wantPruned("all", &bridgev1.PruneSessionsRequest{}, []string{"stored", "loaded"}, nil)
 	a.wantPruned("again", &bridgev1.PruneSessionsRequest{}, nil, nil)
-	a.wantListed("after", left, sorted(left, "others", "theirs"))
+	wantListed(a.Bridge, "after", left, sorted(left, "others", "theirs"))
 }
 
 // sorted returns ids and more ids in order.
@@ -118,7 +121,7 @@ func TestPruneContinuesAfterAFailure(t *testing.T) {
 	a.used("first", 3*time.Hour)
 	a.used("second", 2*time.Hour)
 	a.wantPruned("with a failure", &bridgev1.PruneSessionsRequest{}, []string{"second"}, []string{"first"})
-	a.wantListed("after the failure", []string{"first"}, []string{"first"})
+	wantListed(a.Bridge, "after the failure", []string{"first"}, []string{"first"})
 	a.wantPruned("again", &bridgev1.PruneSessionsRequest{}, []string{"first"}, nil)
 }
 
@@ -127,19 +130,18 @@ func TestPruneEvictedSessions(t *testing.T) {
 	t.Parallel()
 	a := newAged(t, fakecli.Script{})
 	a.used("s", 2*time.Hour)
-	a.disconnect("s")
+	a.Disconnect("s")
 	for i := range registry.MaxDisconnected {
 		id := fmt.Sprint("later", i)
-		a.create(id)
-		a.disconnect(id)
+		a.Create(id)
+		a.Disconnect(id)
 	}
-	eventually(t, "the session to be out of memory", func() bool { return a.store.Get("s") == nil })
+	bridgetest.Eventually(t, "the session to be out of memory", func() bool { return a.Store().Get("s") == nil })
 	a.wantPruned("evicted", &bridgev1.PruneSessionsRequest{DryRun: true}, []string{"s"}, nil)
-	next := aged{a.reborn(), a.ago}
-	next.now = a.now
+	next := aged{a.Restart(), a.ago}
 	next.wantPruned("after a restart", &bridgev1.PruneSessionsRequest{}, []string{"s"}, nil)
-	next.wantListed("at last", nil, nil)
-	if next.directory.Knows("s") {
+	wantListed(next.Bridge, "at last", nil, nil)
+	if next.Directory.Knows("s") {
 		t.Error("the directory has the deleted session")
 	}
 }
@@ -166,5 +168,5 @@ func TestPruneIsChecked(t *testing.T) {
 			t.Errorf("idle for %v: %v", idle, err)
 		}
 	}
-	a.wantListed("after the errors", []string{"s"}, []string{"s"})
+	wantListed(a.Bridge, "after the errors", []string{"s"}, []string{"s"})
 }

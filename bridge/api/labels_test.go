@@ -1,4 +1,4 @@
-package bridge
+package api_test
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
@@ -15,19 +16,14 @@ import (
 
 type labels = map[string]string
 
-// labelled creates a session with labels.
-func labelled(l labels) func(*bridgev1.CreateSessionRequest) {
-	return func(q *bridgev1.CreateSessionRequest) { q.Labels = l }
-}
-
 // withLabels lists the ids of the sessions that have labels.
-func (r *rig) withLabels(l labels) (ids []string) {
-	r.t.Helper()
-	out, err := r.Sessions.ListSessions(r.t.Context(), &bridgev1.ListSessionsRequest{
+func withLabels(r *bridgetest.Bridge, l labels) (ids []string) {
+	r.T.Helper()
+	out, err := r.Sessions.ListSessions(r.T.Context(), &bridgev1.ListSessionsRequest{
 		Filter: &bridgev1.SessionFilter{Labels: l},
 	})
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	for _, s := range out.GetSessions() {
 		ids = append(ids, s.GetSessionId())
@@ -37,11 +33,11 @@ func (r *rig) withLabels(l labels) (ids []string) {
 }
 
 // labelsOf returns the labels of a session.
-func (r *rig) labelsOf(id string) labels {
-	r.t.Helper()
-	out, err := r.Sessions.GetSession(r.t.Context(), &bridgev1.GetSessionRequest{SessionId: id})
+func labelsOf(r *bridgetest.Bridge, id string) labels {
+	r.T.Helper()
+	out, err := r.Sessions.GetSession(r.T.Context(), &bridgev1.GetSessionRequest{SessionId: id})
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	return out.GetSession().GetLabels()
 }
@@ -50,11 +46,11 @@ func (r *rig) labelsOf(id string) labels {
 // sessions of ListSessions.
 func TestLabelsOutliveTheBridge(t *testing.T) {
 	t.Parallel()
-	k := newKept(t, always(fakecli.Script{}))
-	k.create("s1", labelled(labels{"team": "red", "old": "x"}))
-	k.create("s2", labelled(labels{"team": "red"}))
-	k.create("s3")
-	k.ask("s2", "hi") // it has a history
+	k := bridgetest.New(t, fakecli.Script{}, bridgetest.Stored)
+	k.Create("s1", bridgetest.WithLabels(labels{"team": "red", "old": "x"}))
+	k.Create("s2", bridgetest.WithLabels(labels{"team": "red"}))
+	k.Create("s3")
+	k.Ask("s2", "hi") // it has a history
 	out, err := k.Sessions.UpdateLabels(t.Context(), &bridgev1.UpdateLabelsRequest{
 		SessionId: "s1", Set: labels{"stage": "test"}, Remove: []string{"old"},
 	})
@@ -62,8 +58,8 @@ func TestLabelsOutliveTheBridge(t *testing.T) {
 	if err != nil || !maps.Equal(out.GetSession().GetLabels(), want) {
 		t.Fatalf("%v, %v", out, err)
 	}
-	k = k.reborn()
-	if got := k.labelsOf("s1"); !maps.Equal(got, want) {
+	k = k.Restart()
+	if got := labelsOf(k, "s1"); !maps.Equal(got, want) {
 		t.Errorf("after the restart: %v, want %v", got, want)
 	}
 	for _, test := range []struct {
@@ -73,7 +69,7 @@ func TestLabelsOutliveTheBridge(t *testing.T) {
 		{labels{"team": "red"}, []string{"s1", "s2"}}, {want, []string{"s1"}}, {labels{"team": "blue"}, nil},
 		{labels{"old": "x"}, nil}, {nil, []string{"s1", "s2", "s3"}},
 	} {
-		if got := k.withLabels(test.filter); !slices.Equal(got, test.want) {
+		if got := withLabels(k, test.filter); !slices.Equal(got, test.want) {
 			t.Errorf("sessions with %v: %q, want %q", test.filter, got, test.want)
 		}
 	}
@@ -81,13 +77,13 @@ func TestLabelsOutliveTheBridge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := k.withLabels(labels{"team": "red"}); !slices.Equal(got, []string{"s1"}) {
+	if got := withLabels(k, labels{"team": "red"}); !slices.Equal(got, []string{"s1"}) {
 		t.Errorf("without the disconnected session: %q", got)
 	}
 	if _, err := k.Sessions.ResumeSession(t.Context(), &bridgev1.ResumeSessionRequest{SessionId: "s2"}); err != nil {
 		t.Fatal(err)
 	}
-	if got := k.labelsOf("s2"); !maps.Equal(got, labels{"team": "red"}) {
+	if got := labelsOf(k, "s2"); !maps.Equal(got, labels{"team": "red"}) {
 		t.Errorf("after the resume: %v", got)
 	}
 }
@@ -95,7 +91,7 @@ func TestLabelsOutliveTheBridge(t *testing.T) {
 // Invalid labels name the field, and change nothing. Guests see labels and cannot change them.
 func TestLabelsAreChecked(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{}, inTenants(quota.Limits{}))
+	r := bridgetest.New(t, fakecli.Script{}, bridgetest.Tenants(quota.Limits{}))
 	as := func(tenant string, class caller.Class) context.Context {
 		return caller.With(t.Context(), caller.Caller{Tenant: tenant, Role: caller.Owner, Class: class})
 	}
@@ -160,7 +156,7 @@ func TestLabelsAreChecked(t *testing.T) {
 // A server with labels creates the sessions that need them, and refuses sessions that need others.
 func TestNodeLabelsOfOneServer(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{}, func(c *Config) { c.NodeLabels = labels{"disk": "a", "zone": "x"} })
+	r := bridgetest.New(t, fakecli.Script{}, func(c *bridgetest.Options) { c.NodeLabels = labels{"disk": "a", "zone": "x"} })
 	create := func(id string, l labels) (*bridgev1.CreateSessionResponse, error) {
 		return r.Sessions.CreateSession(t.Context(), &bridgev1.CreateSessionRequest{SessionId: id, NodeLabels: l})
 	}

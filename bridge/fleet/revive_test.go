@@ -1,49 +1,24 @@
-package bridge
+package fleet_test
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"testing"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fleet"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
-	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
-// hanging begins turns that never end, and calls tools.
-var hanging = fakecli.Script{Prompts: []fakecli.Prompt{
-	{Match: "long", Turns: []fakecli.Turn{{Hang: true}}},
-	{Match: "tool", Turns: []fakecli.Turn{{Tools: []fakecli.Tool{{Name: "work"}}}, {Text: "done"}}},
-}}
-
-func always(s fakecli.Script) func(int) fakecli.Script {
-	return func(int) fakecli.Script { return s }
-}
-
-// ownTool gives the session a tool that callers of Resolve answer.
-func ownTool(q *bridgev1.CreateSessionRequest) {
-	skip := true
-	q.Config.Tools = []*cliv1.ToolDefinition{{Name: "work", SkipPermission: &skip}}
-}
-
-func (r *rig) begin(id, text string) {
-	r.t.Helper()
-	if _, err := r.Turns.Send(r.t.Context(), &bridgev1.SendRequest{SessionId: id, Prompt: &bridgev1.Prompt{Text: text}}); err != nil {
-		r.t.Fatal(err)
-	}
-	eventually(r.t, "the prompt in the conversation", func() bool { return slices.Contains(r.conversation(id), text) })
-}
-
-func (r *rig) state(id string) bridgev1.SessionState {
-	s, err := r.store.Open(r.t.Context(), id)
+func state(r *bridgetest.Bridge, id string) bridgev1.SessionState {
+	s, err := r.Store().Open(r.T.Context(), id)
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	return s.Snapshot().GetState()
 }
@@ -52,34 +27,34 @@ func (r *rig) state(id string) bridgev1.SessionState {
 // needs them.
 func TestSessionsComeBackByThemselves(t *testing.T) {
 	t.Parallel()
-	r := newLives(t, always(hanging))
+	r := bridgetest.New(t, bridgetest.Hanging, bridgetest.Restarts)
 	for _, id := range []string{"running", "asked", "watched", "left"} {
-		r.create(id, ownTool)
-		r.ask(id, "hi")
+		r.Create(id, bridgetest.WithTool)
+		r.Ask(id, "hi")
 	}
-	r.begin("running", "long")
-	r.begin("asked", "tool")
-	watching := r.subscribe(&bridgev1.SubscribeRequest{Sessions: one("watched")})
-	watching.until("<caught_up>")
-	asked := r.subscribe(&bridgev1.SubscribeRequest{Sessions: one("asked"), Callbacks: true})
-	id := asked.frame("the tool call", func(f *bridgev1.SubscribeResponse) bool {
+	r.Begin("running", "long")
+	r.Begin("asked", "tool")
+	watching := r.Subscribe(&bridgev1.SubscribeRequest{Sessions: bridgetest.Cursors("watched")})
+	watching.Until("<caught_up>")
+	asked := r.Subscribe(&bridgev1.SubscribeRequest{Sessions: bridgetest.Cursors("asked"), Callbacks: true})
+	id := asked.Frame("the tool call", func(f *bridgev1.SubscribeResponse) bool {
 		return len(f.GetStarted().GetPendingCallbacks()) > 0 || f.GetCallbackRequested() != nil
 	})
 	callback := id.GetCallbackRequested().GetCallback().GetCallbackId()
 	if list := id.GetStarted().GetPendingCallbacks(); len(list) > 0 {
 		callback = list[0].GetCallbackId()
 	}
-	r.life().Kill()
-	if out := watching.restarted().GetTurnOutcome(); out != nil {
+	r.FakeCLI().Kill()
+	if out := watching.Restarted().GetTurnOutcome(); out != nil {
 		t.Errorf("the idle session's turn ended as %v", out)
 	}
-	if out := asked.restarted().GetTurnOutcome(); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST {
+	if out := asked.Restarted().GetTurnOutcome(); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST {
 		t.Errorf("the running session's turn ended as %v", out)
 	}
 	for _, id := range []string{"running", "asked", "watched"} {
-		eventually(t, "session "+id, func() bool { return r.state(id) == bridgev1.SessionState_SESSION_STATE_LOADED })
+		bridgetest.Eventually(t, "session "+id, func() bool { return state(r, id) == bridgev1.SessionState_SESSION_STATE_LOADED })
 	}
-	if got := r.state("left"); got != bridgev1.SessionState_SESSION_STATE_UNLOADED {
+	if got := state(r, "left"); got != bridgev1.SessionState_SESSION_STATE_UNLOADED {
 		t.Errorf("the session that nobody waits for is %v", got)
 	}
 	if _, err := r.Callbacks.Resolve(t.Context(), &bridgev1.ResolveRequest{SessionId: "asked", CallbackId: callback, Answer: &bridgev1.Answer{
@@ -87,11 +62,11 @@ func TestSessionsComeBackByThemselves(t *testing.T) {
 	}}); err != nil {
 		t.Errorf("the old call is not answerable: %v", err)
 	}
-	asked.frame("the end of the continued turn", func(f *bridgev1.SubscribeResponse) bool {
+	asked.Frame("the end of the continued turn", func(f *bridgev1.SubscribeResponse) bool {
 		return f.GetTurnEnded().GetOutcome().GetStatus() == bridgev1.TurnStatus_TURN_STATUS_COMPLETED
 	})
-	r.ask("left", "hi")
-	r.ask("running", "hi")
+	r.Ask("left", "hi")
+	r.Ask("running", "hi")
 }
 
 // The CLI that takes a session in ends at once, a few times.
@@ -100,25 +75,25 @@ func TestRuntimeEndsDuringResume(t *testing.T) {
 	for _, deaths := range []int{1, 2} {
 		t.Run(fmt.Sprint(deaths), func(t *testing.T) {
 			t.Parallel()
-			r := newLives(t, func(life int) fakecli.Script {
-				s := hanging
+			r := bridgetest.New(t, fakecli.Script{}, bridgetest.Scripts(func(life int) fakecli.Script {
+				s := bridgetest.Hanging
 				if life > 0 && life <= deaths {
 					s.Faults = []fakecli.MethodFault{{Method: "session.resume", Fault: fakecli.Fault{Kind: fakecli.FaultExit}}}
 				}
 				return s
-			})
-			r.create("s1")
-			r.ask("s1", "hi")
-			r.begin("s1", "long")
-			watching := r.subscribe(&bridgev1.SubscribeRequest{Sessions: one("s1")})
-			watching.until("<caught_up>")
-			r.life().Kill()
-			watching.restarted()
-			eventually(t, "the session", func() bool { return r.state("s1") == bridgev1.SessionState_SESSION_STATE_LOADED })
-			if n := r.count(); n != deaths+2 {
+			}))
+			r.Create("s1")
+			r.Ask("s1", "hi")
+			r.Begin("s1", "long")
+			watching := r.Subscribe(&bridgev1.SubscribeRequest{Sessions: bridgetest.Cursors("s1")})
+			watching.Until("<caught_up>")
+			r.FakeCLI().Kill()
+			watching.Restarted()
+			bridgetest.Eventually(t, "the session", func() bool { return state(r, "s1") == bridgev1.SessionState_SESSION_STATE_LOADED })
+			if n := len(r.Processes()); n != deaths+2 {
 				t.Errorf("there were %d lives, want %d", n, deaths+2)
 			}
-			r.ask("s1", "hi")
+			r.Ask("s1", "hi")
 		})
 	}
 }
@@ -127,8 +102,10 @@ func TestRuntimeEndsDuringResume(t *testing.T) {
 type logged chan struct{}
 
 func (logged) Enabled(context.Context, slog.Level) bool { return true }
-func (l logged) WithAttrs([]slog.Attr) slog.Handler     { return l }
-func (l logged) WithGroup(string) slog.Handler          { return l }
+
+func (l logged) WithAttrs([]slog.Attr) slog.Handler { return l }
+
+func (l logged) WithGroup(string) slog.Handler { return l }
 
 func (l logged) Handle(_ context.Context, r slog.Record) error {
 	if strings.HasPrefix(r.Message, "loading a session after the end of its runtime failed") {
@@ -145,8 +122,8 @@ func (l logged) Handle(_ context.Context, r slog.Record) error {
 func TestCrashLoop(t *testing.T) {
 	t.Parallel()
 	mended, gaveUp := make(chan struct{}), make(logged, 1)
-	r := newLives(t, func(life int) fakecli.Script {
-		s := hanging
+	r := bridgetest.New(t, fakecli.Script{}, bridgetest.Scripts(func(life int) fakecli.Script {
+		s := bridgetest.Hanging
 		select {
 		case <-mended:
 		default:
@@ -155,19 +132,19 @@ func TestCrashLoop(t *testing.T) {
 			}
 		}
 		return s
-	}, func(c *Config) { c.Logger = slog.New(gaveUp) })
-	r.create("s1")
-	r.ask("s1", "hi")
-	watching := r.subscribe(&bridgev1.SubscribeRequest{Sessions: one("s1")})
-	watching.until("<caught_up>")
-	r.life().Kill()
-	watching.restarted()
+	}), func(c *bridgetest.Options) { c.Logger = slog.New(gaveUp) })
+	r.Create("s1")
+	r.Ask("s1", "hi")
+	watching := r.Subscribe(&bridgev1.SubscribeRequest{Sessions: bridgetest.Cursors("s1")})
+	watching.Until("<caught_up>")
+	r.FakeCLI().Kill()
+	watching.Restarted()
 	<-gaveUp
-	if n := r.count(); n > 1+fleet.ReviveTries {
+	if n := len(r.Processes()); n > 1+fleet.ReviveTries {
 		t.Errorf("there were %d lives before anybody asked for one, want at most %d", n, 1+fleet.ReviveTries)
 	}
 	var err error
-	eventually(t, "the breaker", func() bool {
+	bridgetest.Eventually(t, "the breaker", func() bool {
 		_, err = r.Turns.Send(t.Context(), &bridgev1.SendRequest{SessionId: "s1", Prompt: &bridgev1.Prompt{Text: "hi"}})
 		return fault.ReasonOf(err) == fault.CLICrashLoop
 	})
@@ -175,7 +152,7 @@ func TestCrashLoop(t *testing.T) {
 		t.Errorf("the error does not say when to try again: %v", err)
 	}
 	close(mended)
-	eventually(t, "the recovery", func() bool {
+	bridgetest.Eventually(t, "the recovery", func() bool {
 		_, err := r.Turns.SendAndWait(t.Context(), &bridgev1.SendAndWaitRequest{SessionId: "s1", Prompt: &bridgev1.Prompt{Text: "hi"}})
 		return err == nil
 	})
@@ -184,24 +161,24 @@ func TestCrashLoop(t *testing.T) {
 // A call that waits for its reply when the runtime ends fails with the reason.
 func TestCallsOfALostRuntime(t *testing.T) {
 	t.Parallel()
-	for method, call := range map[string]func(r *lives) error{
-		"session.create": func(r *lives) error {
-			_, err := r.Sessions.CreateSession(r.t.Context(), &bridgev1.CreateSessionRequest{SessionId: "s2"})
+	for method, call := range map[string]func(r *bridgetest.Bridge) error{
+		"session.create": func(r *bridgetest.Bridge) error {
+			_, err := r.Sessions.CreateSession(r.T.Context(), &bridgev1.CreateSessionRequest{SessionId: "s2"})
 			return err
 		},
-		"session.log": func(r *lives) error {
-			_, err := r.Sessions.WriteLog(r.t.Context(), &bridgev1.WriteLogRequest{SessionId: "s1", Message: "hi"})
+		"session.log": func(r *bridgetest.Bridge) error {
+			_, err := r.Sessions.WriteLog(r.T.Context(), &bridgev1.WriteLogRequest{SessionId: "s1", Message: "hi"})
 			return err
 		},
-		"session.abort": func(r *lives) error {
-			_, err := r.Sessions.Abort(r.t.Context(), &bridgev1.AbortRequest{SessionId: "s1"})
+		"session.abort": func(r *bridgetest.Bridge) error {
+			_, err := r.Sessions.Abort(r.T.Context(), &bridgev1.AbortRequest{SessionId: "s1"})
 			return err
 		},
 	} {
 		t.Run(method, func(t *testing.T) {
 			t.Parallel()
-			r := newLives(t, func(life int) fakecli.Script {
-				s := hanging
+			r := bridgetest.New(t, fakecli.Script{}, bridgetest.Scripts(func(life int) fakecli.Script {
+				s := bridgetest.Hanging
 				if life == 0 {
 					after := 0
 					if method == "session.create" {
@@ -210,9 +187,9 @@ func TestCallsOfALostRuntime(t *testing.T) {
 					s.Faults = []fakecli.MethodFault{{Method: method, After: after, Fault: fakecli.Fault{Kind: fakecli.FaultExit}}}
 				}
 				return s
-			})
-			r.create("s1")
-			r.ask("s1", "hi")
+			}))
+			r.Create("s1")
+			r.Ask("s1", "hi")
 			want := fault.RuntimeLost
 			if method == "session.abort" {
 				want = fault.None // the session's next runtime may continue the turn, and is asked again
@@ -233,16 +210,16 @@ func TestGarbage(t *testing.T) {
 	for _, kind := range []string{fakecli.FaultGarbage, fakecli.FaultHalfFrame, fakecli.FaultHugeHeader, fakecli.FaultClose} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			r := newLives(t, always(hanging))
-			r.create("s1")
-			r.ask("s1", "hi")
-			watching := r.subscribe(&bridgev1.SubscribeRequest{Sessions: one("s1")})
-			watching.until("<caught_up>")
-			r.life().Strike(fakecli.Fault{Kind: kind, Bytes: 1 << 40})
-			if cause := watching.restarted().GetCause(); cause == "" {
+			r := bridgetest.New(t, bridgetest.Hanging, bridgetest.Restarts)
+			r.Create("s1")
+			r.Ask("s1", "hi")
+			watching := r.Subscribe(&bridgev1.SubscribeRequest{Sessions: bridgetest.Cursors("s1")})
+			watching.Until("<caught_up>")
+			r.FakeCLI().Strike(fakecli.Fault{Kind: kind, Bytes: 1 << 40})
+			if cause := watching.Restarted().GetCause(); cause == "" {
 				t.Error("nobody says why")
 			}
-			r.ask("s1", "and on")
+			r.Ask("s1", "and on")
 		})
 	}
 }

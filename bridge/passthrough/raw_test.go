@@ -1,6 +1,7 @@
-package bridge
+package passthrough_test
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/dynamicpb"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
@@ -27,8 +29,8 @@ func nested(levels int) string {
 // of it: it drops what is nested too deeply, and never answers.
 func TestDeepToolsAreRefused(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{})
-	r.create("s")
+	r := bridgetest.New(t, fakecli.Script{})
+	r.Create("s")
 	tools := func(levels int) []*cliv1.ToolDefinition {
 		schema := `{"type":"object","default":` + nested(levels-1) + "}"
 		return []*cliv1.ToolDefinition{
@@ -47,11 +49,11 @@ func TestDeepToolsAreRefused(t *testing.T) {
 	if err := call(90); err != nil {
 		t.Errorf("90 levels: %v", err)
 	}
-	before := len(r.cli.Log())
-	wantField(t, "500 levels", call(500), fault.InvalidField, "tools[1].parameters_json")
+	before := len(r.FakeCLI().Log())
+	bridgetest.WantFault(t, "500 levels", call(500), fault.InvalidField, "tools[1].parameters_json")
 	_, err := r.Sessions.CreateSession(t.Context(), &bridgev1.CreateSessionRequest{Config: &cliv1.SessionConfig{Tools: tools(500)}})
-	wantField(t, "a session with them", err, fault.InvalidField, "config.tools[1].parameters_json")
-	if log := r.cli.Log(); len(log) != before {
+	bridgetest.WantFault(t, "a session with them", err, fault.InvalidField, "config.tools[1].parameters_json")
+	if log := r.FakeCLI().Log(); len(log) != before {
 		t.Errorf("the CLI has heard %v", log[before:])
 	}
 }
@@ -59,11 +61,7 @@ func TestDeepToolsAreRefused(t *testing.T) {
 // No request of copilot.cli.v1 takes JSON that the CLI would not read.
 func TestEveryRequestHasADepth(t *testing.T) {
 	t.Parallel()
-	b, err := New(Config{Runtimes: func(Start) Runtimes { return keeper{} }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(b.Close)
+	codec := wire.New(slog.New(slog.DiscardHandler))
 	seen := 0
 	for name, method := range climethods.All() {
 		extra := method.Input().Fields().ByName("json_extra")
@@ -74,7 +72,7 @@ func TestEveryRequestHasADepth(t *testing.T) {
 		for levels, want := range map[int]fault.Reason{wire.MaxRequestDepth - 2: fault.None, wire.MaxRequestDepth: fault.InvalidField, 5000: fault.InvalidField} {
 			m := dynamicpb.NewMessage(method.Input())
 			m.Set(extra, protoreflect.ValueOfString(`{"someMember":`+nested(levels)+`}`))
-			if _, err := b.codec.ToJSONAs(m, "request", translate.JSONOptions{}); fault.ReasonOf(err) != want {
+			if _, err := codec.ToJSONAs(m, "request", translate.JSONOptions{}); fault.ReasonOf(err) != want {
 				t.Errorf("%s with %d levels: %v", name, levels, err)
 			}
 		}
@@ -87,7 +85,7 @@ func TestEveryRequestHasADepth(t *testing.T) {
 // RawService does not check fields, but rejects requests that are nested too deeply before it sends them.
 func TestDeepRawCallsAreRefused(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{}, func(c *Config) { c.Raw = true })
+	r := bridgetest.New(t, fakecli.Script{}, func(c *bridgetest.Options) { c.Raw = true })
 	invoke := func(levels int) error {
 		_, err := r.CLI.Invoke(t.Context(), &bridgev1.InvokeRequest{Method: "ping", ParamsJson: nested(levels)})
 		return err

@@ -1,8 +1,7 @@
-package bridge
+package pending_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
@@ -24,20 +24,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
-// interested answers for the events that are sent on request.
-var interested = map[string]json.RawMessage{"session.eventLog.registerInterest": json.RawMessage(`{}`)}
-
-// asking is a CLI whose prompts ask people.
-var asking = fakecli.Script{Replies: interested, Prompts: []fakecli.Prompt{
-	{Match: "command", Turns: []fakecli.Turn{
-		{Tools: []fakecli.Tool{{Name: "bash", Output: "ran", Permission: json.RawMessage(`{"kind":"shell"}`)}}},
-		{Text: "done"},
-	}},
-	{Match: "question", Turns: []fakecli.Turn{{
-		Requests: []fakecli.Reverse{{Method: "userInput.request", Params: json.RawMessage(`{"question":"Who?"}`)}},
-		Text:     "{{answer}}",
-	}}},
-}}
+type labels = map[string]string
 
 // pendingStream is a stream of WatchPending as its caller sees it.
 type pendingStream struct {
@@ -51,11 +38,11 @@ type pendingStream struct {
 }
 
 // watchPending opens a stream as the caller of a context.
-func (r *rig) watchPending(ctx context.Context, q *bridgev1.WatchPendingRequest) *pendingStream {
+func watchPending(ctx context.Context, r *bridgetest.Bridge, q *bridgev1.WatchPendingRequest) *pendingStream {
 	ctx, stop := context.WithCancel(ctx)
 	changes := make(chan *bridgev1.WatchPendingResponse, 10_000)
-	in := &pendingStream{t: r.t, changes: changes, err: make(chan error, 1), stop: stop}
-	r.streams.Go(func() {
+	in := &pendingStream{t: r.T, changes: changes, err: make(chan error, 1), stop: stop}
+	r.Spawn(func() {
 		in.err <- r.Callbacks.Pending.WatchPending(ctx, q, func(m *bridgev1.WatchPendingResponse) error {
 			in.sends.Add(1)
 			in.hold.Lock()
@@ -64,7 +51,7 @@ func (r *rig) watchPending(ctx context.Context, q *bridgev1.WatchPendingRequest)
 			return nil
 		})
 	})
-	r.t.Cleanup(stop)
+	r.T.Cleanup(stop)
 	return in
 }
 
@@ -125,8 +112,8 @@ func (in *pendingStream) end() {
 }
 
 // received returns how many calls of a method the CLI received whose messages have a text.
-func (r *rig) received(method, text string) (n int) {
-	for _, m := range r.cli.Log() {
+func received(r *bridgetest.Bridge, method, text string) (n int) {
+	for _, m := range r.FakeCLI().Log() {
 		if m.Kind == fakecli.EntryReceived && m.Type == method && strings.Contains(string(m.Body), text) {
 			n++
 		}
@@ -135,37 +122,37 @@ func (r *rig) received(method, text string) (n int) {
 }
 
 // nothingWaits waits until a session has no pending callbacks: the end of a turn may precede that.
-func (r *rig) nothingWaits(ctx context.Context, id string) {
-	r.t.Helper()
-	pending := r.store.Own(ctx, id).Session.Callbacks().Registry()
-	eventually(r.t, "the end of the callbacks", func() bool { return pending.Len() == 0 })
+func nothingWaits(ctx context.Context, r *bridgetest.Bridge, id string) {
+	r.T.Helper()
+	pending := r.Store().Own(ctx, id).Session.Callbacks().Registry()
+	bridgetest.Eventually(r.T, "the end of the callbacks", func() bool { return pending.Len() == 0 })
 }
 
 // refuse runs a command that nobody permits.
-func (r *rig) refuse(id string) {
-	r.t.Helper()
-	r.ask(id, "a command")
-	r.nothingWaits(r.t.Context(), id)
+func refuse(r *bridgetest.Bridge, id string) {
+	r.T.Helper()
+	r.Ask(id, "a command")
+	nothingWaits(r.T.Context(), r, id)
 }
 
 // send sends a prompt.
-func (r *rig) send(id, text string) {
-	r.t.Helper()
-	_, err := r.Turns.Send(r.t.Context(), &bridgev1.SendRequest{SessionId: id, Prompt: &bridgev1.Prompt{Text: text}})
+func send(r *bridgetest.Bridge, id, text string) {
+	r.T.Helper()
+	_, err := r.Turns.Send(r.T.Context(), &bridgev1.SendRequest{SessionId: id, Prompt: &bridgev1.Prompt{Text: text}})
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 }
 
 // approve approves a permission request as the caller of a context.
-func (r *rig) approve(ctx context.Context, c *bridgev1.Callback) {
-	r.t.Helper()
+func approve(ctx context.Context, r *bridgetest.Bridge, c *bridgev1.Callback) {
+	r.T.Helper()
 	_, err := r.Callbacks.Resolve(ctx, &bridgev1.ResolveRequest{
 		SessionId: c.GetSessionId(), CallbackId: c.GetCallbackId(),
 		Answer: &bridgev1.Answer{Answer: &bridgev1.Answer_Approve{Approve: &bridgev1.Approve{}}},
 	})
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 }
 
@@ -178,24 +165,24 @@ func handling(q *bridgev1.WatchPendingRequest) *bridgev1.WatchPendingRequest {
 // in new ones, and two streams see who answered. No session counts the handler as a participant.
 func TestWatchPendingHandles(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, asking)
-	r.create("s1")
-	r.refuse("s1") // the turn ends without an answer
-	watching := r.watchPending(t.Context(), &bridgev1.WatchPendingRequest{})
+	r := bridgetest.New(t, bridgetest.Asking)
+	r.Create("s1")
+	refuse(r, "s1") // the turn ends without an answer
+	watching := watchPending(t.Context(), r, &bridgev1.WatchPendingRequest{})
 	watching.want("caught_up")
-	in := r.watchPending(t.Context(), handling(&bridgev1.WatchPendingRequest{Name: "console"}))
+	in := watchPending(t.Context(), r, handling(&bridgev1.WatchPendingRequest{Name: "console"}))
 	in.want("caught_up")
-	r.create("s2", func(q *bridgev1.CreateSessionRequest) {
+	r.Create("s2", func(q *bridgev1.CreateSessionRequest) {
 		q.Lifetime = bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT
 	})
 	for _, id := range []string{"s1", "s2"} {
-		r.send(id, "a command")
+		send(r, id, "a command")
 		asked := in.want("requested " + id).GetRequested()
 		if asked.GetPermission() == nil || len(asked.GetParticipantIds()) > 0 {
 			t.Errorf("the callback is %v", asked)
 		}
 		watching.want("requested " + id)
-		r.approve(caller.With(t.Context(), caller.Caller{Name: "ada", Role: caller.Owner}), asked)
+		approve(caller.With(t.Context(), caller.Caller{Name: "ada", Role: caller.Owner}), r, asked)
 		for _, stream := range []*pendingStream{in, watching} {
 			got := stream.want("resolved " + id + " 1").GetResolved().GetResolved()
 			if got.GetAnsweredBy() != "ada" || got.GetCallbackId() != asked.GetCallbackId() {
@@ -208,7 +195,7 @@ func TestWatchPendingHandles(t *testing.T) {
 		t.Errorf("disconnecting a session with a handler: %v, %v", out, err)
 	}
 	in.end()
-	r.refuse("s1")
+	refuse(r, "s1")
 	if n := r.Callbacks.Pending.Handlers(); n != 0 {
 		t.Errorf("%d handlers are left", n)
 	}
@@ -218,75 +205,75 @@ func TestWatchPendingHandles(t *testing.T) {
 // when the last one has left; its pending questions then get their default answer.
 func TestWatchPendingSwitches(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, asking)
-	r.create("s1")
-	on := func(method string) int { return r.received(method, `"requestUserInput":true`) }
-	resumed := func() int { return r.received("session.resume", "") }
+	r := bridgetest.New(t, bridgetest.Asking)
+	r.Create("s1")
+	on := func(method string) int { return received(r, method, `"requestUserInput":true`) }
+	resumed := func() int { return received(r, "session.resume", "") }
 	input := &bridgev1.PendingFilter{Kinds: []bridgev1.CallbackKind{bridgev1.CallbackKind_CALLBACK_KIND_USER_INPUT}}
-	first := r.watchPending(t.Context(), handling(&bridgev1.WatchPendingRequest{Filter: input}))
+	first := watchPending(t.Context(), r, handling(&bridgev1.WatchPendingRequest{Filter: input}))
 	first.want("caught_up")
-	eventually(t, "the switch of the loaded session", func() bool { return on("session.resume") == 1 })
-	r.create("s2")
+	bridgetest.Eventually(t, "the switch of the loaded session", func() bool { return on("session.resume") == 1 })
+	r.Create("s2")
 	if n := on("session.create"); n != 1 {
 		t.Errorf("%d sessions were created with the switch, want the second", n)
 	}
-	second := r.watchPending(t.Context(), handling(&bridgev1.WatchPendingRequest{Filter: input}))
+	second := watchPending(t.Context(), r, handling(&bridgev1.WatchPendingRequest{Filter: input}))
 	second.want("caught_up")
-	r.send("s1", "a question")
+	send(r, "s1", "a question")
 	first.want("requested s1")
 	second.want("requested s1")
 	before := resumed()
 	first.end() // the other one still handles it
 	second.end()
-	eventually(t, "the switches' end", func() bool { return resumed() == before+2 })
+	bridgetest.Eventually(t, "the switches' end", func() bool { return resumed() == before+2 })
 	if n := on("session.resume"); n != 1 {
 		t.Errorf("the switch was turned on %d times, want once", n)
 	}
-	r.nothingWaits(t.Context(), "s1") // it has got the default answer
+	nothingWaits(t.Context(), r, "s1") // it has got the default answer
 }
 
 // A handler that comes while the CLI creates a session is known to the session afterwards.
 func TestWatchPendingDuringCreate(t *testing.T) {
 	t.Parallel()
-	script := asking
+	script := bridgetest.Asking
 	slowly := fakecli.Fault{Kind: fakecli.FaultDelay, DelayMS: 300}
 	script.Faults = []fakecli.MethodFault{{Method: "session.create", Fault: slowly}}
-	r := newRig(t, script)
+	r := bridgetest.New(t, script)
 	created := make(chan struct{})
-	r.streams.Go(func() {
+	r.Spawn(func() {
 		defer close(created)
-		r.create("s1")
+		r.Create("s1")
 	})
-	eventually(t, "the creation", func() bool { return r.received("session.create", "") == 1 })
-	r.watchPending(t.Context(), handling(&bridgev1.WatchPendingRequest{})).want("caught_up")
+	bridgetest.Eventually(t, "the creation", func() bool { return received(r, "session.create", "") == 1 })
+	watchPending(t.Context(), r, handling(&bridgev1.WatchPendingRequest{})).want("caught_up")
 	<-created
-	eventually(t, "the switches", func() bool { return r.received("session.resume", `"requestUserInput":true`) == 1 })
+	bridgetest.Eventually(t, "the switches", func() bool { return received(r, "session.resume", `"requestUserInput":true`) == 1 })
 }
 
 // A callback waits for a handler in its grace time. A stream with the same filter takes its place; when the grace time
 // of that one has passed, the callback gets the default answer.
 func TestWatchPendingGrace(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, asking)
-	r.create("s1")
+	r := bridgetest.New(t, bridgetest.Asking)
+	r.Create("s1")
 	q := &bridgev1.WatchPendingRequest{Handle: true, Grace: durationpb.New(time.Hour)}
-	first := r.watchPending(t.Context(), q)
+	first := watchPending(t.Context(), r, q)
 	first.want("caught_up")
 	first.end()
-	r.send("s1", "a question")
+	send(r, "s1", "a question")
 	briefly := &bridgev1.WatchPendingRequest{Handle: true, Grace: durationpb.New(time.Millisecond)}
-	again := r.watchPending(t.Context(), briefly)
+	again := watchPending(t.Context(), r, briefly)
 	again.await("requested s1") // before or after caught_up
 	if n := r.Callbacks.Pending.Handlers(); n != 1 {
 		t.Errorf("%d handlers, want the new one in the place of the old one", n)
 	}
-	watching := r.watchPending(t.Context(), &bridgev1.WatchPendingRequest{})
+	watching := watchPending(t.Context(), r, &bridgev1.WatchPendingRequest{})
 	watching.want("requested s1", "caught_up")
 	again.end()
 	watching.want("resolved s1 3")
 	// A caller that loses its rights loses them at once, whatever its grace time is.
 	ctx, withdraw := context.WithCancelCause(t.Context())
-	last := r.watchPending(ctx, q)
+	last := watchPending(ctx, r, q)
 	last.want("caught_up")
 	withdraw(caller.ErrWithdrawn)
 	<-last.err
@@ -299,7 +286,7 @@ func TestWatchPendingGrace(t *testing.T) {
 // of other tenants. Guests handle callbacks only if they may participate.
 func TestWatchPendingOfTenants(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, asking, inTenants(quota.Limits{}))
+	r := bridgetest.New(t, bridgetest.Asking, bridgetest.Tenants(quota.Limits{}))
 	as := func(tenant, name string) context.Context {
 		return caller.With(t.Context(), caller.Caller{Tenant: tenant, Name: name, Role: caller.Owner, Class: caller.Own})
 	}
@@ -326,30 +313,30 @@ func TestWatchPendingOfTenants(t *testing.T) {
 		if _, err := r.Turns.SendAndWait(as("a", ""), q); err != nil {
 			t.Fatal(err)
 		}
-		r.nothingWaits(as("a", ""), id)
+		nothingWaits(as("a", ""), r, id)
 	}
 	for _, id := range []string{"given", "own"} {
 		if _, err := r.Sessions.CreateSession(as("a", ""), &bridgev1.CreateSessionRequest{SessionId: id}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	guest := r.watchPending(as("b", ""), handling(&bridgev1.WatchPendingRequest{}))
+	guest := watchPending(as("b", ""), r, handling(&bridgev1.WatchPendingRequest{}))
 	guest.want("caught_up")
 	refused("own")
 	share(bridgev1.ShareAccess_SHARE_ACCESS_OBSERVE)
 	refused("given") // an observer does not make it wait
 	share(bridgev1.ShareAccess_SHARE_ACCESS_PARTICIPATE)
-	owner := r.watchPending(as("a", ""), &bridgev1.WatchPendingRequest{})
+	owner := watchPending(as("a", ""), r, &bridgev1.WatchPendingRequest{})
 	owner.want("caught_up")
 	send("given")
 	asked := owner.want("requested given").GetRequested()
 	for guest.await("requested a/given").GetRequested().GetCallbackId() != asked.GetCallbackId() {
 	}
-	late := r.watchPending(as("b", ""), &bridgev1.WatchPendingRequest{Filter: &bridgev1.PendingFilter{Owner: "a"}})
+	late := watchPending(as("b", ""), r, &bridgev1.WatchPendingRequest{Filter: &bridgev1.PendingFilter{Owner: "a"}})
 	late.want("requested a/given", "caught_up")
-	none := r.watchPending(as("b", ""), &bridgev1.WatchPendingRequest{Filter: &bridgev1.PendingFilter{Owner: "b"}})
+	none := watchPending(as("b", ""), r, &bridgev1.WatchPendingRequest{Filter: &bridgev1.PendingFilter{Owner: "b"}})
 	none.want("caught_up")
-	r.approve(as("a", "ada"), asked)
+	approve(as("a", "ada"), r, asked)
 	if by := owner.want("resolved given 1").GetResolved().GetResolved().GetAnsweredBy(); by != "ada" {
 		t.Errorf("answered by %q", by)
 	}
@@ -386,11 +373,11 @@ func TestWatchPendingOfTenants(t *testing.T) {
 // Sessions enter and leave a stream, and the care of its handler, by their labels.
 func TestWatchPendingByLabels(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, asking)
-	r.create("s1", labelled(labels{"team": "red"}))
-	r.create("s2", labelled(labels{"team": "blue"}))
+	r := bridgetest.New(t, bridgetest.Asking)
+	r.Create("s1", bridgetest.WithLabels(labels{"team": "red"}))
+	r.Create("s2", bridgetest.WithLabels(labels{"team": "blue"}))
 	q := &bridgev1.WatchPendingRequest{Filter: &bridgev1.PendingFilter{Labels: labels{"team": "red"}}}
-	in, all := r.watchPending(t.Context(), handling(q)), r.watchPending(t.Context(), &bridgev1.WatchPendingRequest{})
+	in, all := watchPending(t.Context(), r, handling(q)), watchPending(t.Context(), r, &bridgev1.WatchPendingRequest{})
 	in.want("caught_up")
 	all.want("caught_up")
 	label := func(id, team string) {
@@ -400,8 +387,8 @@ func TestWatchPendingByLabels(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.refuse("s2")
-	r.send("s1", "a command")
+	refuse(r, "s2")
+	send(r, "s1", "a command")
 	in.want("requested s1")
 	all.await("requested s1")
 	label("s1", "blue")
@@ -409,7 +396,7 @@ func TestWatchPendingByLabels(t *testing.T) {
 	label("s1", "red")
 	in.want("requested s1")
 	label("s2", "red")
-	r.send("s2", "a command")
+	send(r, "s2", "a command")
 	in.want("requested s2")
 	all.await("requested s2")
 }
@@ -417,10 +404,10 @@ func TestWatchPendingByLabels(t *testing.T) {
 // A reader that is too slow receives a reset and then what waits; the session's CLI is not held up.
 func TestWatchPendingSlowReader(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{})
-	r.create("s1")
-	e := r.store.Own(t.Context(), "s1")
-	in := r.watchPending(t.Context(), &bridgev1.WatchPendingRequest{})
+	r := bridgetest.New(t, fakecli.Script{})
+	r.Create("s1")
+	e := r.Store().Own(t.Context(), "s1")
+	in := watchPending(t.Context(), r, &bridgev1.WatchPendingRequest{})
 	in.want("caught_up")
 	in.hold.Lock()
 	kind := callback.ForEvent(callback.PermissionRequested)
@@ -432,7 +419,7 @@ func TestWatchPendingSlowReader(t *testing.T) {
 		}
 		r.Callbacks.Pending.CallbackChanged(e, callbacks.Requested{Pending: p})
 		if i == 0 {
-			eventually(t, "the first callback's frame", func() bool { return in.sends.Load() == 2 })
+			bridgetest.Eventually(t, "the first callback's frame", func() bool { return in.sends.Load() == 2 })
 		}
 	}
 	in.hold.Unlock()
@@ -471,7 +458,7 @@ func byNumber(a, b string) int {
 // Invalid requests name the field; an observer may watch and not handle. A draining server ends the streams with OK.
 func TestWatchPendingRequests(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{})
+	r := bridgetest.New(t, fakecli.Script{})
 	as := func(role caller.Role) context.Context {
 		return caller.With(t.Context(), caller.Caller{Role: role, Class: caller.Read})
 	}
@@ -501,7 +488,7 @@ func TestWatchPendingRequests(t *testing.T) {
 			t.Errorf("%s: %v, want %v at %q", name, err, test.reason, test.field)
 		}
 	}
-	in := r.watchPending(as(caller.Observer), &request{HeartbeatInterval: durationpb.New(time.Second)})
+	in := watchPending(as(caller.Observer), r, &request{HeartbeatInterval: durationpb.New(time.Second)})
 	in.want("caught_up", "heartbeat")
 	r.Drain(time.Minute)
 	if err := <-in.err; err != nil {

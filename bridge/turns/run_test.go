@@ -1,4 +1,4 @@
-package bridge
+package turns_test
 
 import (
 	"context"
@@ -7,35 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/frame"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
-
-// received counts the calls of a method that a CLI got.
-func received(cli *fakecli.CLI, method string) (n int) {
-	for _, e := range cli.Log() {
-		if e.Kind == fakecli.EntryReceived && e.Type == method {
-			n++
-		}
-	}
-	return n
-}
-
-// abandoned makes a call whose caller goes away once the CLI has got it.
-func (r *rig) abandoned(method string, call func(ctx context.Context) error) error {
-	r.t.Helper()
-	before := received(r.cli, method)
-	ctx, leave := context.WithCancel(r.t.Context())
-	defer leave()
-	over := make(chan error, 1)
-	go func() { over <- call(ctx) }()
-	eventually(r.t, method, func() bool { return received(r.cli, method) > before })
-	leave()
-	return <-over
-}
 
 func noFrames(frame.Frame) error { return nil }
 
@@ -45,24 +23,24 @@ func TestRequestsAreCarriedOutWhole(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		method string
-		call   func(ctx context.Context, r *rig) (string, error)
+		call   func(ctx context.Context, r *bridgetest.Bridge) (string, error)
 	}{
-		"create": {"session.create", func(ctx context.Context, r *rig) (string, error) {
+		"create": {"session.create", func(ctx context.Context, r *bridgetest.Bridge) (string, error) {
 			out, err := r.Sessions.CreateSession(ctx, &bridgev1.CreateSessionRequest{RequestId: "q"})
 			return out.GetSession().GetSessionId(), err
 		}},
-		"send": {"session.send", func(ctx context.Context, r *rig) (string, error) {
+		"send": {"session.send", func(ctx context.Context, r *bridgetest.Bridge) (string, error) {
 			out, err := r.Turns.Send(ctx, &bridgev1.SendRequest{RequestId: "q", SessionId: "s1", Prompt: &bridgev1.Prompt{Text: "hi"}})
 			return out.GetMessageId(), err
 		}},
-		"send and wait": {"session.send", func(ctx context.Context, r *rig) (string, error) {
+		"send and wait": {"session.send", func(ctx context.Context, r *bridgetest.Bridge) (string, error) {
 			out, err := r.Turns.SendAndWait(ctx, &bridgev1.SendAndWaitRequest{RequestId: "q", SessionId: "s1", Prompt: &bridgev1.Prompt{Text: "hi"}})
 			if err == nil && out.GetOutcome().GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
-				r.t.Errorf("the outcome is %v", out.GetOutcome())
+				r.T.Errorf("the outcome is %v", out.GetOutcome())
 			}
 			return out.GetMessageId(), err
 		}},
-		"run": {"session.send", func(ctx context.Context, r *rig) (id string, err error) {
+		"run": {"session.send", func(ctx context.Context, r *bridgetest.Bridge) (id string, err error) {
 			q := &bridgev1.RunRequest{RequestId: "q", Session: &bridgev1.RunRequest_SessionId{SessionId: "s1"}, Prompt: &bridgev1.Prompt{Text: "hi"}}
 			err = r.Turns.Run(ctx, q, func(f frame.Frame) error {
 				if m, ok := f.Message.(*bridgev1.RunResponse); ok && m.GetStarted() != nil {
@@ -79,12 +57,12 @@ func TestRequestsAreCarriedOutWhole(t *testing.T) {
 			if test.method == "session.create" {
 				after = 1 // that of the session
 			}
-			r := newRig(t, fakecli.Script{Faults: []fakecli.MethodFault{{
+			r := bridgetest.New(t, fakecli.Script{Faults: []fakecli.MethodFault{{
 				Method: test.method, After: after, Times: 1, Fault: fakecli.Fault{Kind: fakecli.FaultDelay, DelayMS: 500},
 			}}})
-			r.create("s1")
-			before := received(r.cli, test.method)
-			err := r.abandoned(test.method, func(ctx context.Context) error {
+			r.Create("s1")
+			before := bridgetest.Received(r.FakeCLI(), test.method)
+			err := r.Abandon(test.method, func(ctx context.Context) error {
 				_, err := test.call(ctx, r)
 				return err
 			})
@@ -98,7 +76,7 @@ func TestRequestsAreCarriedOutWhole(t *testing.T) {
 			if again, err := test.call(t.Context(), r); err != nil || again != first {
 				t.Errorf("the third got %q, %v; the second %q", again, err, first)
 			}
-			if n := received(r.cli, test.method) - before; n != 1 {
+			if n := bridgetest.Received(r.FakeCLI(), test.method) - before; n != 1 {
 				t.Errorf("the CLI was asked %d times", n)
 			}
 		})
@@ -108,17 +86,17 @@ func TestRequestsAreCarriedOutWhole(t *testing.T) {
 // A wait can be cancelled and repeated; the message is sent once.
 func TestWaitingIsTakenUpAgain(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hanging)
-	r.create("s1")
+	r := bridgetest.New(t, bridgetest.Hanging)
+	r.Create("s1")
 	q := &bridgev1.SendAndWaitRequest{RequestId: "q", SessionId: "s1", Prompt: &bridgev1.Prompt{Text: "long"}}
-	watching := r.subscribe(&bridgev1.SubscribeRequest{Sessions: one("s1")})
+	watching := r.Subscribe(&bridgev1.SubscribeRequest{Sessions: bridgetest.Cursors("s1")})
 	ctx, leave := context.WithCancel(t.Context())
 	left := make(chan error, 1)
 	go func() {
 		_, err := r.Turns.SendAndWait(ctx, q)
 		left <- err
 	}()
-	watching.until("assistant.turn_start")
+	watching.Until("assistant.turn_start")
 	leave()
 	if err := <-left; fault.ReasonOf(err) != fault.Cancelled {
 		t.Errorf("who went away was told %v", err)
@@ -141,7 +119,7 @@ func TestWaitingIsTakenUpAgain(t *testing.T) {
 	if again, err := r.Turns.SendAndWait(t.Context(), q); err != nil || again.GetMessageId() != out.GetMessageId() || again.GetOutcome().GetStatus() != out.GetOutcome().GetStatus() {
 		t.Errorf("once more: %v, %v; it was %v", again, err, out)
 	}
-	if n := received(r.cli, "session.send"); n != 1 {
+	if n := bridgetest.Received(r.FakeCLI(), "session.send"); n != 1 {
 		t.Errorf("it was said %d times", n)
 	}
 }
@@ -149,16 +127,16 @@ func TestWaitingIsTakenUpAgain(t *testing.T) {
 // A Run whose server stops says so: it has no outcome.
 func TestRunOfAServerThatStops(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hanging)
-	r.create("s1")
-	watching := r.subscribe(&bridgev1.SubscribeRequest{Sessions: one("s1")})
+	r := bridgetest.New(t, bridgetest.Hanging)
+	r.Create("s1")
+	watching := r.Subscribe(&bridgev1.SubscribeRequest{Sessions: bridgetest.Cursors("s1")})
 	over := make(chan error, 1)
 	go func() {
 		over <- r.Turns.Run(t.Context(), &bridgev1.RunRequest{
 			Session: &bridgev1.RunRequest_SessionId{SessionId: "s1"}, Prompt: &bridgev1.Prompt{Text: "long"},
 		}, noFrames)
 	}()
-	watching.until("assistant.turn_start")
+	watching.Until("assistant.turn_start")
 	r.Drain(time.Millisecond)
 	if err := <-over; fault.ReasonOf(err) != fault.Draining {
 		t.Errorf("the Run ended with %v", err)
@@ -170,7 +148,7 @@ func TestRunOfAServerThatStops(t *testing.T) {
 func TestSendStaysInDoubt(t *testing.T) {
 	t.Parallel()
 	var readable atomic.Bool
-	r := newLives(t, func(life int) fakecli.Script {
+	r := bridgetest.New(t, fakecli.Script{}, bridgetest.Scripts(func(life int) fakecli.Script {
 		var s fakecli.Script
 		switch {
 		case life == 0:
@@ -179,9 +157,9 @@ func TestSendStaysInDoubt(t *testing.T) {
 			s.Faults = []fakecli.MethodFault{{Method: "session.resume", Fault: fakecli.Fault{Kind: fakecli.FaultExit}}}
 		}
 		return s
-	})
-	r.create("s1")
-	r.ask("s1", "hi")
+	}))
+	r.Create("s1")
+	r.Ask("s1", "hi")
 	q := &bridgev1.SendRequest{RequestId: "q", SessionId: "s1", Prompt: &bridgev1.Prompt{Text: "on"}}
 	if _, err := r.Turns.Send(t.Context(), q); fault.ReasonOf(err) != fault.SendUnconfirmed || !errors.Is(err, sending.ErrUnsettled) {
 		t.Fatalf("the history cannot be read, and the send fails with %v", err)
@@ -191,7 +169,7 @@ func TestSendStaysInDoubt(t *testing.T) {
 	}
 	readable.Store(true)
 	var err error
-	eventually(t, "the history", func() bool {
+	bridgetest.Eventually(t, "the history", func() bool {
 		_, err = r.Turns.Send(t.Context(), q)
 		return err == nil || fault.ReasonOf(err) == fault.SendUnconfirmed && !errors.Is(err, sending.ErrUnsettled)
 	})
@@ -201,34 +179,7 @@ func TestSendStaysInDoubt(t *testing.T) {
 	if _, err := r.Turns.Send(t.Context(), q); err != nil {
 		t.Errorf("now that it is known, it can be said: %v", err)
 	}
-	if n := received(r.life(), "session.send"); n != 1 {
+	if n := bridgetest.Received(r.FakeCLI(), "session.send"); n != 1 {
 		t.Errorf("it was said %d times", n)
-	}
-}
-
-// A CLI that does not take an answer does not hold who gave it.
-func TestAnswerDoesNotHoldItsGiver(t *testing.T) {
-	t.Parallel()
-	for name, request := range map[string]string{"an answer": "", "one with an id": "q"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := hanging
-			s.Faults = []fakecli.MethodFault{{Method: "session.tools.handlePendingToolCall", Fault: fakecli.Fault{Kind: fakecli.FaultHang}}}
-			r := newRig(t, s)
-			r.create("s1", ownTool)
-			watching := r.subscribe(&bridgev1.SubscribeRequest{Sessions: one("s1"), Callbacks: true})
-			r.begin("s1", "tool")
-			id, begin := watching.asked(), time.Now()
-			err := r.abandoned("session.tools.handlePendingToolCall", func(ctx context.Context) error {
-				_, err := r.Callbacks.Resolve(ctx, &bridgev1.ResolveRequest{
-					SessionId: "s1", CallbackId: id, RequestId: request,
-					Answer: &bridgev1.Answer{Answer: &bridgev1.Answer_Tool{Tool: &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Text{Text: "x"}}}},
-				})
-				return err
-			})
-			if fault.ReasonOf(err) != fault.Cancelled || time.Since(begin) > 20*time.Second {
-				t.Errorf("who gave it was told %v after %v", err, time.Since(begin))
-			}
-		})
 	}
 }

@@ -1,4 +1,4 @@
-package bridge
+package api_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
@@ -26,11 +27,11 @@ const (
 )
 
 // usageOf returns rows as "MODEL SESSION OWNER TURNS REQUESTS INPUT".
-func (r *rig) usageOf(ctx context.Context, q *bridgev1.GetUsageRequest) (rows []string) {
-	r.t.Helper()
+func usageOf(ctx context.Context, r *bridgetest.Bridge, q *bridgev1.GetUsageRequest) (rows []string) {
+	r.T.Helper()
 	out, err := r.Sessions.GetUsage(ctx, q)
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	for _, u := range out.GetRows() {
 		rows = append(rows, fmt.Sprintf("%s %s %s %d %d %d", u.GetModelId(), u.GetSessionId(), u.GetOwner(),
@@ -49,29 +50,29 @@ func used(cli *fakecli.CLI, id, model string) {
 // Usage survives an unload and the bridge, and a repeated event counts once.
 func TestUsage(t *testing.T) {
 	t.Parallel()
-	k := newKept(t, always(fakecli.Script{}))
-	k.create("s1", labelled(labels{"team": "red"}))
-	k.create("s2")
+	k := bridgetest.New(t, fakecli.Script{}, bridgetest.Stored)
+	k.Create("s1", bridgetest.WithLabels(labels{"team": "red"}))
+	k.Create("s2")
 	for _, model := range []string{"m1", "m1", "m2"} {
-		used(k.life(), "s1", model)
+		used(k.FakeCLI(), "s1", model)
 	}
-	used(k.life(), "s2", "m1")
+	used(k.FakeCLI(), "s2", "m1")
 	ctx := t.Context()
 	want := "[m1 s1  0 2 14 m1 s2  0 1 7 m2 s1  0 1 7]"
 	q := &bridgev1.GetUsageRequest{GroupBy: []bridgev1.UsageGroup{byModel, bySession}}
-	eventually(t, "the usage", func() bool { return fmt.Sprint(k.usageOf(ctx, q)) == want })
-	k.store.SaveDirty()
-	k = k.reborn()
-	if got := fmt.Sprint(k.usageOf(ctx, q)); got != want {
+	bridgetest.Eventually(t, "the usage", func() bool { return fmt.Sprint(usageOf(ctx, k, q)) == want })
+	k.Store().SaveDirty()
+	k = k.Restart()
+	if got := fmt.Sprint(usageOf(ctx, k, q)); got != want {
 		t.Errorf("after the restart: %s, want %s", got, want)
 	}
-	k.ask("s1", "hi")
+	k.Ask("s1", "hi")
 	now := time.Now()
 	at := func(days int) *timestamppb.Timestamp {
 		return timestamppb.New(now.Add(time.Duration(days) * 24 * time.Hour))
 	}
 	blue := &bridgev1.SessionFilter{Labels: labels{"team": "blue"}}
-	total := k.usageOf(ctx, &bridgev1.GetUsageRequest{})
+	total := usageOf(ctx, k, &bridgev1.GetUsageRequest{})
 	for name, test := range map[string]struct {
 		q    *bridgev1.GetUsageRequest
 		want string
@@ -82,11 +83,11 @@ func TestUsage(t *testing.T) {
 		"from tomorrow":  {&bridgev1.GetUsageRequest{StartTime: at(2)}, "[]"},
 		"till yesterday": {&bridgev1.GetUsageRequest{EndTime: at(-2)}, "[]"},
 	} {
-		if got := fmt.Sprint(k.usageOf(ctx, test.q)); got != test.want {
+		if got := fmt.Sprint(usageOf(ctx, k, test.q)); got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
 	}
-	if turns := k.usageOf(ctx, &bridgev1.GetUsageRequest{SessionId: "s1"}); len(turns) != 1 || turns[0][3] != '1' {
+	if turns := usageOf(ctx, k, &bridgev1.GetUsageRequest{SessionId: "s1"}); len(turns) != 1 || turns[0][3] != '1' {
 		t.Errorf("after a turn: %q", turns)
 	}
 	bad := timestamppb.New(now)
@@ -106,7 +107,7 @@ func TestUsage(t *testing.T) {
 // Callers get the usage of their own sessions, and of sessions that are shared with them, by the owner's name.
 func TestUsageOfTenants(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{}, inTenants(quota.Limits{}))
+	r := bridgetest.New(t, fakecli.Script{}, bridgetest.Tenants(quota.Limits{}))
 	as := func(tenant string) context.Context {
 		return caller.With(t.Context(), caller.Caller{Tenant: tenant, Role: caller.Owner, Class: caller.Own})
 	}
@@ -114,13 +115,13 @@ func TestUsageOfTenants(t *testing.T) {
 		if _, err := r.Sessions.CreateSession(as(tenant), &bridgev1.CreateSessionRequest{SessionId: id}); err != nil {
 			t.Fatal(err)
 		}
-		used(r.cli, id, "m")
-		eventually(t, "the usage", func() bool {
-			return len(r.usageOf(as(tenant), &bridgev1.GetUsageRequest{})) == 1
+		used(r.FakeCLI(), id, "m")
+		bridgetest.Eventually(t, "the usage", func() bool {
+			return len(usageOf(as(tenant), r, &bridgev1.GetUsageRequest{})) == 1
 		})
 	}
 	q := &bridgev1.GetUsageRequest{GroupBy: []bridgev1.UsageGroup{byOwner, bySession}}
-	if got := fmt.Sprint(r.usageOf(as("a"), q)); got != "[ own  0 1 7]" {
+	if got := fmt.Sprint(usageOf(as("a"), r, q)); got != "[ own  0 1 7]" {
 		t.Errorf("of the own sessions: %s", got)
 	}
 	observe := bridgev1.ShareAccess_SHARE_ACCESS_OBSERVE
@@ -131,7 +132,7 @@ func TestUsageOfTenants(t *testing.T) {
 	if _, err := r.Shares.AcceptShare(as("a"), &bridgev1.AcceptShareRequest{SessionId: "b/given"}); err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(r.usageOf(as("a"), q)); got != "[ own  0 1 7  b/given b 0 1 7]" {
+	if got := fmt.Sprint(usageOf(as("a"), r, q)); got != "[ own  0 1 7  b/given b 0 1 7]" {
 		t.Errorf("with the shared one: %s", got)
 	}
 }
@@ -140,12 +141,12 @@ func TestUsageOfTenants(t *testing.T) {
 // outlives the bridge.
 func TestUsageOfDeletedSessions(t *testing.T) {
 	t.Parallel()
-	k := newKept(t, always(fakecli.Script{}))
+	k := bridgetest.New(t, fakecli.Script{}, bridgetest.Stored)
 	ctx := t.Context()
 	q := &bridgev1.GetUsageRequest{GroupBy: []bridgev1.UsageGroup{byModel, bySession}}
 	want := func(what, want string) {
 		t.Helper()
-		if got := fmt.Sprint(k.usageOf(ctx, q)); got != want {
+		if got := fmt.Sprint(usageOf(ctx, k, q)); got != want {
 			t.Errorf("%s: %s, want %s", what, got, want)
 		}
 	}
@@ -156,40 +157,40 @@ func TestUsageOfDeletedSessions(t *testing.T) {
 		}
 	}
 	for _, id := range []string{"deleted", "evicted", "stays"} {
-		k.create(id, labelled(labels{"team": "red"}))
-		k.ask(id, "hi") // a turn, so that the CLI has a history
-		used(k.life(), id, "m1")
+		k.Create(id, bridgetest.WithLabels(labels{"team": "red"}))
+		k.Ask(id, "hi") // a turn, so that the CLI has a history
+		used(k.FakeCLI(), id, "m1")
 	}
-	eventually(t, "the usage", func() bool { return len(k.usageOf(ctx, q)) == 6 })
-	k.store.SaveDirty()
+	bridgetest.Eventually(t, "the usage", func() bool { return len(usageOf(ctx, k, q)) == 6 })
+	k.Store().SaveDirty()
 	remove("deleted")
-	k.disconnect("evicted")
-	k.store.SaveDirty()
+	k.Disconnect("evicted")
+	k.Store().SaveDirty()
 	want("with one deleted", "[   1 1 1  stays  1 1 1 m1   0 1 7 m1 stays  0 1 7]")
-	k = k.reborn()
+	k = k.Restart()
 	want("after a restart", "[   1 1 1  stays  1 1 1 m1   0 1 7 m1 stays  0 1 7]")
 	for i := range registry.MaxDisconnected {
 		id := fmt.Sprint("later", i)
-		k.create(id)
-		k.disconnect(id)
+		k.Create(id)
+		k.Disconnect(id)
 	}
-	eventually(t, "the disconnected session to be out of memory", func() bool { return k.store.Get("evicted") == nil })
+	bridgetest.Eventually(t, "the disconnected session to be out of memory", func() bool { return k.Store().Get("evicted") == nil })
 	remove("evicted")
 	want("with two deleted", "[   2 2 2  stays  1 1 1 m1   0 2 14 m1 stays  0 1 7]")
-	k.create("deleted")
+	k.Create("deleted")
 	remove("deleted")
 	want("with an unused one deleted", "[   2 2 2  stays  1 1 1 m1   0 2 14 m1 stays  0 1 7]")
 	red := &bridgev1.GetUsageRequest{Filter: &bridgev1.SessionFilter{Labels: labels{"team": "red"}}}
-	if got := fmt.Sprint(k.usageOf(ctx, red)); got != "[   1 2 8]" {
+	if got := fmt.Sprint(usageOf(ctx, k, red)); got != "[   1 2 8]" {
 		t.Errorf("by a label: %s", got)
 	}
-	if got := fmt.Sprint(k.usageOf(ctx, &bridgev1.GetUsageRequest{SessionId: "stays"})); got != "[   1 2 8]" {
+	if got := fmt.Sprint(usageOf(ctx, k, &bridgev1.GetUsageRequest{SessionId: "stays"})); got != "[   1 2 8]" {
 		t.Errorf("of a session: %s", got)
 	}
-	k = k.reborn()
+	k = k.Restart()
 	want("after another restart", "[   2 2 2  stays  1 1 1 m1   0 2 14 m1 stays  0 1 7]")
 	other := caller.With(ctx, caller.Caller{Tenant: "other", Role: caller.Owner, Class: caller.Own})
-	if got := k.usageOf(other, q); len(got) > 0 {
+	if got := usageOf(other, k, q); len(got) > 0 {
 		t.Errorf("another tenant sees %s", got)
 	}
 }

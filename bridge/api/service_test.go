@@ -1,40 +1,25 @@
-package bridge
+package api_test
 
 import (
-	"crypto/sha256"
 	"strconv"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
+	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
-	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/climethods"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
-// inTenants gives a bridge the tenants a and b with the limits.
-func inTenants(l quota.Limits) func(*Config) {
-	return func(c *Config) {
-		c.Tenant = func(name string) (tenancy.Tenant, bool) {
-			t := tenancy.Tenant{Limits: l}
-			t.Profile.Tenant = name
-			return t, name == "a" || name == "b"
-		}
-	}
-}
-
 // The same request id of two tenants is of two requests, whichever call it comes with.
 func TestRequestIDsAreATenantsOwn(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{}, inTenants(quota.Limits{}))
+	r := bridgetest.New(t, fakecli.Script{}, bridgetest.Tenants(quota.Limits{}))
 	sessions, messages := map[string]bool{}, map[string]bool{}
 	for _, tenant := range []string{caller.HostTenant, "a", "b"} {
 		ctx := caller.With(t.Context(), caller.Caller{Tenant: tenant, Role: caller.Owner})
@@ -70,7 +55,7 @@ func TestRequestIDsAreATenantsOwn(t *testing.T) {
 // Reads with a request id are made, each of them, and leave nothing to remember.
 func TestReadsAreNotRemembered(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{}, inTenants(quota.Limits{RememberedRequests: 2}))
+	r := bridgetest.New(t, fakecli.Script{}, bridgetest.Tenants(quota.Limits{RememberedRequests: 2}))
 	look := caller.With(t.Context(), caller.Caller{Tenant: "a", Role: caller.Participant, Class: caller.Read})
 	ping := func(text string) error {
 		wire, err := proto.Marshal(&cliv1.ServerServicePingRequest{Message: &text})
@@ -96,15 +81,4 @@ func TestReadsAreNotRemembered(t *testing.T) {
 	if _, err := r.Sessions.CreateSession(own, &bridgev1.CreateSessionRequest{SessionId: "s3"}); err != nil {
 		t.Errorf("without a request id: %v", err)
 	}
-}
-
-// remembering gives the bridge a request of an earlier run whose outcome is not known.
-func (r *rig) remembering(k idempotency.Key, request proto.Message, since []byte) {
-	r.t.Helper()
-	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(request)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	sum := sha256.Sum256(text)
-	r.operations.Restore(nil, []backend.Request{{Key: k, Sum: sum[:], Expires: time.Now().Add(time.Hour), Since: since}})
 }
