@@ -122,7 +122,7 @@ func TestSurfaceAbort(t *testing.T) {
 	r := bridgetest.New(t, fakecli.Script{}, bridgetest.Scripts(func(life int) fakecli.Script {
 		s := bridgetest.Hanging
 		if life > 0 { // the session stays unloaded
-			s.Faults = []fakecli.MethodFault{{Method: "session.resume", Fault: fakecli.Fault{Kind: fakecli.FaultHang}}}
+			s.Faults = []fakecli.MethodFault{{Method: "session.resume", Fault: fakecli.Fault{Kind: fakecli.FaultError}}}
 		}
 		return s
 	}))
