@@ -245,7 +245,7 @@ func TestServe(t *testing.T) {
 	}
 	for _, want := range []string{
 		"msg=listening address=unix:" + path, "address=127.0.0.1:", "export COPILOT_GRPC_TOKEN=", "http://127.0.0.1:",
-		"grpcurl -plaintext unix:" + path + " list", "call --target unix:" + path,
+		"grpcurl -plaintext unix:" + path + " list", "chat --target unix:" + path, "run Hello --target unix:" + path,
 	} {
 		if !strings.Contains(stderr.String(), want) {
 			t.Errorf("%q is missing in %s", want, stderr)

@@ -182,22 +182,21 @@ func webExample(url string, token bool) string {
 		url + "/copilot.bridge.v1.SessionService/Run"
 }
 
-// examples are calls of a server at that target.
+// examples are the commands to type next, for a server at that target.
 func examples(target string, token bool) []string {
-	grpcurl, call := "grpcurl -plaintext", self()+" call"
+	grpcurl, here := "grpcurl -plaintext", ""
 	// Not "-unix PATH": grpcurl 1.9.3 dials that as a host.
 	where := quote(target)
 	if token && !strings.HasPrefix(target, "unix:") {
 		grpcurl += ` -H "authorization: Bearer $COPILOT_GRPC_TOKEN"`
 	}
 	if target != defaultSocket() {
-		call += " --target " + where
+		here = " --target " + where
 	}
-	const run = `'{"create": {"config": {"streaming": true}}, "prompt": {"text": "Hello"}}'`
 	return []string{
-		call + " SessionService/Run " + run,
+		self() + " chat" + here,
+		self() + " run Hello" + here,
 		grpcurl + " " + where + " list",
-		grpcurl + " -d " + run + " " + where + " copilot.bridge.v1.SessionService/Run",
 	}
 }
 
