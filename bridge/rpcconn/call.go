@@ -65,6 +65,10 @@ func (c *Conn) Call(ctx context.Context, method string, params []byte, opts ...C
 		c.abandon(out, endOf(ctx))
 		<-over
 	}
+	var failed *CallError
+	if ctx.Err() != nil && errors.As(out.err, &failed) && errors.Is(failed.Err, ErrClosed) {
+		return nil, out.failure(failed.Sent, endOf(ctx)) // the end of ctx may be why the connection has ended
+	}
 	return out.result, out.err
 }
 

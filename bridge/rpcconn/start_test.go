@@ -190,3 +190,24 @@ func TestStartRefuses(t *testing.T) {
 		}
 	})
 }
+
+// The end of a call's context counts although the connection ends with it, as that of a process does that its start
+// context kills.
+func TestEndOfContextAndConnection(t *testing.T) {
+	t.Parallel()
+	for range 100 {
+		c, p := start(t, Options{})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			_, err := c.Call(ctx, "m", nil)
+			done <- err
+		}()
+		p.receiveCall()
+		cancel()
+		_ = c.Close()
+		if err := <-done; !errors.Is(err, context.Canceled) || errors.Is(err, ErrNotSent) {
+			t.Fatalf("it ends with %v", err)
+		}
+	}
+}
