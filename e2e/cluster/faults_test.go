@@ -156,9 +156,7 @@ func TestFrozenOwnerEnds(t *testing.T) {
 	create(d[0], "s")
 	frozen := d[0].Cmd.Process
 	t.Cleanup(func() { _ = frozen.Signal(syscall.SIGCONT) }) // or its end would be awaited in vain
-	if err := frozen.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	freeze(t, frozen)
 	has(d[1], "s")
 	answer(d[1], "s", "second")
 	after := durable(d[1], "s")

@@ -2,7 +2,9 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -131,9 +133,7 @@ func TestFrozenOwnerIsNotWaitedFor(t *testing.T) {
 
 	frozen := d[0].Cmd.Process
 	t.Cleanup(func() { _ = frozen.Signal(syscall.SIGCONT) }) // or its end would be awaited in vain
-	if err := frozen.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	freeze(t, frozen)
 	began := time.Now()
 	var calls sync.WaitGroup
 	for _, name := range slices.Sorted(maps.Keys(firstCalls)) {
@@ -173,6 +173,30 @@ func TestFrozenOwnerIsNotWaitedFor(t *testing.T) {
 	}
 	if asked != 1 {
 		t.Errorf("the model was asked the repeated prompt %d times", asked)
+	}
+}
+
+// freeze stops a process, and waits until all of its threads stand still: one that still ran could begin with a call that
+// comes now, and record that it did.
+func freeze(t *testing.T, p *os.Process) {
+	t.Helper()
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	still := func() bool {
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.Pid)) // none without a /proc
+		for _, thread := range threads {
+			stat, err := os.ReadFile(thread)
+			if _, state, _ := strings.Cut(string(stat), ") "); err == nil && !strings.HasPrefix(state, "T") {
+				return false
+			}
+		}
+		return true
+	}
+	for deadline := time.Now().Add(10 * time.Second); !still(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the process does not stop")
+		}
 	}
 }
 
