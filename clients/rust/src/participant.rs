@@ -361,6 +361,10 @@ impl Participant {
 
     /// Leaves when the program's runtime shuts down. Blocks the thread until then, at most until the time to leave of the
     /// client's participants is over.
+    ///
+    /// The task that serves the participant may have called Leave before, and the runtime dropped it before the reply. The
+    /// client cannot know whether the server has received that call, so it calls again: otherwise the participant's tools
+    /// could stay for the grace time. The server answers a repeated Leave without an effect.
     fn leave_at_shutdown(&self) {
         if let Some(request) = self.leave_request().filter(|_| self.connection.server.is_none()) {
             self.note_left(self.connection.leave_at_shutdown(request));

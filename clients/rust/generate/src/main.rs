@@ -1,9 +1,7 @@
 //! Generates the stubs of the two crates from the .proto files of the repository, without protoc.
 //!
-//! ```sh
-//! cargo run -p copilot-grpc-generate            # writes src/gen and messages/src/gen
-//! cargo run -p copilot-grpc-generate -- --check # fails if generating makes a difference
-//! ```
+//! `.ci/rust-stubs` runs this program: it writes src/gen and messages/src/gen, and with `--check` fails if that would
+//! make a difference.
 //!
 //! The core is copilot.bridge.v1 and every file that it imports. The messages of copilot.cli.v1 go to the crate
 //! copilot-grpc-messages: the core's to one file, all others to a second file for the feature `cli`. One module
@@ -49,27 +47,38 @@ fn main() -> Result<()> {
     let made = tempfile::tempdir()?;
     generate(&crate_folder.join("../../proto"), made.path())?;
     let different = differing(made.path(), &crate_folder);
+    let outdated = outdated(&crate_folder)?;
     if std::env::args().any(|argument| argument == "--check") {
-        return match different.first() {
-            Some(file) => Err(format!("generating makes a difference: {file}").into()),
+        return match different.into_iter().map(str::to_owned).chain(outdated).next() {
+            Some(file) => {
+                Err(format!("clients/rust/{file} is not what is generated: run make generate and commit").into())
+            }
             None => Ok(()),
         };
     }
-    // Unchanged files keep their times, so that cargo builds nothing again.
-    for folder in ["src/gen", "messages/src/gen"] {
-        fs::create_dir_all(crate_folder.join(folder))?;
-        for entry in fs::read_dir(crate_folder.join(folder))? {
-            let name = entry?.file_name();
-            let file = format!("{folder}/{}", name.to_string_lossy());
-            if !FILES.contains(&file.as_str()) {
-                fs::remove_file(crate_folder.join(file))?; // of an earlier version; the package would contain it
-            }
-        }
+    for file in outdated {
+        fs::remove_file(crate_folder.join(file))?;
     }
+    // Unchanged files keep their times, so that cargo builds nothing again.
     for file in different {
         fs::copy(made.path().join(file), crate_folder.join(file))?;
     }
     Ok(())
+}
+
+/// Files that an earlier generator wrote and this one does not. The packages would contain them. Makes the folders.
+fn outdated(crate_folder: &Path) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for folder in ["src/gen", "messages/src/gen"] {
+        fs::create_dir_all(crate_folder.join(folder))?;
+        for entry in fs::read_dir(crate_folder.join(folder))? {
+            let file = format!("{folder}/{}", entry?.file_name().to_string_lossy());
+            if !FILES.contains(&file.as_str()) {
+                found.push(file);
+            }
+        }
+    }
+    Ok(found)
 }
 
 fn differing(made: &Path, target: &Path) -> Vec<&'static str> {

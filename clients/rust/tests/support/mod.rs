@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -216,6 +217,8 @@ pub struct Fake {
     pub resolves: Mutex<Vec<bridge::ResolveRequest>>,
     /// The requests of Leave.
     pub leaves: Mutex<Vec<bridge::LeaveRequest>>,
+    /// How many of the next calls to Leave get no answer.
+    pub silent_leaves: AtomicUsize,
     /// Failures of the next Attach streams, before any frame.
     pub refusals: Mutex<Vec<Status>>,
     /// Failures of the next unary calls, by method.
@@ -261,6 +264,7 @@ impl Fake {
             imports: tokio::sync::Mutex::new(imports.1),
             resolves: Mutex::default(),
             leaves: Mutex::default(),
+            silent_leaves: AtomicUsize::default(),
             refusals: Mutex::default(),
             failures: Mutex::default(),
             sends: Mutex::default(),
@@ -453,6 +457,10 @@ impl CallbackService for Service {
     async fn leave(&self, request: Request<bridge::LeaveRequest>) -> Result<Response<bridge::LeaveResponse>, Status> {
         self.0.failure("Leave")?;
         self.0.leaves.lock().unwrap().push(request.into_inner());
+        let is_silent = |left: usize| left.checked_sub(1);
+        if self.0.silent_leaves.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_silent).is_ok() {
+            std::future::pending::<()>().await;
+        }
         Ok(Response::new(bridge::LeaveResponse::default()))
     }
 
