@@ -456,4 +456,4 @@ func (b *Bridge) Store() *sessions.Store { return b.store }
 func (b *Bridge) Fleet() *fleet.Fleet { return b.fleet }
 
 // Go runs f in the background until the bridge closes.
-func (b *Bridge) Go(f func(ctx context.Context)) { b.shutdown.Go(f) }
+func (b *Bridge) Go(f func(ctx context.Context)) bool { return b.shutdown.Go(f) }

@@ -29,7 +29,7 @@ func (h host) Runtime(ctx context.Context) (session.Runtime, error) {
 func (h host) BuiltIns(ctx context.Context) *config.BuiltIns { return h.b.fleet.BuiltIns(ctx, h.e) }
 
 // Go implements session.Host.
-func (h host) Go(f func(ctx context.Context)) { h.b.Go(f) }
+func (h host) Go(f func(ctx context.Context)) bool { return h.b.Go(f) }
 
 // Spawn implements session.Host.
 func (h host) Spawn(f func()) { h.b.shutdown.Spawn(f) }

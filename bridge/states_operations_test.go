@@ -15,12 +15,15 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/climethods"
 )
 
-// The operations, with the result in each state where it is not "ok". Results that are possible have | between them.
-var sessionOperations = []struct {
+// sessionOperation is an operation, with the result in each state where it is not "ok". Results that are possible have |
+// between them.
+type sessionOperation struct {
 	name   string
 	do     func(ctx context.Context, r *stateRig) error
 	except map[string]string
-}{
+}
+
+var sessionOperations = []sessionOperation{
 	{"Send", func(ctx context.Context, r *stateRig) error {
 		_, err := r.Turns.Send(ctx, &bridgev1.SendRequest{SessionId: "s", Prompt: &bridgev1.Prompt{Text: "hi"}})
 		return err

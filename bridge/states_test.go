@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -31,21 +32,24 @@ type stateRig struct {
 }
 
 // slowCall is how long a call takes that keeps the session in a state, and operationLimit how long an operation may
-// take.
+// take, by the clock of synctest: it moves on when the operation has ended or waits, so that no operation comes too late.
 const (
 	slowCall       = 300 * time.Millisecond
 	operationLimit = 20 * time.Second
 )
 
-// The states of a session in which callers meet it. Each function puts a new session into the state. slow is a call of
-// the CLI that takes slowCall, so that the operation arrives meanwhile; the first calls of it are quick.
-var sessionStates = []struct {
-	name  string
+// sessionState is a state of a session in which callers meet it.
+type sessionState struct {
+	name string
+	// A call of the CLI that takes slowCall, so that the operation arrives meanwhile; the first calls of it are quick.
 	slow  string
 	quick int
+	// enter puts a new session into the state.
 	enter func(r *stateRig)
 	ends  bool // afterwards there is no session
-}{
+}
+
+var sessionStates = []sessionState{
 	{name: "idle", enter: func(*stateRig) {}},
 	{name: "turn", enter: func(r *stateRig) { r.Begin("s", "long") }},
 	{name: "asking", enter: func(r *stateRig) { r.askFor("tool") }},
@@ -296,29 +300,34 @@ func TestOperationsInStates(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s/%s", op.name, state.name), func(t *testing.T) {
 				t.Parallel()
-				r := newState(t, state.slow, state.quick)
-				state.enter(r)
-
-				ctx, cancel := context.WithTimeout(t.Context(), operationLimit)
-				defer cancel()
-				want := "ok"
-				if w := op.except[state.name]; w != "" {
-					want = w
-				}
-				got := resultOf(op.do(ctx, r))
-				if !slices.Contains(strings.Split(want, "|"), got) {
-					t.Errorf("%s, want %s", got, want)
-				}
-				r.entering.Wait()
-				if state.ends || op.name == "DeleteSession" && got == "ok" {
-					r.hasEnded()
-					return
-				}
-				r.reopen()
-				r.works(op.name == "Abort")
+				synctest.Test(t, func(t *testing.T) { performIn(t, state, op) })
 			})
 		}
 	}
+}
+
+// performIn performs an operation in a state.
+func performIn(t *testing.T, state sessionState, op sessionOperation) {
+	r := newState(t, state.slow, state.quick)
+	state.enter(r)
+
+	ctx, cancel := context.WithTimeout(t.Context(), operationLimit)
+	defer cancel()
+	want := "ok"
+	if w := op.except[state.name]; w != "" {
+		want = w
+	}
+	got := resultOf(op.do(ctx, r))
+	if !slices.Contains(strings.Split(want, "|"), got) {
+		t.Errorf("%s, want %s", got, want)
+	}
+	r.entering.Wait()
+	if state.ends || op.name == "DeleteSession" && got == "ok" {
+		r.hasEnded()
+		return
+	}
+	r.reopen()
+	r.works(op.name == "Abort")
 }
 
 // resultOf is the result of an operation as the table has it.

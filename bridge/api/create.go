@@ -32,7 +32,7 @@ func (svc *Service) CreateSession(
 		return &bridgev1.CreateSessionResponse{Session: s.Snapshot()}, nil
 	}
 	return operation.Run(ctx, svc.operations, operation.Operation[*bridgev1.CreateSessionResponse]{
-		Scope: idempotency.Create, ID: r.GetRequestId(), Request: r, Detach: true, Do: create,
+		Scope: idempotency.Create, ID: r.GetRequestId(), Request: r, Detach: true, Do: operation.Blocking(create),
 		Settle: svc.settleCreate(id, create),
 	})
 }
@@ -129,14 +129,11 @@ func (svc *Service) insert(
 		return nil, session.Joined{}, err
 	}
 	defer release()
-	e, fresh, err := svc.store.GetOrCreate(ctx, tenant, id)
+	e, err := svc.reserve(ctx, tenant, id)
 	if err != nil {
 		return nil, session.Joined{}, err
 	}
-	if !fresh || e.Session.Journal().Inherited() { // of one whose state is gone
-		svc.abandon(e, fresh)
-		return nil, session.Joined{}, exists(id)
-	}
+	defer e.Session.Loader().Opened()
 	svc.runtimes.SetProfile(e, p)
 	joined, err := e.Session.Loader().Create(ctx, o)
 	if err != nil {
@@ -145,6 +142,28 @@ func (svc *Service) insert(
 	}
 	svc.store.Save(e)
 	return e.Session, joined, nil
+}
+
+// reserve makes the entry of a new session, which the caller then opens. While a resume looks for a session of that id, reserve waits for the end of
+// that.
+func (svc *Service) reserve(ctx context.Context, tenant, id string) (*registry.Entry, error) {
+	for range maxResumes {
+		e, fresh, err := svc.store.GetOrCreate(ctx, tenant, id)
+		switch {
+		case err != nil:
+			return nil, err
+		case fresh && e.Session.Journal().Inherited(): // of one whose state is gone
+			e.Session.Loader().Opened()
+			svc.abandon(e, fresh)
+			return nil, exists(id)
+		case fresh:
+			return e, nil
+		}
+		if there, err := e.Session.Loader().Exists(ctx); err != nil || there {
+			return nil, cmp.Or(err, exists(id))
+		}
+	}
+	return nil, exists(id)
 }
 
 // abandon removes a session that was not opened, if this call has created it.
@@ -166,8 +185,10 @@ func inRequest(err error, at string) error {
 // CheckNew refuses the id of a session that exists in the bridge or in the history of a profile: the
 // CLI would open that session instead.
 func (svc *Service) CheckNew(ctx context.Context, p runtime.Profile, id string) error {
-	if e := svc.store.Own(ctx, id); e != nil && e.Session.Loader().State() != session.Deleted {
-		return exists(id)
+	if e := svc.store.Own(ctx, id); e != nil {
+		if there, err := e.Session.Loader().Exists(ctx); err != nil || there {
+			return cmp.Or(err, exists(id))
+		}
 	}
 	if d, ok := svc.store.Damage(caller.From(ctx).Tenant, id); ok {
 		return fault.New(fault.SessionExists,

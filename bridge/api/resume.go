@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
@@ -19,14 +20,14 @@ func (svc *Service) ResumeSession(
 ) (*bridgev1.ResumeSessionResponse, error) {
 	return operation.Run(ctx, svc.operations, operation.Operation[*bridgev1.ResumeSessionResponse]{
 		Scope: idempotency.Resume, ID: r.GetRequestId(), Request: r,
-		Do: func(ctx context.Context) (*bridgev1.ResumeSessionResponse, error) {
+		Do: operation.Blocking(func(ctx context.Context) (*bridgev1.ResumeSessionResponse, error) {
 			s, _, err := svc.Resume(ctx, r, "", nil)
 			if err != nil {
 				return nil, err
 			}
 			record(ctx, s.Journal().Last())
 			return &bridgev1.ResumeSessionResponse{Session: s.Snapshot()}, nil
-		},
+		}),
 	})
 }
 
@@ -55,11 +56,43 @@ func (svc *Service) Resume(
 		return nil, session.Joined{}, err
 	}
 	defer release()
-	e, fresh, err := svc.store.GetOrCreate(ctx, c.Tenant, id)
+	var s *session.Session
+	var joined session.Joined
+	err = untilFound(func() (err error) {
+		s, joined, err = svc.resume(ctx, r, o, at)
+		return err
+	})
+	return s, joined, err
+}
+
+// maxResumes bounds how often a session is looked up for one resume. Each further time another caller has meanwhile
+// deleted the session, or looked for it in vain.
+const maxResumes = 5
+
+// untilFound calls resume, and again while the session that it found was removed meanwhile.
+func untilFound(resume func() error) (err error) {
+	for range maxResumes {
+		if err = resume(); !errors.Is(err, session.ErrGone) {
+			return err
+		}
+	}
+	return err
+}
+
+// resume is Resume for a request that has been checked.
+func (svc *Service) resume(
+	ctx context.Context, r *bridgev1.ResumeSessionRequest, o session.Opening, at string,
+) (*session.Session, session.Joined, error) {
+	c := caller.From(ctx)
+	e, fresh, err := svc.store.GetOrCreate(ctx, c.Tenant, r.GetSessionId())
 	if err != nil {
 		return nil, session.Joined{}, err
 	}
 	s := e.Session
+	if o.Found = !fresh; fresh {
+		s.Loader().Search()
+		defer s.Loader().Opened()
+	}
 	if fresh || o.Anew && s.Loader().State() == session.Disconnected {
 		if o.Config, err = svc.parser.Underlying(c, o.Config, o.Removed...); err != nil {
 			svc.abandon(e, fresh)
@@ -67,7 +100,7 @@ func (svc *Service) Resume(
 		}
 		request.WithTokens(&o, r.GetConfig())
 	}
-	undo, err := svc.runtimes.Reprofile(ctx, e, r.GetRuntimeProfile(), join, at+"runtime_profile")
+	undo, err := svc.runtimes.Reprofile(ctx, e, r.GetRuntimeProfile(), o.Join, at+"runtime_profile")
 	if err != nil {
 		svc.abandon(e, fresh)
 		return nil, session.Joined{}, err
@@ -97,15 +130,29 @@ func (svc *Service) admitResumed(ctx context.Context, id string) (release func()
 
 // Reopen resumes a session; a new one is in a runtime of the caller's tenant.
 func (svc *Service) Reopen(ctx context.Context, id string, o session.Opening) (*session.Session, error) {
-	c := caller.From(ctx)
 	release, err := svc.admitResumed(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
+	var s *session.Session
+	err = untilFound(func() (err error) {
+		s, err = svc.reopen(ctx, id, o)
+		return err
+	})
+	return s, err
+}
+
+// reopen is Reopen once there is room for the session.
+func (svc *Service) reopen(ctx context.Context, id string, o session.Opening) (*session.Session, error) {
+	c := caller.From(ctx)
 	e, fresh, err := svc.store.GetOrCreate(ctx, c.Tenant, id)
 	if err != nil {
 		return nil, err
+	}
+	if o.Found = !fresh; fresh {
+		e.Session.Loader().Search()
+		defer e.Session.Loader().Opened()
 	}
 	if o.Config, err = request.Restrained(c, o.Config); err == nil && fresh {
 		o.Config, err = svc.parser.Underlying(c, o.Config)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
@@ -61,13 +60,10 @@ type Attachment struct {
 	// life ends when the participation does, with the cause.
 	life     context.Context
 	end      context.CancelCauseFunc
-	commands chan *bridgev1.AttachCommand
-	// unfinished counts the commands that wait or are carried out. busy has an element while one is carried out.
-	unfinished atomic.Int32
-	busy       chan struct{}
-	out        *outlet
-	answers    chan struct{} // a token each
-	parts      chan *bridgev1.ModelResponse
+	commands commands
+	out      *outlet
+	answers  chan struct{} // a token each
+	parts    chan *bridgev1.ModelResponse
 
 	// refused is why the session could not be opened; only Stream uses it, after join.
 	refused error
@@ -84,7 +80,6 @@ type Attachment struct {
 func (svc *Service) Attach(ctx context.Context, start *bridgev1.AttachStart) (*Attachment, error) {
 	a := &Attachment{
 		svc: svc, start: start,
-		commands: make(chan *bridgev1.AttachCommand, commandQueue), busy: make(chan struct{}, 1),
 		out: newOutlet(commandQueue + maxAnswers), answers: make(chan struct{}, maxAnswers),
 		parts: make(chan *bridgev1.ModelResponse, modelQueue),
 	}
@@ -150,7 +145,6 @@ func (a *Attachment) Stream(ctx context.Context, sink frame.Sink) error {
 	defer cancel(nil)
 	stop := context.AfterFunc(a.life, func() { cancel(context.Cause(a.life)) })
 	defer stop()
-	a.spawn(func() { a.runCommands(ctx) })
 	a.spawn(func() { a.runParts(ctx) })
 	err := sink(frame.Frame{Message: a.first(ctx)})
 	if err == nil {
@@ -207,14 +201,10 @@ func (a *Attachment) Handle(ctx context.Context, r *bridgev1.AttachRequest) erro
 		}
 		a.answer(ctx, f.Answer)
 	case *bridgev1.AttachRequest_Command:
-		first := a.unfinished.Add(1) == 1
-		if first && a.startSend(ctx, f.Command) {
-			return nil
-		}
-		select {
-		case a.commands <- f.Command:
-		default:
-			a.unfinished.Add(-1)
+		switch now, ok := a.commands.add(f.Command); {
+		case now:
+			a.startCommand(ctx, f.Command)
+		case !ok:
 			err := fault.New(fault.LimitExceeded, "%d commands are waiting", commandQueue).With("limit", "commands")
 			a.svc.observer.Refused(err)
 			a.out.enqueue(ctx, a.life, commandFailed(f.Command, err)) // the receiver must not wait for the sender

@@ -2,6 +2,7 @@ package attach
 
 import (
 	"context"
+	"sync"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
@@ -14,64 +15,97 @@ import (
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
-// startSend sends a prompt as the receiver of the stream, which must not wait. It returns false if the goroutine of
-// runCommands must carry out the command. No other command is unfinished.
-func (a *Attachment) startSend(ctx context.Context, c *bridgev1.AttachCommand) bool {
-	if a.name != a.s.ID() { // a guest may have lost its right
-		return false
+// commands are a participant's commands, which are carried out one at a time, in the order in which they came.
+type commands struct {
+	mu      sync.Mutex
+	running bool
+	waiting []*bridgev1.AttachCommand
+}
+
+// add takes a command. It reports whether the caller is to carry it out now, and whether there was room for it.
+func (q *commands) add(c *bridgev1.AttachCommand) (now, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case !q.running:
+		q.running = true
+		return true, true
+	case len(q.waiting) >= commandQueue:
+		return false, false
 	}
+	q.waiting = append(q.waiting, c)
+	return false, true
+}
+
+// next returns the command after one that has ended; nil if there is none.
+func (q *commands) next() *bridgev1.AttachCommand {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.waiting) == 0 {
+		q.running, q.waiting = false, nil
+		return nil
+	}
+	c := q.waiting[0]
+	q.waiting = q.waiting[1:]
+	return c
+}
+
+// startCommand carries out a command, and then those that came meanwhile. It does not block. After the end of the stream
+// it does nothing.
+func (a *Attachment) startCommand(ctx context.Context, c *bridgev1.AttachCommand) {
 	done := func(reply *bridgev1.AttachDone, err error) {
 		a.finish(ctx, c, reply, err)
-		<-a.busy
-		a.unfinished.Add(-1)
+		if ctx.Err() != nil || a.life.Err() != nil {
+			return // the participant has left, and its other commands with it
+		}
+		if next := a.commands.next(); next != nil {
+			a.startCommand(ctx, next)
+		}
 	}
-	started := false
-	apart := observe.Apart(ctx)
-	a.busy <- struct{}{} // nothing holds it
+	s := a.s
+	if a.name != s.ID() { // a guest may have lost its right
+		s = nil
+	}
+	send := a.sendOf(c)
+	switch {
+	case send == nil:
+		a.spawn(func() { done(a.command(ctx, c)) })
+	case s == nil:
+		a.spawn(func() { send(observe.Apart(ctx), nil, done) })
+	default:
+		send(observe.Apart(ctx), s, done)
+	}
+}
+
+// sendOf returns what carries out a command with a prompt, as Sender.Start does; nil for other commands and for prompts
+// that are refused.
+func (a *Attachment) sendOf(
+	c *bridgev1.AttachCommand,
+) func(context.Context, *session.Session, func(*bridgev1.AttachDone, error)) {
 	switch do := c.GetCommand().(type) {
 	case *bridgev1.AttachCommand_Send:
-		started = a.svc.sender.Start(apart, a.s, a.sendRequest(c), func(sent *bridgev1.SendResponse, err error) {
-			done(sentDone(sent), err)
-		})
-	case *bridgev1.AttachCommand_ExactSend:
-		id := c.GetRequestId()
-		started = a.checkExact(do.ExactSend) == nil && a.svc.exactly.StartExactly(apart, a.s, do.ExactSend, id,
-			func(result *cliv1.SessionServiceSendResponse, at journal.Position, err error) {
-				sent := exactlySent(result)
-				sent.Position = session.Proto(at)
-				done(sent, err)
+		return func(ctx context.Context, s *session.Session, done func(*bridgev1.AttachDone, error)) {
+			a.svc.sender.Start(ctx, s, a.sendRequest(c), func(sent *bridgev1.SendResponse, err error) {
+				done(&bridgev1.AttachDone{MessageId: sent.GetMessageId(), Position: sent.GetPosition()}, err)
 			})
+		}
+	case *bridgev1.AttachCommand_ExactSend:
+		if a.checkExact(do.ExactSend) != nil {
+			return nil
+		}
+		return func(ctx context.Context, s *session.Session, done func(*bridgev1.AttachDone, error)) {
+			a.svc.exactly.StartSend(ctx, s, do.ExactSend, c.GetRequestId(),
+				func(result *cliv1.SessionServiceSendResponse, at journal.Position, err error) {
+					done(exactlySent(result, at), err)
+				})
+		}
 	}
-	if !started {
-		<-a.busy
-	}
-	return started
+	return nil
 }
 
 // sendRequest is the call that a command stands for.
 func (a *Attachment) sendRequest(c *bridgev1.AttachCommand) *bridgev1.SendRequest {
 	return &bridgev1.SendRequest{SessionId: a.name, RequestId: c.GetRequestId(), Prompt: c.GetSend()}
-}
-
-// runCommands carries out commands in the order they came.
-func (a *Attachment) runCommands(ctx context.Context) {
-	ctx = observe.Apart(ctx)
-	for {
-		select {
-		case c := <-a.commands:
-			select {
-			case a.busy <- struct{}{}: // after the one that startSend has begun
-			case <-ctx.Done():
-				return
-			}
-			done, err := a.command(ctx, c)
-			a.finish(ctx, c, done, err)
-			<-a.busy
-			a.unfinished.Add(-1)
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 // finish replies to a command.
@@ -86,23 +120,17 @@ func (a *Attachment) finish(ctx context.Context, c *bridgev1.AttachCommand, done
 	a.reply(ctx, &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Done{Done: done}})
 }
 
-func sentDone(sent *bridgev1.SendResponse) *bridgev1.AttachDone {
-	return &bridgev1.AttachDone{MessageId: sent.GetMessageId(), Position: sent.GetPosition()}
-}
-
+// command carries out a command without a prompt, and waits for its end.
 func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*bridgev1.AttachDone, error) {
+	ctx, cancel := context.WithCancel(observe.Apart(ctx))
+	defer cancel()
+	defer context.AfterFunc(a.life, cancel)()
 	done := func(p journal.Position, err error) (*bridgev1.AttachDone, error) {
 		return &bridgev1.AttachDone{Position: session.Proto(p)}, err
 	}
 	switch do := c.GetCommand().(type) {
-	case *bridgev1.AttachCommand_Send:
-		sent, err := a.svc.sender.Send(ctx, a.sendRequest(c))
-		if err != nil {
-			return nil, err
-		}
-		return sentDone(sent), nil
 	case *bridgev1.AttachCommand_ExactSend:
-		return a.sendExactly(ctx, do.ExactSend, c.GetRequestId())
+		return nil, a.checkExact(do.ExactSend)
 	case *bridgev1.AttachCommand_Abort:
 		_, at, err := a.s.Sender().Abort(ctx)
 		return done(at, err)

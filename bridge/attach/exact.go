@@ -6,7 +6,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -45,27 +44,13 @@ func (a *Attachment) refusal(err error) error {
 	return session.Exactly(fields.Within(err, "start."), method, id)
 }
 
-// sendExactly sends a prompt as the CLI's own method does.
-func (a *Attachment) sendExactly(
-	ctx context.Context, r *cliv1.SessionServiceSendRequest, requestID string,
-) (*bridgev1.AttachDone, error) {
-	if err := a.checkExact(r); err != nil {
-		return nil, err
+// exactlySent is the reply to exact_send.
+func exactlySent(result *cliv1.SessionServiceSendResponse, at journal.Position) *bridgev1.AttachDone {
+	done := &bridgev1.AttachDone{MessageId: result.GetMessageId(), SendResult: result}
+	if at != (journal.Position{}) {
+		done.Position = session.Proto(at)
 	}
-	ctx, recorder := position.WithRecorder(ctx)
-	result, err := a.svc.exactly.SendExactly(ctx, r, requestID)
-	if err != nil {
-		return nil, err
-	}
-	done := exactlySent(result)
-	if p, ok := recorder.Position(); ok {
-		done.Position = session.Proto(journal.Position(p))
-	}
-	return done, nil
-}
-
-func exactlySent(result *cliv1.SessionServiceSendResponse) *bridgev1.AttachDone {
-	return &bridgev1.AttachDone{MessageId: result.GetMessageId(), SendResult: result}
+	return done
 }
 
 // checkExact checks the prompt of a command exact_send.

@@ -7,42 +7,34 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/async"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
 // exactSender is a sender that a test scripts.
-type exactSender func(ctx context.Context, requestID string) (*cliv1.SessionServiceSendResponse, error)
+type exactSender func(requestID string) (*cliv1.SessionServiceSendResponse, journal.Position)
 
-func (f exactSender) SendExactly(
-	ctx context.Context, _ *cliv1.SessionServiceSendRequest, requestID string,
-) (*cliv1.SessionServiceSendResponse, error) {
-	return f(ctx, requestID)
-}
-
-// StartExactly leaves everything to SendExactly.
-func (f exactSender) StartExactly(
-	context.Context, *session.Session, *cliv1.SessionServiceSendRequest, string,
-	func(*cliv1.SessionServiceSendResponse, journal.Position, error),
-) bool {
-	return false
+func (f exactSender) StartSend(
+	_ context.Context, _ *session.Session, _ *cliv1.SessionServiceSendRequest, requestID string,
+	done func(*cliv1.SessionServiceSendResponse, journal.Position, error),
+) {
+	result, at := f(requestID)
+	done(result, at, nil)
 }
 
 // exactly is a participation in the session s1.
 func exactly(exact bool, f exactSender) *Attachment {
-	return &Attachment{svc: New(Config{Exactly: f}), name: "s1", start: &bridgev1.AttachStart{Exact: exact}}
+	return &Attachment{
+		svc: New(Config{Exactly: f}), name: "s1", start: &bridgev1.AttachStart{Exact: exact}, life: context.Background(),
+	}
 }
 
 func TestExactSendRefusals(t *testing.T) {
 	t.Parallel()
-	never := func(context.Context, string) (*cliv1.SessionServiceSendResponse, error) {
-		t.Error("the prompt was sent")
-		return nil, nil
-	}
 	for _, tc := range []struct {
 		exact   bool
 		request *cliv1.SessionServiceSendRequest
@@ -54,7 +46,11 @@ func TestExactSendRefusals(t *testing.T) {
 		{true, &cliv1.SessionServiceSendRequest{SessionId: "s1", Wait: proto.Bool(true)}, "command.exact_send.wait"},
 	} {
 		c := &bridgev1.AttachCommand{Command: &bridgev1.AttachCommand_ExactSend{ExactSend: tc.request}}
-		_, err := exactly(tc.exact, never).command(t.Context(), c)
+		a := exactly(tc.exact, nil)
+		if a.sendOf(c) != nil {
+			t.Errorf("%v is sent", tc.request)
+		}
+		_, err := a.command(t.Context(), c)
 		f, ok := errors.AsType[*fault.Error](err)
 		if !ok || f.Reason != fault.InvalidField || f.Field != tc.field {
 			t.Errorf("%v: %v, want INVALID_FIELD of %s", tc.request, err, tc.field)
@@ -65,14 +61,14 @@ func TestExactSendRefusals(t *testing.T) {
 // The reply has the CLI's result and position, or the CLI's error.
 func TestExactSend(t *testing.T) {
 	t.Parallel()
-	a := exactly(true, func(ctx context.Context, requestID string) (*cliv1.SessionServiceSendResponse, error) {
-		position.Record(ctx, position.Position{Epoch: 3, Seq: 4})
-		return &cliv1.SessionServiceSendResponse{MessageId: "m of " + requestID, JsonExtra: `{"x":1}`}, nil
+	a := exactly(true, func(requestID string) (*cliv1.SessionServiceSendResponse, journal.Position) {
+		result := &cliv1.SessionServiceSendResponse{MessageId: "m of " + requestID, JsonExtra: `{"x":1}`}
+		return result, journal.Position{Epoch: 3, Seq: 4}
 	})
 	c := &bridgev1.AttachCommand{RequestId: "r1", Command: &bridgev1.AttachCommand_ExactSend{
 		ExactSend: &cliv1.SessionServiceSendRequest{SessionId: "s1"},
 	}}
-	done, err := a.command(t.Context(), c)
+	done, err := async.Wait(t.Context(), func(done func(*bridgev1.AttachDone, error)) { a.sendOf(c)(t.Context(), nil, done) })
 	if err != nil || done.GetMessageId() != "m of r1" || done.GetSendResult().GetJsonExtra() != `{"x":1}` ||
 		done.GetPosition().GetEpoch() != 3 || done.GetPosition().GetSeq() != 4 {
 		t.Errorf("%v, %v", done, err)

@@ -7,7 +7,7 @@
 // and answers until started. At the end the last participant stays in the roster until the CLI has closed the session.
 //
 // The mutex of an Attachment guards its members below it: whether the stream has ended, and how
-// the participant says goodbye. The goroutines of a stream (commands, parts of model responses, the
+// the participant says goodbye. The goroutines of a stream (commands other than prompts, parts of model responses, the
 // opening of the session) are started by spawn and joined by Stream; answers and leaving go on in
 // the background of the shutdown.Coordinator.
 package attach
@@ -48,28 +48,20 @@ type Opener interface {
 
 // Sender sends prompts.
 type Sender interface {
-	Send(ctx context.Context, r *bridgev1.SendRequest) (*bridgev1.SendResponse, error)
-	// Start sends a prompt to a session of the caller's tenant. It waits for nothing. done, which may block, receives
-	// what Send returns on another goroutine, also after the end of ctx. Start returns false, and does nothing, if Send
-	// must do it.
-	Start(
-		ctx context.Context, s *session.Session, r *bridgev1.SendRequest, done func(*bridgev1.SendResponse, error),
-	) bool
+	// Start sends a prompt to a session that the caller may use, without waiting for anything; with nil, to the session
+	// that the request names, which it may wait for. done receives the answer on another goroutine, which it may block,
+	// also after the end of ctx.
+	Start(ctx context.Context, s *session.Session, r *bridgev1.SendRequest, done func(*bridgev1.SendResponse, error))
 }
 
 // ExactSender sends prompts as calls of copilot.cli.v1 with exact fidelity do.
 type ExactSender interface {
-	// SendExactly records the journal position of the CLI's reply (package position). Its errors have the CLI's own.
-	SendExactly(
-		ctx context.Context, r *cliv1.SessionServiceSendRequest, requestID string,
-	) (*cliv1.SessionServiceSendResponse, error)
-	// StartExactly is SendExactly for a session of the caller's tenant, that of the request. It waits for nothing.
-	// done, which may block, receives the result and the position on another goroutine, also after the end of ctx.
-	// StartExactly returns false, and does nothing, if SendExactly must make the call.
-	StartExactly(
+	// StartSend sends a prompt as Sender.Start does. done also receives the journal position of the CLI's reply, which is
+	// zero if an earlier request had it. Errors contain the CLI's own.
+	StartSend(
 		ctx context.Context, s *session.Session, r *cliv1.SessionServiceSendRequest, requestID string,
 		done func(*cliv1.SessionServiceSendResponse, journal.Position, error),
-	) bool
+	)
 }
 
 // Callbacks gives the CLI what participants answer.

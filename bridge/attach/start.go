@@ -99,13 +99,14 @@ func (a *Attachment) openSession(ctx context.Context, j session.Joining) (s *ses
 func (a *Attachment) once(ctx context.Context, id string, j session.Joining, open func() (*session.Session, session.Joined, error)) (s *session.Session, joined session.Joined, err error) {
 	first := false
 	started, err := operation.Run(ctx, a.svc.operations, operation.Operation[*bridgev1.AttachStarted]{
-		Scope: idempotency.Attach, ID: id, Request: a.start, Do: func(ctx context.Context) (*bridgev1.AttachStarted, error) {
+		Scope: idempotency.Attach, ID: id, Request: a.start,
+		Do: operation.Blocking(func(ctx context.Context) (*bridgev1.AttachStarted, error) {
 			first = true
 			if s, joined, err = open(); err != nil {
 				return nil, err
 			}
 			return &bridgev1.AttachStarted{ParticipantToken: joined.Participant.Token, Session: &bridgev1.Session{SessionId: tenancy.NameOf(ctx, s)}}, nil
-		},
+		}),
 	})
 	if err != nil || first {
 		return s, joined, err

@@ -1,7 +1,6 @@
 package callback
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"slices"
@@ -198,35 +197,17 @@ func (p *Pending) claim(by Giver) bool {
 	return true
 }
 
-// Answering reports whether an answer to a callback is being delivered.
-func (r *Registry) Answering(id string) bool {
+// Repeated reports whether a participant repeats the answer that it gave to the callback, and the position of that
+// answer. While the answer is being delivered, Repeated returns a channel that is closed when it has been, or failed to:
+// the caller then asks again.
+func (r *Registry) Repeated(id string, by Giver) (at journal.Position, repeated bool, settled <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p := r.pending[id]
-	return p != nil && p.answering
-}
-
-// Repeated reports whether a participant repeats the answer that it gave to the callback, and the position of that
-// answer. It waits while the answer is being delivered.
-func (r *Registry) Repeated(ctx context.Context, id string, by Giver) (at journal.Position, repeated bool) {
-	for {
-		r.mu.Lock()
-		p, over := r.pending[id], r.over[id]
-		waiting := p != nil && p.answering && p.by == by
-		var settled chan struct{}
-		if waiting {
-			settled = p.settled
-		}
-		r.mu.Unlock()
-		if !waiting {
-			return over.at, p == nil && over.by == by && by != Giver{}
-		}
-		select {
-		case <-settled:
-		case <-ctx.Done():
-			return at, false
-		}
+	p, over := r.pending[id], r.over[id]
+	if p != nil && p.answering && p.by == by {
+		return at, false, p.settled
 	}
+	return over.at, p == nil && over.by == by && by != Giver{}, nil
 }
 
 // Release ends a claim whose answer did not reach the CLI. A deadline that passed during the claim takes effect now.

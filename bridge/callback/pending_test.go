@@ -229,14 +229,10 @@ func TestOverWhileAnswered(t *testing.T) {
 		if _, err := r.ClaimBy("a", by); err != nil {
 			t.Fatal(err)
 		}
-		repeated := make(chan bool, 1)
-		go func() {
-			_, again := r.Repeated(t.Context(), "a", by)
-			repeated <- again
-		}()
-		synctest.Wait()
+		_, _, settled := r.Repeated("a", by)
 		r.Done("a")
-		if <-repeated {
+		<-settled
+		if _, repeated, _ := r.Repeated("a", by); repeated {
 			t.Error("an answer that did not count is said to have come")
 		}
 		r.Release(p)
@@ -267,36 +263,37 @@ func TestRepeatedByItsGiver(t *testing.T) {
 		"another answer":       {Giver{Participant: "p", Digest: [32]byte{2}}, false},
 		"nobody in particular": {Giver{}, false},
 	} {
-		if got, repeated := r.Repeated(t.Context(), "a", tc.by); repeated != tc.want || tc.want && got != at {
+		got, repeated, settled := r.Repeated("a", tc.by)
+		if repeated != tc.want || tc.want && got != at || settled != nil {
 			t.Errorf("%s: %v at %v, want %v", name, repeated, got, tc.want)
 		}
 	}
 }
 
-// The same answer, while its first giving is under way, waits for how that ends.
+// While its first giving is under way, the same answer has to wait for how that ends.
 func TestRepeatedWaits(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := NewRegistry(nil)
-		r.Add(&Pending{ID: "a"}, noExpiry)
-		by := Giver{Participant: "p"}
-		if _, err := r.ClaimBy("a", by); err != nil {
-			t.Fatal(err)
-		}
-		repeated := make(chan bool, 1)
-		go func() {
-			_, again := r.Repeated(t.Context(), "a", by)
-			repeated <- again
-		}()
-		synctest.Wait()
-		select {
-		case <-repeated:
-			t.Error("it does not wait for the answer that is under way")
-		default:
-		}
-		r.Answered("a", journal.Position{Epoch: 1, Seq: 2})
-		if !<-repeated {
-			t.Error("the same answer is not recognized")
-		}
-	})
+	r := NewRegistry(nil)
+	r.Add(&Pending{ID: "a"}, noExpiry)
+	by := Giver{Participant: "p"}
+	if _, err := r.ClaimBy("a", by); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, settled := r.Repeated("a", Giver{Participant: "q"}); settled != nil {
+		t.Error("another answer has to wait")
+	}
+	_, repeated, settled := r.Repeated("a", by)
+	if repeated || settled == nil {
+		t.Fatal("it does not have to wait for the answer that is under way")
+	}
+	select {
+	case <-settled:
+		t.Error("the answer has been given")
+	default:
+	}
+	r.Answered("a", journal.Position{Epoch: 1, Seq: 2})
+	<-settled
+	if _, repeated, _ := r.Repeated("a", by); !repeated {
+		t.Error("the same answer is not recognized")
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"iter"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -51,6 +52,7 @@ type entry struct {
 	request [sha256.Size]byte
 	expires time.Time
 	done    chan struct{}
+	ended   atomic.Bool // the request has an outcome, which done tells
 	answer  proto.Message
 	logged  bool  // the answer is in the log, and answer is nil
 	size    int64 // counted against the quotas
@@ -155,52 +157,71 @@ func (s *Store) Remember(requests iter.Seq[Remembered]) {
 	s.forget(dropped)
 }
 
-// Do returns f's answer to the request, or the answer to an earlier request with the same key; it waits for one that
-// is still running. Failures are not stored: the next request tries again. An empty id always calls f. If the quota
-// is used up, Do returns LIMIT_EXCEEDED with the time to retry and does not call f. The answer is shared and must not
-// be changed.
-func (s *Store) Do(
-	ctx context.Context, k Key, request proto.Message, f func() (proto.Message, error),
-) (proto.Message, error) {
-	return s.DoOrSettle(ctx, k, request, Doubt{}, f)
+// Start answers a request: by do, or with the answer to an earlier request with the same key, for which it waits while
+// that is still running. It calls done once, with an answer that is shared and must not be changed. Failures are not
+// stored: the next request tries again. If the quota is used up, the request ends with LIMIT_EXCEEDED and the time to
+// retry. An empty id always calls do.
+//
+// d settles a request that an earlier process started and did not end. Without d such a request is carried out again.
+//
+// Start may block: in the disk's call, and until ctx ends while the same request is running. do must call its own done
+// once, on any goroutine, which that may block in the disk's call.
+func Start[T proto.Message](
+	ctx context.Context, s *Store, k Key, request proto.Message, d Doubt, do func(ctx context.Context, done func(T, error)),
+	done func(T, error),
+) {
+	if k.ID == "" {
+		do(ctx, done)
+		return
+	}
+	e, settling, m, err := s.claim(ctx, k, request, d)
+	switch {
+	case e == nil:
+		answer, _ := m.(T)
+		done(answer, err)
+	case settling:
+		settle := func(_ context.Context, done func(T, error)) {
+			m, err := d.Settle(e.since)
+			answer, _ := m.(T)
+			done(answer, err)
+		}
+		run(ctx, s, e, Doubt{}, settle, done)
+	default:
+		run(ctx, s, e, d, do, done)
+	}
 }
 
-// DoOrSettle is Do for requests whose outcome can be determined after a crash: d does so for a request that an
-// earlier process started and did not end. Without d such a request is carried out again.
-func (s *Store) DoOrSettle(
-	ctx context.Context, k Key, request proto.Message, d Doubt, f func() (proto.Message, error),
-) (proto.Message, error) {
-	if k.ID == "" {
-		return f()
-	}
+// claim returns the entry of a request that the caller must carry out or, if settling is set, settle. If there is
+// nothing to do, e is nil, and the request has an answer or an error.
+func (s *Store) claim(ctx context.Context, k Key, request proto.Message, d Doubt) (
+	e *entry, settling bool, answer proto.Message, err error) {
 	if len(k.ID) > MaxIDLength {
-		return nil, fault.New(fault.InvalidField, "longer than %d characters", MaxIDLength).WithField("request_id")
+		err = fault.New(fault.InvalidField, "longer than %d characters", MaxIDLength).WithField("request_id")
+		return nil, false, nil, err
 	}
 	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(request)
 	if err != nil {
-		return nil, fault.Wrap(err, fault.Internal, "encoding a request")
+		return nil, false, nil, fault.Wrap(err, fault.Internal, "encoding a request")
 	}
 	if err := s.look(k); err != nil {
-		return nil, err
+		return nil, false, nil, err
 	}
 	for {
 		e, mine, err := s.enter(k, sha256.Sum256(encoded))
 		if err != nil {
-			return nil, err
+			return nil, false, nil, err
 		}
 		if mine {
-			if e.doubt && d.Settle != nil {
-				return s.run(e, Doubt{}, func() (proto.Message, error) { return d.Settle(e.since) })
-			}
-			return s.run(e, d, f)
+			return e, e.doubt && d.Settle != nil, nil, nil
 		}
 		select {
 		case <-e.done:
 			if e.err == nil {
-				return s.answer(e)
+				answer, err = s.answer(e)
+				return nil, false, answer, err
 			}
 		case <-ctx.Done():
-			return nil, fault.Wrap(ctx.Err(), fault.Cancelled, "waiting for the same request")
+			return nil, false, nil, fault.Wrap(ctx.Err(), fault.Cancelled, "waiting for the same request")
 		}
 	}
 }
@@ -275,24 +296,88 @@ func (s *Store) answer(e *entry) (proto.Message, error) {
 	return answer, nil
 }
 
-// run completes an entry. A panic in f completes it too, as a failure.
-func (s *Store) run(e *entry, d Doubt, f func() (proto.Message, error)) (proto.Message, error) {
-	b := &Begun{store: s, entry: e, doubt: d}
-	b.Record()
+// run records an entry, carries it out by do, and completes it. If do panics, run completes the entry as a failure.
+func run[T proto.Message](
+	ctx context.Context, s *Store, e *entry, d Doubt, do func(ctx context.Context, done func(T, error)),
+	done func(T, error),
+) {
+	s.record(e, d)
 	returned := false
 	defer func() {
-		if !returned { // nothing is recorded: the next process finds out what became of it
+		if !returned && e.ended.CompareAndSwap(false, true) { // nothing is recorded: the next process finds out what became of it
 			e.err = fault.New(fault.Internal, "the request panicked")
 			s.complete(e, false, false)
 		}
 	}()
-	answer, err := f()
+	do(ctx, func(answer T, err error) {
+		if !e.ended.CompareAndSwap(false, true) {
+			return
+		}
+		if err != nil {
+			s.end(e, d, nil, err)
+		} else {
+			s.end(e, d, answer, nil)
+		}
+		done(answer, err)
+	})
 	returned = true
-	b.End(answer, err)
-	return answer, err
+}
+
+// record writes down that a request begins: only a recorded request can be settled later. If that fails, the request is
+// carried out nevertheless. record may hang in the disk's call.
+func (s *Store) record(e *entry, d Doubt) {
+	if d.Since == nil {
+		return
+	}
+	since := d.Since()
+	s.mu.Lock()
+	e.since = since
+	s.resize(e, 0)
+	s.mu.Unlock()
+	if s.log != nil {
+		_ = s.log.Begun(e.key, e.request[:], e.expires, since)
+	}
+}
+
+// end records the end of a request, and completes it for all that wait for it. It may hang in the disk's call.
+func (s *Store) end(e *entry, d Doubt, answer proto.Message, err error) {
+	e.answer, e.err = answer, err
+	unsettled := e.unsettled() || err != nil && d.Open != nil && d.Open(err)
+	logged := false
+	switch {
+	case s.log == nil || unsettled:
+	case err == nil:
+		logged = s.log.Ended(e.key, e.request[:], e.expires, answer) == nil
+	case d.Since != nil || e.doubt:
+		_ = s.log.Ended(e.key, e.request[:], e.expires, nil) // as record
+	}
+	s.complete(e, unsettled, logged)
 }
 
 // unsettled reports whether the outcome of the request is still unknown.
 func (e *entry) unsettled() bool {
 	return e.settling && e.err != nil && fault.ReasonOf(e.err) != fault.SendUnconfirmed
+}
+
+// complete ends the waiting for a request. unsettled says that its outcome is unknown, logged that the log has its
+// answer.
+func (s *Store) complete(e *entry, unsettled, logged bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case e.err == nil:
+		e.doubt, e.settling, e.since = false, false, nil
+		s.resize(e, int64(proto.Size(e.answer)))
+		if logged && proto.Size(e.answer) > MaxInline {
+			e.answer, e.logged = nil, true
+		}
+	case s.entries[e.key] != e:
+	case unsettled:
+		s.put(&entry{
+			key: e.key, request: e.request, expires: e.expires, done: e.done, doubt: true, since: e.since, err: e.err,
+		})
+	default:
+		s.remove(e)
+	}
+	close(e.done)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,9 +14,20 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/async"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 )
+
+// do answers a request by f, and waits for the answer.
+func do(
+	ctx context.Context, s *idempotency.Store, k idempotency.Key, request proto.Message, d idempotency.Doubt,
+	f func() (proto.Message, error),
+) (proto.Message, error) {
+	return async.Wait(context.WithoutCancel(ctx), func(done func(proto.Message, error)) {
+		idempotency.Start(ctx, s, k, request, d, func(_ context.Context, done func(proto.Message, error)) { done(f()) }, done)
+	})
+}
 
 // key is that of a Send.
 func key(tenant, id string) idempotency.Key {
@@ -29,7 +41,7 @@ func TestDo(t *testing.T) {
 		ctx := t.Context()
 		calls := 0
 		do := func(id, request string) (string, error) {
-			m, err := s.Do(ctx, key("", id), wrapperspb.String(request), func() (proto.Message, error) {
+			m, err := do(ctx, s, key("", id), wrapperspb.String(request), idempotency.Doubt{}, func() (proto.Message, error) {
 				calls++
 				if request == "fail" {
 					return nil, errors.New("no")
@@ -80,7 +92,7 @@ func TestDoJoinsTheOneUnderWay(t *testing.T) {
 		results := make(chan proto.Message, 2)
 		for range 2 {
 			go func() {
-				m, err := s.Do(context.Background(), key("", "1"), wrapperspb.String("a"), func() (proto.Message, error) {
+				m, err := do(context.Background(), s, key("", "1"), wrapperspb.String("a"), idempotency.Doubt{}, func() (proto.Message, error) {
 					<-release
 					return wrapperspb.String("once"), nil
 				})
@@ -136,7 +148,7 @@ func TestDoubt(t *testing.T) {
 	first := idempotency.New(time.Now, nil)
 	first.Keep(log)
 	d := idempotency.Doubt{Since: func() []byte { return []byte("then") }}
-	if _, err := first.DoOrSettle(t.Context(), key("", "1"), request, d, func() (proto.Message, error) { return answer, nil }); err != nil {
+	if _, err := do(t.Context(), first, key("", "1"), request, d, func() (proto.Message, error) { return answer, nil }); err != nil {
 		t.Fatal(err)
 	}
 	if want := []string{`begun "1" then`, `ended "1" true`}; !slices.Equal(log.lines, want) {
@@ -151,7 +163,7 @@ func TestDoubt(t *testing.T) {
 		{Key: key("", "2"), Request: sum[:], Expires: later, Answer: answer},
 	}))
 	never := func() (proto.Message, error) { t.Error("made again"); return nil, nil }
-	if got, err := next.Do(t.Context(), key("", "2"), request, never); err != nil || got != answer {
+	if got, err := do(t.Context(), next, key("", "2"), request, idempotency.Doubt{}, never); err != nil || got != answer {
 		t.Errorf("the answer of the earlier life is %v, %v", got, err)
 	}
 	for _, step := range []struct {
@@ -164,11 +176,11 @@ func TestDoubt(t *testing.T) {
 			}
 			return nil, step.err
 		}
-		if _, err := next.DoOrSettle(t.Context(), key("", "1"), request, d, never); !errors.Is(err, step.err) {
+		if _, err := do(t.Context(), next, key("", "1"), request, d, never); !errors.Is(err, step.err) {
 			t.Errorf("settled with %v, want %v", err, step.err)
 		}
 	}
-	if got, err := next.DoOrSettle(t.Context(), key("", "1"), request, d, func() (proto.Message, error) { return answer, nil }); err != nil || got != answer {
+	if got, err := do(t.Context(), next, key("", "1"), request, d, func() (proto.Message, error) { return answer, nil }); err != nil || got != answer {
 		t.Errorf("made again after it was lost: %v, %v", got, err)
 	}
 }
@@ -205,7 +217,7 @@ func TestFailureThatLeavesItOpen(t *testing.T) {
 				Open: func(err error) bool { return errors.Is(err, open) },
 			}
 			for range 3 {
-				_, _ = s.DoOrSettle(t.Context(), key("", "1"), wrapperspb.String("r"), d, func() (proto.Message, error) {
+				_, _ = do(t.Context(), s, key("", "1"), wrapperspb.String("r"), d, func() (proto.Message, error) {
 					if calls++; calls == 1 {
 						return nil, test.failure
 					}
@@ -250,7 +262,7 @@ func TestRequestOfAnotherProcess(t *testing.T) {
 	s.Keep(log)
 	calls := 0
 	do := func(k idempotency.Key, request proto.Message) (proto.Message, error) {
-		return s.Do(t.Context(), k, request, func() (proto.Message, error) {
+		return do(t.Context(), s, k, request, idempotency.Doubt{}, func() (proto.Message, error) {
 			calls++
 			return wrapperspb.String("another answer"), nil
 		})
@@ -290,5 +302,91 @@ func TestSessionID(t *testing.T) {
 	}
 	if id := (idempotency.Key{Operation: idempotency.Create}).SessionID(); id != "" {
 		t.Errorf("a request without an id makes %q", id)
+	}
+}
+
+// A request may be carried out without a goroutine that waits for its end. The same request waits for it.
+func TestRequestThatEndsLater(t *testing.T) {
+	t.Parallel()
+	request, answer := wrapperspb.String("r"), wrapperspb.String("a")
+	open := errors.New("open")
+	doubt := idempotency.Doubt{
+		Since:  func() []byte { return []byte("then") },
+		Settle: func([]byte) (proto.Message, error) { return wrapperspb.String("settled"), nil },
+		Open:   func(err error) bool { return errors.Is(err, open) },
+	}
+	for name, test := range map[string]struct {
+		failure error
+		log     string
+		again   string // the answer to the same request afterwards
+		made    int    // how often it is made again
+	}{
+		"answered":         {nil, `begun "1" then,ended "1" true`, "a", 0},
+		"failed":           {errors.New("shut"), `begun "1" then,ended "1" false`, "again", 1},
+		"failed, and open": {open, `begun "1" then`, "settled", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				log := &kept{}
+				s := idempotency.New(time.Now, nil)
+				s.Keep(log)
+				var end func(proto.Message, error)
+				ends := 0
+				idempotency.Start(t.Context(), s, key("", "1"), request, doubt,
+					func(_ context.Context, done func(proto.Message, error)) { end = done },
+					func(m proto.Message, err error) {
+						if ends++; m != answer || !errors.Is(err, test.failure) {
+							t.Errorf("it ends with %v, %v", m, err)
+						}
+					})
+				made := 0
+				joined := make(chan proto.Message, 1)
+				go func() {
+					m, _ := do(t.Context(), s, key("", "1"), request, doubt, func() (proto.Message, error) {
+						made++
+						return wrapperspb.String("again"), nil
+					})
+					joined <- m
+				}()
+				synctest.Wait()
+				if ends > 0 || len(joined) > 0 {
+					t.Fatal("the request has ended, or the same one does not wait for it")
+				}
+				end(answer, test.failure)
+				end(answer, test.failure) // only the first end counts
+				got := (<-joined).(*wrapperspb.StringValue).GetValue()
+				if got != test.again || made != test.made || ends != 1 {
+					t.Errorf("the same request gets %q and is made %d times, not %q and %d; %d ends",
+						got, made, test.again, test.made, ends)
+				}
+				if written := strings.Join(log.lines, ","); !strings.HasPrefix(written, test.log) {
+					t.Errorf("the log has %q, not %q", written, test.log)
+				}
+			})
+		})
+	}
+}
+
+// A request that panics can be made again in this process. The log has its start only, because it may have had effects.
+func TestRequestThatPanics(t *testing.T) {
+	t.Parallel()
+	log, answer := &kept{}, wrapperspb.String("a")
+	s := idempotency.New(time.Now, nil)
+	s.Keep(log)
+	d := idempotency.Doubt{Since: func() []byte { return []byte("then") }}
+	attempt := func(f func() (proto.Message, error)) (m proto.Message, panicked bool) {
+		defer func() { panicked = recover() != nil }()
+		m, _ = do(t.Context(), s, key("", "1"), answer, d, f)
+		return m, false
+	}
+	if _, panicked := attempt(func() (proto.Message, error) { panic("no") }); !panicked {
+		t.Error("the panic is hidden")
+	}
+	if got := strings.Join(log.lines, ","); got != `begun "1" then` {
+		t.Errorf("the log has %q", got)
+	}
+	if m, _ := attempt(func() (proto.Message, error) { return answer, nil }); m != answer {
+		t.Errorf("made again it is answered %v", m)
 	}
 }

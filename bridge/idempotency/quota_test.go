@@ -31,7 +31,7 @@ type caller struct {
 
 func (c *caller) do(k idempotency.Key, answer string) error {
 	c.t.Helper()
-	_, err := c.s.Do(c.t.Context(), k, wrapperspb.String(k.ID), func() (proto.Message, error) {
+	_, err := do(c.t.Context(), c.s, k, wrapperspb.String(k.ID), idempotency.Doubt{}, func() (proto.Message, error) {
 		c.calls[k]++
 		if answer == "fail" {
 			return nil, errors.New("no")
@@ -226,7 +226,7 @@ func TestRememberedRequestsStay(t *testing.T) {
 		}
 	}
 	settled := false
-	_, err := s.DoOrSettle(t.Context(), key("a", "doubt"), wrapperspb.String("doubt"), idempotency.Doubt{Settle: func([]byte) (proto.Message, error) {
+	_, err := do(t.Context(), s, key("a", "doubt"), wrapperspb.String("doubt"), idempotency.Doubt{Settle: func([]byte) (proto.Message, error) {
 		settled = true
 		return wrapperspb.String("settled"), nil
 	}}, func() (proto.Message, error) { return nil, errors.New("made again") })
@@ -252,7 +252,7 @@ func TestLargeAnswersAreRead(t *testing.T) {
 	for id, size := range map[string]int{"small": 10, "large": 2 * idempotency.MaxInline} {
 		made := wrapperspb.String(strings.Repeat("x", size))
 		for range 2 {
-			got, err := s.Do(t.Context(), key("", id), wrapperspb.String(id), func() (proto.Message, error) { return made, nil })
+			got, err := do(t.Context(), s, key("", id), wrapperspb.String(id), idempotency.Doubt{}, func() (proto.Message, error) { return made, nil })
 			if err != nil || got != made && (id != "large" || got != log.answer) {
 				t.Errorf("the %s answer is %v, %v", id, got, err)
 			}

@@ -22,7 +22,7 @@ import (
 type host struct{}
 
 func (host) Runtime(context.Context) (session.Runtime, error) { return nil, errors.New("no runtime") }
-func (host) Go(func(context.Context))                         {}
+func (host) Go(func(context.Context)) bool                    { return false }
 func (host) Spawn(func())                                     {}
 func (host) Changed(*session.Session, bridgev1.SessionChange) {}
 func (host) MarkDirty(*session.Session)                       {}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/answer"
+	"github.com/copilot-grpc/copilot-grpc/bridge/async"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
@@ -16,78 +17,26 @@ import (
 
 // Resolve answers a callback.
 func (svc *Service) Resolve(ctx context.Context, r *bridgev1.ResolveRequest) (*bridgev1.ResolveResponse, error) {
-	resolve := func(ctx context.Context) (*bridgev1.ResolveResponse, error) {
+	resolve := func(ctx context.Context, done func(*bridgev1.ResolveResponse, error)) {
 		s, err := svc.sessions.Following(ctx, r.GetSessionId())
 		if err != nil {
-			return nil, err
+			done(nil, err)
+			return
 		}
-		form := answerAt{field: "answer", detached: r.GetRequestId() != ""}
-		at, err := svc.resolve(ctx, s, r.GetCallbackId(), "", r.GetAnswer(), form)
-		if err != nil {
-			return nil, err
-		}
-		position.Record(ctx, position.Position(at))
-		return &bridgev1.ResolveResponse{Position: session.Proto(at)}, nil
+		a := &answering{id: r.GetCallbackId(), answer: r.GetAnswer()}
+		svc.start(ctx, s, a, func(at journal.Position, err error) {
+			if err != nil {
+				done(nil, err)
+				return
+			}
+			position.Record(ctx, position.Position(at))
+			done(&bridgev1.ResolveResponse{Position: session.Proto(at)}, nil)
+		})
 	}
 	return operation.Run(ctx, svc.operations, operation.Operation[*bridgev1.ResolveResponse]{
 		Scope: idempotency.Resolve, ID: r.GetRequestId(), Request: r, Detach: true, Do: resolve,
 		Settle: svc.settle(r, resolve),
 	})
-}
-
-// answerAt describes how an answer arrives.
-type answerAt struct {
-	// field is its path in the request.
-	field string
-	// exact answers reach the CLI unchanged.
-	exact bool
-	// detached reports that the goroutine of the answer continues without its caller.
-	detached bool
-}
-
-// resolve checks an answer and gives it to the CLI.
-func (svc *Service) resolve(
-	ctx context.Context, s *session.Session, id, participant string, a *bridgev1.Answer, at answerAt,
-) (journal.Position, error) {
-	by, err := answer.GiverOf(participant, a)
-	if err != nil {
-		return journal.Position{}, err
-	}
-	if at, repeated := s.Callbacks().Registry().Repeated(ctx, id, by); repeated {
-		return at, nil
-	}
-	p, err := tenancy.Pending(ctx, s, id)
-	if err != nil {
-		return journal.Position{}, err
-	}
-	if a.GetAbstain() != nil {
-		return s.Callbacks().Abstain(ctx, id, participant)
-	}
-	reply, err := svc.reply(ctx, s, p, a, at)
-	if err != nil {
-		return journal.Position{}, err
-	}
-	// The answer continues without its caller, who does not wait for a CLI that does not take it.
-	give := func(ctx context.Context) (journal.Position, error) { return s.Callbacks().Resolve(ctx, id, by, reply) }
-	if at.detached {
-		return give(ctx)
-	}
-	return operation.Detach(ctx, svc.operations, give)
-}
-
-// reply checks an answer and returns it in the CLI's form.
-func (svc *Service) reply(
-	ctx context.Context, s *session.Session, p *callback.Pending, a *bridgev1.Answer, at answerAt,
-) (callback.Reply, error) {
-	form := svc.answers.Reply
-	if at.exact {
-		form = svc.answers.ExactReply
-	}
-	reply, err := form(p, a, at.field)
-	if err == nil {
-		err = tenancy.CheckAnswer(ctx, s, p, reply, at.field)
-	}
-	return reply, err
 }
 
 // Answer gives the CLI a participant's answer to a callback, without waiting for the CLI. done receives the position of
@@ -97,38 +46,90 @@ func (svc *Service) Answer(
 	ctx context.Context, s *session.Session, c *bridgev1.CallbackAnswer, participant string, exact bool,
 	done func(journal.Position, error),
 ) {
-	ctx = context.WithoutCancel(ctx)
-	at, id, desk := answerAt{field: "answer", exact: exact, detached: true}, c.GetCallbackId(), s.Callbacks()
-	if c.GetAnswer().GetAbstain() != nil || desk.Registry().Answering(id) { // it may have to wait
-		svc.operations.Go(func(context.Context) { done(svc.resolve(ctx, s, id, participant, c.GetAnswer(), at)) })
-		return
-	}
-	by, err := answer.GiverOf(participant, c.GetAnswer())
+	a := &answering{id: c.GetCallbackId(), participant: participant, answer: c.GetAnswer(), exact: exact}
+	svc.start(ctx, s, a, done)
+}
+
+// answering is an answer of a caller.
+type answering struct {
+	id          string // the callback's
+	participant string // "" for callers of Resolve
+	answer      *bridgev1.Answer
+	// exact answers reach the CLI unchanged.
+	exact bool
+}
+
+// start checks an answer and gives it to the CLI. done is called as that of Answer.
+func (svc *Service) start(ctx context.Context, s *session.Session, a *answering, done func(journal.Position, error)) {
+	by, err := answer.GiverOf(a.participant, a.answer)
 	if err != nil {
 		done(journal.Position{}, err)
 		return
 	}
-	if at, repeated := desk.Registry().Repeated(ctx, id, by); repeated {
+	switch at, repeated, settled := s.Callbacks().Registry().Repeated(a.id, by); {
+	case settled != nil:
+		svc.startAfter(ctx, s, a, settled, done)
+		return
+	case repeated:
 		done(at, nil)
 		return
 	}
-	p, err := tenancy.Pending(ctx, s, id)
+	p, err := tenancy.Pending(ctx, s, a.id)
 	if err != nil {
 		done(journal.Position{}, err)
 		return
 	}
-	reply, err := svc.reply(ctx, s, p, c.GetAnswer(), at)
+	if a.answer.GetAbstain() != nil {
+		s.Callbacks().Abstain(ctx, a.id, a.participant, done)
+		return
+	}
+	reply, err := svc.reply(ctx, s, p, a)
 	if err != nil {
 		done(journal.Position{}, err)
 		return
 	}
-	desk.ResolveAsync(ctx, id, by, reply, done)
+	s.Callbacks().Resolve(ctx, a.id, by, reply, done)
+}
+
+// startAfter is start once the same answer, which is on its way, has been given or has failed.
+func (svc *Service) startAfter(
+	ctx context.Context, s *session.Session, a *answering, settled <-chan struct{}, done func(journal.Position, error),
+) {
+	started := svc.operations.Go(func(stop context.Context) {
+		select {
+		case <-settled:
+			svc.start(ctx, s, a, done)
+		case <-stop.Done():
+			done(journal.Position{}, async.ErrStopping)
+		}
+	})
+	if !started {
+		done(journal.Position{}, async.ErrStopping)
+	}
+}
+
+// answerField is the path of an answer in its request.
+const answerField = "answer"
+
+// reply checks an answer and returns it in the CLI's form.
+func (svc *Service) reply(
+	ctx context.Context, s *session.Session, p *callback.Pending, a *answering,
+) (callback.Reply, error) {
+	form := svc.answers.Reply
+	if a.exact {
+		form = svc.answers.ExactReply
+	}
+	reply, err := form(p, a.answer, answerField)
+	if err == nil {
+		err = tenancy.CheckAnswer(ctx, s, p, reply, answerField)
+	}
+	return reply, err
 }
 
 // settle settles an answer that was interrupted. If the callback is not pending and the history has its end,
 // the CLI has received the answer. Otherwise settle delivers it again.
 func (svc *Service) settle(
-	r *bridgev1.ResolveRequest, resolve func(context.Context) (*bridgev1.ResolveResponse, error),
+	r *bridgev1.ResolveRequest, resolve func(context.Context, func(*bridgev1.ResolveResponse, error)),
 ) *operation.Settlement[*bridgev1.ResolveResponse] {
 	return &operation.Settlement[*bridgev1.ResolveResponse]{
 		Before: func(context.Context) []byte { return []byte{1} }, // that it was begun is all
@@ -146,7 +147,7 @@ func (svc *Service) settle(
 					return &bridgev1.ResolveResponse{Position: session.Proto(at)}, nil
 				}
 			}
-			return resolve(ctx)
+			return async.Wait(ctx, func(done func(*bridgev1.ResolveResponse, error)) { resolve(ctx, done) })
 		},
 	}
 }

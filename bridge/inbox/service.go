@@ -1,8 +1,7 @@
 // Package inbox serves the calls about pending callbacks: it lists and reads them, and gives the
 // CLI the answers of callers and participants.
 //
-// A Service has no lock. The answer of a caller continues on a goroutine of its operation.Runner
-// when the caller leaves.
+// A Service has no lock. An answer continues when its caller leaves, without a goroutine that waits for the CLI.
 package inbox
 
 import (

@@ -2,8 +2,8 @@
 // gets the answer of the first one. A detached operation continues when its caller leaves. An
 // operation that a crash interrupted is settled: its Settlement finds out whether it took effect.
 //
-// The package has no lock. A Runner uses an idempotency.Store, which has its own, and starts
-// the goroutines of detached operations by its shutdown.Coordinator, which joins them.
+// The package has no lock. A Runner uses an idempotency.Store, which has its own, and begins
+// detached operations on goroutines of its shutdown.Coordinator, which joins them.
 package operation
 
 import (
@@ -14,14 +14,14 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/async"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
-	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// detachedTimeout bounds a detached operation, whether or not its caller is still there.
+// detachedTimeout bounds a detached operation that waits, whether or not its caller is still there.
 const detachedTimeout = 5 * time.Minute
 
 // Runner runs operations and remembers their answers. Call New to make one. It is safe for
@@ -38,19 +38,8 @@ func New(s *shutdown.Coordinator, quota func(tenant string) (own, all idempotenc
 	return &Runner{answers: idempotency.New(time.Now, quota), shutdown: s, log: log}
 }
 
-// Go runs f in the background until the bridge closes.
-func (r *Runner) Go(f func(ctx context.Context)) { r.shutdown.Go(f) }
-
-// GoFor runs f in the background for the caller in ctx. Its context does not end with ctx, but after five minutes or
-// with the bridge.
-func (r *Runner) GoFor(ctx context.Context, f func(ctx context.Context)) {
-	r.shutdown.Go(func(stop context.Context) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), detachedTimeout)
-		defer cancel()
-		defer context.AfterFunc(stop, cancel)()
-		f(ctx)
-	})
-}
+// Go runs f in the background until the bridge closes; then it does nothing and returns false.
+func (r *Runner) Go(f func(ctx context.Context)) bool { return r.shutdown.Go(f) }
 
 // Operation is a request and how to carry it out.
 type Operation[T proto.Message] struct {
@@ -63,10 +52,12 @@ type Operation[T proto.Message] struct {
 	// Request distinguishes a repeated request from a reused id. The trace context of its
 	// prompt does not count.
 	Request proto.Message
-	// Detach continues the operation when the context of Run ends.
+	// Detach carries out the operation in the background: it continues when its caller leaves. The context of Do then ends
+	// with the bridge, and that of a Blocking function also after five minutes.
 	Detach bool
-	// Do carries out the operation. Its answer is shared by all callers: they must not change it.
-	Do func(ctx context.Context) (T, error)
+	// Do carries out the operation, and calls done once with the answer, on any goroutine, which done may block. All
+	// callers share the answer: they must not change it. Blocking makes a Do of a function that waits.
+	Do func(ctx context.Context, done func(T, error))
 	// Settle finds the answer of an operation that was interrupted. Without it, such an
 	// operation is carried out again.
 	Settle *Settlement[T]
@@ -87,37 +78,79 @@ type Settlement[T proto.Message] struct {
 // On returns the scope of a call on one session.
 func On(call, sessionID string) string { return call + "\x00" + sessionID }
 
-// Run carries out an operation of the caller in ctx, or returns the answer to an earlier request
-// with the same id, waiting for it if necessary. Failures are not remembered.
-func Run[T proto.Message](ctx context.Context, r *Runner, op Operation[T]) (T, error) {
-	switch {
-	case op.ID == "":
-		return op.Do(ctx)
-	case op.Detach:
-		return Detach(ctx, r, func(ctx context.Context) (T, error) { return once(ctx, r, &op) })
-	}
-	return once(ctx, r, &op)
+// Blocking returns the Do of a function that waits and returns the answer.
+func Blocking[T proto.Message](f func(ctx context.Context) (T, error)) func(context.Context, func(T, error)) {
+	return func(ctx context.Context, done func(T, error)) { done(bounded(ctx, f)) }
 }
 
-// Begin is Run for a caller that carries out the operation itself, in place of op.Do, and does not wait for it. It
-// returns nil, and does nothing, if Run must be called: without an id, if the operation may have been carried out
-// before, or if it is refused. Begin waits for nothing.
-func Begin[T proto.Message](ctx context.Context, r *Runner, op *Operation[T]) *idempotency.Begun {
-	return r.answers.Begin(op.key(ctx), withoutTrace(op.Request), op.doubt(ctx))
+// Start carries out an operation of the caller in ctx, or takes the answer to an earlier request with the same id, for
+// which it waits if necessary. It calls done once. Failures are not remembered. With an ID, Start does not block if
+// Detach is set: done is called on another goroutine then. Otherwise Start blocks as its Do does, and while the same
+// request is running.
+func Start[T proto.Message](ctx context.Context, r *Runner, op Operation[T], done func(T, error)) {
+	switch {
+	case op.ID == "":
+		op.Do(ctx, done)
+	case op.Detach:
+		startDetached(ctx, r, &op, done)
+	default:
+		startOnce(ctx, r, &op, done)
+	}
+}
+
+// Run is Start, and waits for the end of the operation or of ctx.
+func Run[T proto.Message](ctx context.Context, r *Runner, op Operation[T]) (T, error) {
+	return async.Wait(ctx, func(done func(T, error)) { Start(ctx, r, op, done) })
+}
+
+// startDetached carries out an operation in the background.
+func startDetached[T proto.Message](ctx context.Context, r *Runner, op *Operation[T], done func(T, error)) {
+	started := r.shutdown.Go(func(stop context.Context) {
+		startOnce(detached{stop, ctx}, r, op, done)
+	})
+	if !started {
+		r.shutdown.Spawn(func() {
+			var none T
+			done(none, async.ErrStopping)
+		})
+	}
+}
+
+// detached is the context of a detached operation: it ends with the bridge, and has the values of the caller's context.
+// It has no timer: most operations are prompts, whose waits have limits of their own. context.WithoutCancel would allocate
+// with each look-up of a value.
+type detached struct {
+	context.Context
+	caller context.Context
+}
+
+// Value returns a value of the caller's context.
+func (d detached) Value(key any) any { return d.caller.Value(key) }
+
+// AfterFunc lets contexts that are derived from d end with it without a goroutine each.
+func (d detached) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(d.Context, f) }
+
+// bounded calls f, which waits, for at most detachedTimeout if its operation is detached.
+func bounded[T proto.Message](ctx context.Context, f func(ctx context.Context) (T, error)) (T, error) {
+	if _, ok := ctx.(detached); !ok {
+		return f(ctx)
+	}
+	limited, cancel := context.WithTimeout(ctx, detachedTimeout)
+	defer cancel()
+	answer, err := f(limited)
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = async.ErrStopping
+	}
+	return answer, err
+}
+
+// startOnce carries out an operation unless the same request has an answer or is running.
+func startOnce[T proto.Message](ctx context.Context, r *Runner, op *Operation[T], done func(T, error)) {
+	idempotency.Start(ctx, r.answers, op.key(ctx), withoutTrace(op.Request), op.doubt(ctx), op.Do, done)
 }
 
 func (op *Operation[T]) key(ctx context.Context) idempotency.Key {
 	return idempotency.Key{Tenant: caller.From(ctx).Tenant, Operation: op.Scope, ID: op.ID}
-}
-
-func once[T proto.Message](ctx context.Context, r *Runner, op *Operation[T]) (T, error) {
-	do := func() (proto.Message, error) { return op.Do(ctx) }
-	answer, err := r.answers.DoOrSettle(ctx, op.key(ctx), withoutTrace(op.Request), op.doubt(ctx), do)
-	if err != nil {
-		var none T
-		return none, err
-	}
-	return answer.(T), nil
 }
 
 // doubt is the operation's Settlement as the store wants it.
@@ -127,46 +160,16 @@ func (op *Operation[T]) doubt(ctx context.Context) idempotency.Doubt {
 		return idempotency.Doubt{}
 	}
 	return idempotency.Doubt{
-		Since:  func() []byte { return s.Before(ctx) },
-		Settle: func(before []byte) (proto.Message, error) { return s.Find(ctx, before) },
-		Open:   s.Unconfirmed,
+		Since: func() []byte { return s.Before(ctx) },
+		Settle: func(before []byte) (proto.Message, error) {
+			answer, err := bounded(ctx, func(ctx context.Context) (T, error) { return s.Find(ctx, before) })
+			if err != nil {
+				return nil, err // and not an interface with a nil T
+			}
+			return answer, nil
+		},
+		Open: s.Unconfirmed,
 	}
-}
-
-// Detach runs f on a new goroutine that continues when ctx ends; Detach then returns CANCELLED or TIMEOUT. f
-// ends with the bridge or after five minutes.
-func Detach[T any](ctx context.Context, r *Runner, f func(context.Context) (T, error)) (T, error) {
-	type result struct {
-		value T
-		err   error
-	}
-	done := make(chan result, 1)
-	r.GoFor(ctx, func(ctx context.Context) {
-		value, err := f(ctx)
-		done <- result{value, err}
-	})
-	var none T
-	select {
-	case r := <-done:
-		return r.value, r.err
-	case <-ctx.Done():
-		return none, abandoned(ctx.Err())
-	case <-r.shutdown.Done():
-	}
-	select {
-	case r := <-done: // f ended first
-		return r.value, r.err
-	default:
-		return none, fault.New(fault.Draining, "the server stops before the request is carried out")
-	}
-}
-
-// abandoned is the error of a caller that did not wait.
-func abandoned(err error) error {
-	if errors.Is(err, context.DeadlineExceeded) {
-		return fault.Wrap(err, fault.Timeout, "the CLI did not answer in time")
-	}
-	return fault.Wrap(err, fault.Cancelled, "the caller cancelled the call")
 }
 
 // withoutTrace returns the request without the trace context of its prompt, which differs

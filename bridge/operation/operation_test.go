@@ -30,10 +30,11 @@ func newRunner(t *testing.T) (*Runner, *shutdown.Coordinator) {
 
 // counting returns an operation that answers with the number of the call.
 func counting(calls *int, change func(*Operation[*text])) Operation[*text] {
-	op := Operation[*text]{Scope: "Call", ID: "1", Request: wrapperspb.String("q"), Do: func(context.Context) (*text, error) {
+	op := Operation[*text]{Scope: "Call", ID: "1", Request: wrapperspb.String("q")}
+	op.Do = Blocking(func(context.Context) (*text, error) {
 		*calls++
 		return wrapperspb.String(string(rune('0' + *calls))), nil
-	}}
+	})
 	if change != nil {
 		change(&op)
 	}
@@ -93,7 +94,7 @@ func TestFailuresAreTriedAgain(t *testing.T) {
 	calls := 0
 	op := counting(&calls, nil)
 	failing := op
-	failing.Do = func(context.Context) (*text, error) { return nil, errors.New("no") }
+	failing.Do = Blocking(func(context.Context) (*text, error) { return nil, errors.New("no") })
 	if got, err := Run(t.Context(), r, failing); err == nil || got != nil {
 		t.Errorf("it failed with %v, %v", got, err)
 	}
@@ -124,16 +125,16 @@ func TestCallersLeave(t *testing.T) {
 				r, _ := newRunner(t)
 				calls := 0
 				op := counting(&calls, func(o *Operation[*text]) { o.ID, o.Detach = test.id, test.detach })
-				do := op.Do
-				op.Do = func(ctx context.Context) (*text, error) {
-					answer, _ := do(ctx)
+				op.Do = Blocking(func(ctx context.Context) (*text, error) {
+					calls++
+					answer := wrapperspb.String("")
 					select {
 					case <-time.After(time.Minute):
 						return answer, nil
 					case <-ctx.Done():
 						return nil, ctx.Err()
 					}
-				}
+				})
 				ctx, leave := context.WithCancel(t.Context())
 				defer leave()
 				if test.limit > 0 {
@@ -157,10 +158,10 @@ func TestCallersLeave(t *testing.T) {
 
 func TestDetachedOperationsEnd(t *testing.T) {
 	t.Parallel()
-	hang := func(ctx context.Context) (*text, error) {
+	hang := Blocking(func(ctx context.Context) (*text, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
-	}
+	})
 	op := Operation[*text]{Scope: "Call", ID: "1", Request: wrapperspb.String("q"), Detach: true, Do: hang}
 	t.Run("after their time", func(t *testing.T) {
 		t.Parallel()
@@ -255,7 +256,7 @@ func TestUnconfirmedFailures(t *testing.T) {
 			Unconfirmed: func(error) bool { return test.unconfirmed },
 		}
 		failing := op
-		failing.Do = func(context.Context) (*text, error) { return nil, errors.New("the connection broke") }
+		failing.Do = Blocking(func(context.Context) (*text, error) { return nil, errors.New("the connection broke") })
 		if _, err := Run(t.Context(), r, failing); err == nil {
 			t.Errorf("%s: no failure", name)
 		}

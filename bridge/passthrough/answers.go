@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/answer"
+	"github.com/copilot-grpc/copilot-grpc/bridge/async"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/settings"
@@ -32,7 +34,9 @@ func (svc *Service) answer(ctx context.Context, c *call) (json.RawMessage, error
 	if err := tenancy.CheckAnswer(ctx, s, p, reply, "result"); err != nil {
 		return nil, err
 	}
-	at, err := s.Callbacks().Resolve(ctx, id, callback.Giver{}, reply)
+	at, err := async.Wait(ctx, func(done func(journal.Position, error)) {
+		s.Callbacks().Resolve(ctx, id, callback.Giver{}, reply, done)
+	})
 	if err != nil {
 		return unanswered(ctx, s, c, err)
 	}

@@ -184,10 +184,10 @@ func (svc *Service) callOnce(ctx context.Context, c *call, requestID string) (js
 	}
 	reply, err := operation.Run(ctx, svc.operations, operation.Operation[*wrapperspb.BytesValue]{
 		Scope: operation.On(c.method, c.id), ID: requestID, Request: wrapperspb.Bytes(c.params.JSON()),
-		Do: func(ctx context.Context) (*wrapperspb.BytesValue, error) {
+		Do: operation.Blocking(func(ctx context.Context) (*wrapperspb.BytesValue, error) {
 			result, err := svc.dispatch(ctx, c)
 			return wrapperspb.Bytes(result), err
-		},
+		}),
 	})
 	return reply.GetValue(), err
 }

@@ -7,8 +7,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/async"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
@@ -26,51 +26,63 @@ var beginsTurn = map[string]bool{"session.send": true, "session.sendMessages": t
 // prompt was sent; the other methods then fail with SEND_UNCONFIRMED. A repeated request whose prompt
 // was lost after it was acknowledged fails with SEND_UNCONFIRMED too.
 func (svc *Service) promptOnce(ctx context.Context, c *call, requestID string) (json.RawMessage, error) {
-	reply, err := operation.Run(ctx, svc.operations, svc.prompt(ctx, c, requestID))
-	if err != nil {
-		return nil, err
-	}
-	var said struct{ MessageID string }
-	if s, err := svc.sessions.Open(ctx, c.id); err == nil && json.Unmarshal(reply.GetValue(), &said) == nil {
-		if _, err := s.Sender().Repeat(ctx, said.MessageID); err != nil {
-			return nil, err
-		}
-	}
-	return reply.GetValue(), nil
-}
-
-// prompt returns the operation of a call that gives a session a prompt.
-func (svc *Service) prompt(ctx context.Context, c *call, id string) operation.Operation[*wrapperspb.BytesValue] {
-	c.request = settle.Key(ctx, c.method, id)
-	return operation.Operation[*wrapperspb.BytesValue]{
-		Scope: operation.On(c.method, c.id), ID: id, Request: wrapperspb.Bytes(c.params.JSON()),
-		Do: func(ctx context.Context) (*wrapperspb.BytesValue, error) {
+	reply, err := async.Wait(ctx, func(done func(*wrapperspb.BytesValue, error)) {
+		svc.startOnce(ctx, c, requestID, operation.Blocking(func(ctx context.Context) (*wrapperspb.BytesValue, error) {
 			result, err := svc.dispatch(ctx, c)
 			return wrapperspb.Bytes(result), err
+		}), done)
+	})
+	return reply.GetValue(), err
+}
+
+// startOnce gives a session the prompt of a call by do, once for each request id. done is called once, which may block.
+func (svc *Service) startOnce(
+	ctx context.Context, c *call, requestID string,
+	do func(context.Context, func(*wrapperspb.BytesValue, error)), done func(*wrapperspb.BytesValue, error),
+) {
+	if requestID == "" {
+		do(ctx, done)
+		return
+	}
+	c.request = settle.Key(ctx, c.method, requestID)
+	first := false
+	op := operation.Operation[*wrapperspb.BytesValue]{
+		Scope: operation.On(c.method, c.id), ID: requestID, Request: wrapperspb.Bytes(c.params.JSON()),
+		Detach: !c.params.Bool("wait"), // a turn may take longer than a detached operation
+		Do: func(ctx context.Context, done func(*wrapperspb.BytesValue, error)) {
+			first = true
+			do(ctx, done)
 		},
 		Settle: svc.settlePrompt(c),
 	}
+	operation.Start(ctx, svc.operations, op, func(reply *wrapperspb.BytesValue, err error) {
+		if err == nil && !first {
+			err = svc.repeated(ctx, c, reply)
+		}
+		done(reply, err)
+	})
+}
+
+// repeated returns an error if the answer that an earlier request with the same id got has become untrue.
+func (svc *Service) repeated(ctx context.Context, c *call, reply *wrapperspb.BytesValue) error {
+	var said struct{ MessageID string }
+	s, err := svc.sessions.Open(ctx, c.id)
+	if err != nil || json.Unmarshal(reply.GetValue(), &said) != nil {
+		return nil // it stands as far as is known
+	}
+	_, err = s.Sender().Repeat(ctx, said.MessageID)
+	return err
 }
 
 // methodSend describes the rpc of session.send.
 var methodSend = cliv1.File_copilot_cli_v1_session_proto.Services().ByName("SessionService").Methods().ByName("Send")
 
-// SendExactly makes the call SessionService.Send of copilot.cli.v1 with exact fidelity.
-func (svc *Service) SendExactly(
-	ctx context.Context, r *cliv1.SessionServiceSendRequest, requestID string,
-) (*cliv1.SessionServiceSendResponse, error) {
-	request, err := proto.Marshal(r)
-	if err != nil {
-		return nil, fault.Wrap(err, fault.Internal, "encoding a request")
-	}
-	reply, err := svc.CallCLI(ctx, methodSend, request, true, requestID, nil)
+// sendResponse is the CLI's result as a message.
+func (svc *Service) sendResponse(c *call, result json.RawMessage) (*cliv1.SessionServiceSendResponse, error) {
+	reply, err := c.reply(svc.codec, methodSend, result)
 	if err != nil {
 		return nil, err
 	}
-	return sendResponse(reply)
-}
-
-func sendResponse(reply []byte) (*cliv1.SessionServiceSendResponse, error) {
 	out := &cliv1.SessionServiceSendResponse{}
 	if err := proto.Unmarshal(reply, out); err != nil {
 		return nil, fault.Wrap(err, fault.Internal, "decoding a result")
@@ -78,42 +90,41 @@ func sendResponse(reply []byte) (*cliv1.SessionServiceSendResponse, error) {
 	return out, nil
 }
 
-// StartExactly is SendExactly for a session of the caller's tenant, that of the request, without waiting for anything.
-// done, which may block, receives the result and the journal position of the CLI's reply on another goroutine.
-// StartExactly returns false, and does nothing, if SendExactly must make the call.
-func (svc *Service) StartExactly(
+// StartSend makes the call SessionService.Send of copilot.cli.v1 with exact fidelity, in a session that the caller may
+// use; with nil, in the one that the request names, which StartSend may wait for. done receives the result and the journal
+// position of the CLI's reply, which is zero if an earlier request had it, on another goroutine, which it may block.
+func (svc *Service) StartSend(
 	ctx context.Context, s *session.Session, r *cliv1.SessionServiceSendRequest, requestID string,
 	done func(*cliv1.SessionServiceSendResponse, journal.Position, error),
-) bool {
-	request, err := proto.Marshal(r)
+) {
 	c := &call{method: "session.send", exact: true, typed: true}
-	if err != nil || c.read(svc.codec, methodSend, request) != nil {
-		return false
-	}
-	var begin func() *idempotency.Begun
-	if requestID != "" {
-		op := svc.prompt(ctx, c, requestID)
-		begin = func() *idempotency.Begun { return operation.Begin(ctx, svc.operations, &op) }
-	}
-	m, err := svc.message(ctx, c)
+	request, err := proto.Marshal(r)
 	if err != nil {
-		return false
+		err = fault.Wrap(err, fault.Internal, "encoding a request")
+	} else {
+		err = c.read(svc.codec, methodSend, request)
 	}
-	return svc.sender.StartMessage(ctx, s, m, begin, func(sent sending.Sent, begun *idempotency.Begun, err error) {
-		begun.End(wrapperspb.Bytes(sent.Result), err)
-		var reply []byte
-		if err == nil {
-			reply, err = c.reply(svc.codec, methodSend, sent.Result)
-		}
+	if err != nil {
+		svc.shutdown.Spawn(func() { done(nil, journal.Position{}, c.exactly(err)) })
+		return
+	}
+	var at journal.Position
+	send := func(ctx context.Context, done func(*wrapperspb.BytesValue, error)) {
+		svc.startPrompt(ctx, s, c, func(sent sending.Sent, err error) {
+			at = sent.At
+			done(wrapperspb.Bytes(sent.Result), err)
+		})
+	}
+	svc.startOnce(ctx, c, requestID, send, func(reply *wrapperspb.BytesValue, err error) {
 		var out *cliv1.SessionServiceSendResponse
 		if err == nil {
-			out, err = sendResponse(reply)
+			out, err = svc.sendResponse(c, reply.GetValue())
 		}
 		if err != nil {
-			done(nil, journal.Position{}, session.Exactly(err, c.method, c.id))
+			done(nil, journal.Position{}, c.exactly(err))
 			return
 		}
-		done(out, sent.At, nil)
+		done(out, at, nil)
 	})
 }
 

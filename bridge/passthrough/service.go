@@ -21,7 +21,6 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
@@ -72,15 +71,9 @@ type Opener interface {
 
 // Sender sends prompts.
 type Sender interface {
-	// Submit sends a prompt, if there is room for its turn.
-	Submit(ctx context.Context, s *session.Session, m sending.Message) (sending.Sent, error)
-	// StartMessage sends a prompt without waiting for anything. With a request id, begin begins the request, or returns
-	// nil if the prompt must be submitted. done, which may block, ends the request on another goroutine. StartMessage
-	// returns false, and does nothing, if the prompt must be submitted.
-	StartMessage(
-		ctx context.Context, s *session.Session, m sending.Message, begin func() *idempotency.Begun,
-		done func(sending.Sent, *idempotency.Begun, error),
-	) bool
+	// StartMessage sends a prompt if there is room for its turn. done is called once, on another goroutine, which it may
+	// block.
+	StartMessage(ctx context.Context, s *session.Session, m sending.Message, done func(sending.Sent, error))
 }
 
 // Admission limits prompts.

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -147,4 +149,30 @@ func TestSurfaceAbort(t *testing.T) {
 	if list := s.Prompts().Box().Entries(); len(list) > 0 {
 		t.Errorf("%d prompts are stored after the abort", len(list))
 	}
+}
+
+// A prompt with a request id may wait for its turn for as long as that takes.
+func TestWaitForALongTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := bridgetest.New(t, bridgetest.Hanging)
+		r.Create("s1")
+		send := &cliv1.SessionServiceSendRequest{SessionId: "s1", Prompt: "long", Wait: proto.Bool(true)}
+		ended := make(chan error, 1)
+		go func() {
+			_, err := invokeCLI(r, "session.send", send, &cliv1.SessionServiceSendResponse{}, false, "q")
+			ended <- err
+		}()
+		time.Sleep(8 * time.Minute)
+		if len(ended) > 0 {
+			t.Fatalf("it does not wait: %v", <-ended)
+		}
+		abort := &cliv1.SessionServiceAbortRequest{SessionId: "s1"}
+		if _, err := invokeCLI(r, "session.abort", abort, &cliv1.SessionServiceAbortResponse{}, false, ""); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-ended; err != nil {
+			t.Errorf("it ends with %v", err)
+		}
+	})
 }

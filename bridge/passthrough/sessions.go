@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/async"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
@@ -205,18 +206,7 @@ func textList(text json.RawMessage) []string {
 
 // send is session.send and what else begins a turn.
 func (svc *Service) send(ctx context.Context, c *call) (json.RawMessage, error) {
-	if err := svc.shutdown.Accepting(); err != nil {
-		return nil, err
-	}
-	s, err := svc.sessions.Open(ctx, c.id)
-	if err != nil {
-		return nil, err
-	}
-	m, err := svc.message(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	sent, err := svc.sender.Submit(ctx, s, m)
+	sent, err := async.Wait(ctx, func(done func(sending.Sent, error)) { svc.startPrompt(ctx, nil, c, done) })
 	if err != nil {
 		return nil, err
 	}
@@ -228,6 +218,26 @@ func (svc *Service) send(ctx context.Context, c *call) (json.RawMessage, error) 
 		sent.At = out.End
 	}
 	return recorded(ctx, sent.Result, sent.At, nil)
+}
+
+// startPrompt sends the prompt of a call to a session that the caller may use; with nil, to the session that the call
+// names, which it may wait for. done is called once, on another goroutine, which it may block.
+func (svc *Service) startPrompt(
+	ctx context.Context, s *session.Session, c *call, done func(sending.Sent, error),
+) {
+	err := svc.shutdown.Accepting()
+	if err == nil && s == nil {
+		s, err = svc.sessions.Open(ctx, c.id)
+	}
+	var m sending.Message
+	if err == nil {
+		m, err = svc.message(ctx, c)
+	}
+	if err != nil {
+		svc.shutdown.Spawn(func() { done(sending.Sent{}, err) })
+		return
+	}
+	svc.sender.StartMessage(ctx, s, m, done)
 }
 
 // message returns the message of a call that begins a turn.

@@ -137,7 +137,10 @@ func TestRefresher(t *testing.T) {
 		running, most := 0, 0
 		counts := map[*registry.Entry]int{}
 		r := &refresher{
-			run: func(f func(context.Context)) { tasks.Go(func() { f(t.Context()) }) },
+			run: func(f func(context.Context)) bool {
+				tasks.Go(func() { f(t.Context()) })
+				return true
+			},
 			log: slog.New(slog.DiscardHandler),
 			refresh: func(_ context.Context, e *registry.Entry) error {
 				mu.Lock()

@@ -19,7 +19,7 @@ const (
 // refresher tells sessions that their handlers have changed, on at most refreshWorkers goroutines of run. These end
 // when no session waits. A session that is marked several times is refreshed once after the last mark.
 type refresher struct {
-	run     func(f func(ctx context.Context))
+	run     func(f func(ctx context.Context)) bool
 	refresh func(ctx context.Context, e *registry.Entry) error
 	log     *slog.Logger
 

@@ -3,11 +3,14 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/async"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
 )
 
 // holdLoaded returns the runtime that has the session, which stays loaded until release is called. It returns nil if no
@@ -24,27 +27,55 @@ func holdLoaded(l *Loader) (rt Runtime, release func()) {
 	return rt, release
 }
 
-// startAnswer makes a call that answers a callback in the runtime that has the session, without waiting for the reply.
-// done, which must not block, receives what calls.call returns. startAnswer returns false, and does not call done, if
-// the call must be made with In, which waits: no runtime has the session, or the runtime cannot take the call now.
-func startAnswer(
-	l *Loader, method string, params jsonobj.Object, limit time.Duration, done func(json.RawMessage, journal.Position, error),
-) bool {
+// answer makes a call that answers a callback in the runtime that has the session, which it loads if need be. The call
+// ends at the time limit. done, which must not block, is called once. If the runtime loses the session before it receives
+// the call, answer makes the call in the next one.
+func (l *Loader) answer(
+	ctx context.Context, method string, params jsonobj.Object, limit time.Time, done func(callbacks.Delivery),
+) {
 	rt, release := holdLoaded(l)
 	if rt == nil {
-		return false
+		l.answerLater(ctx, method, params, limit, done)
+		return
 	}
 	params.SetString("sessionId", l.cfg.calls.id)
-	err := rt.Start(context.Background(), method, params.JSON(), limit, func(result json.RawMessage, err error) {
+	end := func(result json.RawMessage, err error) {
+		d := callbacks.Delivery{Result: result, At: l.cfg.journal.Last(), Err: Classify(err, method), Ended: rt.Ended()}
 		release()
-		if err != nil {
-			done(nil, journal.Position{}, Classify(err, method))
+		if mayHaveMoved(d.Err) {
+			l.answerLater(ctx, method, params, limit, done)
 			return
 		}
-		done(result, l.cfg.journal.Last(), nil)
-	}, rpcconn.Priority())
-	if err != nil {
-		release()
+		done(d)
 	}
-	return err == nil
+	if err := rt.Start(ctx, method, params.JSON(), max(time.Until(limit), 1), end, rpcconn.Priority()); err != nil {
+		end(nil, err)
+	}
+}
+
+// answerLater is answer on a goroutine that loads the session first.
+func (l *Loader) answerLater(
+	ctx context.Context, method string, params jsonobj.Object, limit time.Time, done func(callbacks.Delivery),
+) {
+	started := l.cfg.background(func(bridge context.Context) {
+		ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), limit)
+		defer cancel()
+		defer context.AfterFunc(bridge, cancel)()
+		var d callbacks.Delivery
+		d.Err = l.In(ctx, func(rt Runtime) (err error) {
+			d.Ended = rt.Ended()
+			d.Result, d.At, err = l.cfg.calls.call(ctx, rt, method, params, rpcconn.Priority())
+			return err
+		})
+		done(d)
+	})
+	if !started {
+		done(callbacks.Delivery{Err: async.ErrStopping})
+	}
+}
+
+// mayHaveMoved reports whether a call failed because the runtime no longer has the session, as far as the error says.
+func mayHaveMoved(err error) bool {
+	reason := fault.ReasonOf(err)
+	return reason == fault.SessionNotFound || reason == fault.RuntimeLost && errors.Is(err, rpcconn.ErrNotSent)
 }

@@ -19,9 +19,9 @@ type resolving struct {
 	err error
 }
 
-func (r *rig) resolveAsync(id, result string) <-chan resolving {
+func (r *rig) startAnswer(id, result string) <-chan resolving {
 	done := make(chan resolving, 2) // one too many is seen
-	r.s.callbacks.ResolveAsync(r.t.Context(), id, callback.Giver{}, answer(result),
+	r.s.callbacks.Resolve(r.t.Context(), id, callback.Giver{}, answer(result),
 		func(at journal.Position, err error) { done <- resolving{at, err} })
 	return done
 }
@@ -41,29 +41,29 @@ func failing(kind string) fakecli.MethodFault {
 }
 
 // An answer that no goroutine waits for ends as one for which one waits.
-func TestResolveAsync(t *testing.T) {
+func TestAnswerThatNoGoroutineAwaits(t *testing.T) {
 	t.Parallel()
 	t.Run("the CLI takes it", func(t *testing.T) {
 		t.Parallel()
 		r, call := asking(t)
-		if got := <-r.resolveAsync(call.ID, `{"result":"42"}`); got.err != nil || got.at.Seq < call.Pos.Seq {
+		if got := <-r.startAnswer(call.ID, `{"result":"42"}`); got.err != nil || got.at.Seq < call.Pos.Seq {
 			t.Errorf("it ends with %+v", got)
 		}
 		r.awaitOver(answered)
 		has(t, r.last(handleToolCall), `"result":"42"`, `"requestId":"`+call.ID+`"`, `"sessionId":"s1"`)
-		wantReason(t, (<-r.resolveAsync(call.ID, `{"result":"43"}`)).err, fault.CallbackResolved)
-		wantReason(t, (<-r.resolveAsync("other", `{}`)).err, fault.CallbackNotFound)
-		if r.started.Load() != 1 || r.s.loader.uses != 0 {
-			t.Errorf("%d calls were started, %d are held", r.started.Load(), r.s.loader.uses)
+		wantReason(t, (<-r.startAnswer(call.ID, `{"result":"43"}`)).err, fault.CallbackResolved)
+		wantReason(t, (<-r.startAnswer("other", `{}`)).err, fault.CallbackNotFound)
+		if n := r.started.Load(); n != 2 || r.s.loader.uses != 0 { // of the prompt and of the answer
+			t.Errorf("%d calls were started, %d are held", n, r.s.loader.uses)
 		}
 	})
 	t.Run("the CLI rejects it", func(t *testing.T) {
 		t.Parallel()
 		r, call := asking(t, failing(fakecli.FaultError))
-		if got := <-r.resolveAsync(call.ID, `{"result":"42"}`); got.err == nil {
+		if got := <-r.startAnswer(call.ID, `{"result":"42"}`); got.err == nil {
 			t.Error("it is taken")
 		}
-		if got := <-r.resolveAsync(call.ID, `{"result":"43"}`); got.err != nil {
+		if got := <-r.startAnswer(call.ID, `{"result":"43"}`); got.err != nil {
 			t.Errorf("another answer ends with %v", got.err)
 		}
 		r.awaitOver(answered)
@@ -75,13 +75,13 @@ func TestResolveAsync(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.awaitOver(withdrawn) // the CLI's reply may come before its event
-		wantReason(t, (<-r.resolveAsync(call.ID, `{"result":"42"}`)).err, fault.CallbackResolved)
+		wantReason(t, (<-r.startAnswer(call.ID, `{"result":"42"}`)).err, fault.CallbackResolved)
 	})
 	t.Run("the runtime has ended", func(t *testing.T) {
 		t.Parallel()
 		r, call := asking(t)
 		r.crash()
-		if got := <-r.resolveAsync(call.ID, `{"result":"42"}`); got.err != nil {
+		if got := <-r.startAnswer(call.ID, `{"result":"42"}`); got.err != nil {
 			t.Errorf("it ends with %v", got.err)
 		}
 		has(t, r.last(handleToolCall), `"result":"42"`, call.ID)
@@ -89,7 +89,7 @@ func TestResolveAsync(t *testing.T) {
 	t.Run("the runtime ends meanwhile", func(t *testing.T) {
 		t.Parallel()
 		r, call := asking(t, failing(fakecli.FaultHang))
-		done := r.resolveAsync(call.ID, `{"result":"42"}`)
+		done := r.startAnswer(call.ID, `{"result":"42"}`)
 		r.script.Faults = nil // of the next life
 		r.crash()
 		if got := <-done; got.err != nil {
@@ -105,7 +105,7 @@ func TestResolveAsync(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			r, call := asking(t, failing(fakecli.FaultHang))
-			wantReason(t, (<-r.resolveAsync(call.ID, `{"result":"42"}`)).err, fault.Timeout)
+			wantReason(t, (<-r.startAnswer(call.ID, `{"result":"42"}`)).err, fault.Timeout)
 			if _, err := r.s.callbacks.Registry().Get(call.ID); err != nil {
 				t.Errorf("the callback cannot be answered again: %v", err)
 			}

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/async"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
@@ -34,6 +35,19 @@ var calling = fakecli.Script{Prompts: []fakecli.Prompt{
 	{Match: "ask", Turns: []fakecli.Turn{{Requests: []fakecli.Reverse{{Method: "userInput.request", Params: json.RawMessage(`{"question":"?"}`)}}}, {Text: "done"}}},
 	{Match: "elicit", Turns: []fakecli.Turn{{Asks: []fakecli.Event{{Type: "elicitation.requested", Data: json.RawMessage(`{"message":"?"}`)}}}}},
 }}
+
+// resolve answers a callback and waits for the end of that.
+func resolve(t *testing.T, s *Session, id string, by callback.Giver, reply callback.Reply) (journal.Position, error) {
+	return async.Wait(t.Context(), func(done func(journal.Position, error)) {
+		s.callbacks.Resolve(t.Context(), id, by, reply, done)
+	})
+}
+
+func (r *rig) abstain(id, participant string) (journal.Position, error) {
+	return async.Wait(r.t.Context(), func(done func(journal.Position, error)) {
+		r.s.callbacks.Abstain(r.t.Context(), id, participant, done)
+	})
+}
 
 var lookup = []config.Tool{{Name: "lookup", JSON: json.RawMessage(`{"name":"lookup","skipPermission":true}`)}}
 
@@ -75,15 +89,15 @@ func TestToolCall(t *testing.T) {
 		t.Errorf("asked %+v of %v", call, r.s.callbacks.Registry().Offered(call))
 	}
 	has(t, string(call.Params), `"q":1`)
-	if _, err := r.s.callbacks.Resolve(t.Context(), call.ID, callback.Giver{Participant: p.ID}, answer(`{"result":"42"}`)); err != nil {
+	if _, err := resolve(t, r.s, call.ID, callback.Giver{Participant: p.ID}, answer(`{"result":"42"}`)); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.awaitOver(answered); got.Participant != p.ID || got.ID != call.ID {
 		t.Errorf("resolved: %+v", got)
 	}
-	_, err = r.s.callbacks.Resolve(t.Context(), call.ID, callback.Giver{Participant: p.ID}, answer(`{"result":"43"}`))
+	_, err = resolve(t, r.s, call.ID, callback.Giver{Participant: p.ID}, answer(`{"result":"43"}`))
 	wantReason(t, err, fault.CallbackResolved)
-	_, err = r.s.callbacks.Resolve(t.Context(), "other", callback.Giver{Participant: p.ID}, answer(`{}`))
+	_, err = resolve(t, r.s, "other", callback.Giver{Participant: p.ID}, answer(`{}`))
 	wantReason(t, err, fault.CallbackNotFound)
 	sent.Waiter.Wait(t.Context(), 0)
 	has(t, r.last("session.tools.handlePendingToolCall"), `"result":"42"`, `"requestId":"`+call.ID+`"`, `"sessionId":"s1"`)
@@ -133,10 +147,10 @@ func TestSharedHandlers(t *testing.T) {
 	if again := r.awaitAsked(); again != q || len(r.s.callbacks.Registry().Offered(q)) != 1 || r.s.callbacks.Registry().Offered(q)[0] != p.ID {
 		t.Errorf("offered to %v", r.s.callbacks.Registry().Offered(q))
 	}
-	if _, err := r.s.callbacks.Abstain(t.Context(), q.ID, p.ID); err != nil {
+	if _, err := r.abstain(q.ID, p.ID); err != nil {
 		t.Error(err)
 	}
-	if _, err := r.s.callbacks.Resolve(t.Context(), q.ID, callback.Giver{}, answer(`{"answer":"yes"}`)); err != nil {
+	if _, err := resolve(t, r.s, q.ID, callback.Giver{}, answer(`{"answer":"yes"}`)); err != nil {
 		t.Fatal(err)
 	}
 	r.awaitOver(answered)
@@ -203,7 +217,7 @@ func TestDeadlinePassesDuringAnAnswer(t *testing.T) {
 		sent := r.send(message("tool"))
 		call := r.awaitAsked()
 		time.Sleep(10 * time.Second)
-		_, err := r.s.callbacks.Resolve(t.Context(), call.ID, callback.Giver{}, answer(`{"result":"late"}`))
+		_, err := resolve(t, r.s, call.ID, callback.Giver{}, answer(`{"result":"late"}`))
 		wantReason(t, err, fault.Timeout)
 		sent.Waiter.Wait(t.Context(), 0)
 		r.awaitOver(expired)
@@ -233,7 +247,7 @@ func TestRuntimeLostKeepsToolCalls(t *testing.T) {
 	r.send(message("tool"))
 	call := r.awaitAsked()
 	r.crash()
-	if _, err := r.s.callbacks.Resolve(t.Context(), call.ID, callback.Giver{}, answer(`{"result":"42"}`)); err != nil {
+	if _, err := resolve(t, r.s, call.ID, callback.Giver{}, answer(`{"result":"42"}`)); err != nil {
 		t.Fatal(err)
 	}
 	r.awaitOver(answered)
@@ -251,7 +265,7 @@ func TestRuntimeLostEndsRequests(t *testing.T) {
 	q := r.awaitAsked()
 	r.crash()
 	r.awaitOver(gone)
-	_, err := r.s.callbacks.Resolve(t.Context(), q.ID, callback.Giver{}, answer(`{}`))
+	_, err := resolve(t, r.s, q.ID, callback.Giver{}, answer(`{}`))
 	wantReason(t, err, fault.CallbackResolved)
 }
 

@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"sync"
 	"time"
 
@@ -47,6 +46,8 @@ type Loader struct {
 	timeout  time.Duration // of callbacks
 	awaited  bool          // callbacks were pending when the bridge last ended
 	shut     bool          // the work in the CLI's history has ended; a load does not continue it
+	search   bool          // the caller that made the session looks for it in the CLI's history
+	opening  chan struct{} // closed when the caller that made the session has opened it, or failed to
 	leaving  bool          // another server is to continue the session
 	uses     int           // calls of Hold that are not released; above zero the session stays loaded
 	usedAt   time.Time     // end of the last use
@@ -82,6 +83,8 @@ type loaderConfig struct {
 	changed func(change bridgev1.SessionChange)
 	// refresh schedules a call of participants.Refresh.
 	refresh func()
+	// background runs f on a goroutine that ends with the host; after that it returns false.
+	background func(f func(ctx context.Context)) bool
 }
 
 // newLoader returns the loader of a session in the state Creating. connect sets cfg before the first use.
@@ -89,7 +92,9 @@ func newLoader(mu sync.Locker, timeout time.Duration) *Loader {
 	if timeout <= 0 {
 		timeout = callback.DefaultTimeout
 	}
-	return &Loader{mu: mu, lifecycle: make(chan struct{}, 1), timeout: timeout, usedAt: time.Now()}
+	return &Loader{
+		mu: mu, lifecycle: make(chan struct{}, 1), opening: make(chan struct{}), timeout: timeout, usedAt: time.Now(),
+	}
 }
 
 // acquire takes the lifecycle lock. It fails when ctx ends first.
@@ -230,15 +235,15 @@ func (l *Loader) In(ctx context.Context, f func(rt Runtime) error) error {
 // moved reports whether a call failed because the runtime no longer has the session: the session was unloaded
 // at that moment, or the runtime has just ended.
 func (l *Loader) moved(ctx context.Context, rt Runtime, err error) bool {
-	switch {
-	case errors.Is(err, rpcconn.ErrNotSent) && fault.ReasonOf(err) == fault.RuntimeLost:
+	if !mayHaveMoved(err) {
+		return false
+	}
+	if fault.ReasonOf(err) == fault.RuntimeLost {
 		select {
 		case <-rt.Ended():
 		case <-ctx.Done():
 			return false
 		}
-	case fault.ReasonOf(err) != fault.SessionNotFound:
-		return false
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

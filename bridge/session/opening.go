@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"time"
 
@@ -43,6 +44,8 @@ type Opening struct {
 	Params jsonobj.Object
 	// Join, if set, makes the caller a participant.
 	Join *Joining
+	// Found says that another caller has made the session, which may still be opening it. A resume waits for that.
+	Found bool
 	// Anew discards the earlier configuration when a disconnected session is resumed. The CLI does the same.
 	Anew bool
 	// ContinuePending makes a resume continue pending tool calls and permissions. Otherwise they are withdrawn.
@@ -223,16 +226,73 @@ func (l *Loader) loadedIn(rt Runtime) {
 	}
 }
 
+// ErrGone is in the error of a Resume whose session was removed before the Resume could begin: another caller deleted the
+// session, or made it to look for it in the CLI's history and did not find it. The id may have another session since.
+var ErrGone = errors.New("the session was removed meanwhile")
+
+// gone is the error of a Resume of a session that is Deleted.
+func (l *Loader) gone() error {
+	err := l.Usable()
+	if fault.ReasonOf(err) != fault.SessionNotFound { // it moves to another server
+		return err
+	}
+	f := fault.Wrap(ErrGone, fault.SessionNotFound, "").WithField("session_id").With("session_id", l.cfg.calls.id)
+	f.Message = err.Error()
+	return f
+}
+
+// Search notes that the caller that made the session looks for it in the CLI's history: until Opened, it is not known
+// whether the session exists.
+func (l *Loader) Search() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.search = true
+}
+
+// Opened notes that the caller that made the session has created or resumed it, or failed to. Others wait for that.
+func (l *Loader) Opened() { close(l.opening) }
+
+// awaitOpened waits for Opened.
+func (l *Loader) awaitOpened(ctx context.Context) error {
+	select {
+	case <-l.opening:
+		return nil
+	case <-ctx.Done():
+		return Classify(ctx.Err(), "")
+	}
+}
+
+// Exists reports whether the session exists, or is being created. While a resume looks for it, Exists waits for the end of
+// that.
+func (l *Loader) Exists(ctx context.Context) (bool, error) {
+	l.mu.Lock()
+	state, searched := l.state, l.search && l.state == Creating
+	l.mu.Unlock()
+	if !searched {
+		return state != Deleted, nil
+	}
+	if err := l.awaitOpened(ctx); err != nil {
+		return false, err
+	}
+	state = l.State()
+	return state != Deleted && state != Creating, nil
+}
+
 // Resume opens a disconnected session again. If the session is open, Resume sends the CLI the changed
 // configuration.
 func (l *Loader) Resume(ctx context.Context, o Opening) (_ Joined, err error) {
 	defer func() { l.cfg.audit.did(ctx, "session.resume", err) }()
+	if o.Found && l.State() == Creating {
+		if err := l.awaitOpened(ctx); err != nil {
+			return Joined{}, err
+		}
+	}
 	if err := l.acquire(ctx); err != nil {
 		return Joined{}, err
 	}
 	defer l.release()
-	if l.State() == Deleted {
-		return Joined{}, l.Usable()
+	if state := l.State(); state == Deleted || o.Found && state == Creating {
+		return Joined{}, l.gone()
 	}
 	if err := l.checkNames(ctx, o); err != nil {
 		return Joined{}, err

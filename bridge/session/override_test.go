@@ -86,11 +86,11 @@ func TestTurnsWaitAroundAnOverride(t *testing.T) {
 	// Steering it is refused at once, anything else waits.
 	steer := message("steer")
 	steer.Immediate = true
-	_, err := r.s.sender.Send(t.Context(), steer)
+	_, err := sendAndAwaitReply(t.Context(), r.s, steer)
 	wantReason(t, err, fault.SessionBusy)
 	ctx, cancel := context.WithCancel(t.Context())
 	var waited error
-	work.Go(func() { _, waited = r.s.sender.Send(ctx, message("waits")) })
+	work.Go(func() { _, waited = sendAndAwaitReply(ctx, r.s, message("waits")) })
 	// A participant that joins meanwhile does not restore the headers.
 	if _, err := r.join(roster.Brings{Handling: config.Handling{Methods: []string{"hooks.invoke"}}}); err != nil {
 		t.Fatal(err)

@@ -10,7 +10,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
-	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/ingest"
@@ -36,20 +35,7 @@ func newCallbacks(s *Session, room callback.Room, observer *observe.Observer) *c
 			return locked{s}
 		},
 		Unlock: s.mu.Unlock,
-		Answer: func(ctx context.Context, method string, params jsonobj.Object) (
-			result json.RawMessage, at journal.Position, ended <-chan struct{}, err error) {
-			err = s.loader.In(ctx, func(rt Runtime) (err error) {
-				ended = rt.Ended()
-				result, at, err = s.calls.call(ctx, rt, method, params, rpcconn.Priority())
-				return err
-			})
-			return result, at, ended, err
-		},
-		StartAnswer: func(method string, params jsonobj.Object, limit time.Duration,
-			done func(result json.RawMessage, at journal.Position, err error)) bool {
-			return startAnswer(s.loader, method, params, limit, done)
-		},
-		Usable: s.loader.Answerable,
+		Answer: s.loader.answer, Usable: s.loader.Answerable,
 		Approved: func(urls []config.Setting) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -70,7 +56,7 @@ func newModels(s *Session) *modelproxy.Proxy {
 		Take: func(ctx context.Context, id, participant string) {
 			// Resolve fails if another participant has answered; the proxy knows that participant then.
 			by, reply := callback.Giver{Participant: participant}, callback.Reply{Members: json.RawMessage(`{}`)}
-			_, _ = s.callbacks.Resolve(ctx, id, by, reply)
+			s.callbacks.Resolve(ctx, id, by, reply, func(journal.Position, error) {})
 		},
 		Self: roster.Itself,
 		Timeout: func() time.Duration {
@@ -236,6 +222,7 @@ func connect(s *Session, shared bool) {
 		place:      func(j *Joining) (Joined, error) { return s.participants.Add(j.In(s)) },
 		changed:    func(change bridgev1.SessionChange) { s.host.Changed(s, change) },
 		refresh:    func() { s.host.Refresh(s) },
+		background: s.host.Go,
 	}
 }
 

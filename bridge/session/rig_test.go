@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/async"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
@@ -124,7 +125,10 @@ func (r *rig) crash() {
 }
 
 // Go implements Host.
-func (r *rig) Go(f func(context.Context)) { r.tasks.Go(func() { f(r.ctx) }) }
+func (r *rig) Go(f func(context.Context)) bool {
+	r.tasks.Go(func() { f(r.ctx) })
+	return true
+}
 
 // Spawn implements Host.
 func (r *rig) Spawn(f func()) { go f() }
@@ -275,11 +279,16 @@ func message(text string) sending.Message {
 
 func (r *rig) send(m sending.Message) sending.Sent {
 	r.t.Helper()
-	sent, err := r.s.sender.Send(r.t.Context(), m)
+	sent, err := sendAndAwaitReply(r.t.Context(), r.s, m)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	return sent
+}
+
+// sendAndAwaitReply sends a message and waits until the CLI has accepted it.
+func sendAndAwaitReply(ctx context.Context, s *Session, m sending.Message) (sending.Sent, error) {
+	return async.Wait(ctx, func(done func(sending.Sent, error)) { s.sender.Start(ctx, m, done) })
 }
 
 func object(t *testing.T, text string) jsonobj.Object {

@@ -20,7 +20,7 @@ func TestUnansweredMessage(t *testing.T) {
 	r := newRig(t, fakecli.Script{Faults: []fakecli.MethodFault{{Method: "session.send", Times: 1, Fault: fakecli.Fault{Kind: fakecli.FaultHang}}}})
 	r.open(Opening{})
 	r.s.turns.Machine().Bounds.Send = 300 * time.Millisecond // enough for the CLI to receive the message, however busy the machine is
-	_, err := r.s.sender.Send(t.Context(), message("nobody hears it"))
+	_, err := sendAndAwaitReply(t.Context(), r.s, message("nobody hears it"))
 	wantReason(t, err, fault.SendUnconfirmed)
 	if !errors.Is(err, sending.ErrUnsettled) {
 		t.Errorf("it is not told that it may have been taken up: %v", err)
@@ -37,9 +37,10 @@ type startEnd struct {
 	err  error
 }
 
-func (r *rig) start(m sending.Message) (<-chan startEnd, bool) {
+func (r *rig) start(m sending.Message) <-chan startEnd {
 	done := make(chan startEnd, 2) // one too many is seen
-	return done, r.s.sender.Start(r.t.Context(), m, func(sent sending.Sent, err error) { done <- startEnd{sent, err} })
+	r.s.sender.Start(r.t.Context(), m, func(sent sending.Sent, err error) { done <- startEnd{sent, err} })
+	return done
 }
 
 // over waits for the end of a message's turn.
@@ -63,10 +64,7 @@ func TestStartedMessage(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, fakecli.Script{})
 		r.open(Opening{})
-		done, ok := r.start(message("hello"))
-		if !ok {
-			t.Fatal("it is not started")
-		}
+		done := r.start(message("hello"))
 		got := <-done
 		if got.err != nil || got.sent.MessageID == "" || got.sent.At.Seq == 0 {
 			t.Fatalf("it ends with %+v", got)
@@ -83,8 +81,8 @@ func TestStartedMessage(t *testing.T) {
 		script.Faults[0].Kind, script.Faults[0].Message = fakecli.FaultError, "broken"
 		r := newRig(t, script)
 		r.open(Opening{})
-		if done, ok := r.start(message("hello")); !ok || (<-done).err == nil {
-			t.Errorf("started: %v, without an error", ok)
+		if got := <-r.start(message("hello")); got.err == nil {
+			t.Error("it ends without an error")
 		}
 		if !r.s.prompts.Box().Empty() {
 			t.Error("the outbox has it still")
@@ -96,16 +94,19 @@ func TestStartedMessage(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, hangingSend())
 			r.open(Opening{})
-			done, ok := r.start(message("hello"))
-			if _, second := r.start(message("behind")); !ok || second {
-				t.Fatalf("started: %v, and another one before it has ended: %v", ok, second)
+			done, behind := r.start(message("hello")), r.start(message("behind"))
+			synctest.Wait()
+			if n := len(r.received("session.send")); n != 1 {
+				t.Fatalf("the CLI has %d messages before it has replied to the first", n)
 			}
 			got := <-done
 			wantReason(t, got.err, fault.SendUnconfirmed)
 			if !errors.Is(got.err, sending.ErrUnsettled) {
 				t.Errorf("it does not say that the CLI may have accepted it: %v", got.err)
 			}
-			r.over(r.send(message("the next one does not wait")))
+			if got := <-behind; got.err != nil {
+				t.Errorf("the next one ends with %v", got.err)
+			}
 		})
 	})
 }
@@ -117,15 +118,12 @@ func TestStartedMessageIsLeft(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, hangingSend())
 		r.open(Opening{})
-		done, ok := r.start(message("hello"))
-		for ok && len(r.received("session.send")) == 0 {
+		done := r.start(message("hello"))
+		for len(r.received("session.send")) == 0 {
 			time.Sleep(time.Millisecond)
 		}
 		r.script.Faults = nil // of the next life
 		r.crash()
-		if !ok {
-			t.Fatal("it is not started")
-		}
 		wantReason(t, (<-done).err, fault.SendUnconfirmed)
 		r.over(r.send(message("the next one does not wait")))
 	})
@@ -135,11 +133,11 @@ func TestStartedMessageIsLeft(t *testing.T) {
 		r.open(Opening{})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan startEnd, 1)
-		ok := r.s.sender.Start(ctx, message("hello"), func(sent sending.Sent, err error) { done <- startEnd{sent, err} })
+		r.s.sender.Start(ctx, message("hello"), func(sent sending.Sent, err error) { done <- startEnd{sent, err} })
 		cancel()
 		got := <-done
-		if !ok || got.err != nil {
-			t.Fatalf("started: %v, it ends with %v", ok, got.err)
+		if got.err != nil {
+			t.Fatalf("it ends with %v", got.err)
 		}
 		r.over(got.sent)
 	})
@@ -148,9 +146,29 @@ func TestStartedMessageIsLeft(t *testing.T) {
 		r := newRig(t, fakecli.Script{})
 		r.open(Opening{})
 		r.crash()
-		if _, ok := r.start(message("hello")); ok || r.s.loader.uses != 0 {
-			t.Errorf("started: %v, %d calls are held", ok, r.s.loader.uses)
+		got := <-r.start(message("hello"))
+		if got.err != nil || r.s.loader.uses != 0 {
+			t.Fatalf("it ends with %v, %d calls are held", got.err, r.s.loader.uses)
 		}
-		r.over(r.send(message("it can be sent")))
+		r.over(got.sent)
+	})
+	t.Run("its caller leaves before the CLI has it", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, hangingSend())
+			r.open(Opening{})
+			first := r.start(message("hello"))
+			ctx, cancel := context.WithCancel(t.Context())
+			behind := make(chan startEnd, 2)
+			r.s.sender.Start(ctx, message("behind"), func(sent sending.Sent, err error) { behind <- startEnd{sent, err} })
+			synctest.Wait()
+			cancel()
+			wantReason(t, (<-behind).err, fault.Cancelled)
+			<-first
+			r.over(r.send(message("the next one")))
+			if n := len(r.received("session.send")); n != 2 {
+				t.Errorf("the CLI has %d messages", n)
+			}
+		})
 	})
 }

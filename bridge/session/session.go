@@ -67,8 +67,9 @@ type Host interface {
 	Runtime(ctx context.Context) (Runtime, error)
 	// BuiltIns returns the names of the CLI's own tools and commands; nil if they are not known. It may start a runtime.
 	BuiltIns(ctx context.Context) *config.BuiltIns
-	// Go runs f on a new goroutine. The context of f ends when the host closes, and the host waits for f.
-	Go(f func(ctx context.Context))
+	// Go runs f on another goroutine. The context of f ends when the host closes, and the host waits for f. After the host
+	// has closed, Go does nothing and returns false.
+	Go(f func(ctx context.Context)) bool
 	// Spawn runs f on another goroutine. The host does not wait for f, which may hang in a call of the disk.
 	Spawn(f func())
 	// Changed publishes a change of the session to WatchSessions.

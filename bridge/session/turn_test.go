@@ -333,12 +333,12 @@ func TestTurnsOnTheCLI(t *testing.T) {
 func TestSendWithoutSession(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fakecli.Script{})
-	_, err := r.s.sender.Send(t.Context(), message("x"))
+	_, err := sendAndAwaitReply(t.Context(), r.s, message("x"))
 	wantReason(t, err, fault.SessionNotFound)
 	r.open(Opening{})
 	if done, err := r.s.loader.Disconnect(t.Context(), false); err != nil || !done {
 		t.Errorf("disconnect: %v, %v", done, err)
 	}
-	_, err = r.s.sender.Send(t.Context(), message("x"))
+	_, err = sendAndAwaitReply(t.Context(), r.s, message("x"))
 	wantReason(t, err, fault.SessionNotFound)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -72,8 +73,8 @@ func TestRuntimeEndsBehindAnAbort(t *testing.T) {
 		t.Errorf("the queued message ended as %v", out)
 	}
 	r.send(message("next")).Waiter.Wait(t.Context(), time.Minute)
-	if got := r.received("session.send"); len(got) != 1 {
-		t.Errorf("the next runtime got %q", got)
+	if given := r.received("session.send"); len(given) != 1 {
+		t.Errorf("the next runtime got %q", given)
 	}
 }
 
@@ -116,7 +117,7 @@ func TestSendDuringTheEnd(t *testing.T) {
 				<-cli.Exited()
 				r.crash()
 			}()
-			_, err := r.s.sender.Send(t.Context(), message("hi"))
+			_, err := sendAndAwaitReply(t.Context(), r.s, message("hi"))
 			<-gone
 			wantReason(t, err, test.want)
 		})
@@ -144,5 +145,40 @@ func TestMessagesWithoutIDs(t *testing.T) {
 	s.play("session.idle", "")
 	if !second.State().Over() || second.State().Outcome().Status != completed {
 		t.Errorf("the second: %v", second.State().Outcome())
+	}
+}
+
+// The CLI takes a message up and ends before it replies and before it stores the message: readers have seen it, and the
+// conversation does not contain it.
+func TestMessageLostBeforeItsReply(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{Faults: []fakecli.MethodFault{
+		{Method: "session.send", After: 1, Times: 1, Fault: fakecli.Fault{Kind: fakecli.FaultHang}},
+	}})
+	r.open(Opening{})
+	r.send(message("one")).Waiter.Wait(t.Context(), time.Minute)
+	r.awaitEvent("session.idle")
+	type reply struct {
+		sent sending.Sent
+		err  error
+	}
+	replied := make(chan reply, 1)
+	r.s.sender.Start(t.Context(), message("two"), func(sent sending.Sent, err error) { replied <- reply{sent, err} })
+	if _, err := r.rt.Call(t.Context(), "ping", nil); err != nil { // the CLI has the message when it answers
+		t.Fatal(err)
+	}
+	r.s.play("user.message", `{"messageId":"m9","content":"two"}`)
+	r.crash()
+	got := <-replied
+	sent, err := got.sent, got.err
+	if wantReason(t, err, fault.SendUnconfirmed); err == nil {
+		t.Fatalf("it was sent as %q", sent.MessageID)
+	}
+	has(t, err.Error(), "before it stored it")
+	if out := r.send(message("three")).Waiter.Wait(t.Context(), time.Minute); out.Status != completed {
+		t.Errorf("the next turn ended as %v", out)
+	}
+	if given := r.received("session.send"); len(given) != 1 {
+		t.Errorf("the next runtime got %q", given)
 	}
 }

@@ -106,6 +106,7 @@ func evicted(ctx context.Context, st *Store, tenant, id string) (*registry.Entry
 		return nil, err
 	}
 	if fresh { // it was deleted at that moment
+		e.Session.Loader().Opened()
 		st.Remove(e)
 		return nil, session.NotFound(id)
 	}

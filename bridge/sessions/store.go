@@ -93,7 +93,7 @@ type Config struct {
 	// Forget is called when a session leaves memory.
 	Forget func(key string)
 	// Go runs f in the background until the bridge closes.
-	Go  func(f func(context.Context))
+	Go  func(f func(context.Context)) bool
 	Log *slog.Logger
 }
 

@@ -69,7 +69,7 @@ func newFixture(t *testing.T) *fixture {
 
 // Runtime and the other methods of session.Host.
 func (f *fixture) Runtime(context.Context) (session.Runtime, error) { return f, nil }
-func (*fixture) Go(func(context.Context))                           {}
+func (*fixture) Go(func(context.Context)) bool                      { return false }
 func (*fixture) Spawn(func())                                       {}
 func (*fixture) Changed(*session.Session, bridgev1.SessionChange)   {}
 func (*fixture) MarkDirty(*session.Session)                         {}

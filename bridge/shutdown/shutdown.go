@@ -51,18 +51,19 @@ func New() *Coordinator {
 	return c
 }
 
-// Go runs f in the background until Close, which joins it. After Close it does nothing.
-func (c *Coordinator) Go(f func(ctx context.Context)) {
+// Go runs f in the background until Close, which joins it. After Close it does nothing and returns false.
+func (c *Coordinator) Go(f func(ctx context.Context)) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return
+		return false
 	}
 	c.tasks.Add(1)
 	c.Spawn(func() {
 		defer c.tasks.Done()
 		f(c.ctx)
 	})
+	return true
 }
 
 // Spawn runs f in the background. Close does not wait for it: f may hang in a call of the disk.

@@ -237,6 +237,9 @@ func (im *importing) insert(ctx context.Context, id string, in session.Imported)
 	if err != nil {
 		return nil, 0, err
 	}
+	if fresh {
+		defer e.Session.Loader().Opened()
+	}
 	if !fresh || e.Session.Journal().Inherited() {
 		abandon(store.Remove, e, fresh)
 		return nil, 0, exists(id)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/async"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/frame"
@@ -126,7 +127,8 @@ func (svc *Service) runTurn(ctx context.Context, r *bridgev1.RunRequest, m sendi
 		if r.GetCreate() == nil {
 			t.begin = session.Proto(s.Journal().Last())
 		}
-		if t.sent, err = svc.Submit(ctx, s, m); err != nil {
+		t.sent, err = async.Wait(ctx, func(done func(sending.Sent, error)) { svc.StartMessage(ctx, s, m, done) })
+		if err != nil {
 			end(nil, t.oneOff)
 			if r.GetRequestId() == "" {
 				t.oneOff.leave()
@@ -140,7 +142,7 @@ func (svc *Service) runTurn(ctx context.Context, r *bridgev1.RunRequest, m sendi
 		return &bridgev1.RunStarted{SessionId: tenancy.NameOf(ctx, s), MessageId: begun.sent.MessageID}, nil
 	}
 	started, err := operation.Run(ctx, svc.operations, operation.Operation[*bridgev1.RunStarted]{
-		Scope: idempotency.Run, ID: r.GetRequestId(), Request: r, Detach: true, Do: run,
+		Scope: idempotency.Run, ID: r.GetRequestId(), Request: r, Detach: true, Do: operation.Blocking(run),
 		Settle: svc.settleRun(r, settle.Prompt{SessionID: id, Key: m.Request, Texts: textsOf(r.GetPrompt())}, run),
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/async"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
@@ -36,140 +37,95 @@ func textsOf(p *bridgev1.Prompt) []string {
 	return []string{p.GetText(), p.GetDisplayText()}
 }
 
-// sendOnce sends a prompt by f, once for each request id. found makes the answer of a message
-// that the history has.
-func sendOnce[T proto.Message](
-	ctx context.Context, svc *Service, call string, r sendRequest,
-	found func(messageID string, at journal.Position) T, f func(context.Context) (T, error),
-) (T, error) {
-	op := operationOf(ctx, svc, call, r, found)
-	op.Do = f
-	return operation.Run(ctx, svc.operations, op)
-}
-
-// operationOf returns the operation of sendOnce, without its Do.
-func operationOf[T proto.Message](
-	ctx context.Context, svc *Service, call string, r sendRequest,
-	found func(messageID string, at journal.Position) T,
+// once returns the operation that carries out a call with a prompt by do, once for each request id. found makes the answer
+// of a message that the history has.
+func once[T proto.Message](
+	ctx context.Context, svc *Service, call string, r sendRequest, found func(messageID string, at journal.Position) T,
+	do func(context.Context, func(T, error)),
 ) operation.Operation[T] {
 	p := settle.Prompt{
 		SessionID: r.GetSessionId(), Key: settle.Key(ctx, call, r.GetRequestId()), Texts: textsOf(r.GetPrompt()),
 	}
 	return operation.Operation[T]{
-		Scope: operation.On(call, r.GetSessionId()), ID: r.GetRequestId(), Request: r, Detach: true,
+		Scope: operation.On(call, r.GetSessionId()), ID: r.GetRequestId(), Request: r, Detach: true, Do: do,
 		Settle: settle.Sent(svc.sessions.Open, p, found),
 	}
 }
 
 // Send sends a prompt.
 func (svc *Service) Send(ctx context.Context, r *bridgev1.SendRequest) (*bridgev1.SendResponse, error) {
-	out, err := svc.sendOnce(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	// The first answer to the same request may have become untrue.
-	if s, err := svc.sessions.Open(ctx, r.GetSessionId()); err == nil {
-		again, err := s.Sender().Repeat(ctx, out.GetMessageId())
-		if err != nil {
-			return nil, err
-		}
-		if again.ResentID != "" {
-			out = proto.Clone(out).(*bridgev1.SendResponse) // all callers share the first one
-			out.ResentMessageId = again.ResentID
-		}
-	}
-	return out, nil
+	return async.Wait(ctx, func(done func(*bridgev1.SendResponse, error)) { svc.Start(ctx, nil, r, done) })
 }
 
-func (svc *Service) sendOnce(ctx context.Context, r *bridgev1.SendRequest) (*bridgev1.SendResponse, error) {
-	send := func(ctx context.Context) (*bridgev1.SendResponse, error) {
-		_, sent, err := svc.send(ctx, idempotency.Send, r)
+// Start sends a prompt to a session that the caller may use; with nil, to the one that the request names, which Start may
+// wait for. done receives the answer on another goroutine, which it may block.
+func (svc *Service) Start(
+	ctx context.Context, s *session.Session, r *bridgev1.SendRequest, done func(*bridgev1.SendResponse, error),
+) {
+	if r.GetRequestId() != "" {
+		svc.startOnce(ctx, s, r, done)
+		return
+	}
+	svc.startSend(ctx, s, r, done)
+}
+
+// startOnce is Start for a request with an id.
+func (svc *Service) startOnce(
+	ctx context.Context, s *session.Session, r *bridgev1.SendRequest, done func(*bridgev1.SendResponse, error),
+) {
+	first := false
+	send := func(ctx context.Context, done func(*bridgev1.SendResponse, error)) {
+		first = true
+		svc.startSend(ctx, s, r, done)
+	}
+	op := once(ctx, svc, idempotency.Send, r, foundSent, send)
+	operation.Start(ctx, svc.operations, op, func(out *bridgev1.SendResponse, err error) {
+		if err == nil && !first {
+			out, err = svc.repeated(ctx, r, out)
+		}
+		done(out, err)
+	})
+}
+
+// startSend sends the prompt of a request, as Start does.
+func (svc *Service) startSend(
+	ctx context.Context, s *session.Session, r *bridgev1.SendRequest, done func(*bridgev1.SendResponse, error),
+) {
+	s, m, err := svc.promptOf(ctx, idempotency.Send, s, r)
+	if err != nil {
+		svc.shutdown.Spawn(func() { done(nil, err) })
+		return
+	}
+	svc.StartMessage(ctx, s, m, func(sent sending.Sent, err error) {
 		if err != nil {
-			return nil, err
+			done(nil, err)
+			return
 		}
 		position.Record(ctx, position.Position(sent.At))
-		return responseOf(sent), nil
+		done(responseOf(sent), nil)
+	})
+}
+
+// repeated returns the answer that an earlier request with the same id got, as far as it is still true.
+func (svc *Service) repeated(
+	ctx context.Context, r *bridgev1.SendRequest, out *bridgev1.SendResponse,
+) (*bridgev1.SendResponse, error) {
+	s, err := svc.sessions.Open(ctx, r.GetSessionId())
+	if err != nil {
+		return out, nil // it stands as far as is known
 	}
-	return sendOnce(ctx, svc, idempotency.Send, r, foundSent, send)
+	again, err := s.Sender().Repeat(ctx, out.GetMessageId())
+	if err != nil || again.ResentID == "" {
+		return out, err
+	}
+	out = proto.Clone(out).(*bridgev1.SendResponse) // all callers share the first one
+	out.ResentMessageId = again.ResentID
+	return out, nil
 }
 
 // foundSent is the answer to a Send whose message the history has.
 func foundSent(id string, at journal.Position) *bridgev1.SendResponse {
 	return &bridgev1.SendResponse{MessageId: id, Position: session.Proto(at)}
-}
-
-// Start sends a prompt to a session that the caller may use, as StartMessage does: Send does it if Start returns false.
-func (svc *Service) Start(
-	ctx context.Context, s *session.Session, r *bridgev1.SendRequest, done func(*bridgev1.SendResponse, error),
-) bool {
-	if len(r.GetPrompt().GetAttachments()) > 0 {
-		return false
-	}
-	m, err := svc.parser.Prompt(caller.From(ctx), r.GetPrompt(), "prompt")
-	if err != nil {
-		return false
-	}
-	m.Request = settle.Key(ctx, idempotency.Send, r.GetRequestId())
-	var begin func() *idempotency.Begun
-	if r.GetRequestId() != "" {
-		begin = func() *idempotency.Begun {
-			op := operationOf(ctx, svc, idempotency.Send, r, foundSent)
-			return operation.Begin(ctx, svc.operations, &op)
-		}
-	}
-	return svc.StartMessage(ctx, s, m, begin, func(sent sending.Sent, begun *idempotency.Begun, err error) {
-		if err != nil {
-			begun.End(nil, err)
-			done(nil, err)
-			return
-		}
-		out := responseOf(sent)
-		begun.End(out, nil)
-		done(out, nil)
-	})
-}
-
-// StartMessage sends a message as sending.Sender.Start does, if there is room for its turn. With a request id, begin
-// begins the request, or returns nil if it may have been made before: the message is then sent after the request was
-// recorded, also if the session must be loaded for that. done, which may block, ends the request on another goroutine.
-// StartMessage returns false, and does nothing, if the message cannot be sent so.
-func (svc *Service) StartMessage(
-	ctx context.Context, s *session.Session, m sending.Message, begin func() *idempotency.Begun,
-	done func(sending.Sent, *idempotency.Begun, error),
-) bool {
-	if svc.shutdown.Accepting() != nil || !s.Sender().Startable(m) {
-		return false
-	}
-	release, err := svc.admission.Turn(s)
-	if err != nil {
-		return false
-	}
-	started := false
-	defer func() {
-		if !started { // also after a panic, which the caller may handle
-			release()
-		}
-	}()
-	var begun *idempotency.Begun
-	end := func(sent sending.Sent, err error) {
-		release()
-		done(sent, begun, err)
-	}
-	if begin == nil {
-		started = s.Sender().Start(ctx, m, end)
-		return started
-	}
-	if begun = begin(); begun == nil {
-		return false
-	}
-	started = true
-	svc.shutdown.Spawn(func() {
-		begun.Record()
-		if !s.Sender().Start(ctx, m, end) {
-			svc.operations.GoFor(ctx, func(ctx context.Context) { end(s.Sender().Send(ctx, m)) })
-		}
-	})
-	return true
 }
 
 func responseOf(sent sending.Sent) *bridgev1.SendResponse {
@@ -178,32 +134,36 @@ func responseOf(sent sending.Sent) *bridgev1.SendResponse {
 	}
 }
 
-// send sends the prompt of a request to its session. call is the rpc's name.
-func (svc *Service) send(ctx context.Context, call string, r sendRequest) (*session.Session, sending.Sent, error) {
-	if err := svc.shutdown.Accepting(); err != nil {
-		return nil, sending.Sent{}, err
+// promptOf returns the message of a request, and the session that it is for: s, if that is not nil. call is the rpc's name.
+func (svc *Service) promptOf(
+	ctx context.Context, call string, s *session.Session, r sendRequest,
+) (*session.Session, sending.Message, error) {
+	err := svc.shutdown.Accepting()
+	if err == nil && s == nil {
+		s, err = svc.sessions.Open(ctx, r.GetSessionId())
 	}
-	s, err := svc.sessions.Open(ctx, r.GetSessionId())
 	if err != nil {
-		return nil, sending.Sent{}, err
+		return nil, sending.Message{}, err
 	}
 	m, err := svc.parser.Prompt(caller.From(ctx), r.GetPrompt(), "prompt")
-	if err != nil {
-		return nil, sending.Sent{}, err
-	}
 	m.Request = settle.Key(ctx, call, r.GetRequestId())
-	sent, err := svc.Submit(ctx, s, m)
-	return s, sent, err
+	return s, m, err
 }
 
-// Submit sends a message to a session, if there is room for its turn.
-func (svc *Service) Submit(ctx context.Context, s *session.Session, m sending.Message) (sending.Sent, error) {
+// StartMessage sends a message to a session, if there is room for its turn. done is called once, on another goroutine,
+// which it may block.
+func (svc *Service) StartMessage(
+	ctx context.Context, s *session.Session, m sending.Message, done func(sending.Sent, error),
+) {
 	release, err := svc.admission.Turn(s)
 	if err != nil {
-		return sending.Sent{}, err
+		svc.shutdown.Spawn(func() { done(sending.Sent{}, err) })
+		return
 	}
-	defer release()
-	return s.Sender().Send(ctx, m)
+	s.Sender().Start(ctx, m, func(sent sending.Sent, err error) {
+		release()
+		done(sent, err)
+	})
 }
 
 // SendStream sends a prompt with attachments that arrive in pieces. next returns the pieces, and

@@ -45,20 +45,27 @@ func (svc *Service) SendAndWait(
 	}
 	// The prompt is sent once, however often the wait is interrupted.
 	var begun *startedTurn
-	send := func(ctx context.Context) (*bridgev1.SendAndWaitResponse, error) {
-		s, sent, err := svc.send(ctx, idempotency.SendAndWait, r)
+	send := func(ctx context.Context, done func(*bridgev1.SendAndWaitResponse, error)) {
+		s, m, err := svc.promptOf(ctx, idempotency.SendAndWait, nil, r)
 		if err != nil {
-			return nil, err
+			done(nil, err)
+			return
 		}
-		sent.Waiter = s.Follow(sent.Waiter, sent.MessageID)
-		begun = &startedTurn{s: s, sent: sent}
-		if r.GetRequestId() != "" {
-			svc.runs.put(begun)
-		}
-		position.Record(ctx, position.Position(sent.At))
-		return &bridgev1.SendAndWaitResponse{MessageId: sent.MessageID}, nil
+		svc.StartMessage(ctx, s, m, func(sent sending.Sent, err error) {
+			if err != nil {
+				done(nil, err)
+				return
+			}
+			sent.Waiter = s.Follow(sent.Waiter, sent.MessageID)
+			begun = &startedTurn{s: s, sent: sent}
+			if r.GetRequestId() != "" {
+				svc.runs.put(begun)
+			}
+			position.Record(ctx, position.Position(sent.At))
+			done(&bridgev1.SendAndWaitResponse{MessageId: sent.MessageID}, nil)
+		})
 	}
-	reply, err := sendOnce(ctx, svc, idempotency.SendAndWait, r, found, send)
+	reply, err := operation.Run(ctx, svc.operations, once(ctx, svc, idempotency.SendAndWait, r, found, send))
 	if err != nil || reply.GetOutcome() != nil {
 		return reply, err
 	}
@@ -77,7 +84,7 @@ func (svc *Service) SendAndWait(
 		return out, done(err)
 	}
 	return operation.Run(ctx, svc.operations, operation.Operation[*bridgev1.SendAndWaitResponse]{
-		Scope: operation.On(idempotency.TurnEnd, r.GetSessionId()), ID: r.GetRequestId(), Request: r, Do: wait,
+		Scope: operation.On(idempotency.TurnEnd, r.GetSessionId()), ID: r.GetRequestId(), Request: r, Do: operation.Blocking(wait),
 	})
 }
 

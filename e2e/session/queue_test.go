@@ -329,7 +329,7 @@ func TestRunEndsWithItsTurn(t *testing.T) {
 }
 
 // A prompt that is sent when the abort has returned is not part of what was aborted, also if the CLI has not said yet
-// that it is idle.
+// that it is idle. What was queued is, and ends, although the CLI never says that it is idle in between.
 func TestPromptBehindAnAbort(t *testing.T) {
 	t.Parallel()
 	st := harness.NewScripted(t,
@@ -338,6 +338,7 @@ func TestPromptBehindAnAbort(t *testing.T) {
 	for i := range 10 {
 		ended := st.GoTurn(s, "slow")
 		st.Gate("never")
+		behind := submit(st, s, "behind")
 		if running, err := s.Abort(st.Ctx); err != nil || !running {
 			t.Fatalf("abort: %v, %v", running, err)
 		}
@@ -348,5 +349,40 @@ func TestPromptBehindAnAbort(t *testing.T) {
 		if got := ended().Status(); got != copilot.TurnAborted {
 			t.Errorf("the aborted turn: %v", got)
 		}
+		if got := behind().Status(); got != copilot.TurnAborted {
+			t.Errorf("what was queued: %v", got)
+		}
+	}
+}
+
+// TestActivityTellsOfAborts: the CLI says that it works while a turn runs, and that it does not once an abort has ended
+// everything. By that the watchdog tells a prompt that an abort removed from one that is still to be taken up.
+func TestActivityTellsOfAborts(t *testing.T) {
+	t.Parallel()
+	st := harness.NewScripted(t,
+		harness.Rule{When: harness.WhenUser("slow"), WaitFor: "never", Reply: harness.Steps(harness.Say("never"))})
+	s := st.Create(copilot.SessionOptions{Config: st.Config()})
+	metadata := cliv1.NewSessionMetadataServiceClient(st.Conn())
+	works := func() bool {
+		t.Helper()
+		activity, err := metadata.Activity(st.Ctx, &cliv1.SessionMetadataServiceActivityRequest{SessionId: s.ID()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return activity.GetHasActiveWork()
+	}
+	ended := st.GoTurn(s, "slow")
+	st.Gate("never")
+	behind := submit(st, s, "behind")
+	if !works() {
+		t.Error("the CLI says that it does nothing while a turn runs")
+	}
+	if _, err := s.Abort(st.Ctx); err != nil {
+		t.Fatal(err)
+	}
+	ended()
+	behind()
+	if works() {
+		t.Error("the CLI says that it works after an abort")
 	}
 }

@@ -23,6 +23,12 @@ func Working(ctx context.Context, call Call) bool {
 	return query(ctx, call, "session.metadata.activity", &activity) == nil && activity.HasActiveWork
 }
 
+// Idle reports whether the CLI says that the agent does not work.
+func Idle(ctx context.Context, call Call) bool {
+	activity := work{HasActiveWork: true}
+	return query(ctx, call, "session.metadata.activity", &activity) == nil && !activity.HasActiveWork
+}
+
 // TasksRun reports whether background tasks run: agents, or shells that the agent began. A CLI that
 // cannot tell has none.
 func TasksRun(ctx context.Context, call Call) bool {

@@ -3,7 +3,9 @@ package callbacks
 import (
 	"context"
 	"encoding/json"
+	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/async"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
@@ -14,45 +16,76 @@ import (
 // answerTries bounds the number of runtimes that receive the same answer.
 const answerTries = 3
 
-// answer delivers an answer to the CLI, and reports whether the CLI accepted it. If the runtime ends during the
-// call and the callback survives runtimes, answer delivers it to the successor; the participant does not repeat
-// it. again reports that the answer went to a runtime before, which may have accepted it.
-func (d *Desk) answer(ctx context.Context, p *callback.Pending, r callback.Reply, again bool) (
-	accepted bool, at journal.Position, err error) {
+// give delivers an answer to the CLI. done is called once, as that of Resolve, and receives whether the CLI accepted the
+// answer. If the runtime ends during the call and the callback survives runtimes, give delivers the answer to the
+// successor; the participant does not repeat it.
+func (d *Desk) give(
+	ctx context.Context, p *callback.Pending, r callback.Reply, done func(accepted bool, at journal.Position, err error),
+) {
 	if p.Reply != nil {
 		p.Reply(r)
-		return true, d.cfg.Journal.Last(), nil
+		done(true, d.cfg.Journal.Last(), nil)
+		return
 	}
 	params, err := jsonobj.Parse(r.Members)
 	if err != nil {
-		return false, at, fault.Wrap(err, fault.Internal, "answer of callback %q", p.ID)
+		done(false, journal.Position{}, fault.Wrap(err, fault.Internal, "answer of callback %q", p.ID))
+		return
 	}
 	params.SetString("requestId", p.ID)
-	try := 1
-	for ; ; try++ {
-		var ended <-chan struct{}
-		accepted, at, ended, err = d.answerOnce(ctx, p, params)
-		if !p.Kind.Survives || fault.ReasonOf(err) != fault.RuntimeLost || try == answerTries || !awaitEnd(ctx, ended) {
-			break
-		}
-	}
-	if (again || try > 1) && err == nil && !accepted {
-		// The runtime that ended may have taken it in before: then the history has it.
-		if end, ok := d.AnswerOf(ctx, p.ID); ok {
-			return true, end, nil
-		}
-	}
-	return accepted, at, err
+	d.deliver(&delivering{ctx: ctx, p: p, params: params, limit: time.Now().Add(AnswerTimeout), done: done})
 }
 
-// answerOnce is answer in the runtime that has the session. ended is closed when that has ended.
-func (d *Desk) answerOnce(ctx context.Context, p *callback.Pending, params jsonobj.Object) (
-	accepted bool, at journal.Position, ended <-chan struct{}, err error) {
-	result, at, ended, err := d.cfg.Answer(ctx, p.Kind.AnswerMethod, params)
-	if err != nil {
-		return false, at, ended, err
+// delivering is an answer on its way to the CLI.
+type delivering struct {
+	ctx    context.Context
+	p      *callback.Pending
+	params jsonobj.Object
+	limit  time.Time
+	// tries counts the runtimes that have received the answer.
+	tries int
+	done  func(accepted bool, at journal.Position, err error)
+}
+
+// deliver gives the answer to the runtime that has the session.
+func (d *Desk) deliver(a *delivering) {
+	a.tries++
+	d.cfg.Answer(a.ctx, a.p.Kind.AnswerMethod, a.params, a.limit, func(e Delivery) {
+		accepted := e.Err == nil && !refused(e.Result)
+		switch {
+		case a.p.Kind.Survives && fault.ReasonOf(e.Err) == fault.RuntimeLost && a.tries < answerTries:
+			d.background(a, func(ctx context.Context) {
+				if awaitEnd(ctx, e.Ended) {
+					d.deliver(a)
+				} else {
+					a.done(false, e.At, e.Err)
+				}
+			})
+		case a.tries > 1 && e.Err == nil && !accepted:
+			// The runtime that ended may have accepted it: then the history has it.
+			d.background(a, func(ctx context.Context) {
+				if end, ok := d.AnswerOf(ctx, a.p.ID); ok {
+					a.done(true, end, nil)
+				} else {
+					a.done(false, e.At, nil)
+				}
+			})
+		default:
+			a.done(accepted, e.At, e.Err)
+		}
+	})
+}
+
+// background runs f, which may block, for an answer on its way, until the answer's time is over.
+func (d *Desk) background(a *delivering, f func(ctx context.Context)) {
+	ok := d.cfg.Go(func(ctx context.Context) {
+		ctx, cancel := context.WithDeadline(ctx, a.limit)
+		defer cancel()
+		f(ctx)
+	})
+	if !ok {
+		a.done(false, journal.Position{}, async.ErrStopping)
 	}
-	return !refused(result), at, ended, nil
 }
 
 // refused reports whether the CLI says that it has not accepted an answer.

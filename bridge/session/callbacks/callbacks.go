@@ -10,11 +10,11 @@ package callbacks
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"strings"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/async"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
@@ -73,15 +73,10 @@ type Config struct {
 	// Lock takes the session's lock; Unlock releases it.
 	Lock   func() Tx
 	Unlock func()
-	// Answer makes the call that answers a callback in the runtime that has the session, which it
-	// loads if need be. ended is closed when that runtime has ended and its sessions know it; nil
-	// if none has had the session.
-	Answer func(ctx context.Context, method string, params jsonobj.Object) (
-		result json.RawMessage, at journal.Position, ended <-chan struct{}, err error)
-	// StartAnswer makes the same call without waiting for the reply, and calls done, which does not block, with it. It
-	// returns false, and does nothing, if Answer must be used. Nil always uses Answer.
-	StartAnswer func(method string, params jsonobj.Object, limit time.Duration,
-		done func(result json.RawMessage, at journal.Position, err error)) bool
+	// Answer makes the call that answers a callback in the runtime that has the session, which it loads if need be. The
+	// call ends at the time limit. done is called once with its end, perhaps by the goroutine that reads the runtime's
+	// connection, and must not block.
+	Answer func(ctx context.Context, method string, params jsonobj.Object, limit time.Time, done func(Delivery))
 	// Usable returns an error unless callbacks can be answered.
 	Usable func() error
 	// Approved keeps the URLs that an answer has approved.
@@ -91,9 +86,19 @@ type Config struct {
 	// Changed receives Requested and Resolved when they are noted. It must not block; it is called with or without
 	// the session's lock. Nil ignores them.
 	Changed func(note any)
-	// Go runs f on a goroutine that ends with the bridge.
-	Go     func(f func(ctx context.Context))
+	// Go runs f on a goroutine that ends with the bridge. After the end of the bridge it does nothing and returns false.
+	Go     func(f func(ctx context.Context)) bool
 	Logger func() *slog.Logger
+}
+
+// Delivery is the end of a call that answers a callback.
+type Delivery struct {
+	Result json.RawMessage
+	// At is the journal's end when the CLI replied.
+	At  journal.Position
+	Err error
+	// Ended is closed when the runtime has ended and its sessions know it; nil if no runtime has had the session.
+	Ended <-chan struct{}
 }
 
 // Desk manages the callbacks of a session. Call New to make one. It is safe for concurrent use. The caller of a
@@ -203,7 +208,7 @@ func (d *Desk) register(tx Tx, p *callback.Pending, past bool) {
 		p.Span.EndCallback("overflow")
 		if _, err := d.registry.Get(p.ID); err != nil {
 			d.cfg.Observer.CallbackOver(kind, "overflow", 0)
-			d.cfg.Go(func(ctx context.Context) { d.fallback(ctx, p, callback.Overflow) })
+			d.cfg.Go(func(context.Context) { d.fallback(p, callback.Overflow, func() {}) })
 		}
 		return
 	}
@@ -215,7 +220,7 @@ func (d *Desk) register(tx Tx, p *callback.Pending, past bool) {
 		tx.TellAsked(to)
 	}
 	if !handled && !past {
-		d.cfg.Go(func(ctx context.Context) { d.giveUp(ctx, p.ID, callback.Unhandled) })
+		d.cfg.Go(func(context.Context) { d.giveUp(p.ID, callback.Unhandled, func() {}) })
 	}
 }
 
@@ -271,31 +276,35 @@ func (d *Desk) notifyFinished(
 
 // expire answers a callback whose time is up.
 func (d *Desk) expire(id string) {
-	d.cfg.Go(func(ctx context.Context) { d.giveUp(ctx, id, callback.TimedOut) })
+	d.cfg.Go(func(context.Context) { d.giveUp(id, callback.TimedOut, func() {}) })
 }
 
-// giveUp gives a callback the bridge's own answer.
-func (d *Desk) giveUp(ctx context.Context, id string, why callback.Why) {
+// giveUp gives a callback the bridge's own answer, and calls done when the callback is over.
+func (d *Desk) giveUp(id string, why callback.Why, done func()) {
 	p, err := d.registry.Claim(id)
-	if err != nil {
-		return // another answer was faster
+	if err != nil { // another answer was faster
+		done()
+		return
 	}
 	outcome := bridgev1.CallbackOutcome_CALLBACK_OUTCOME_UNHANDLED
 	if why == callback.TimedOut {
 		outcome = bridgev1.CallbackOutcome_CALLBACK_OUTCOME_TIMED_OUT
 	}
-	d.fallback(ctx, p, why)
-	d.cfg.Audit.Defaulted(p, outcome)
-	d.Finish(p, outcome, "")
+	d.fallback(p, why, func() {
+		d.cfg.Audit.Defaulted(p, outcome)
+		d.Finish(p, outcome, "")
+		done()
+	})
 }
 
-// fallback sends the bridge's own answer.
-func (d *Desk) fallback(ctx context.Context, p *callback.Pending, why callback.Why) {
-	ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
-	defer cancel()
-	if _, _, err := d.answer(ctx, p, p.Kind.Fallback(p, why), false); err != nil {
-		d.cfg.Logger().Warn("answering a callback failed", "session_id", d.cfg.Session, "callback_id", p.ID, "method", p.Kind.Method, "error", err)
-	}
+// fallback sends the bridge's own answer, and calls done when the CLI has it or cannot have it.
+func (d *Desk) fallback(p *callback.Pending, why callback.Why, done func()) {
+	d.give(context.Background(), p, p.Kind.Fallback(p, why), func(_ bool, _ journal.Position, err error) {
+		if err != nil {
+			d.cfg.Logger().Warn("answering a callback failed", "session_id", d.cfg.Session, "callback_id", p.ID, "method", p.Kind.Method, "error", err)
+		}
+		done()
+	})
 }
 
 // AskMethod registers a request of the CLI and waits for its answer. It runs on one of the
@@ -330,23 +339,11 @@ func (d *Desk) Ask(ctx context.Context, p *callback.Pending) (json.RawMessage, e
 	}
 }
 
-// Resolve answers a callback. reply must fit the callback's kind.
-func (d *Desk) Resolve(ctx context.Context, id string, by callback.Giver, reply callback.Reply) (journal.Position, error) {
-	p, err := d.claim(id, by, reply)
-	if err != nil {
-		return journal.Position{}, err
-	}
-	claimed := time.Now()
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), AnswerTimeout)
-	defer cancel()
-	accepted, at, err := d.answer(limited, p, reply, false)
-	return at, d.settle(ctx, p, answered{by, reply, claimed}, accepted, at, err)
-}
-
-// ResolveAsync is Resolve for a caller that does not wait: done receives what Resolve returns, before or after
-// ResolveAsync returns. It may be called by the goroutine that reads the runtime's connection, so it must not block.
-// The answer goes to the CLI before ResolveAsync returns, unless the session must be loaded for it.
-func (d *Desk) ResolveAsync(
+// Resolve answers a callback. reply must fit the callback's kind. done is called once with the position of the answer,
+// before or after Resolve returns, also after the end of ctx, and perhaps by the goroutine that reads the runtime's
+// connection: it must not block. The answer goes to the CLI before Resolve returns, unless the session must be loaded
+// for it.
+func (d *Desk) Resolve(
 	ctx context.Context, id string, by callback.Giver, reply callback.Reply, done func(journal.Position, error),
 ) {
 	p, err := d.claim(id, by, reply)
@@ -355,44 +352,9 @@ func (d *Desk) ResolveAsync(
 		return
 	}
 	a := answered{by, reply, time.Now()}
-	wait := func(again bool) {
-		d.cfg.Go(func(bridge context.Context) {
-			limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), AnswerTimeout)
-			defer cancel()
-			defer context.AfterFunc(bridge, cancel)()
-			accepted, at, err := d.answer(limited, p, reply, again)
-			done(at, d.settle(ctx, p, a, accepted, at, err))
-		})
-	}
-	params, err := jsonobj.Parse(reply.Members)
-	if p.Reply != nil || err != nil || d.cfg.StartAnswer == nil {
-		wait(false)
-		return
-	}
-	params.SetString("requestId", p.ID)
-	started := d.cfg.StartAnswer(p.Kind.AnswerMethod, params, AnswerTimeout,
-		func(result json.RawMessage, at journal.Position, err error) {
-			if err != nil && repeatable(p, err) {
-				wait(true)
-				return
-			}
-			done(at, d.settle(ctx, p, a, err == nil && !refused(result), at, err))
-		})
-	if !started {
-		wait(false)
-	}
-}
-
-// repeatable reports whether an answer that failed is given again: to the runtime that has the session after the end of
-// this one, or after it was unloaded at that moment.
-func repeatable(p *callback.Pending, err error) bool {
-	switch fault.ReasonOf(err) {
-	case fault.RuntimeLost:
-		return p.Kind.Survives || errors.Is(err, rpcconn.ErrNotSent)
-	case fault.SessionNotFound:
-		return true
-	}
-	return false
+	d.give(ctx, p, reply, func(accepted bool, at journal.Position, err error) {
+		done(at, d.settle(ctx, p, a, accepted, at, err))
+	})
 }
 
 // answered is an answer of a caller: whose it is, and when it claimed the callback.
@@ -454,38 +416,46 @@ func (d *Desk) answerer(ctx context.Context, participant string) Answerer {
 	return Answerer{Name: c.Name, Tenant: c.Tenant}
 }
 
-// Abstain notes that a participant leaves a callback to others. When all it was offered to
-// have, the bridge answers: a hook that was put to one participant has no opinion.
-func (d *Desk) Abstain(ctx context.Context, id, participant string) (journal.Position, error) {
+// Abstain notes that a participant leaves a callback to others. When all participants that it was offered to have
+// abstained, the bridge answers: a hook that was put to one participant has no opinion. done is called as that of
+// Resolve.
+func (d *Desk) Abstain(ctx context.Context, id, participant string, done func(journal.Position, error)) {
 	p, err := d.registry.Get(id)
 	if err != nil {
-		return journal.Position{}, err
+		done(journal.Position{}, err)
+		return
 	}
 	all, err := d.registry.Abstain(id, participant)
 	if err != nil || !all {
-		return d.cfg.Journal.Last(), err
+		done(d.cfg.Journal.Last(), err)
+		return
 	}
 	if p.For == participant && p.Hook != "" {
-		return d.Resolve(ctx, id, callback.Giver{Participant: participant}, callback.Reply{Members: json.RawMessage(`{}`)})
+		d.Resolve(ctx, id, callback.Giver{Participant: participant}, callback.Reply{Members: json.RawMessage(`{}`)}, done)
+		return
 	}
 	covered := d.cfg.Lock().Covers(p)
 	d.cfg.Unlock()
-	if !covered {
-		d.giveUp(context.WithoutCancel(ctx), id, callback.Abstained)
+	if covered {
+		done(d.cfg.Journal.Last(), nil)
+		return
 	}
-	return d.cfg.Journal.Last(), nil
+	d.giveUp(id, callback.Abstained, func() { done(d.cfg.Journal.Last(), nil) })
 }
 
 // Orphans sends the default answers for callbacks that have no handler any longer and do not survive their
-// handlers. Tool calls and permissions stay pending: another caller may answer them. The caller calls Orphans
-// before it withdraws the handlers from the CLI, which might reject the answers afterwards.
+// handlers, and waits for their ends. Tool calls and permissions stay pending: another caller may answer them. The
+// caller calls Orphans before it withdraws the handlers from the CLI, which might reject the answers afterwards.
 func (d *Desk) Orphans(ctx context.Context) {
 	for _, p := range d.registry.List() {
 		_, handled := d.cfg.Lock().Handlers(p)
 		d.cfg.Unlock()
-		if !handled && !p.Kind.Survives {
-			d.giveUp(ctx, p.ID, callback.Unhandled)
+		if handled || p.Kind.Survives {
+			continue
 		}
+		_, _ = async.Wait(ctx, func(done func(struct{}, error)) {
+			d.giveUp(p.ID, callback.Unhandled, func() { done(struct{}{}, nil) })
+		})
 	}
 }
 

@@ -30,7 +30,7 @@ func (m *Marks) Apply(rec *journal.Record) {
 	case "user.message":
 		m.HasHistory = true
 	case "session.idle":
-		m.CompletedTurn = true
+		m.CompletedTurn = m.CompletedTurn || m.HasHistory // an abort of a message that was not taken up ends none
 		m.Interruption = turn.Interruption{}
 	}
 }

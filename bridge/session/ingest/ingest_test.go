@@ -173,12 +173,13 @@ func TestFollow(t *testing.T) {
 	for name, c := range map[string]struct {
 		event, data, agent        string
 		saved, announced, pending int
-		turned                    bool
+		said, turned              bool // it had a message; a turn has ended
 	}{
 		"a message":         {event: "user.message", saved: 1},
 		"of another agent":  {event: "user.message", agent: "a1"},
 		"a title":           {event: "session.title_changed", data: `{"title":"t"}`, saved: 1, announced: 1},
-		"the turn's end":    {event: "session.idle", saved: 1, turned: true},
+		"the turn's end":    {event: "session.idle", saved: 1, said: true, turned: true},
+		"no turn's end":     {event: "session.idle", saved: 1},
 		"a callback":        {event: callback.PermissionRequested, data: ask, saved: 1, pending: 1},
 		"a callback of one": {event: callback.PermissionRequested, data: ask, agent: "a1", saved: 1, pending: 1},
 		"a delta":           {event: "assistant.message_delta"},
@@ -187,12 +188,13 @@ func TestFollow(t *testing.T) {
 			t.Parallel()
 			s := newFixture()
 			rec := &journal.Record{Type: c.event, Agent: c.agent, JSON: fmt.Appendf(nil, `{"type":%q,"data":%s}`, c.event, cmp.Or(c.data, "{}"))}
+			s.Marks.HasHistory = c.said
 			s.take(rec)
 			pending := len(s.cfg.Callbacks.Registry().List())
 			if s.saved != c.saved || s.announced != c.announced || pending != c.pending || s.Marks.CompletedTurn != c.turned {
 				t.Errorf("saved %d, announced %d, pending %d, turned %v; want %+v", s.saved, s.announced, pending, s.Marks.CompletedTurn, c)
 			}
-			if rec.Pos.Seq != 1 || s.Marks.HasHistory != (c.event == "user.message" && c.agent == "") {
+			if rec.Pos.Seq != 1 || s.Marks.HasHistory != (c.said || c.event == "user.message" && c.agent == "") {
 				t.Errorf("position %v, history %v", rec.Pos, s.Marks.HasHistory)
 			}
 		})

@@ -66,7 +66,7 @@ type Config struct {
 	// Classify gives an error of a call its reason.
 	Classify func(err error, method string) error
 	// Go runs a function on a goroutine that the host joins.
-	Go func(func(context.Context))
+	Go func(func(context.Context)) bool
 	// Logger is for failures that no caller learns of.
 	Logger func() *slog.Logger
 }

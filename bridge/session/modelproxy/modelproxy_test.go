@@ -42,8 +42,11 @@ func newStage() *stage {
 		Timeout:  func() time.Duration { return time.Minute },
 		Position: func() journal.Position { return journal.Position{Epoch: 7, Seq: 1} },
 		Classify: func(err error, _ string) error { return err },
-		Go:       func(f func(context.Context)) { f(context.Background()) },
-		Logger:   func() *slog.Logger { return slog.New(slog.DiscardHandler) },
+		Go: func(f func(context.Context)) bool {
+			f(context.Background())
+			return true
+		},
+		Logger: func() *slog.Logger { return slog.New(slog.DiscardHandler) },
 	})
 	return st
 }

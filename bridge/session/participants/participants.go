@@ -113,7 +113,7 @@ type Config struct {
 	// Classify turns an error of a call, or of an ended context, into the API's.
 	Classify func(err error, method string) error
 	// Go runs f on a goroutine that ends with the bridge.
-	Go     func(f func(ctx context.Context))
+	Go     func(f func(ctx context.Context)) bool
 	Logger func() *slog.Logger
 }
 

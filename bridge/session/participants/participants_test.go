@@ -80,7 +80,10 @@ func newFixture() *fixture {
 	f := &fixture{}
 	j := journal.New(journal.Config{Epoch: 1, Encode: func(*journal.Record, journal.Form) []byte { return nil }})
 	logger := func() *slog.Logger { return slog.New(slog.DiscardHandler) }
-	run := func(do func(context.Context)) { f.tasks.Go(func() { do(context.Background()) }) }
+	run := func(do func(context.Context)) bool {
+		f.tasks.Go(func() { do(context.Background()) })
+		return true
+	}
 	f.Manager = New(Config{
 		Session: "s1", Lock: f, Tx: f, Roster: &f.roster, Journal: j, Models: modelproxy.New(modelproxy.Config{}),
 		Callbacks: callbacks.New(callbacks.Config{Session: "s1", Journal: j, Observer: observe.Silent(), Logger: logger}),

@@ -186,7 +186,10 @@ func (q *Queue) giveNext(ctx context.Context, rt Runtime) (*turn.Waiter, outbox.
 		return nil, e, fault.Wrap(err, fault.Internal, "reading the message from disk")
 	}
 	var w *turn.Waiter
-	q.cfg.Update(func(tx Tx) { w = q.reset(tx, e) })
+	q.cfg.Update(func(tx Tx) {
+		w = q.reset(tx, e)
+		w.Prompt = params.Get("prompt")
+	})
 	result, err := rt.Give(ctx, cmp.Or(p.Method, "session.send"), params, w)
 	if err != nil {
 		return nil, e, err

@@ -19,7 +19,7 @@ type flusher struct {
 	box     *outbox.Box
 	journal *journal.Journal
 	// start runs f on a goroutine that ends with the bridge; nil writes nothing.
-	start func(f func(ctx context.Context))
+	start func(f func(ctx context.Context)) bool
 	flush func()
 	// pending: a goroutine of soon is about to write the outbox.
 	pending atomic.Bool

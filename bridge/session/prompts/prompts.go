@@ -80,7 +80,7 @@ type Config struct {
 	// Classify turns the error of an ended context into the API's.
 	Classify func(err error, method string) error
 	// Go runs f on a goroutine that ends with the bridge.
-	Go     func(f func(ctx context.Context))
+	Go     func(f func(ctx context.Context)) bool
 	Logger func() *slog.Logger
 }
 
@@ -99,6 +99,8 @@ type Queue struct {
 	// prompts, by message id.
 	waiters  map[uint64]*turn.Waiter
 	restored map[string]*turn.Waiter
+	// forgotten are the prompts without a reply that the CLI took up and has lost, until their senders know.
+	forgotten map[uint64]bool
 	// over has the entries of turns that have ended while the CLI went on with the next.
 	over []uint64
 	// delivery sends the CLI what is owed; nil if nothing is.
@@ -114,7 +116,7 @@ func New(cfg Config) *Queue {
 	}
 	q := &Queue{
 		cfg: cfg, box: cfg.Box, sending: make(chan struct{}, 1),
-		waiters: map[uint64]*turn.Waiter{}, restored: map[string]*turn.Waiter{},
+		waiters: map[uint64]*turn.Waiter{}, restored: map[string]*turn.Waiter{}, forgotten: map[uint64]bool{},
 	}
 	q.flusher = &flusher{box: cfg.Box, journal: cfg.Journal, start: cfg.Go, flush: q.Flush}
 	return q
@@ -180,12 +182,14 @@ func (q *Queue) Expect(_ Tx, w *turn.Waiter, n uint64) {
 // Forget removes a prompt whose sender receives an error.
 func (q *Queue) Forget(_ Tx, w *turn.Waiter) {
 	delete(q.waiters, w.Entry)
+	delete(q.forgotten, w.Entry)
 	q.box.Drop(w.Entry)
 }
 
 // Ended notes that the turn of a prompt has ended.
 func (q *Queue) Ended(tx Tx, entry uint64, out turn.Outcome) {
 	delete(q.waiters, entry)
+	delete(q.forgotten, entry)
 	switch {
 	case out.Status == bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST && out.Err == nil:
 		q.box.End(entry) // the history still has to say whether it has the prompt

@@ -103,6 +103,8 @@ func (q *Queue) settle(tx Tx, e *outbox.Entry, d outbox.Decision, out turn.Outco
 		switch {
 		case w != nil && (d.Verdict == outbox.Untaken || d.Verdict == outbox.Overtaken): // its sender will know
 			q.box.Pass(e.N)
+		case w != nil && d.Verdict == outbox.Forgotten:
+			q.forgotten[e.N] = true
 		case w == nil:
 			q.box.Finish(e.N)
 		}
@@ -124,12 +126,26 @@ func (q *Queue) settle(tx Tx, e *outbox.Entry, d outbox.Decision, out turn.Outco
 	q.box.Owe(e.N, d.Done)
 }
 
+// forgotten says why a prompt is lost that the CLI took up.
+const forgotten = "the CLI ended after it accepted the message and before it stored it; the conversation does not contain it"
+
+// Forgotten returns SEND_UNCONFIRMED for a prompt without a reply that the CLI took up and has lost; nil for any other.
+// The session has been loaded since.
+func (q *Queue) Forgotten(n uint64) (err error) {
+	q.cfg.Update(func(Tx) {
+		if q.forgotten[n] {
+			err = LostError(nil, forgotten)
+		}
+	})
+	return err
+}
+
 // lostBecause says why an acknowledged prompt that the history does not have as a whole cannot
 // be sent again; "" if it can.
 func lostBecause(v outbox.Verdict, unread error, obstacle string) string {
 	switch {
 	case v == outbox.Forgotten:
-		return "the CLI ended after it accepted the message and before it stored it; the conversation does not contain it"
+		return forgotten
 	case v == outbox.Overtaken:
 		return "the CLI ended before it accepted the message, and later accepted another: the order can no longer be kept"
 	case unread != nil:

@@ -250,6 +250,9 @@ func (r *Reconciler) BeginAnew(ctx context.Context) (settle func()) {
 	if r.cfg.Journal.Last().Seq > 0 {
 		r.restart(ctx, nil)
 	}
+	r.cfg.Lock.Lock()
+	r.cfg.Intake.Marks.HasHistory = false
+	r.cfg.Lock.Unlock()
 	return func() { r.resolve(found) }
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/async"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
@@ -20,23 +21,9 @@ func (s *Sender) HeadersReplaced() bool { return s.replacedIn != nil }
 // RuntimeEnded notes that no runtime has the session. The caller holds the lock.
 func (s *Sender) RuntimeEnded() { s.replacedIn = nil }
 
-// sendOverriding sends a message whose headers take the place of the provider's: the CLI
-// only knows how to merge, so the provider loses its headers for that one turn. It
-// returns with sending held until the turn has ended and the headers are back.
-func (s *Sender) sendOverriding(ctx context.Context, rt Runtime, m Message) (Sent, error) {
-	if err := s.takeHeaders(ctx, rt); err != nil {
-		return Sent{}, err
-	}
-	sent, err := s.send(ctx, rt, m)
-	if err != nil {
-		s.restoreHeaders(context.WithoutCancel(ctx), rt)
-		return Sent{}, err
-	}
-	s.restoreAfter(sent.Waiter.State(), rt)
-	return sent, nil
-}
-
-// takeHeaders takes the provider's headers away once the running turn has ended.
+// takeHeaders takes the provider's headers away once the running turn has ended: the headers of a message take the place
+// of the provider's, and the CLI only knows how to merge. The next message waits until the turn has ended and the headers
+// are back.
 func (s *Sender) takeHeaders(ctx context.Context, rt Runtime) error {
 	if err := s.cfg.Turns.AwaitRest(ctx); err != nil {
 		return err
@@ -102,6 +89,8 @@ func (c carrier) RestoreAfter(w *turn.Waiter)           { c.s.restoreAfter(w, c.
 func (c carrier) Give(
 	ctx context.Context, method string, params jsonobj.Object, w *turn.Waiter,
 ) (json.RawMessage, error) {
-	sent, err := c.s.give(ctx, c.rt, method, params, c.s.cfg.Turns.Waiter(w))
-	return sent.Result, err
+	return async.Wait(ctx, func(done func(json.RawMessage, error)) {
+		sent := &Sent{Waiter: c.s.cfg.Turns.Waiter(w)}
+		c.s.give(ctx, c.rt, method, params, sent, func(err error) { done(sent.Result, err) })
+	})
 }

@@ -4,12 +4,13 @@
 //
 // The session's lock guards the one field of a Sender that changes. A method says when its caller
 // holds the lock. prompts.Queue lets one send at a time begin; a Sender holds it until the CLI has
-// replied, or until the turn has ended whose headers replace the provider's. For each such turn
-// there is a goroutine, started by Config.Go, which ends with the turn, the runtime or the bridge.
+// replied, or until the turn has ended whose headers replace the provider's.
+//
+// Config.Go starts a goroutine for each such turn, which ends with the turn, the runtime or the bridge, and one for each
+// message that has to wait before the CLI can have it, which ends when the CLI has it, or with its caller or the bridge.
 package sending
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -73,7 +74,7 @@ type Config struct {
 	// Classify turns an error of a call, or of an ended context, into the API's.
 	Classify func(err error, method string) error
 	// Go runs f on a goroutine that ends with the bridge.
-	Go func(f func(ctx context.Context))
+	Go func(f func(ctx context.Context)) bool
 	// Spawn runs f on another goroutine, also while the bridge ends.
 	Spawn  func(f func())
 	Logger func() *slog.Logger
@@ -99,146 +100,10 @@ const methodSend = "session.send"
 // errUnanswered is the cause with which the waiting for the CLI's answer to a message ends.
 var errUnanswered = errors.New("the CLI does not answer")
 
-// Send sends a message to the agent.
-func (s *Sender) Send(ctx context.Context, m Message) (Sent, error) {
-	s.cfg.Lock.Lock()
-	steering := m.Immediate && s.replacedIn != nil
-	s.cfg.Lock.Unlock()
-	if steering {
-		return Sent{}, fault.New(fault.SessionBusy, "a turn with its own provider headers is running").
-			WithField("prompt.mode")
-	}
-	if err := journal.AwaitStorage(ctx, s.cfg.Journal, storagePatience); err != nil {
-		return Sent{}, unavailable(err)
-	}
-	for {
-		sent, err := s.sendInOrder(ctx, m)
-		if !errors.Is(err, prompts.ErrBehind) {
-			return sent, err
-		}
-		if err := s.cfg.Prompts.AwaitDelivery(ctx); err != nil {
-			return Sent{}, err
-		}
-	}
-}
-
 // unavailable is the error of a message that cannot be stored now.
 func unavailable(cause error) error {
 	return fault.Wrap(cause, fault.SessionUnavailable, "the storage does not take the session's messages now").
 		WithRetry(time.Second)
-}
-
-// sendInOrder sends a message, unless others that a runtime has lost come before it: then it
-// fails with prompts.ErrBehind.
-func (s *Sender) sendInOrder(ctx context.Context, m Message) (sent Sent, err error) {
-	if err := s.cfg.Prompts.Acquire(ctx); err != nil {
-		return Sent{}, err
-	}
-	keep := false
-	defer func() {
-		if !keep {
-			s.cfg.Prompts.Release()
-		}
-	}()
-	err = s.cfg.In(ctx, func(rt Runtime) (err error) {
-		if s.cfg.Prompts.Owes() {
-			return prompts.ErrBehind
-		}
-		if !m.Override || !s.cfg.HasHeaders() {
-			sent, err = s.send(ctx, rt, m)
-			return err
-		}
-		sent, err = s.sendOverriding(ctx, rt, m)
-		keep = err == nil
-		return err
-	})
-	return sent, err
-}
-
-// attempt is a message on its way to the CLI.
-type attempt struct {
-	m        Message
-	rt       Runtime
-	params   jsonobj.Object
-	w        *turns.Waiter
-	n        uint64           // in the outbox
-	before   journal.Position // the journal's end before the call
-	unstored bool
-}
-
-// send makes the call. The outbox has the message before the CLI, and the CLI's answer before
-// the caller.
-func (s *Sender) send(ctx context.Context, rt Runtime, m Message) (Sent, error) {
-	a, err := s.begin(ctx, rt, m)
-	if err != nil {
-		return Sent{}, err
-	}
-	sent, err := s.give(ctx, rt, cmp.Or(m.Method, methodSend), a.params, a.w)
-	if err != nil {
-		return s.failed(ctx, a, err)
-	}
-	noted := make(chan struct{})
-	s.cfg.Spawn(func() {
-		s.accepted(a, sent, func(out Sent, problem error) {
-			sent, err = out, problem
-			close(noted)
-		})
-	})
-	<-noted
-	return sent, err
-}
-
-// begin puts a message into the outbox, and has a waiter wait for its turn.
-func (s *Sender) begin(ctx context.Context, rt Runtime, m Message) (*attempt, error) {
-	a := &attempt{m: m, rt: rt, params: m.Params.Clone(), before: s.cfg.Journal.Last()}
-	a.w = s.cfg.Turns.Expect(s.cfg.Turns.StartSpan(ctx, &a.params))
-	n, inMemory, err := s.cfg.Prompts.Add(m.outboxForm(a.params), a.before)
-	problem := s.cfg.Prompts.Box().Problem()
-	a.n, a.unstored = n, err == nil && inMemory && problem != nil
-	if a.unstored && journal.Remote(s.cfg.Journal) { // this process may end with its storage
-		s.cfg.Prompts.Box().Drop(n)
-		err = unavailable(problem)
-	}
-	if err != nil {
-		a.w.Close()
-		return nil, err
-	}
-	s.cfg.Lock.Lock()
-	a.w.State().Immediate = m.Immediate
-	s.cfg.Prompts.Expect(s.cfg.Tx, a.w.State(), n)
-	s.cfg.Lock.Unlock()
-	return a, nil
-}
-
-// failed ends a message whose call has failed.
-func (s *Sender) failed(ctx context.Context, a *attempt, err error) (sent Sent, _ error) {
-	if !errors.Is(err, errUnanswered) {
-		sent, err = s.unconfirmed(ctx, a.rt, a.m, a.before, err)
-	}
-	s.forget(a.w)
-	return sent, err
-}
-
-// accepted has the outbox note that the CLI has accepted a message. It may hang in the disk's call. done is called once,
-// also on another goroutine, and may block.
-func (s *Sender) accepted(a *attempt, sent Sent, done func(Sent, error)) {
-	ids := prompts.IDs(sent.Result)
-	s.cfg.Prompts.Accepted(a.n, ids, func(durable, again bool, err error) {
-		if err != nil {
-			s.forget(a.w)
-			done(Sent{}, err)
-			return
-		}
-		sent.MessageID = prompts.First(ids)
-		sent.InMemory = a.unstored || !durable && s.cfg.Prompts.Box().Problem() != nil
-		a.w.Identify(prompts.Last(ids))
-		if again {
-			s.cfg.Lock.Lock()
-			s.cfg.Prompts.Deliver(s.cfg.Tx)
-			s.cfg.Lock.Unlock()
-		}
-		done(sent, nil)
-	})
 }
 
 // forget ends the waiting for a message whose sender learns that it failed.
@@ -247,35 +112,6 @@ func (s *Sender) forget(w *turns.Waiter) {
 	s.cfg.Lock.Lock()
 	s.cfg.Prompts.Forget(s.cfg.Tx, w.State())
 	s.cfg.Lock.Unlock()
-}
-
-// give makes the call, with a waiter that was registered before it.
-func (s *Sender) give(
-	ctx context.Context, rt Runtime, method string, params jsonobj.Object, w *turns.Waiter,
-) (Sent, error) {
-	sent := Sent{Waiter: w}
-	params.SetString("sessionId", s.cfg.Session)
-	// The next messages of the session wait behind this one.
-	bound := s.cfg.Turns.Machine().Bounds.Send
-	limited, cancel := context.WithTimeoutCause(ctx, bound, errUnanswered)
-	defer cancel()
-	result, err := rt.Call(limited, method, params.JSON(), s.onReply(&sent))
-	if err != nil {
-		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && context.Cause(limited) == errUnanswered {
-			return Sent{}, s.unanswered(method, bound)
-		}
-		return Sent{}, s.cfg.Classify(err, method)
-	}
-	sent.Result = result
-	return sent, nil
-}
-
-// onReply notes when the CLI replied.
-func (s *Sender) onReply(sent *Sent) rpcconn.CallOption {
-	return rpcconn.OnReply(func() {
-		sent.At = s.cfg.Journal.Last()
-		sent.Waiter.Accept()
-	})
 }
 
 // unanswered is the error of a message to which the CLI did not reply.

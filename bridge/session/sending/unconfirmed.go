@@ -26,11 +26,9 @@ var ErrUnsettled = errors.New("it is not known whether the CLI accepted the mess
 // settleTimeout bounds loading a session to see what became of a message.
 const settleTimeout = time.Minute
 
-// unconfirmed resolves a send during which the runtime ended: if the history has the message,
-// it was sent, and its turn was lost.
-func (s *Sender) unconfirmed(
-	ctx context.Context, rt Runtime, m Message, before journal.Position, cause error,
-) (Sent, error) {
+// unconfirmed resolves a send during which the runtime ended: if the history has the message, it was sent, and its turn
+// was lost. The journal may have a message that the CLI has lost.
+func (s *Sender) unconfirmed(ctx context.Context, a *attempt, cause error) (Sent, error) {
 	_, answered := errors.AsType[*rpcconn.Error](cause)
 	if fault.ReasonOf(cause) != fault.RuntimeLost || answered || errors.Is(cause, rpcconn.ErrNotSent) {
 		return Sent{}, cause
@@ -40,20 +38,23 @@ func (s *Sender) unconfirmed(
 	unknown := fault.Wrap(errors.Join(ErrUnsettled, cause), fault.SendUnconfirmed,
 		"the runtime ended before it replied, and the history cannot be read")
 	select {
-	case <-rt.Ended(): // only then is it known that the session is to be loaded
+	case <-a.rt.Ended(): // only then is it known that the session is to be loaded
 	case <-ctx.Done():
 		return Sent{}, unknown
 	}
 	if err := s.cfg.Load(ctx); err != nil {
 		return Sent{}, unknown
 	}
-	ids, at := inHistory(s.cfg.Journal, m, before)
+	if err := s.cfg.Prompts.Forgotten(a.n); err != nil {
+		return Sent{}, err
+	}
+	ids, at := inHistory(s.cfg.Journal, a.m, a.before)
 	if ids == nil {
 		return Sent{}, fault.Wrap(cause, fault.SendUnconfirmed,
 			"the runtime ended before it replied, and the history does not contain the message")
 	}
 	w := turns.Ended(turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.cfg.Journal.Last()})
-	return Sent{MessageID: ids[0], Result: m.result(ids), At: at, Waiter: w}, nil
+	return Sent{MessageID: ids[0], Result: a.m.result(ids), At: at, Waiter: w}, nil
 }
 
 // inHistory looks in a journal for a message in what happened after a position, by what it says. It returns

@@ -1,6 +1,9 @@
 package turn
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Defaults of Bounds.
 const (
@@ -19,8 +22,8 @@ type Bounds struct {
 	Stall time.Duration
 	// ModelCall takes its place while an agent waits for a model.
 	ModelCall time.Duration
-	// Rest takes its place once the agent has come to rest or has failed: the only event
-	// missing then is the one that says so of the session.
+	// Rest takes its place once the agent has come to rest or has failed: the only event missing then is the one that
+	// says so of the session. It also does while no turn runs and a message waits that an abort may have removed.
 	Rest time.Duration
 	// Send is for the CLI's answer to a message.
 	Send time.Duration
@@ -64,7 +67,7 @@ func (m *Machine) Overdue(now time.Time, pending bool) bool {
 	}
 	limit := m.Bounds.Stall
 	switch {
-	case m.resting || m.failing:
+	case m.AtRest():
 		limit = m.Bounds.Rest
 	case len(m.calling) > 0:
 		limit = m.Bounds.ModelCall
@@ -86,12 +89,25 @@ func (m *Machine) Silent(now time.Time, pending bool) time.Duration {
 	return min(now.Sub(m.lastEvent), now.Sub(m.outstandingAt))
 }
 
-// SetStalling notes whether the turn is being given up.
-func (m *Machine) SetStalling(stalling bool) { m.stalling = stalling }
+// SetStalling notes whether the CLI is being asked if the turn goes on. Until Abandon the turn may end as any other.
+func (m *Machine) SetStalling(stalling bool) { m.stalling, m.abandoned = stalling, false }
 
-// Stalling reports whether the turn is being given up.
+// Abandon notes that the turn is aborted because it has stalled.
+func (m *Machine) Abandon() { m.abandoned = true }
+
+// Stalling reports whether the turn is being asked about, or given up.
 func (m *Machine) Stalling() bool { return m.stalling }
 
-// AtRest reports whether the agent has come to rest or has failed, so that the turn's end is
-// known without its idle event.
-func (m *Machine) AtRest() bool { return m.resting || m.failing }
+// AtRest reports whether the agent has come to rest or has failed, so that the turn's end is known without its idle
+// event, or has nothing to do but messages that an abort may have removed.
+func (m *Machine) AtRest() bool {
+	return m.resting || m.failing || m.Missing()
+}
+
+// Missing reports whether no turn runs and a message waits that an abort may have removed.
+func (m *Machine) Missing() bool { return !m.running && slices.ContainsFunc(m.waiters, m.missing) }
+
+// missing reports whether an abort may have removed a message that the CLI has accepted.
+func (*Machine) missing(w *Waiter) bool {
+	return w.accepted && w.doubtful && !w.begun && !w.unconfirmed
+}

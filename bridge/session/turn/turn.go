@@ -19,6 +19,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -89,10 +90,12 @@ type Machine struct {
 	// continuing: an earlier runtime began the turn. CLI 1.0.81 may lose it in a resume
 	// that leaves its event.
 	continuing bool
-	// stalling: the turn is being given up, so that its end is no ordinary one.
-	stalling bool
+	// stalling: the CLI is asked whether the turn goes on, or abandoned: it does not, and is being aborted.
+	stalling, abandoned bool
 	// ended: the turn's end has been told.
-	ended   bool
+	ended bool
+	// goesOn: the turn has ended because the CLI takes another message up, whose event is about to be applied.
+	goesOn  bool
 	waiters []*Waiter
 	lost    messageIDs // of messages that were accepted and lost
 
@@ -176,7 +179,7 @@ func (m *Machine) finish(w *Waiter, out Outcome) {
 // begin begins a turn with an event, unless one runs. After a failure the agent works on something else.
 func (m *Machine) begin(rec *journal.Record) {
 	began := !m.running || m.failing
-	m.running, m.failing, m.resting = true, false, false
+	m.running, m.failing, m.resting, m.goesOn = true, false, false, false
 	if began {
 		m.message, m.interaction, m.aborted, m.ended, m.stepped = nil, "", false, false, false
 		m.effects = append(m.effects, Effect{Kind: Begun, Span: m.Span()})
@@ -230,7 +233,7 @@ func (m *Machine) pass(status bridgev1.TurnStatus, end journal.Position) {
 	if status == aborted {
 		m.effects = append(m.effects, Effect{Kind: Rested, Outcome: out})
 	}
-	m.running, m.continuing = false, false // sub-agents may go on in the background
+	m.running, m.continuing, m.goesOn = false, false, true // sub-agents may go on in the background
 }
 
 // userMessage notes that the agent took a message up.
@@ -245,29 +248,62 @@ func (m *Machine) userMessage(rec *journal.Record) {
 	}
 	m.begin(rec)
 	id := event.Text(rec, "messageId")
-	if id == "" && !continuation(rec) {
-		m.takeUnnamed(rec.Pos, event.Text(rec, "delivery") == "steering")
+	taken := m.takenUp(rec, id)
+	m.leaveBehind(taken, journal.Position{Epoch: rec.Pos.Epoch, Seq: rec.Pos.Seq - 1})
+	if taken != nil {
+		taken.take(rec.Pos)
+	}
+	if id == "" {
+		return
 	}
 	for _, w := range m.waiters {
-		switch {
-		case id == "":
-		case !w.known:
-			w.seen[id] = &taken{at: rec.Pos}
-		case id == w.messageID:
-			w.take(rec.Pos)
+		if !w.known {
+			w.seen[id] = &seen{at: rec.Pos}
 		}
 	}
 }
 
-// takeUnnamed notes that the agent took up a message whose id CLI 1.0.81 does not tell. It takes messages up in the order
-// in which they came, those that steer before all others.
-func (m *Machine) takeUnnamed(at journal.Position, steers bool) {
-	next := slices.IndexFunc(m.waiters, func(w *Waiter) bool { return !w.begun && w.Immediate == steers })
-	if next < 0 {
-		next = slices.IndexFunc(m.waiters, func(w *Waiter) bool { return !w.begun })
+// takenUp returns the waiter of a message that the agent takes up, with an id that may be empty; nil if none is known.
+// CLI 1.0.81 does not tell the id: what the message says and the order tell. It takes messages up in the order in which
+// they came, those that steer before all others.
+func (m *Machine) takenUp(rec *journal.Record, id string) *Waiter {
+	if id != "" {
+		return m.first(func(w *Waiter) bool { return w.known && w.messageID == id })
 	}
-	if next >= 0 {
-		m.waiters[next].take(at)
+	if continuation(rec) {
+		return nil
+	}
+	steers, text := event.Text(rec, "delivery") == "steering", event.Text(rec, "content")
+	waits := func(w *Waiter) bool { return !w.begun && !w.aborted }
+	says := func(w *Waiter) bool { return waits(w) && w.Prompt != nil && jsonobj.Text(w.Prompt) == text }
+	return cmp.Or(
+		m.first(func(w *Waiter) bool { return says(w) && w.Immediate == steers }), m.first(says),
+		m.first(func(w *Waiter) bool { return waits(w) && w.Immediate == steers }), m.first(waits))
+}
+
+// first returns the first waiter of a kind; nil if there is none.
+func (m *Machine) first(is func(*Waiter) bool) *Waiter {
+	if i := slices.IndexFunc(m.waiters, is); i >= 0 {
+		return m.waiters[i]
+	}
+	return nil
+}
+
+// leaveBehind ends the messages that an abort has removed: the CLI, which says that it is idle only if no message
+// comes before, has taken up one behind a position. taken is that one's waiter, if it is known.
+func (m *Machine) leaveBehind(taken *Waiter, end journal.Position) {
+	waiters := slices.Clone(m.waiters)
+	at := slices.Index(waiters, taken)
+	for i, w := range waiters {
+		// Messages are taken up in the order in which they came, and those that steer before all others.
+		overtaken := w.doubtful && w.accepted && i < at && taken.Immediate == w.Immediate
+		switch {
+		case w.begun || w.unconfirmed || w == taken || !w.aborted && !overtaken:
+		case w.known:
+			m.finish(w, Outcome{Status: aborted, End: end})
+		case w.left == nil:
+			w.left = &end
+		}
 	}
 }
 
@@ -306,7 +342,7 @@ func (m *Machine) idle(rec *journal.Record) {
 	byUser := string(event.Member(rec, "aborted")) == "true"
 	out := Outcome{Status: completed, Message: m.message, End: rec.Pos}
 	switch {
-	case m.stalling:
+	case m.abandoned:
 		out.Status = stalled
 	case m.aborted || byUser:
 		out.Status = aborted
@@ -316,11 +352,13 @@ func (m *Machine) idle(rec *journal.Record) {
 }
 
 // abort notes that the turn is being aborted, with the messages that the CLI has accepted. It answers messages that come
-// before it says that it is idle, and takes them up afterwards.
+// before it says that it is idle, and takes them up afterwards. A message whose answer is still to come may have come
+// before the abort or behind it.
 func (m *Machine) abort() {
 	m.aborted = true
 	for _, w := range m.waiters {
 		w.aborted = w.aborted || w.accepted
+		w.doubtful = w.doubtful || !w.accepted
 	}
 }
 
@@ -349,8 +387,8 @@ func (m *Machine) conclude(out Outcome, ends func(*Waiter) bool) {
 
 // reset makes ready for the next turn.
 func (m *Machine) reset() {
-	m.running, m.failing, m.aborted, m.ended, m.tools = false, false, false, false, 0
-	m.resting, m.stalling, m.continuing = false, false, false
+	m.running, m.failing, m.aborted, m.ended, m.goesOn, m.tools = false, false, false, false, false, 0
+	m.resting, m.stalling, m.abandoned, m.continuing = false, false, false, false
 	m.message = nil
 	clear(m.calling)
 }
@@ -363,6 +401,11 @@ func (m *Machine) Rest(at journal.Position) []Effect {
 		out.Status = aborted
 	}
 	m.rest(out)
+	for _, w := range slices.Clone(m.waiters) {
+		if m.missing(w) {
+			m.finish(w, Outcome{Status: aborted, End: at})
+		}
+	}
 	return m.take()
 }
 
@@ -415,10 +458,10 @@ func (m *Machine) Continue(goesOn bool) {
 // Continuing reports whether the turn was begun by an earlier runtime.
 func (m *Machine) Continuing() bool { return m.continuing }
 
-// Busy reports whether a turn runs, or is about to: the CLI has accepted a message, and the
-// event that says that it was taken up is still to come.
+// Busy reports whether a turn runs, or is about to: the CLI has accepted a message, or takes one up, and the event that
+// says so is still to come.
 func (m *Machine) Busy() bool {
-	return m.running || slices.ContainsFunc(m.waiters, func(w *Waiter) bool { return w.accepted && !w.unconfirmed })
+	return m.running || m.goesOn || slices.ContainsFunc(m.waiters, func(w *Waiter) bool { return w.accepted && !w.unconfirmed })
 }
 
 // Failing reports whether the turn has failed and the CLI has not said yet that it is idle.

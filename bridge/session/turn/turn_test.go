@@ -486,3 +486,46 @@ func TestUnnamedMessages(t *testing.T) {
 		}
 	}
 }
+
+// TestBusyBetweenTurns: between the end of a turn and the message that the CLI takes up next, the session is busy: the
+// CLI has not written the turn yet.
+func TestBusyBetweenTurns(t *testing.T) {
+	t.Parallel()
+	d := newDriver()
+	w := d.sent("m1")
+	for _, line := range []string{"user m1 i1", "say A1", "end"} {
+		d.line(line)
+	}
+	next := d.expect() // of another caller, without a reply so far
+	rec := &journal.Record{Type: "user.message", JSON: []byte(`{"data":{"messageId":"m2","interactionId":"i2"}}`)}
+	d.carryOut(d.m.Precede(rec, d.at()))
+	if !w.Over() || !d.m.Busy() {
+		t.Errorf("between the turns: over %v, busy %v", w.Over(), d.m.Busy())
+	}
+	d.seq++
+	rec.Pos = d.at()
+	d.carryOut(d.m.Apply(rec, d.now))
+	if d.line("session.idle"); d.m.Busy() {
+		t.Error("a session at rest is busy")
+	}
+	d.m.Drop(next)
+}
+
+// TestTurnThatIsAskedAboutEnds: the turn may end while the CLI is asked whether it goes on; only one that is aborted for
+// its silence has stalled.
+func TestTurnThatIsAskedAboutEnds(t *testing.T) {
+	t.Parallel()
+	for abandoned, want := range map[bool]string{false: "COMPLETED A1 at 5", true: "STALLED A1 at 5"} {
+		d := newDriver()
+		w := d.sent("m1")
+		for _, line := range []string{"user m1 i1", "say A1", "end"} {
+			d.line(line)
+		}
+		if d.m.SetStalling(true); abandoned {
+			d.m.Abandon()
+		}
+		if d.line("session.idle"); result(w) != want {
+			t.Errorf("abandoned %v: %s, want %s", abandoned, result(w), want)
+		}
+	}
+}

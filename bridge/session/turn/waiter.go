@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -18,6 +19,8 @@ type Waiter struct {
 	Span *observe.Span
 	// Entry is its prompt's in the outbox; 0 if it waits for a turn of others.
 	Entry uint64
+	// Prompt is the text of its message, as JSON; nil if it is not known, or if there are several.
+	Prompt json.RawMessage
 	// Immediate reports that the message steers the running turn.
 	Immediate bool
 
@@ -34,27 +37,31 @@ type Waiter struct {
 	// removed: the CLI has confirmed an abort that removed the message; the event that says so may
 	// still come.
 	removed bool
-	// aborted: the CLI has begun an abort since it accepted the message.
-	aborted bool
+	// aborted: the CLI has begun an abort since it accepted the message. doubtful: it has begun one before its reply
+	// to the message was read.
+	aborted, doubtful bool
+	// left is where the CLI took up a message that was sent later: unless this one is taken too, which its id will tell,
+	// an abort has removed it.
+	left *journal.Position
 	// untilRest makes the waiter wait until the agent is idle, also after a failure.
 	untilRest bool
 	// seen are the messages taken up before the id was known.
-	seen     map[string]*taken
+	seen     map[string]*seen
 	finished bool
 	out      Outcome
 	done     chan struct{}
 	then     []func(Outcome)
 }
 
-// taken is a message that was taken up, with the outcome of its turn if that has ended too.
-type taken struct {
+// seen is a message that was taken up, with the outcome of its turn if that has ended too.
+type seen struct {
 	at  journal.Position
 	out *Outcome
 }
 
 // Init makes a waiter ready for Expect.
 func (w *Waiter) Init() {
-	w.done, w.seen = make(chan struct{}), map[string]*taken{}
+	w.done, w.seen = make(chan struct{}), map[string]*seen{}
 }
 
 // InitEnded makes a waiter for a turn that has ended.
@@ -164,11 +171,15 @@ func (m *Machine) Identify(w *Waiter, messageID string) []Effect {
 	w.known, w.messageID = true, messageID
 	if t := w.seen[messageID]; t != nil {
 		w.take(t.at)
+		m.leaveBehind(w, journal.Position{Epoch: t.at.Epoch, Seq: t.at.Seq - 1})
 		if t.out != nil && !w.finished {
 			m.finish(w, w.own(*t.out))
 		}
 	}
 	w.seen = nil
+	if w.left != nil && !w.begun && !w.finished {
+		m.finish(w, Outcome{Status: aborted, End: *w.left})
+	}
 	if w.notInHistory && !w.finished && w.Entry == 0 {
 		m.finish(w, notTaken(w.messageID))
 	}
@@ -190,8 +201,9 @@ func (m *Machine) Finish(w *Waiter, out Outcome) []Effect {
 // Again makes a waiter ready for another delivery of its prompt.
 func (m *Machine) Again(w *Waiter) {
 	w.accepted, w.known, w.begun, w.unconfirmed, w.notInHistory, w.messageID = false, false, false, false, false, ""
+	w.aborted, w.doubtful, w.left = false, false, nil
 	w.takenAt = journal.Position{}
-	w.seen = map[string]*taken{}
+	w.seen = map[string]*seen{}
 }
 
 // Doubt makes a waiter one whose runtime was lost, unless its message was accepted.

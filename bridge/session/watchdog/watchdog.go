@@ -69,7 +69,7 @@ type Config[R comparable] struct {
 	// Unloaded reports whether the session is in use and no runtime has it.
 	Unloaded func() bool
 	// Go runs f on a goroutine that ends with the bridge.
-	Go     func(f func(ctx context.Context))
+	Go     func(f func(ctx context.Context)) bool
 	Logger func() *slog.Logger
 }
 
@@ -131,11 +131,12 @@ func (w *Watchdog[R]) stillActive(ctx context.Context, rt R) bool {
 		return true
 	}
 	w.cfg.Lock.Lock()
-	asking, tools := w.cfg.Callbacks.Registry().Len() > 0, w.cfg.Turns.Machine().ToolsRun()
+	asking, machine := w.cfg.Callbacks.Registry().Len() > 0, w.cfg.Turns.Machine()
+	tools, missing := machine.ToolsRun(), machine.Missing()
 	w.cfg.Lock.Unlock()
 	call := func(ctx context.Context, method string) (json.RawMessage, error) { return w.cfg.Call(ctx, rt, method) }
 	// Each callback has its deadline.
-	return asking || tools && activity.Working(ctx, call) || activity.TasksRun(ctx, call)
+	return asking || tools && activity.Working(ctx, call) || missing && !activity.Idle(ctx, call) || activity.TasksRun(ctx, call)
 }
 
 // reloadForWaiters loads a session that has waiters, so that its history shows what became of their
@@ -168,6 +169,7 @@ func (w *Watchdog[R]) abortStalled(ctx context.Context, rt R) {
 	w.cfg.Lock.Lock()
 	machine := w.cfg.Turns.Machine()
 	machine.AwaitRest(rest.State())
+	machine.Abandon()
 	w.cfg.Lock.Unlock()
 	defer w.cfg.Internal()()
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)

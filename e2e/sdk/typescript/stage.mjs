@@ -107,10 +107,14 @@ export async function persisted(session) {
   return events.filter((e) => !e.ephemeral).map((e) => e.type);
 }
 
-/** persistedHooked is persisted where there are hooks, with those of the session's start apart:
+/** persistedHooked is persisted where there are hooks, once all have ended, with those of the session's start apart:
  *  the CLI goes on with the prompt's hooks meanwhile, and which end first is a matter of time. */
 export async function persistedHooked(session) {
-  const events = (await session.getEvents()).filter((e) => !e.ephemeral);
+  const count = (events, type) => events.filter((e) => e.type === type).length;
+  const events = await eventually("the hooks to end", async () => {
+    const kept = (await session.getEvents()).filter((e) => !e.ephemeral);
+    return count(kept, "hook.start") === count(kept, "hook.end") && kept;
+  });
   const ofStart = (e) => e.type.startsWith("hook.") && e.data.hookType === "sessionStart";
   return { start: events.filter(ofStart).map((e) => e.type), then: events.filter((e) => !ofStart(e)).map((e) => e.type) };
 }

@@ -151,9 +151,15 @@ async def persisted(session) -> list[str]:
 
 
 async def persisted_hooked(session) -> dict[str, list[str]]:
-    """The same where there are hooks, with those of the session's start apart: the CLI goes on
-    with the prompt's hooks meanwhile, and which end first is a matter of time."""
-    kept = [e for e in await session.get_events() if not e.ephemeral]
+    """The same where there are hooks, once all have ended, with those of the session's start apart: the CLI
+    goes on with the prompt's hooks meanwhile, and which end first is a matter of time."""
+
+    async def ended():
+        events = [e for e in await session.get_events() if not e.ephemeral]
+        types = [type_of(e) for e in events]
+        return events if types.count("hook.start") == types.count("hook.end") else None
+
+    kept = await eventually("the hooks to end", ended)
     start = [e for e in kept if type_of(e).startswith("hook.") and e.data.hook_type == "sessionStart"]
     return {"start": [type_of(e) for e in start], "then": [type_of(e) for e in kept if e not in start]}
 
