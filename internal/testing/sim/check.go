@@ -1,0 +1,133 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// over reports whether nothing is left to do: each caller knows its outcome, and neither side has work.
+func (w *world) over() bool {
+	w.mu.Lock()
+	for _, p := range w.prompts {
+		if !p.over {
+			w.mu.Unlock()
+			return false
+		}
+	}
+	w.mu.Unlock()
+	return !w.s.Turns().Running() && w.s.Prompts().Box().Empty()
+}
+
+// check lets everything end, and returns what was wrong with the run.
+func (w *world) check() string {
+	if !w.settle(w.over) {
+		for n, p := range w.prompts {
+			if !p.over {
+				w.fail("P%d has no outcome; the CLI says %v", n, p.fates)
+			}
+		}
+		w.fail("work is left: running %v, %d prompts in the outbox", w.s.Turns().Running(), len(w.s.Prompts().Box().Entries()))
+	}
+	for w.step(0) { // the process writes its history
+	}
+	said := w.history()
+	for n, p := range w.prompts {
+		if wrong := w.wrong(p, said[n]); wrong != "" {
+			w.fail("P%d: %s; the CLI says %v, its history has it %d times", n, wrong, p.fates, len(said[n]))
+		}
+	}
+	w.checkOrder(said)
+	w.checkJournal()
+	return strings.Join(w.failures, "\n")
+}
+
+// history returns where the CLI's history has each prompt.
+func (w *world) history() map[int][]int {
+	said := map[int][]int{}
+	for i, e := range w.disk.events {
+		if e.said >= 0 {
+			said[e.said] = append(said[e.said], i)
+		}
+	}
+	return said
+}
+
+// wrong says what is wrong with what a caller was told of its prompt; "" if nothing is.
+func (w *world) wrong(p *prompt, said []int) string {
+	switch told := outcomeOf(p); {
+	case !p.over:
+		return ""
+	case len(said) > 1:
+		return "the agent got it twice"
+	case p.err != nil:
+		if reason := fault.ReasonOf(p.err); !p.crashed || reason != fault.SendUnconfirmed && reason != fault.RuntimeLost {
+			return fmt.Sprint("sending failed: ", p.err)
+		}
+		if len(said) > 0 && !errors.Is(p.err, sending.ErrUnsettled) {
+			return fmt.Sprint("sending failed, and the conversation has it: ", p.err)
+		}
+	case p.outcome.Err != nil:
+		if !p.crashed || len(said) > 0 {
+			return fmt.Sprint("it is said to be lost: ", p.outcome.Err)
+		}
+	case told == "RUNTIME_LOST":
+		if !p.crashed {
+			return "its runtime is said to be lost"
+		}
+	case slices.Contains(p.fates, told) && (p.crashed || p.late || p.fates[len(p.fates)-1] == told):
+	case told == "ABORTED" && p.abortable && (p.crashed || len(p.fates) == 0):
+	default:
+		return "the caller was told " + told
+	}
+	return ""
+}
+
+// outcomeOf is an outcome as the CLI's model has it.
+func outcomeOf(p *prompt) string {
+	told := strings.TrimPrefix(p.outcome.Status.String(), "TURN_STATUS_")
+	if p.outcome.Status == bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
+		told += " " + p.outcome.Proto().GetText()
+	}
+	return told
+}
+
+// checkOrder: the agent gets a prompt after those that the bridge had accepted when it was sent.
+func (w *world) checkOrder(said map[int][]int) {
+	for n, p := range w.prompts {
+		for before := range n {
+			earlier := w.prompts[before]
+			if p.immediate || earlier.immediate || len(said[n]) != 1 || len(said[before]) != 1 || !p.accepted[before] {
+				continue
+			}
+			if said[n][0] < said[before][0] {
+				w.fail("the agent got P%d before P%d", n, before)
+			}
+		}
+	}
+}
+
+// checkJournal: no event is in the journal twice, and each turn that begins ends before the next.
+func (w *world) checkJournal() {
+	seen := map[journal.ID]bool{}
+	var last journal.Position
+	w.s.Journal().Each(func(rec *journal.Record) bool {
+		if rec.ID != (journal.ID{}) && seen[rec.ID] {
+			w.fail("the journal has an event twice, at %v", rec.Pos)
+		}
+		if rec.Pos.Seq > 0 && rec.Note == nil && !last.Before(rec.Pos) {
+			w.fail("the journal has %v behind %v", rec.Pos, last)
+		}
+		if rec.Note == nil {
+			last = rec.Pos
+		}
+		seen[rec.ID] = true
+		return true
+	})
+}

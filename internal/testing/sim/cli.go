@@ -1,0 +1,286 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// stored is an event that a CLI process keeps in its history.
+type stored struct {
+	json string
+	// said is the number of the prompt of a user's message; -1 for all others.
+	said int
+}
+
+// disk is what CLI processes have written down of the session.
+type disk struct {
+	events []stored
+	// known: the session has a record, without which no process can resume it.
+	known bool
+}
+
+// phase is what the agent of a process does.
+type phase uint8
+
+const (
+	idle     phase = iota
+	thinking       // a request to the model is under way
+	aborting       // the turn is being aborted: its end and the reply are still to come
+	deciding       // a turn has ended: another message is taken up, or the agent comes to rest
+	resting        // the agent has said that it is idle, and the session has not
+)
+
+// input is a message that waits for the agent.
+type input struct {
+	n  int
+	id string
+}
+
+type request struct {
+	id     json.RawMessage
+	method string
+	params struct{ Prompt, Mode string }
+}
+
+// cli is a CLI process, as the package comment describes it. What it does next is one of several steps: one of the
+// requests, one of the replies, the turn, or the record of the session.
+type cli struct {
+	w        *world
+	pipe     *pipe
+	requests []request // received and not worked on yet
+	replies  []string  // made and not sent yet
+
+	loaded  bool
+	events  []stored
+	written int // events that the disk has
+
+	phase           phase
+	queue, steering []input
+	turn            []int // the prompts of the turn that runs
+	left            int   // requests to the model before the last one of the turn
+	aborted         bool  // the agent has not been idle since the last abort
+	abort           request
+}
+
+func newCLI(w *world) *cli {
+	c := &cli{w: w}
+	c.pipe = newPipe(c.receive)
+	return c
+}
+
+func (c *cli) receive(body []byte) {
+	var m struct {
+		ID     json.RawMessage
+		Method string
+		Params struct{ Prompt, Mode string }
+	}
+	if err := json.Unmarshal(body, &m); err != nil {
+		c.w.fail("the bridge sends %q: %v", body, err)
+		return
+	}
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	if m.ID != nil && m.Method != "" {
+		c.requests = append(c.requests, request{m.ID, m.Method, m.Params})
+	}
+}
+
+// steps are what the process can do next.
+func (c *cli) steps() (all []func()) {
+	for i := range c.requests {
+		all = append(all, func() {
+			r := c.requests[i]
+			c.requests = slices.Delete(c.requests, i, i+1)
+			c.handle(r)
+		})
+	}
+	for i := range c.replies {
+		all = append(all, func() {
+			text := c.replies[i]
+			c.replies = slices.Delete(c.replies, i, i+1)
+			c.pipe.say(text)
+		})
+	}
+	if c.phase != idle || len(c.queue)+len(c.steering) > 0 {
+		all = append(all, c.goOn)
+	}
+	if c.written < len(c.events) {
+		all = append(all, c.write)
+	}
+	return all
+}
+
+func (c *cli) reply(r request, result string) {
+	c.replies = append(c.replies, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, r.id, result))
+}
+
+// emit sends an event, and keeps it unless its type is an ephemeral one.
+func (c *cli) emit(eventType, data string, said int) {
+	ephemeral := eventType == "session.idle" || eventType == "assistant.idle"
+	text := fmt.Sprintf(`{"id":%q,"timestamp":%q,"parentId":null,"type":%q,"ephemeral":%v,"data":%s}`,
+		c.w.uuid(), c.w.now(), eventType, ephemeral, data)
+	if !ephemeral {
+		c.events = append(c.events, stored{text, said})
+	}
+	c.pipe.say(`{"jsonrpc":"2.0","method":"session.event","params":{"sessionId":"s1","event":` + text + `}}`)
+}
+
+func (c *cli) write() {
+	c.written = len(c.events)
+	c.w.disk.events = slices.Clone(c.events)
+	c.w.disk.known = slices.ContainsFunc(c.events, func(e stored) bool { return e.said >= 0 })
+}
+
+func (c *cli) handle(r request) {
+	switch r.method {
+	case "session.create":
+		c.loaded = true
+		c.emit("session.start", `{"sessionId":"s1"}`, -1)
+		c.reply(r, `{"sessionId":"s1"}`)
+	case "session.resume":
+		if !c.w.disk.known {
+			c.replies = append(c.replies, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"Request session.resume failed with message: Failed to load session events: Session not found: s1"}}`, r.id))
+			return
+		}
+		c.loaded = true
+		c.events = slices.Clone(c.w.disk.events)
+		c.written = len(c.events)
+		c.emit("session.resume", `{"eventCount":1}`, -1)
+		c.reply(r, `{"sessionId":"s1"}`)
+	case "session.getMessages":
+		var all []string
+		for _, e := range c.events {
+			all = append(all, e.json)
+		}
+		c.reply(r, `{"events":[`+strings.Join(all, ",")+`]}`)
+	case "session.send":
+		var n int
+		fmt.Sscanf(r.params.Prompt, "P%d", &n)
+		in := input{n, c.w.uuid()}
+		if r.params.Mode == "immediate" {
+			c.steering = append(c.steering, in)
+		} else {
+			c.queue = append(c.queue, in)
+		}
+		c.reply(r, fmt.Sprintf(`{"messageId":%q}`, in.id))
+	case "session.abort":
+		c.beginAbort(r)
+	case "session.metadata.activity":
+		c.reply(r, fmt.Sprintf(`{"hasActiveWork":%v}`, c.phase != idle || len(c.queue)+len(c.steering) > 0))
+	default:
+		c.reply(r, `{}`)
+	}
+}
+
+// beginAbort ends the turn and removes the messages that wait.
+func (c *cli) beginAbort(r request) {
+	if c.phase == idle && len(c.queue)+len(c.steering) == 0 || c.phase == aborting {
+		c.reply(r, `{}`)
+		return
+	}
+	c.aborted = true
+	c.emit("abort", `{"reason":"user initiated"}`, -1)
+	for _, in := range slices.Concat(c.steering, c.queue) {
+		c.w.ended(in.n, "ABORTED")
+	}
+	c.steering, c.queue = nil, nil
+	for _, n := range c.turn {
+		c.w.ended(n, "ABORTED")
+		c.w.prompts[n].late = c.phase != thinking
+	}
+	if c.phase == thinking {
+		c.phase, c.abort = aborting, r
+		return
+	}
+	if c.phase == idle {
+		c.phase = deciding
+	}
+	c.reply(r, `{}`)
+}
+
+// goOn has the agent do the next thing.
+func (c *cli) goOn() {
+	switch c.phase {
+	case idle:
+		c.takeUp("idle")
+	case thinking:
+		if c.left > 0 {
+			c.useTool()
+		} else {
+			c.answer()
+		}
+	case aborting:
+		c.emit("assistant.turn_end", `{"turnId":"0"}`, -1)
+		c.reply(c.abort, `{}`)
+		c.phase = deciding
+	case deciding:
+		if c.takeUp("queued"); c.phase == deciding {
+			c.emit("assistant.idle", `{}`, -1)
+			c.phase = resting
+		}
+	case resting:
+		if c.takeUp("idle"); c.phase == resting {
+			c.write()
+			c.emit("session.idle", fmt.Sprintf(`{"aborted":%v}`, c.aborted), -1)
+			c.phase, c.turn, c.aborted = idle, nil, false
+		}
+	}
+}
+
+// takeUp begins the turn of the next message, if one waits. Those that were to steer come first.
+func (c *cli) takeUp(delivery string) {
+	var in input
+	switch {
+	case len(c.steering) > 0:
+		in, c.steering = c.steering[0], c.steering[1:]
+	case len(c.queue) > 0:
+		in, c.queue = c.queue[0], c.queue[1:]
+	default:
+		return
+	}
+	c.w.interaction++
+	c.turn, c.aborted, c.phase = nil, false, thinking
+	c.say(in, delivery)
+	c.emit("assistant.turn_start", fmt.Sprintf(`{"turnId":"0","interactionId":"i%d"}`, c.w.interaction), -1)
+	c.left = c.w.prompts[in.n].steps
+}
+
+// say notes that the agent has taken a message up.
+func (c *cli) say(in input, delivery string) {
+	c.turn = append(c.turn, in.n)
+	c.emit("user.message", fmt.Sprintf(`{"content":"P%d","messageId":%q,"interactionId":"i%d","delivery":%q}`,
+		in.n, in.id, c.w.interaction, delivery), in.n)
+}
+
+// useTool ends a step of the turn with a tool, and begins the next with the messages that steer it.
+func (c *cli) useTool() {
+	c.left--
+	c.emit("assistant.message", `{"content":"calling","toolRequests":[{"name":"t"}]}`, -1)
+	c.emit("tool.execution_start", `{"toolCallId":"t"}`, -1)
+	c.emit("tool.execution_complete", `{"toolCallId":"t"}`, -1)
+	c.emit("assistant.turn_end", `{"turnId":"0"}`, -1)
+	c.emit("assistant.turn_start", fmt.Sprintf(`{"turnId":"1","interactionId":"i%d"}`, c.w.interaction), -1)
+	for _, in := range c.steering {
+		c.say(in, "steering")
+	}
+	c.steering = nil
+}
+
+// answer is the end of a turn.
+func (c *cli) answer() {
+	outcome := fmt.Sprintf("COMPLETED A%d", c.turn[0])
+	if c.w.prompts[c.turn[0]].fails {
+		c.emit("assistant.turn_end", `{"turnId":"0"}`, -1)
+		c.emit("session.error", `{"errorType":"query","message":"broken"}`, -1)
+		outcome = "FAILED"
+	} else {
+		c.emit("assistant.message", fmt.Sprintf(`{"content":"A%d","toolRequests":[]}`, c.turn[0]), -1)
+		c.emit("assistant.turn_end", `{"turnId":"0"}`, -1)
+	}
+	for _, n := range c.turn {
+		c.w.ended(n, outcome)
+	}
+	c.phase = deciding
+}

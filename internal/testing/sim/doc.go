@@ -1,0 +1,29 @@
+// Package sim runs a session of the bridge against a model of the CLI, thousands of times a minute, and compares what
+// callers are told with what the model did.
+//
+// The session is the real one, with its connection to the CLI; the CLI process, its disk, the callers and the clock are
+// of this package. A run is a list of small steps made from a seed: a caller sends or aborts, the CLI does one of the
+// things that it could do next, it is killed, or time goes by. The bridge comes to rest after each. In the end everything
+// must come to an end, and then:
+//
+//   - Each prompt has one outcome: that of its own turn, with its text. Without a kill it is exactly the model's.
+//   - The agent gets a prompt at most once, and after those that had been accepted when it was sent. One that is said
+//     to be lost is not in the history.
+//   - The session is idle, no prompt is left in the outbox, and no event is in the journal twice.
+//
+// # What the model does
+//
+// It does what was measured of CLI 1.0.102, and no more: no tools of callers, permissions or bursts. A fault of a run
+// that the real CLI cannot make is a fault of the model.
+//
+//   - It works on requests at the same time: replies may come in another order than the requests, and before or behind
+//     the events that follow from them.
+//   - session.abort emits abort at once and removes the messages that wait, then the turn ends, then comes the reply.
+//   - Between the end of a turn and session.idle the agent takes up what has come meanwhile, and then there is no
+//     session.idle. Behind assistant.idle such a message is delivered as "idle", before it as "queued".
+//   - A message that steers is taken up when the next request to the model begins. One that came during the last request
+//     of a turn begins a turn of its own, ahead of the queue.
+//   - An error comes behind the end of its turn.
+//   - The history is written some time after its events, and before session.idle. A session without a message has none:
+//     no other process can resume it.
+package sim

@@ -1,0 +1,86 @@
+package sim
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+)
+
+// pipe is the connection of the bridge to a CLI process. What the bridge writes is cut into messages for the process, and
+// what the process says waits until the bridge reads it: neither side waits for the other.
+type pipe struct {
+	receive func(body []byte)
+
+	mu     sync.Mutex
+	arrive *sync.Cond
+	in     []byte // of the bridge, not a whole message yet
+	out    []byte // for the bridge
+	closed bool
+}
+
+func newPipe(receive func(body []byte)) *pipe {
+	p := &pipe{receive: receive}
+	p.arrive = sync.NewCond(&p.mu)
+	return p
+}
+
+// Read implements io.Reader for the bridge.
+func (p *pipe) Read(into []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.out) == 0 && !p.closed {
+		p.arrive.Wait()
+	}
+	if len(p.out) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(into, p.out)
+	p.out = p.out[n:]
+	return n, nil
+}
+
+// Write implements io.Writer for the bridge.
+func (p *pipe) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return 0, io.ErrClosedPipe
+	}
+	p.in = append(p.in, b...)
+	var whole [][]byte
+	for {
+		header, rest, found := bytes.Cut(p.in, []byte("\r\n\r\n"))
+		n, err := strconv.Atoi(string(bytes.TrimPrefix(header, []byte("Content-Length: "))))
+		if !found || err != nil || len(rest) < n {
+			break
+		}
+		whole = append(whole, bytes.Clone(rest[:n]))
+		p.in = rest[n:]
+	}
+	p.mu.Unlock()
+	for _, body := range whole {
+		p.receive(body)
+	}
+	return len(b), nil
+}
+
+// say sends the bridge a message.
+func (p *pipe) say(body string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.out = fmt.Appendf(p.out, "Content-Length: %d\r\n\r\n%s", len(body), body)
+		p.arrive.Broadcast()
+	}
+}
+
+// Close implements io.Closer for both sides. The bridge can still read what was said before.
+func (p *pipe) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	p.arrive.Broadcast()
+	return nil
+}

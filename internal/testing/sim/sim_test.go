@@ -1,0 +1,142 @@
+package sim
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+var (
+	runs  = flag.Int("runs", 1000, "how many runs TestRuns makes")
+	first = flag.Uint64("first", 1, "the seed of its first run")
+)
+
+// op is a thing that a run does: s sends a prompt, a aborts, c has the CLI do something, x kills it, and w waits. n says
+// which.
+type op struct {
+	kind rune
+	n    int
+}
+
+func (o op) String() string { return fmt.Sprintf("%c%d", o.kind, o.n) }
+
+// waits are the times that w waits.
+var waits = []time.Duration{10 * time.Millisecond, 150 * time.Millisecond, time.Second, 31 * time.Second}
+
+func (w *world) carryOut(o op) {
+	switch o.kind {
+	case 's':
+		w.send(&prompt{steps: o.n % 3, fails: o.n/3%4 == 3, immediate: o.n/12%3 == 2})
+	case 'a':
+		w.abort()
+	case 'c':
+		w.step(o.n)
+	case 'x':
+		w.crash()
+	case 'w':
+		w.pass(waits[o.n%len(waits)])
+	}
+}
+
+// script is the run of a seed. Most of what happens is done by the CLI.
+func script(seed uint64) (ops []op) {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	kinds := "ccccccccccccccccsssswwa"
+	if seed%2 == 0 {
+		kinds += "x"
+	}
+	for range 10 + rng.IntN(90) {
+		ops = append(ops, op{rune(kinds[rng.IntN(len(kinds))]), rng.IntN(36)})
+	}
+	return ops
+}
+
+// play makes a run and returns what was wrong with it.
+func play(t *testing.T, ops []op) (wrong string) {
+	t.Helper()
+	synctest.Test(t, func(*testing.T) {
+		w := newWorld()
+		defer w.close()
+		for _, o := range ops {
+			w.carryOut(o)
+		}
+		wrong = w.check()
+	})
+	return wrong
+}
+
+// shorten returns a part of a run that is wrong too.
+func shorten(t *testing.T, ops []op) []op {
+	for size := len(ops) / 2; size > 0; {
+		shorter := false
+		for at := 0; at+size <= len(ops); {
+			if part := slices.Delete(slices.Clone(ops), at, at+size); play(t, part) != "" {
+				ops, shorter = part, true
+			} else {
+				at += size
+			}
+		}
+		if !shorter || size > 1 {
+			size /= 2
+		}
+	}
+	return ops
+}
+
+func text(ops []op) string {
+	var words []string
+	for _, o := range ops {
+		words = append(words, o.String())
+	}
+	return strings.Join(words, " ")
+}
+
+// TestRuns makes runs of fresh seeds: go test ./internal/testing/sim -args -runs 20000 -first 1000. It shows a wrong run
+// in a short form, which TestFound can keep.
+func TestRuns(t *testing.T) {
+	t.Parallel()
+	for seed := *first; seed < *first+uint64(*runs); seed++ {
+		ops := script(seed)
+		if wrong := play(t, ops); wrong != "" {
+			short := shorten(t, ops)
+			t.Fatalf("seed %d:\n%s\nshort: %s\n%s", seed, wrong, text(short), play(t, short))
+		}
+	}
+}
+
+// parse reads a run as text shows it.
+func parse(t *testing.T, text string) (ops []op) {
+	t.Helper()
+	for _, word := range strings.Fields(text) {
+		var o op
+		if n, err := fmt.Sscanf(word, "%c%d", &o.kind, &o.n); n != 2 {
+			t.Fatalf("%q: %v", word, err)
+		}
+		ops = append(ops, o)
+	}
+	return ops
+}
+
+// TestFound makes runs that were wrong once.
+func TestFound(t *testing.T) {
+	t.Parallel()
+	for what, ops := range map[string]string{
+		"idle after the abort of all messages is no turn": "a27 x3 c3 s19 c28 c4 c15 c26 c1 c21 c30 c14 c10 x4",
+		"a session that was created again has no history": "s13 c22 c21 c22 a32 x26 c14 c0 c16 c9 s11 c7 s2 c25 c0 c34 c13 c9 c26 c17 c10 " +
+			"c5 c3 x24",
+		"a prompt that waits behind an abort is not removed": "c12 s26 c6 c3 c26 c2 a15 s34 c7 c22 c22 c26 c32 c34 s19 c31 c11 a18 c16 c3 " +
+			"s16 c0 a23 c12 c33 c17 c8 c30 c20 w23 w35",
+		"a turn ends while the CLI is asked about it": "s13 c20 c6 c2 a35 c22 c19 c25 w11 c2",
+		"a removed prompt is overtaken before its id is known": "s26 x1 c22 c32 c0 c23 c11 s14 c23 a5 c18 c29 c0 s15 c24 c7 c24 c14 c29 c29 " +
+			"c18 x7",
+	} {
+		if wrong := play(t, parse(t, ops)); wrong != "" {
+			t.Errorf("%s: %s", what, wrong)
+		}
+	}
+}

@@ -1,0 +1,348 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/participants"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// prompt is a message of a caller: what the model makes of it, and what the caller was told.
+type prompt struct {
+	steps     int // tools that its turn uses
+	fails     bool
+	immediate bool
+	// fates are the outcomes that the CLI gave it, the latest last.
+	fates []string
+	// late: the abort came between the end of its turn and the rest of the session, so that either outcome is right.
+	late bool
+	// abortable: a caller called Abort after the prompt was sent.
+	abortable bool
+	// crashed: a CLI process ended since it was sent, and before the caller knew its outcome.
+	crashed bool
+
+	// accepted are the prompts that the bridge had accepted when this one was sent.
+	accepted map[int]bool
+
+	sent    bool
+	err     error
+	outcome turn.Outcome
+	over    bool
+}
+
+// world is one session of the bridge with its callers and CLI processes. Time is that of a synctest bubble. A run does one
+// thing at a time and lets the bridge come to rest in between, so that equal runs behave alike.
+type world struct {
+	s           *session.Session
+	mu          sync.Mutex // guards what goroutines of the bridge reach: all that follows but the disk
+	disk        disk
+	cli         *cli
+	rt          *runtime
+	prompts     []*prompt
+	ids         uint64
+	interaction int
+	epoch       uint64
+	crashes     int
+	failures    []string
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+}
+
+// runtime is the bridge's side of a CLI process.
+type runtime struct {
+	w    *world
+	conn *rpcconn.Conn
+	told chan struct{}
+	// routed and err are guarded by the world's lock.
+	routed bool
+	err    error
+}
+
+func newWorld() *world {
+	w := &world{}
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	w.s = session.New(session.Config{
+		ID: "s1", Host: host{w}, Epoch: 1, Encode: func(*journal.Record, journal.Form) []byte { return nil },
+	})
+	w.do(func() error {
+		_, err := w.s.Loader().Create(w.ctx, session.Opening{})
+		return err
+	})
+	w.settle(func() bool { return w.s.Loader().State() == session.Loaded })
+	return w
+}
+
+// close ends the world and all that runs in it.
+func (w *world) close() {
+	w.cancel()
+	w.crash()
+	w.tasks.Wait()
+}
+
+func (w *world) fail(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failures = append(w.failures, fmt.Sprintf(format, args...))
+}
+
+func (w *world) uuid() string {
+	w.ids++
+	return fmt.Sprintf("00000000-0000-4000-8000-%012x", w.ids)
+}
+
+func (w *world) now() string { return time.Now().UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// ended notes the outcome that the CLI has given a prompt.
+func (w *world) ended(n int, fate string) { w.prompts[n].fates = append(w.prompts[n].fates, fate) }
+
+// do runs f beside the run. Its error is a failure of the run.
+func (w *world) do(f func() error) {
+	w.tasks.Go(func() {
+		if err := f(); err != nil && w.ctx.Err() == nil {
+			w.fail("%v", err)
+		}
+	})
+	synctest.Wait()
+}
+
+// send has a caller send a prompt.
+func (w *world) send(p *prompt) {
+	n := len(w.prompts)
+	p.accepted = map[int]bool{}
+	w.mu.Lock()
+	for before, earlier := range w.prompts {
+		p.accepted[before] = earlier.sent
+	}
+	w.prompts = append(w.prompts, p)
+	w.mu.Unlock()
+	m := sending.Message{Immediate: p.immediate}
+	m.Params.SetString("prompt", fmt.Sprint("P", n))
+	if p.immediate {
+		m.Params.SetString("mode", "immediate")
+	}
+	over := func(out turn.Outcome, err error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if p.over {
+			w.failures = append(w.failures, fmt.Sprintf("P%d has two outcomes", n))
+		}
+		p.over, p.outcome, p.err = true, out, err
+	}
+	w.s.Sender().Start(w.ctx, m, func(sent sending.Sent, err error) {
+		if err != nil {
+			over(turn.Outcome{}, err)
+			return
+		}
+		w.mu.Lock()
+		p.sent = true
+		w.mu.Unlock()
+		w.tasks.Go(func() {
+			done, outcome := sent.Waiter.Done()
+			select {
+			case <-done:
+				over(outcome(), nil)
+			case <-w.ctx.Done():
+			}
+		})
+	})
+	synctest.Wait()
+}
+
+// abort has a caller abort.
+func (w *world) abort() {
+	w.mu.Lock()
+	for _, p := range w.prompts {
+		p.abortable = p.abortable || !p.over
+	}
+	crashes := w.crashes
+	w.mu.Unlock()
+	w.do(func() error {
+		_, _, err := w.s.Sender().Abort(w.ctx)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.crashes != crashes { // a call of a process that has ended may fail
+			return nil
+		}
+		return err
+	})
+}
+
+// crash kills the CLI process. The bridge loads the session again if it is wanted.
+func (w *world) crash() {
+	w.mu.Lock()
+	process, rt := w.cli, w.rt
+	if w.cli, w.rt = nil, nil; process == nil {
+		w.mu.Unlock()
+		return
+	}
+	w.crashes++
+	for _, p := range w.prompts {
+		p.crashed = p.crashed || !p.over
+	}
+	w.mu.Unlock()
+	_ = process.pipe.Close()
+	<-rt.conn.Done()
+	cause := errors.New("killed")
+	w.mu.Lock()
+	rt.err = cause
+	w.mu.Unlock()
+	wanted := w.s.Loader().RuntimeLost(rt, cause)
+	close(rt.told)
+	rt.conn.Wait()
+	if wanted && w.ctx.Err() == nil {
+		w.tasks.Go(func() { _, _ = w.s.Loader().Load(w.ctx) }) // the next process may be killed too
+	}
+	synctest.Wait()
+}
+
+// step has the CLI process do one of the things that it can do. It reports whether there was one.
+func (w *world) step(choice int) bool {
+	w.mu.Lock()
+	if w.cli == nil {
+		w.mu.Unlock()
+		return false
+	}
+	steps := w.cli.steps()
+	if len(steps) > 0 {
+		steps[choice%len(steps)]()
+	}
+	w.mu.Unlock()
+	synctest.Wait()
+	return len(steps) > 0
+}
+
+// pass lets time go by.
+func (w *world) pass(d time.Duration) {
+	time.Sleep(d)
+	w.s.Watchdog().Check()
+	synctest.Wait()
+}
+
+// maxSettling bounds the time in which everything that was begun must end, when the CLI works without delay.
+const maxSettling = 5 * time.Minute
+
+// settle has the CLI do what it can, and time pass, until something is true. It reports whether that came in time.
+func (w *world) settle(until func() bool) bool {
+	for began := time.Now(); !until(); {
+		if w.step(0) {
+			continue
+		}
+		if time.Since(began) > maxSettling {
+			return false
+		}
+		if w.s.Loader().State() == session.Unloaded && !w.s.Prompts().Box().Empty() {
+			w.tasks.Go(func() {
+				if _, err := w.s.Loader().Load(w.ctx); err != nil {
+					w.s.Watchdog().GiveUp(w.ctx, err)
+				}
+			})
+		}
+		w.pass(time.Second)
+	}
+	return true
+}
+
+// host implements session.Host.
+type host struct{ w *world }
+
+func (h host) Runtime(context.Context) (session.Runtime, error) {
+	w := h.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.rt == nil {
+		w.cli = newCLI(w)
+		w.rt = &runtime{w: w, told: make(chan struct{})}
+		w.rt.conn = rpcconn.New(w.cli.pipe, rpcconn.Options{Event: w.rt.event})
+	}
+	return w.rt, nil
+}
+
+func (h host) Go(f func(context.Context)) bool {
+	h.w.tasks.Go(func() { f(h.w.ctx) })
+	return true
+}
+func (h host) Spawn(f func()) { h.w.tasks.Go(f) }
+func (h host) Epoch() uint64 {
+	h.w.mu.Lock()
+	defer h.w.mu.Unlock()
+	h.w.epoch++
+	return 1 + h.w.epoch
+}
+func (host) BuiltIns(context.Context) *config.BuiltIns            { return nil }
+func (host) Changed(*session.Session, bridgev1.SessionChange)     {}
+func (host) Watched(*session.Session, map[string]string) []string { return nil }
+func (host) LabelsChanged(*session.Session)                       {}
+func (host) CallbackChanged(*session.Session, any)                {}
+func (host) Refresh(*session.Session)                             {}
+func (host) MarkDirty(*session.Session)                           {}
+func (host) Logger() *slog.Logger                                 { return slog.New(slog.DiscardHandler) }
+
+func (rt *runtime) Call(ctx context.Context, method string, params []byte, opts ...rpcconn.CallOption) (json.RawMessage, error) {
+	return rt.conn.Call(ctx, method, params, opts...)
+}
+
+func (rt *runtime) Start(
+	_ context.Context, method string, params []byte, limit time.Duration, done func(json.RawMessage, error),
+	opts ...rpcconn.CallOption,
+) error {
+	return rt.conn.Start(method, params, limit, done, opts...)
+}
+
+func (rt *runtime) Route(*session.Session) error {
+	rt.w.mu.Lock()
+	defer rt.w.mu.Unlock()
+	rt.routed = true
+	return nil
+}
+
+func (rt *runtime) Unroute(*session.Session) {
+	rt.w.mu.Lock()
+	defer rt.w.mu.Unlock()
+	rt.routed = false
+}
+
+// Satellite implements session.Runtime. The model has no participants that need one.
+func (*runtime) Satellite(context.Context, string, participants.Asker) (roster.Satellite, error) {
+	return nil, errors.ErrUnsupported
+}
+
+func (rt *runtime) TurnCompleted()         {}
+func (rt *runtime) Ended() <-chan struct{} { return rt.told }
+func (rt *runtime) Version() string        { return "1.0.102" }
+
+func (rt *runtime) Err() error {
+	rt.w.mu.Lock()
+	defer rt.w.mu.Unlock()
+	return rt.err
+}
+
+func (rt *runtime) event(body []byte) {
+	rt.w.mu.Lock()
+	routed := rt.routed
+	rt.w.mu.Unlock()
+	f, err := translate.ScanFrame(body)
+	if err != nil {
+		rt.w.fail("the bridge cannot read %s: %v", body, err)
+	} else if routed {
+		rt.w.s.Ingest(event.Record(f.Event, bytes.Clone(f.Event.Raw), nil), time.Now())
+	}
+}
