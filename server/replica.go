@@ -74,7 +74,7 @@ func (s *Server) newReplica(ctx context.Context, c *forward.Config) (*replica, e
 	for _, service := range s.config.Services {
 		service.Register(r.grpc)
 	}
-	healthv1.RegisterHealthServer(r.grpc, s.health)
+	healthv1.RegisterHealthServer(r.grpc, healthService{s.health, s.grpc})
 	return r, nil
 }
 

@@ -133,7 +133,7 @@ func (s *Server) register(r grpc.ServiceRegistrar) {
 	for _, service := range s.config.Services {
 		service.Register(r)
 	}
-	healthv1.RegisterHealthServer(r, s.health)
+	healthv1.RegisterHealthServer(r, healthService{s.health, s.grpc})
 }
 
 // options are the fixed parts of the gRPC server.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -164,5 +165,15 @@ func TestPageAlone(t *testing.T) {
 	}
 	if err := tel.Shutdown(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// No package that has a Telemetry compiles the SDK's generic functions: pointers would lead to them.
+func TestTelemetryHidesTheSDK(t *testing.T) {
+	t.Parallel()
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[Telemetry]()) {
+		if kind := field.Type.Kind(); kind == reflect.Pointer || kind == reflect.Struct {
+			t.Errorf("field %s is a %s", field.Name, field.Type)
+		}
 	}
 }
