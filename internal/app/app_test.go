@@ -127,7 +127,7 @@ func TestApp(t *testing.T) {
 	t.Parallel()
 	r := start(t, Config{Version: "v1"}, WithRunner(fake(t, fakecli.Script{
 		Prompts: []fakecli.Prompt{{Match: "weather", Turns: []fakecli.Turn{
-			{Text: "I look.", Tools: []fakecli.Tool{{Name: "weather", Arguments: []byte(`{"City":"Oslo"}`)}}},
+			{Text: "I look.", Tools: []fakecli.Tool{{Name: "weather", Arguments: []byte(`{"city":"Oslo"}`)}}},
 			{Text: "Rain."},
 		}}},
 	})))

@@ -53,12 +53,17 @@ type Note struct {
 // Prompt is a prompt that the server has accepted.
 type Prompt struct{ MessageID, Text string }
 
+// maxPending bounds each list of an update that a stalled terminal does not take. It is more than a screen shows.
+const maxPending = 100
+
 // Update is what a session's stream says since the last update.
 type Update struct {
 	View view.View
-	// Callbacks that ended.
+	// Callbacks that ended, and notes: the newest, at most maxPending of each.
 	Resolved []*bridgev1.CallbackResolved
 	Notes    []Note
+	// How many older ones of both are left out.
+	LeftOut int
 	// The connection came back.
 	Restored bool
 }
@@ -76,11 +81,17 @@ func (c *Conversation) Take(u Update) {
 		c.restored = false
 	}
 	c.settle()
+	if u.LeftOut > 0 {
+		c.note(view.Warning, fmt.Sprintf("… notes left out: %d", u.LeftOut))
+	}
 	for _, n := range u.Notes {
 		c.note(n.Level, n.Text)
 	}
 	for _, r := range u.Resolved {
 		c.resolved(r)
+	}
+	if u.LeftOut > 0 {
+		c.endUnknown()
 	}
 	if outcome := after.Outcome; outcome != nil && outcome != before.Outcome && u.View.CaughtUp {
 		c.ended(outcome)
@@ -141,6 +152,17 @@ func (c *Conversation) resolved(r *bridgev1.CallbackResolved) {
 	}
 	mine.how = ask.HowEnded(r)
 	c.concluded(r.GetCallbackId())
+}
+
+// endUnknown concludes answers of this person whose callbacks have ended in a note that was left out.
+func (c *Conversation) endUnknown() {
+	for id, mine := range c.answers {
+		waits := slices.ContainsFunc(c.View.Pending, func(cb *bridgev1.Callback) bool { return cb.GetCallbackId() == id })
+		if !waits && mine.how == "" {
+			mine.how = "how the question ended was left out"
+			c.concluded(id)
+		}
+	}
 }
 
 // concluded ends the wait for an answer when both its reply and the end of its callback are known.

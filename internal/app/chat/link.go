@@ -3,6 +3,7 @@ package chat
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
@@ -25,7 +26,8 @@ type Options struct {
 //
 // Two streams belong to it. On the Attach stream the person is a participant, so that callbacks wait for them; on the
 // event stream the session's frames arrive, which are reduced to a view at once. What nobody has taken yet is one
-// update, the latest: a terminal that is slow skips views, and nothing queues up.
+// update: a terminal that is slow skips views, and of more than maxPending notes or ends of callbacks it gets the newest
+// and the number of the others.
 type Link struct {
 	client  *copilot.Client
 	session *copilot.Session
@@ -137,14 +139,23 @@ func (l *Link) follow(ctx context.Context) {
 		l.put(func(u *Update) {
 			u.View = v
 			if ended := frame.GetCallbackResolved(); ended != nil {
-				u.Resolved = append(u.Resolved, ended)
+				u.Resolved = newest(u, u.Resolved, ended)
 			}
 		})
 	}
 }
 
 func (l *Link) tell(level view.Level, text string) {
-	l.put(func(u *Update) { u.Notes = append(u.Notes, Note{Level: level, Text: text}) })
+	l.put(func(u *Update) { u.Notes = newest(u, u.Notes, Note{Level: level, Text: text}) })
+}
+
+// newest appends to a list of an update, which loses its oldest element if it is full.
+func newest[T any](u *Update, list []T, next T) []T {
+	if len(list) >= maxPending {
+		list = slices.Delete(list, 0, 1)
+		u.LeftOut++
+	}
+	return append(list, next)
 }
 
 // put changes the update that will be taken next.

@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -43,7 +42,7 @@ func Plain(ctx context.Context, l *Link, in io.Reader, out io.Writer, isPerson b
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c := &lines{printer: printer{out: out, written: map[string]string{}}, isPerson: isPerson}
-	input, results := readLines(ctx, in), make(chan Result)
+	input, results := terminal.Lines(ctx, in), make(chan Result)
 	do := func(effects []Effect) {
 		for _, e := range effects {
 			c.left = c.left || e == Effect(Leave{})
@@ -123,32 +122,12 @@ func (c *lines) interrupt() []Effect {
 	return effects
 }
 
-// readLines reads lines until the input or ctx ends. A read that blocks ends with the program.
-func readLines(ctx context.Context, in io.Reader) chan string {
-	read := make(chan string)
-	go func() {
-		defer close(read)
-		reader := bufio.NewReader(in)
-		for {
-			line, err := reader.ReadString('\n')
-			if line != "" {
-				select {
-				case read <- strings.TrimRight(line, "\r\n"):
-				case <-ctx.Done():
-					return
-				}
-			}
-			if err != nil {
-				return
-			}
-		}
-	}()
-	return read
-}
-
 // line takes a line that was typed.
-func (c *lines) line(text string) []Effect {
-	effects, err := c.Submit(text, false)
+func (c *lines) line(typed terminal.Line) []Effect {
+	effects, err := []Effect(nil), typed.Err
+	if err == nil {
+		effects, err = c.Submit(typed.Text, false)
+	}
 	if err != nil {
 		c.printer.line("Error: " + terminal.Clean(err.Error()))
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/copilot-grpc/copilot-grpc/clients/go/view"
+	"github.com/copilot-grpc/copilot-grpc/internal/terminal"
 )
 
 // written is what a conversation in lines writes after each view.
@@ -13,7 +14,7 @@ func written(isPerson bool, typed string, views ...view.View) string {
 	var out strings.Builder
 	c := &lines{printer: printer{out: &out, written: map[string]string{}}, isPerson: isPerson}
 	if typed != "" {
-		c.line(typed)
+		c.line(terminal.Line{Text: typed})
 	}
 	for _, v := range views {
 		c.Take(Update{View: v})
@@ -60,6 +61,19 @@ func TestLines(t *testing.T) {
 		if got := written(tc.isPerson, tc.typed, tc.views...); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
+	}
+}
+
+// A line that is too long is told of, and nothing is sent.
+func TestLineTooLong(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	c := &lines{printer: printer{out: &out}}
+	if effects := c.line(terminal.Line{Err: terminal.ErrLineTooLong}); len(effects) > 0 {
+		t.Errorf("effects %v", effects)
+	}
+	if want := "Error: " + terminal.ErrLineTooLong.Error() + "\n"; out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
 	}
 }
 

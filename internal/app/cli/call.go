@@ -2,18 +2,17 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 
@@ -22,24 +21,31 @@ import (
 	_ "google.golang.org/grpc/health/grpc_health_v1"         // a service that can be called
 )
 
-const callUsage = `Makes one call. METHOD is the full name of a method, such as
-copilot.bridge.v1.RuntimeService/GetServerInfo; the package is optional. REQUEST is JSON. With "-",
-or without REQUEST for a method with a stream of requests, the command reads stdin. It prints each
-reply as one line of JSON. Without METHOD it lists all methods.
+const callUsage = `Makes one call and prints each reply as one line of JSON.
 
-The command contains the description of this API. For other servers use grpcurl.`
+  copilot-grpc call                                         list all methods
+  copilot-grpc call GetServerInfo
+  copilot-grpc call Run '{"create": {}, "prompt": {"text": "Hello"}}'
+  copilot-grpc call SessionModeService/Set @request.json -H 'copilot-fidelity: exact'
 
-// packages are where methods named without a package are looked for.
-var packages = []string{"", "copilot.bridge.v1.", "grpc.health.v1."}
+METHOD is SERVICE/METHOD, with or without the package. The method alone is enough if no other service has one of that
+name; a method of copilot.bridge.v1 precedes those of copilot.cli.v1.
+
+REQUEST is JSON, @FILE for a file with JSON, or - for stdin. For a method with a stream of requests it is a sequence of
+JSON documents, which are sent as they come in, and stdin without REQUEST.
+
+"copilot-grpc describe METHOD" prints what a method does, with an example of a request. The command contains the
+description of this API. For other servers use grpcurl.`
 
 func setupCall(p *program, f *flags) action {
 	c := p.connection(f)
 	c.details = true
+	headers := f.StringArrayP("header", "H", nil, "`header` to send, \"NAME: VALUE\", in base64 if NAME ends in -bin; "+
+		"may be repeated")
 	return func(ctx context.Context, args []string) error {
 		switch {
 		case len(args) == 0:
-			listMethods(p.stdout)
-			return nil
+			return listMethods(p.stdout)
 		case len(args) > 2:
 			return want(args, "METHOD", "REQUEST")
 		}
@@ -47,93 +53,46 @@ func setupCall(p *program, f *flags) action {
 		if err != nil {
 			return usageError{err}
 		}
+		sent, err := parseHeaders(*headers)
+		if err != nil {
+			return usageError{err}
+		}
+		input, err := requestInput(p.stdin, method, args[1:])
+		if err != nil {
+			return usageError{err}
+		}
 		out := &printer{out: p.stdout}
-		next := requests(p.stdin, method, args[1:])
+		next := requests(input, method.Input())
 		first, err := next() // which is checked before a server is called
 		if err != nil && !(errors.Is(err, io.EOF) && method.IsStreamingClient()) {
 			return err
 		}
+		ctx = metadata.NewOutgoingContext(ctx, sent)
 		return c.with(ctx, func(client *copilot.Client) error {
 			return converse(ctx, client.Conn(), method, first, next, out)
 		}, copilot.WithoutCheck()) // probes ask for the health of a server that does not serve, or does not know them
 	}
 }
 
-// findMethod finds a method by its name, with or without its package.
-func findMethod(name string) (protoreflect.MethodDescriptor, error) {
-	service, method, ok := strings.Cut(strings.TrimPrefix(name, "/"), "/")
-	if !ok {
-		return nil, fmt.Errorf("%q is not of the form SERVICE/METHOD", name)
-	}
-	for _, pkg := range packages {
-		d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(pkg + service))
-		if err != nil {
-			continue
+// parseHeaders reads headers of the form "NAME: VALUE".
+func parseHeaders(list []string) (metadata.MD, error) {
+	md := metadata.MD{}
+	for _, one := range list {
+		name, value, ok := strings.Cut(one, ":")
+		if name = strings.TrimSpace(name); !ok || name == "" {
+			return nil, fmt.Errorf("the header %q is not of the form \"NAME: VALUE\"", one)
 		}
-		if s, ok := d.(protoreflect.ServiceDescriptor); ok {
-			if m := s.Methods().ByName(protoreflect.Name(method)); m != nil {
-				return m, nil
+		value = strings.TrimSpace(value)
+		if strings.HasSuffix(strings.ToLower(name), "-bin") { // gRPC encodes its value again
+			decoded, err := base64.StdEncoding.DecodeString(value)
+			if err != nil {
+				return nil, fmt.Errorf("the value of the header %q is not base64: %w", name, err)
 			}
-			return nil, fmt.Errorf("%s has no method %q", s.FullName(), method)
+			value = string(decoded)
 		}
+		md.Append(name, value)
 	}
-	return nil, fmt.Errorf("there is no service %q", service)
-}
-
-// listMethods prints the methods that servers have.
-func listMethods(w io.Writer) {
-	for _, pkg := range packages[1:] {
-		protoregistry.GlobalFiles.RangeFilesByPackage(protoreflect.FullName(strings.TrimSuffix(pkg, ".")),
-			func(file protoreflect.FileDescriptor) bool {
-				for i := range file.Services().Len() {
-					s := file.Services().Get(i)
-					for j := range s.Methods().Len() {
-						fmt.Fprintf(w, "%s/%s\n", s.FullName(), s.Methods().Get(j).Name())
-					}
-				}
-				return true
-			})
-	}
-}
-
-// newMessage returns an empty message of the generated type.
-func newMessage(d protoreflect.MessageDescriptor) (proto.Message, error) {
-	t, err := protoregistry.GlobalTypes.FindMessageByName(d.FullName())
-	if err != nil {
-		return nil, err
-	}
-	return t.New().Interface(), nil
-}
-
-// requests returns what to send, io.EOF after the last.
-func requests(stdin io.Reader, method protoreflect.MethodDescriptor, args []string) func() (proto.Message, error) {
-	var input io.Reader
-	switch {
-	case len(args) == 1 && args[0] != "-":
-		input = strings.NewReader(args[0])
-	case len(args) == 1 || method.IsStreamingClient():
-		input = stdin
-	default:
-		input = strings.NewReader("{}")
-	}
-	decoder := json.NewDecoder(input)
-	return func() (proto.Message, error) {
-		var text json.RawMessage
-		if err := decoder.Decode(&text); err != nil {
-			if !errors.Is(err, io.EOF) {
-				err = usageError{fmt.Errorf("the request is not JSON: %w", err)}
-			}
-			return nil, err
-		}
-		m, err := newMessage(method.Input())
-		if err != nil {
-			return nil, err
-		}
-		if err := protojson.Unmarshal(text, m); err != nil {
-			return nil, usageError{fmt.Errorf("the request is not a %s: %w", method.Input().FullName(), err)}
-		}
-		return m, nil
-	}
+	return md, nil
 }
 
 // converse makes the call. Requests of a stream go out as they come in, beside the
@@ -145,7 +104,7 @@ func converse(
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	desc := &grpc.StreamDesc{ServerStreams: method.IsStreamingServer(), ClientStreams: method.IsStreamingClient()}
-	stream, err := conn.NewStream(ctx, desc, fmt.Sprintf("/%s/%s", method.Parent().FullName(), method.Name()))
+	stream, err := conn.NewStream(ctx, desc, "/"+fullName(method))
 	if err != nil {
 		return err
 	}

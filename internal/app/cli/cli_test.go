@@ -103,7 +103,7 @@ func TestMistakes(t *testing.T) {
 		"no script":       {[]string{"serve", "--offline-model", "/nowhere"}, nil, exitFailed, `"default"`},
 		"no such method":  {[]string{"call", "RuntimeService/Pong"}, nil, exitUsage, `"Pong"`},
 		"no such service": {[]string{"call", "PingService/Ping"}, nil, exitUsage, `"PingService"`},
-		"no method":       {[]string{"call", "Ping"}, nil, exitUsage, "SERVICE/METHOD"},
+		"no method":       {[]string{"call", "Pong"}, nil, exitUsage, `did you mean "Ping"?`},
 		"no JSON":         {[]string{"call", "RuntimeService/Ping", "{"}, nil, exitUsage, "not JSON"},
 		"no such field":   {[]string{"call", "RuntimeService/Ping", `{"x":1}`}, nil, exitUsage, `"x"`},
 		"no server": {[]string{"call", "--target", "unix:/nowhere", "RuntimeService/Ping"}, nil, exitFailed,

@@ -283,7 +283,7 @@ func setupContextRemove(p *program, _ *flags) action {
 }
 
 // completeContext completes the name of a context.
-func completeContext(_ context.Context, p *program, _ *flags, args []string) []cobra.Completion {
+func completeContext(_ context.Context, p *program, _ *flags, args []string, _ string) []cobra.Completion {
 	known, err := p.readContexts()
 	if err != nil || len(args) > 0 {
 		return nil

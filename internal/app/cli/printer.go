@@ -196,14 +196,19 @@ func (t *table) add(cells ...string) {
 
 // print prints the table, cut to the terminal.
 func (t *table) print(w io.Writer) error {
-	width := terminalWidth(w)
-	t.fit(width)
-	lines := t.line(t.heads(), width)
-	for _, row := range t.rows {
-		lines += t.line(row, width)
-	}
-	_, err := io.WriteString(w, lines)
+	_, err := io.WriteString(w, t.text(terminalWidth(w)))
 	return err
+}
+
+// text is the table, cut to a width. 0 is no limit.
+func (t *table) text(width int) string {
+	t.fit(width)
+	var lines strings.Builder
+	lines.WriteString(t.line(t.heads(), width))
+	for _, row := range t.rows {
+		lines.WriteString(t.line(row, width))
+	}
+	return lines.String()
 }
 
 func (t *table) heads() []string {

@@ -114,27 +114,22 @@ func noCommand(parent *cobra.Command, args []string) error {
 	return usageError{err}
 }
 
-// completion lists what a shell offers for the argument after args.
-type completion func(ctx context.Context, p *program, f *flags, args []string) []cobra.Completion
+// completion lists what a shell offers for the argument after args, which begins with word. A completion that ends with
+// a colon is not the end of the argument.
+type completion func(ctx context.Context, p *program, f *flags, args []string, word string) []cobra.Completion
 
 // completing makes a completion one of cobra's.
 func (p *program) completing(
 	complete completion, f *flags,
 ) func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return func(cmd *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if err := f.readEnvironment(p); err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		return complete(cmd.Context(), p, f, args), cobra.ShellCompDirectiveNoFileComp
+		list, directive := complete(cmd.Context(), p, f, args, word), cobra.ShellCompDirectiveNoFileComp
+		if slices.ContainsFunc(list, func(one cobra.Completion) bool { return strings.HasSuffix(one, ":") }) {
+			directive |= cobra.ShellCompDirectiveNoSpace
+		}
+		return list, directive
 	}
-}
-
-// completeMethod completes the METHOD of call; a REQUEST is not completed.
-func completeMethod(_ context.Context, _ *program, _ *flags, args []string) []cobra.Completion {
-	if len(args) > 0 {
-		return nil
-	}
-	var methods strings.Builder
-	listMethods(&methods)
-	return strings.Fields(methods.String())
 }

@@ -38,7 +38,7 @@ func TestCompletion(t *testing.T) {
 
 func TestUnknownCommandIsGuessed(t *testing.T) {
 	t.Parallel()
-	if r := run(t, nil, "", "sever"); r.code != exitUsage || !strings.Contains(r.stderr, "did you mean serve?") {
+	if r := run(t, nil, "", "sever"); r.code != exitUsage || !strings.Contains(r.stderr, "did you mean serve or server?") {
 		t.Errorf("%+v", r)
 	}
 	if r := run(t, nil, "", "help", "sever"); r.code != exitUsage || !strings.Contains(r.stderr, `no command "sever"`) {
@@ -71,7 +71,8 @@ var update = flag.Bool("update", false, "write the golden files")
 func TestHelpOfClientCommands(t *testing.T) {
 	t.Parallel()
 	var got strings.Builder
-	groups := []string{"run", "events", "sessions", "context", "call", "web"}
+	groups := []string{"run", "events", "sessions", "server", "top", "usage", "runtimes", "context", "call",
+		"describe", "web"}
 	for _, name := range groups {
 		r := run(t, nil, "", "help", name)
 		got.WriteString(r.stdout)

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -74,7 +73,7 @@ type runOptions struct {
 	// asking is held while the person at the terminal is asked, one thing at a time.
 	asking sync.Mutex
 	// answers are the lines of the terminal.
-	answers <-chan string
+	answers <-chan terminal.Line
 }
 
 func setupRun(p *program, f *flags) action {
@@ -179,7 +178,7 @@ func (o *runOptions) turn(
 	turn := session.Run(ctx, prompt, opts...)
 	var state view.View
 	printed := &turnPrinter{out: o.out, progress: o.program.stderr, events: eventPrinter{out: o.out},
-		messageID: turn.MessageID}
+		prompt: prompt, messageID: turn.MessageID}
 	for event, err := range turn.Events() {
 		var gap *copilot.GapError
 		switch {
@@ -315,7 +314,7 @@ func (o *runOptions) ask(ctx context.Context, req *copilot.PermissionRequest) (*
 	o.asking.Lock()
 	defer o.asking.Unlock()
 	if o.answers == nil {
-		o.answers = linesOf(o.program.stdin)
+		o.answers = terminal.Lines(context.WithoutCancel(ctx), o.program.stdin)
 	}
 	fmt.Fprintf(o.program.stderr, "\nThe agent wants to %s\n[y]es, yes for the [s]ession, or [N]o? ",
 		terminal.CleanLine(permissionText(req.Data.GetPermissionRequest())))
@@ -323,8 +322,8 @@ func (o *runOptions) ask(ctx context.Context, req *copilot.PermissionRequest) (*
 	case <-ctx.Done():
 		fmt.Fprintln(o.program.stderr, "(no longer asked)")
 		return nil, copilot.ErrAbstain
-	case line := <-o.answers:
-		switch strings.ToLower(strings.TrimSpace(line)) {
+	case line := <-o.answers: // without text at the end of the input, and for a line that is too long
+		switch strings.ToLower(strings.TrimSpace(line.Text)) {
 		case "y", "yes":
 			return copilot.ApproveOnce(), nil
 		case "s", "session":
@@ -335,24 +334,13 @@ func (o *runOptions) ask(ctx context.Context, req *copilot.PermissionRequest) (*
 	return copilot.Reject("The user said no."), nil
 }
 
-// linesOf reads lines in a goroutine that ends with the input or with the program. The end of the input is "".
-func linesOf(in io.Reader) <-chan string {
-	lines := make(chan string)
-	go func() {
-		defer close(lines)
-		for scanner := bufio.NewScanner(in); scanner.Scan(); {
-			lines <- scanner.Text()
-		}
-	}()
-	return lines
-}
-
 // turnPrinter prints a turn: the agent's text, or its events as JSON lines, and the progress.
 type turnPrinter struct {
 	out      *printer
 	progress io.Writer
 	events   eventPrinter
-	// messageID is the id of the message that begins the turn; begun says that it has come.
+	// prompt is the text of the message that begins the turn, messageID its id; begun says that it has come.
+	prompt    string
 	messageID func() string
 	begun     bool
 	// message is the message whose text was printed last, and open says that its line has not ended.
@@ -362,10 +350,11 @@ type turnPrinter struct {
 }
 
 // begins reports whether the turn has begun, with this event or before. CLIs before 1.0.83 do not say which message a
-// user.message event has.
+// user.message event has: what it says tells then.
 func (t *turnPrinter) begins(event *bridgev1.Event) bool {
 	if message := event.GetEvent().GetUserMessage(); message != nil && event.GetEvent().GetAgentId() == "" {
-		t.begun = t.begun || message.GetMessageId() == "" || message.GetMessageId() == t.messageID()
+		id := message.GetMessageId()
+		t.begun = t.begun || id == "" && strings.Contains(message.GetContent(), t.prompt) || id != "" && id == t.messageID()
 	}
 	return t.begun
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/terminal"
 )
 
 func TestRunCommand(t *testing.T) {
@@ -77,7 +79,7 @@ func TestRunDecides(t *testing.T) {
 	}
 	// A question that another participant has answered is not waited for.
 	p, _, _ := newProgram(nil, "")
-	o := &runOptions{program: p, approve: approveAsk, answers: make(chan string)}
+	o := &runOptions{program: p, approve: approveAsk, answers: make(chan terminal.Line)}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	request := &copilot.PermissionRequest{Data: &cliv1.PermissionRequestedData{}}
@@ -90,8 +92,11 @@ func TestRunDecides(t *testing.T) {
 func TestTurnBegins(t *testing.T) {
 	t.Parallel()
 	said := func(id string) *bridgev1.Event {
-		message := &cliv1.UserMessageData{}
-		if id != "" {
+		message := &cliv1.UserMessageData{Content: "a prompt"}
+		switch id {
+		case "", "other text":
+			message.Content = cmp.Or(id, message.Content)
+		default:
 			message.MessageId = &id
 		}
 		return event(&cliv1.SessionEvent{Data: &cliv1.SessionEvent_UserMessage{UserMessage: message}})
@@ -105,9 +110,11 @@ func TestTurnBegins(t *testing.T) {
 			delta("0", "x"), said("theirs"), delta("1", "a"), said("mine"), delta("2", "b"),
 		}, []bool{false, false, false, true, true}},
 		"steered later": {[]*bridgev1.Event{said("mine"), said("theirs"), delta("2", "b")}, []bool{true, true, true}},
-		"without an id": {[]*bridgev1.Event{delta("0", "x"), said(""), delta("1", "a")}, []bool{false, true, true}},
+		"without an id": {[]*bridgev1.Event{
+			delta("0", "x"), said("other text"), delta("1", "a"), said(""), delta("2", "b"),
+		}, []bool{false, false, false, true, true}},
 	} {
-		p := &turnPrinter{messageID: func() string { return "mine" }}
+		p := &turnPrinter{prompt: "a prompt", messageID: func() string { return "mine" }}
 		for i, one := range tc.events {
 			if got := p.begins(one); got != tc.begun[i] {
 				t.Errorf("%s: event %d: %v", name, i, got)

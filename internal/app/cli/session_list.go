@@ -244,11 +244,8 @@ func timeText(at *timestamppb.Timestamp) string {
 // completionTime bounds how long a shell waits for the server.
 const completionTime = 2 * time.Second
 
-// completeSession completes the id of a session, with its title.
-func completeSession(ctx context.Context, p *program, f *flags, args []string) []cobra.Completion {
-	if len(args) > 0 {
-		return nil
-	}
+// completeFrom asks the server what a shell may offer. Without a server there is nothing to offer.
+func (p *program) completeFrom(ctx context.Context, f *flags, ask func(context.Context, *copilot.Client) error) {
 	ctx, cancel := context.WithTimeout(ctx, completionTime)
 	defer cancel()
 	quiet := *p
@@ -256,8 +253,16 @@ func completeSession(ctx context.Context, p *program, f *flags, args []string) [
 	c := &connection{program: &quiet, set: f, notices: &notices{out: io.Discard}}
 	c.target, c.context, c.token = f.Lookup("target").Value.String(), f.Lookup("context").Value.String(),
 		f.Lookup("token").Value.String()
+	_ = c.with(ctx, func(client *copilot.Client) error { return ask(ctx, client) })
+}
+
+// completeSession completes the id of a session, with its title.
+func completeSession(ctx context.Context, p *program, f *flags, args []string, _ string) []cobra.Completion {
+	if len(args) > 0 {
+		return nil
+	}
 	var ids []cobra.Completion
-	_ = c.with(ctx, func(client *copilot.Client) error { // without a server there is nothing to offer
+	p.completeFrom(ctx, f, func(ctx context.Context, client *copilot.Client) error {
 		for s, err := range client.ListSessions(ctx, copilot.ListOptions{}) {
 			if err != nil || len(ids) == maxNear {
 				return err

@@ -6,7 +6,6 @@
 package inbox
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -112,7 +111,7 @@ func Run(ctx context.Context, client *copilot.Client, in io.Reader, out io.Write
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	changes, watching := watch(ctx, client)
-	input, results := read(ctx, in), make(chan string)
+	input, results := terminal.Lines(ctx, in), make(chan string)
 	fmt.Fprintln(out, "Waiting for questions. Type an answer, or NUMBER: ANSWER; Ctrl-C leaves.")
 	var l list
 	for {
@@ -139,11 +138,14 @@ func Run(ctx context.Context, client *copilot.Client, in io.Reader, out io.Write
 }
 
 // line takes a line that was typed. Its answer is sent beside the list; results receives what became of it.
-func (l *list) line(ctx context.Context, line string, results chan<- string) string {
-	if strings.TrimSpace(line) == "" {
+func (l *list) line(ctx context.Context, line terminal.Line, results chan<- string) string {
+	switch {
+	case line.Err != nil:
+		return terminal.CleanLine(line.Err.Error()) + "\n"
+	case strings.TrimSpace(line.Text) == "":
 		return ""
 	}
-	e, answer, err := l.answer(line)
+	e, answer, err := l.answer(line.Text)
 	if err != nil {
 		return terminal.CleanLine(err.Error()) + "\n"
 	}
@@ -192,21 +194,4 @@ func watch(ctx context.Context, client *copilot.Client) (<-chan copilot.PendingC
 		}
 	}()
 	return changes, ended
-}
-
-// read reads lines until the input or ctx ends. A read that blocks ends with the program.
-func read(ctx context.Context, in io.Reader) <-chan string {
-	input := make(chan string)
-	go func() {
-		defer close(input)
-		scanner := bufio.NewScanner(in)
-		for scanner.Scan() {
-			select {
-			case input <- scanner.Text():
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return input
 }

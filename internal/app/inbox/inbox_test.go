@@ -7,6 +7,7 @@ import (
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/terminal"
 )
 
 // asked is a command that waits for a permission.
@@ -68,5 +69,22 @@ func TestList(t *testing.T) {
 	}
 	if got := l.take(asked("c", "three")); !strings.HasPrefix(got, "[3] ") {
 		t.Errorf("a number is used twice: %q", got)
+	}
+}
+
+// A line that is not taken is told of, an empty one is not.
+func TestLineThatIsNotTaken(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		line terminal.Line
+		want string
+	}{
+		{terminal.Line{Err: terminal.ErrLineTooLong}, terminal.ErrLineTooLong.Error() + "\n"},
+		{terminal.Line{Text: "y"}, "nothing waits for an answer\n"},
+		{terminal.Line{Text: " "}, ""},
+	} {
+		if got := new(list).line(t.Context(), tc.line, nil); got != tc.want {
+			t.Errorf("%v: %q, want %q", tc.line, got, tc.want)
+		}
 	}
 }
