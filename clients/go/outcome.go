@@ -30,6 +30,18 @@ func (o *Outcome) Err() error {
 	return &OutcomeError{Outcome: o}
 }
 
+// String is the status, and the error's message or else the text.
+func (o *Outcome) String() string {
+	detail := o.Error().GetMessage()
+	if detail == "" {
+		detail = o.Text()
+	}
+	if detail == "" {
+		return string(o.Status())
+	}
+	return string(o.Status()) + ": " + detail
+}
+
 func (o *Outcome) proto() *bridgev1.TurnOutcome {
 	if o == nil {
 		return nil

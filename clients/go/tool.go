@@ -131,9 +131,10 @@ func WithDefinition(change func(*cliv1.ToolDefinition)) ToolOption {
 }
 
 // NewTool makes a tool from a function. The JSON Schema of its arguments is derived from
-// Args, which must encode to a JSON object: a struct, or a map with string keys. Field
-// names come from `json` tags, descriptions from `jsonschema` tags, and fields with
-// omitempty or omitzero are optional. Arguments that do not fit are refused before fn
+// Args, which must encode to a JSON object: a struct, or a map with string keys. Names
+// come from `json` tags, or else from the fields with a lower-case beginning: MaxDays is
+// maxDays. Descriptions come from `jsonschema` tags, and fields with omitempty or
+// omitzero are optional. Arguments that do not fit are refused before fn
 // is called, in words from which the agent can mend them.
 //
 // Result is treated as [ToolHandler] says. A type without a schema makes

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -53,6 +54,20 @@ func (c *Client) ExportSession(ctx context.Context, id string, w io.Writer) (*br
 		return nil, &Error{
 			Code: codes.DataLoss, Message: fmt.Sprintf("session %q: %v", id, ErrArchiveDamaged), cause: ErrArchiveDamaged,
 		}
+	}
+	return header, nil
+}
+
+// ExportTo writes the archive of the session to a new file, which only its owner can read. The file must not exist, and
+// does not exist after an error. See [Client.ExportSession].
+func (s *Session) ExportTo(ctx context.Context, path string) (*bridgev1.ExportSessionHeader, error) {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	header, err := s.client.ExportSession(ctx, s.id, file)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return nil, errors.Join(err, os.Remove(path))
 	}
 	return header, nil
 }

@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -45,6 +47,23 @@ func TestArchives(t *testing.T) {
 	damage, ok := errors.AsType[*copilot.Error](err)
 	if !ok || damage.Code != codes.DataLoss || !errors.Is(err, copilot.ErrArchiveDamaged) {
 		t.Errorf("half an archive: %v", err)
+	}
+
+	path := filepath.Join(t.TempDir(), "archive")
+	if _, err := c.Session("cut").ExportTo(testContext(t), path); !errors.Is(err, copilot.ErrArchiveDamaged) {
+		t.Errorf("half an archive: %v", err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("half an archive is left: %v", err)
+	}
+	if _, err := c.Session("whole").ExportTo(testContext(t), path); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Session("whole").ExportTo(testContext(t), path); !errors.Is(err, os.ErrExist) {
+		t.Errorf("over an archive: %v", err)
+	}
+	if file, err := os.ReadFile(path); err != nil || string(file) != text {
+		t.Errorf("%d bytes: %v", len(file), err)
 	}
 
 	var received string

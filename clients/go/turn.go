@@ -75,6 +75,20 @@ func (t *Turn) Deltas() iter.Seq2[string, error] {
 	}
 }
 
+// WriteText writes the texts of [Turn.Deltas] to w, each as it comes, and returns the turn's outcome. An error of w ends
+// the reading, not the turn.
+func (t *Turn) WriteText(w io.Writer) (*Outcome, error) {
+	for text, err := range t.Deltas() {
+		if err == nil {
+			_, err = io.WriteString(w, text)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return t.Outcome()
+}
+
 // ownText returns the text that an event adds to the answer of the session's own agent.
 func ownText(ev *bridgev1.Event, streamed map[string]bool) string {
 	if ev.GetEvent().GetAgentId() != "" {

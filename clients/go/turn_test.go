@@ -3,6 +3,7 @@ package copilot_test
 import (
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 
@@ -200,4 +201,46 @@ func message(id, text, agent string) *cliv1.SessionEvent {
 	return &cliv1.SessionEvent{AgentId: &agent, Data: &cliv1.SessionEvent_AssistantMessage{
 		AssistantMessage: &cliv1.AssistantMessageData{MessageId: id, Content: text},
 	}}
+}
+
+// The text of a turn is written as it comes. An error of the writer, or of the turn, is returned.
+func TestWriteText(t *testing.T) {
+	t.Parallel()
+	f, c := newFake(t)
+	write := func(w io.Writer, end error) settled {
+		ch := make(chan settled, 1)
+		turn := c.Session("s1").Run(testContext(t), "hello")
+		go func() {
+			out, err := turn.WriteText(w)
+			ch <- settled{out, err}
+		}()
+		r := next(t, f.runs)
+		r.send(runStarted(3))
+		for i, event := range []*cliv1.SessionEvent{delta("m1", "Hel", ""), delta("m1", "lo", "")} {
+			r.send(&bridgev1.RunResponse{Frame: &bridgev1.RunResponse_Stream{Stream: &bridgev1.SubscribeResponse{
+				Frame: &bridgev1.SubscribeResponse_Events{Events: &bridgev1.EventBatch{
+					Events: []*bridgev1.Event{{Position: pos(1, uint64(i)+4), Event: event}},
+				}},
+			}}})
+		}
+		if end == nil {
+			r.send(runOutcome(bridgev1.TurnStatus_TURN_STATUS_COMPLETED, "Hello"))
+		}
+		r.end <- end
+		return <-ch
+	}
+	var text strings.Builder
+	if got := write(&text, nil); got.err != nil || got.out.String() != "completed: Hello" || text.String() != "Hello" {
+		t.Errorf("wrote %q, outcome %v, %v", &text, got.out, got.err)
+	}
+	text.Reset()
+	refused := failure(codes.FailedPrecondition, "", "refused")
+	if got := write(&text, refused); got.err == nil || got.out != nil || text.String() != "Hello" {
+		t.Errorf("refused: wrote %q, outcome %v, %v", &text, got.out, got.err)
+	}
+	closed, w := io.Pipe()
+	_ = closed.Close()
+	if got := write(w, nil); !errors.Is(got.err, io.ErrClosedPipe) || got.out != nil {
+		t.Errorf("closed writer: outcome %v, %v", got.out, got.err)
+	}
 }

@@ -22,6 +22,23 @@ const newcomerModel = `rules:
   reply: [{text: "First. "}, {wait_for: gate}]
 `
 
+// The first program that a newcomer reads is short in every language, with its comments and empty lines.
+func TestNewcomersProgramsAreShort(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{
+		"go/examples/newcomer/main.go", "java/examples/Newcomer.java", "python/examples/newcomer.py",
+		"rust/examples/newcomer.rs", "typescript/examples/newcomer.ts",
+	} {
+		text, err := os.ReadFile(filepath.Join("../../clients", name))
+		if err != nil {
+			t.Error(err)
+		}
+		if lines := strings.Count(string(text), "\n"); lines > 45 {
+			t.Errorf("%s has %d lines, more than 45: make the library easier to use", name, lines)
+		}
+	}
+}
+
 // newcomer is the example of that name in a language: SESSION PROMPT... are its arguments, and it prints how it decided
 // about permissions, the pieces of the agent's text, the outcome of each turn and the sessions, and exports the session.
 type newcomer struct {

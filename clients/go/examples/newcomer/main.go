@@ -14,12 +14,9 @@ import (
 func main() {
 	ctx, asked := context.Background(), atomic.Bool{}
 	client := must(copilot.Connect(ctx))
+	defer client.Close()
 	weather := copilot.NewTool("get_weather", "Tells the weather in a city.",
-		func(_ context.Context, q struct {
-			City string `json:"city"`
-		}) (string, error) {
-			return "rain in " + q.City, nil
-		})
+		func(_ context.Context, q struct{ City string }) (string, error) { return "rain in " + q.City, nil })
 	once := func(_ context.Context, req *copilot.PermissionRequest) (*copilot.Decision, error) {
 		if asked.Swap(true) {
 			fmt.Println("refused", req.Kind)
@@ -31,20 +28,13 @@ func main() {
 	options := copilot.SessionOptions{Tools: []copilot.Tool{weather}, OnPermission: once}
 	session := must(client.OpenSession(ctx, os.Args[1], options))
 	for _, prompt := range os.Args[2:] {
-		turn := session.Run(ctx, prompt)
-		for text, err := range turn.Deltas() {
-			fmt.Print(must(text, err))
-		}
-		outcome := must(turn.Outcome())
-		fmt.Printf("\n%s %s\n", outcome.Status(), outcome.Error().GetMessage())
+		outcome := must(session.Run(ctx, prompt).WriteText(os.Stdout))
+		fmt.Printf("\n%v\n", outcome)
 	}
 	for found, err := range client.ListSessions(ctx, copilot.ListOptions{}) {
 		fmt.Println(must(found, err).ID, "is", found.State)
 	}
-	file := must(os.Create("session.tar.gz"))
-	must(client.ExportSession(ctx, session.ID(), file))
-	must(file, file.Close())
-	must(client, client.Close())
+	must(session.ExportTo(ctx, "session.tar.gz"))
 }
 
 func must[T any](value T, err error) T {

@@ -25,8 +25,8 @@ var values = []string{
 	`{"name":"a"}`, `{"name":1}`, `{"name":null}`, `{"name":"a","other":1}`,
 	`{"name":"a","tags":["b"]}`, `{"name":"a","tags":["b",2]}`, `{"name":"a","tags":null}`, `{"name":"a","tags":{}}`,
 	`{"name":"a","size":3}`, `{"name":"a","size":3.0}`, `{"name":"a","size":3.5}`, `{"name":"a","size":null}`,
-	`{"name":"a","inner":{"Deep":true}}`, `{"name":"a","inner":{"Deep":1}}`, `{"name":"a","inner":{}}`,
-	`{"name":"a","inner":{"Deep":true,"x":1}}`, `{"name":"a","inner":null}`, `{"name":"a","inner":[]}`,
+	`{"name":"a","inner":{"deep":true}}`, `{"name":"a","inner":{"deep":1}}`, `{"name":"a","inner":{}}`,
+	`{"name":"a","inner":{"deep":true,"x":1}}`, `{"name":"a","inner":null}`, `{"name":"a","inner":[]}`,
 	`{"name":"a","more":{"x":1}}`, `{"name":"a","more":{"x":1.5}}`, `{"name":"a","more":{}}`, `{"name":"a","any":[{}]}`,
 	`{"a":{"a":{"a":1}}}`, `["a",1]`, `[["a"]]`, `[[1]]`,
 }
@@ -104,7 +104,7 @@ func TestCheckAllocatesNothingMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw := json.RawMessage(`{"name":"a","tags":["b"],"size":3,"inner":{"Deep":true},"more":{"x":1}}`)
+	raw := json.RawMessage(`{"name":"a","tags":["b"],"size":3,"inner":{"deep":true},"more":{"x":1}}`)
 	decode := testing.AllocsPerRun(100, func() {
 		var value any
 		var args place

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"google.golang.org/protobuf/proto"
@@ -58,6 +59,7 @@ func argumentSchema[Args any](def *cliv1.ToolDefinition) (*jsonschema.Schema, er
 	if err != nil {
 		return nil, fmt.Errorf("derive the schema of its arguments: %w", err)
 	}
+	renameFields(schema, reflect.TypeFor[Args]())
 	if schema.Type != "object" {
 		return nil, errors.New("its arguments must be a struct, or a map with string keys")
 	}
