@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import uuid
 from dataclasses import dataclass, replace
@@ -148,21 +147,31 @@ class Participant:
         if self._has_left or not self._token:
             return
         self._has_left = True  # one attempt
-        try:
-            await within(deadline - clock(), self._leave_by_call())
-        except (asyncio.TimeoutError, CopilotError) as error:
-            _log.warning(
-                "session %s not left, its server keeps the participant until the grace time has passed: %s",
-                self.session_id, error if isinstance(error, CopilotError) else "no answer",
-                extra={"session_id": self.session_id},
-            )  # fmt: skip
+        await self._leave_by_call(deadline - clock())
 
-    async def _leave_by_call(self) -> None:
+    async def _leave_by_call(self, seconds: float) -> None:
         """Leaves without a link, as soon as the server can be reached."""
         request = bridge.LeaveRequest(session_id=self.session_id, participant_token=self._token)
-        policy = replace(CALL_POLICY, give_up_after=LEAVE_TIMEOUT)
-        with contextlib.suppress(SessionNotFound, ParticipantNotFound):
-            await repeat(policy, lambda: self._connection.unary(self._connection.callbacks.Leave, request))
+        policy = replace(CALL_POLICY, give_up_after=seconds)
+        failure: CopilotError | str = "no answer"
+
+        async def attempt() -> None:
+            nonlocal failure
+            try:
+                await self._connection.unary(self._connection.callbacks.Leave, request)
+            except CopilotError as error:
+                failure = error
+                raise
+
+        try:
+            await within(seconds, repeat(policy, attempt))
+        except (SessionNotFound, ParticipantNotFound):
+            pass
+        except (asyncio.TimeoutError, CopilotError):
+            _log.warning(
+                "session %s not left, its server keeps the participant until the grace time has passed: %s",
+                self.session_id, failure, extra={"session_id": self.session_id},
+            )  # fmt: skip
 
     async def set_tools(self, tools: dict[str, Tool[..., object]]) -> None:
         """Replaces the participant's tools, here and on the server."""
