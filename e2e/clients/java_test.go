@@ -37,19 +37,26 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// A newcomer's program in Java, without a warning of its compiler.
-func TestJavaNewcomer(t *testing.T) {
-	t.Parallel()
+// javac compiles an example without a warning, and returns its class path.
+func javac(t *testing.T, example string) (path string) {
+	t.Helper()
 	dependencies := strings.TrimSpace(read(t, javaLibrary(t, "core/target/try/classpath")))
 	classes := t.TempDir()
 	jar := javaLibrary(t, "core/target/copilot-grpc-0.1.0.jar")
-	path := strings.Join([]string{classes, jar, dependencies}, string(os.PathListSeparator))
+	path = strings.Join([]string{classes, jar, dependencies}, string(os.PathListSeparator))
 	// The class files of other libraries name annotations, and their manifests files, that are not there.
 	compile := exec.CommandContext(t.Context(), "javac", "-Xlint:all,-classfile,-path", "-Werror", "-proc:none",
-		"-cp", path, "-d", classes, javaLibrary(t, "examples/Newcomer.java"))
+		"-cp", path, "-d", classes, javaLibrary(t, filepath.Join("examples", example)))
 	if out, err := compile.CombinedOutput(); err != nil {
 		t.Fatalf("javac: %v\n%s", err, out)
 	}
+	return path
+}
+
+// A newcomer's program in Java.
+func TestJavaNewcomer(t *testing.T) {
+	t.Parallel()
+	path := javac(t, "Newcomer.java")
 	testNewcomer(t, "java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", path, "Newcomer")
 }
 
