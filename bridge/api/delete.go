@@ -9,7 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/settings"
+
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -72,7 +72,7 @@ func (svc *Service) deleteStored(ctx context.Context, r *bridgev1.DeleteSessionR
 	if err := svc.runtimes.Call(ctx, p, "session.delete", params, &result); err != nil {
 		return err
 	}
-	if err := settings.Refused(result, "session.delete"); err != nil {
+	if err := session.Refused(result, "session.delete"); err != nil {
 		return err
 	}
 	svc.audit.Record(ctx, audit.Entry{Action: "session.delete", Outcome: audit.Done, Session: id, Owner: p.Tenant})

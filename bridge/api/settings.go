@@ -8,7 +8,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/request"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/settings"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
@@ -116,7 +117,7 @@ func (svc *Service) SetForegroundSession(
 	if err != nil {
 		return nil, err
 	}
-	if err := settings.Refused(result, "session.setForeground"); err != nil {
+	if err := session.Refused(result, "session.setForeground"); err != nil {
 		return nil, err
 	}
 	record(ctx, at)

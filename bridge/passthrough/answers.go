@@ -12,7 +12,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/settings"
+
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 )
 
@@ -88,7 +88,7 @@ func (svc *Service) answerRequest(ctx context.Context, c *call) (json.RawMessage
 		return nil, err
 	}
 	result, at, err := s.Loader().Do(ctx, c.method, c.params)
-	if err == nil && settings.Refused(result, c.method) == nil {
+	if err == nil && session.Refused(result, c.method) == nil {
 		s.Callbacks().AnsweredElsewhere(c.params.String("requestId"), requestsOf[c.method])
 	}
 	return recorded(ctx, result, at, err)

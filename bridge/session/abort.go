@@ -23,10 +23,10 @@ func (l *Loader) Abortable(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	defer l.release()
-	l.mu.Lock()
+	l.s.mu.Lock()
 	state, err := l.state, l.usable()
-	continues := l.awaited || l.cfg.callbacks.Registry().Len() > 0
-	l.mu.Unlock()
+	continues := l.awaited || l.s.callbacks.Registry().Len() > 0
+	l.s.mu.Unlock()
 	if err != nil || state == Loaded || !continues {
 		return state == Loaded, err
 	}

@@ -17,9 +17,9 @@ import (
 // runtime has it, or if callers may not use the session.
 func holdLoaded(l *Loader) (rt Runtime, release func()) {
 	release = l.Hold() // before the state is read, so that the session is not unloaded in between
-	l.mu.Lock()
+	l.s.mu.Lock()
 	rt, ok := l.runtime, l.state == Loaded && l.usable() == nil
-	l.mu.Unlock()
+	l.s.mu.Unlock()
 	if !ok {
 		release()
 		return nil, nil
@@ -38,9 +38,9 @@ func (l *Loader) answer(
 		l.answerLater(ctx, method, params, limit, done)
 		return
 	}
-	params.SetString("sessionId", l.cfg.calls.id)
+	params.SetString("sessionId", l.s.id)
 	end := func(result json.RawMessage, err error) {
-		d := callbacks.Delivery{Result: result, At: l.cfg.journal.Last(), Err: Classify(err, method), Ended: rt.Ended()}
+		d := callbacks.Delivery{Result: result, At: l.s.journal.Last(), Err: Classify(err, method), Ended: rt.Ended()}
 		release()
 		if mayHaveMoved(d.Err) {
 			l.answerLater(ctx, method, params, limit, done)
@@ -57,14 +57,14 @@ func (l *Loader) answer(
 func (l *Loader) answerLater(
 	ctx context.Context, method string, params jsonobj.Object, limit time.Time, done func(callbacks.Delivery),
 ) {
-	started := l.cfg.background(func(bridge context.Context) {
+	started := l.s.host.Go(func(bridge context.Context) {
 		ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), limit)
 		defer cancel()
 		defer context.AfterFunc(bridge, cancel)()
 		var d callbacks.Delivery
 		d.Err = l.In(ctx, func(rt Runtime) (err error) {
 			d.Ended = rt.Ended()
-			d.Result, d.At, err = l.cfg.calls.call(ctx, rt, method, params, rpcconn.Priority())
+			d.Result, d.At, err = l.s.call(ctx, rt, method, params, rpcconn.Priority())
 			return err
 		})
 		done(d)

@@ -7,31 +7,30 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/settings"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
 // RuntimeLost handles the end of a runtime that had the session loaded. It reports whether the session should be
 // loaded again at once, because it had a turn, prompts or pending callbacks, or has participants or subscribers.
 func (l *Loader) RuntimeLost(rt Runtime, cause error) (wanted bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
 	if l.runtime != rt || l.state != Loaded {
 		return false
 	}
-	l.cfg.intake.End()
-	l.cfg.models.Drop()
-	l.cfg.participants.CloseSatellites()
-	l.cfg.participants.Unloaded()
+	l.s.intake.End()
+	l.s.models.Drop()
+	l.s.participants.CloseSatellites()
+	l.s.participants.Unloaded()
 	l.state, l.runtime = Unloaded, nil
-	l.cfg.sender.RuntimeEnded()
-	l.cfg.turns.Machine().Heard(time.Now()) // the time limit for a load begins now
-	outcome := l.cfg.turns.Lose(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST)
+	l.s.sender.RuntimeEnded()
+	l.s.turns.Machine().Heard(time.Now()) // the time limit for a load begins now
+	outcome := l.s.turns.Lose(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST)
 	fleeting := func(p *callback.Pending) bool { return !p.Kind.Survives }
-	l.cfg.callbacks.Withdraw(fleeting, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
-	l.cfg.journal.Note(Restarted{Turn: outcome, Cause: cause.Error()})
-	waiting := outcome != nil || !l.cfg.prompts.Box().Empty() || l.cfg.callbacks.Registry().Len() > 0
-	return waiting || l.cfg.roster.Len() > 0 || l.cfg.journal.Watched()
+	l.s.callbacks.Withdraw(fleeting, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
+	l.s.journal.Note(Restarted{Turn: outcome, Cause: cause.Error()})
+	waiting := outcome != nil || !l.s.prompts.Box().Empty() || l.s.callbacks.Registry().Len() > 0
+	return waiting || l.s.roster.Len() > 0 || l.s.journal.Watched()
 }
 
 // Disconnect ends the use of the session: the CLI closes it, and only a resume opens it again. Without force,
@@ -53,10 +52,10 @@ func (l *Loader) disconnect(ctx context.Context, prevents func(*roster.Participa
 		return false, err
 	}
 	defer l.release()
-	l.mu.Lock()
+	l.s.mu.Lock()
 	state, rt := l.state, l.runtime
-	attached := l.cfg.roster.Any(prevents)
-	l.mu.Unlock()
+	attached := l.s.roster.Any(prevents)
+	l.s.mu.Unlock()
 	switch {
 	case attached:
 		return false, nil
@@ -64,16 +63,16 @@ func (l *Loader) disconnect(ctx context.Context, prevents func(*roster.Participa
 		return true, nil
 	}
 	if state == Loaded {
-		l.cfg.participants.LeaveSatellites(ctx)
-		_, _, err := l.cfg.calls.call(ctx, rt, "session.destroy", nil)
+		l.s.participants.LeaveSatellites(ctx)
+		_, _, err := l.s.call(ctx, rt, "session.destroy", nil)
 		if reason := fault.ReasonOf(err); err != nil && reason != fault.SessionNotFound && reason != fault.RuntimeLost {
 			return false, err
 		}
 	}
 	if state != Deleted {
-		l.cfg.audit.did(ctx, "session.disconnect", nil)
+		l.s.audit.did(ctx, "session.disconnect", nil)
 		l.end(Disconnected, bridgev1.CloseReason_CLOSE_REASON_DISCONNECTED)
-		l.cfg.changed(bridgev1.SessionChange_SESSION_CHANGE_DISCONNECTED)
+		l.s.host.Changed(l.s, bridgev1.SessionChange_SESSION_CHANGE_DISCONNECTED)
 	}
 	return true, nil
 }
@@ -97,9 +96,9 @@ func (l *Loader) DeleteUnused(ctx context.Context, storedByCaller bool) error {
 // unloadUnused unloads the session if a runtime has it, so that calls wait for the lifecycle lock, which the caller
 // holds. It fails with SESSION_BUSY if the session is in use.
 func (l *Loader) unloadUnused(ctx context.Context) error {
-	l.mu.Lock()
+	l.s.mu.Lock()
 	loaded := l.state == Loaded
-	l.mu.Unlock()
+	l.s.mu.Unlock()
 	unused := !l.InUse()
 	if unused && loaded {
 		unloaded, err := unload(ctx, l, 0)
@@ -109,8 +108,8 @@ func (l *Loader) unloadUnused(ctx context.Context) error {
 		unused = unloaded && !l.InUse()
 	}
 	if !unused {
-		return fault.New(fault.SessionBusy, "session %q is in use", l.cfg.calls.id).
-			WithField("session_id").With("session_id", l.cfg.calls.id)
+		return fault.New(fault.SessionBusy, "session %q is in use", l.s.id).
+			WithField("session_id").With("session_id", l.s.id)
 	}
 	return nil
 }
@@ -118,14 +117,14 @@ func (l *Loader) unloadUnused(ctx context.Context) error {
 // InUse reports whether the session is being created, or has a call, a participant, a subscriber, a turn, a prompt or a
 // pending callback.
 func (l *Loader) InUse() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
 	return l.state == Creating || l.uses > 0 || inCompany(l) || !nothingToDo(l)
 }
 
 // delete deletes the session if check, which is called with the lifecycle lock held, permits it.
 func (l *Loader) delete(ctx context.Context, storedByCaller bool, check func() error) (err error) {
-	defer func() { l.cfg.audit.did(ctx, "session.delete", err) }()
+	defer func() { l.s.audit.did(ctx, "session.delete", err) }()
 	if err := l.acquire(ctx); err != nil {
 		return err
 	}
@@ -133,22 +132,22 @@ func (l *Loader) delete(ctx context.Context, storedByCaller bool, check func() e
 	if err := check(); err != nil {
 		return err
 	}
-	rt, err := l.cfg.newRuntime(ctx)
+	rt, err := l.s.host.Runtime(ctx)
 	if err != nil {
 		return err
 	}
-	result, _, err := l.cfg.calls.call(ctx, rt, "session.delete", nil)
+	result, _, err := l.s.call(ctx, rt, "session.delete", nil)
 	if err != nil {
 		return err
 	}
-	l.mu.Lock()
-	written := l.cfg.intake.Marks.HasHistory
-	l.mu.Unlock()
-	if err := settings.Refused(result, "session.delete"); err != nil && written && !storedByCaller {
+	l.s.mu.Lock()
+	written := l.s.intake.Marks.HasHistory
+	l.s.mu.Unlock()
+	if err := Refused(result, "session.delete"); err != nil && written && !storedByCaller {
 		return err
 	}
 	l.end(Deleted, bridgev1.CloseReason_CLOSE_REASON_DELETED)
-	l.cfg.changed(bridgev1.SessionChange_SESSION_CHANGE_DELETED)
+	l.s.host.Changed(l.s, bridgev1.SessionChange_SESSION_CHANGE_DELETED)
 	return nil
 }
 
@@ -162,8 +161,8 @@ func (l *Loader) Evict() bool {
 		return false
 	}
 	defer l.release()
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
 	if l.state != Disconnected {
 		return false
 	}
@@ -173,30 +172,30 @@ func (l *Loader) Evict() bool {
 
 // end sets the state Disconnected or Deleted, ends the turn and the callbacks, and removes all participants.
 func (l *Loader) end(state State, reason bridgev1.CloseReason) {
-	defer l.cfg.prompts.Flush()
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.s.prompts.Flush()
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
 	if l.runtime != nil {
-		l.cfg.unroute(l.runtime)
+		l.runtime.Unroute(l.s)
 	}
-	l.cfg.intake.End()
-	l.cfg.models.Drop()
-	l.cfg.participants.CloseSatellites()
-	l.cfg.participants.Unloaded()
+	l.s.intake.End()
+	l.s.models.Drop()
+	l.s.participants.CloseSatellites()
+	l.s.participants.Unloaded()
 	l.state, l.runtime = state, nil
-	l.cfg.sender.RuntimeEnded()
-	l.cfg.roster.Clear()
+	l.s.sender.RuntimeEnded()
+	l.s.roster.Clear()
 	l.endWork()
-	l.cfg.journal.Note(Ended{reason})
+	l.s.journal.Note(Ended{reason})
 }
 
 // endWork ends the turn, the prompts and the callbacks. The caller holds the session's lock, and afterwards calls
 // prompts.Flush without it.
 func (l *Loader) endWork() {
-	l.cfg.tx.MarkDirty()
-	l.cfg.turns.Lose(bridgev1.TurnStatus_TURN_STATUS_ABORTED)
-	l.cfg.prompts.Clear()
-	l.cfg.prompts.LeaveInterrupted(l.cfg.tx)
+	locked{l.s}.MarkDirty()
+	l.s.turns.Lose(bridgev1.TurnStatus_TURN_STATUS_ABORTED)
+	l.s.prompts.Clear()
+	l.s.prompts.LeaveInterrupted(locked{l.s})
 	every := func(*callback.Pending) bool { return true }
-	l.cfg.callbacks.Withdraw(every, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_SESSION_ENDED)
+	l.s.callbacks.Withdraw(every, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_SESSION_ENDED)
 }

@@ -34,9 +34,9 @@ func HandOver(ctx context.Context, l *Loader, quiet bool, save func()) (bool, er
 	if quiet {
 		idle = quietFor
 	}
-	l.mu.Lock()
+	l.s.mu.Lock()
 	state, watched := l.state, quiet && inCompany(l)
-	l.mu.Unlock()
+	l.s.mu.Unlock()
 	if watched {
 		return false, nil
 	}
@@ -53,30 +53,30 @@ func HandOver(ctx context.Context, l *Loader, quiet bool, save func()) (bool, er
 		return false, context.Cause(ctx) // nil: the session is in use for as long as its events wait
 	}
 	save()
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
 	l.state = Deleted
-	l.cfg.journal.Note(Ended{bridgev1.CloseReason_CLOSE_REASON_DRAINING})
+	l.s.journal.Note(Ended{bridgev1.CloseReason_CLOSE_REASON_DRAINING})
 	return true, nil
 }
 
 // inCompany reports whether the session has participants or subscribers. The caller holds the session's lock.
 func inCompany(l *Loader) bool {
-	return l.cfg.roster.Len() > 0 || l.cfg.journal.Watched()
+	return l.s.roster.Len() > 0 || l.s.journal.Watched()
 }
 
 // leave makes the session refuse all use if it is at rest in no runtime, and reports whether it did.
 func leave(l *Loader, quiet bool) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
 	l.leaving = l.uses == 0 && atRest(l) && !(quiet && inCompany(l))
 	return l.leaving
 }
 
 // stay takes leave back.
 func stay(l *Loader) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
 	l.leaving = false
 }
 
@@ -84,10 +84,10 @@ func stay(l *Loader) {
 func settle(ctx context.Context, l *Loader) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	if err := l.cfg.journal.Settle(ctx); err != nil {
+	if err := l.s.journal.Settle(ctx); err != nil {
 		return err
 	}
-	if err := l.cfg.prompts.Box().Flush(); err != nil && !errors.Is(err, backend.ErrStale) { // then another one has it
+	if err := l.s.prompts.Box().Flush(); err != nil && !errors.Is(err, backend.ErrStale) { // then another one has it
 		return err
 	}
 	return nil

@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"encoding/json"
-	"sync"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
@@ -12,17 +11,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/ingest"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/participants"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/reconcile"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/settings"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -36,8 +26,7 @@ import (
 //   - The session's lock guards the fields that change. It is held briefly, also by the goroutine that reads
 //     the CLI's connection. That goroutine never waits for the lifecycle lock.
 type Loader struct {
-	cfg       loaderConfig
-	mu        sync.Locker   // the session's lock
+	s         *Session
 	lifecycle chan struct{} // the lifecycle lock; capacity 1
 
 	state    State
@@ -53,47 +42,13 @@ type Loader struct {
 	usedAt   time.Time     // end of the last use
 }
 
-// loaderConfig gives a Loader the other parts of its session.
-type loaderConfig struct {
-	calls        calls
-	audit        auditTrail
-	tx           locked
-	journal      *journal.Journal
-	roster       *roster.Roster
-	callbacks    *callbacks.Desk
-	models       *modelproxy.Proxy
-	prompts      *prompts.Queue
-	turns        *turns.Turns
-	sender       *sending.Sender
-	intake       *ingest.Intake
-	participants *participants.Manager
-	reconciler   *reconcile.Reconciler
-	settings     *settings.Settings
-	// shared permits a resume while another process has the session open.
-	shared bool
-	// newRuntime returns a runtime to load the session in.
-	newRuntime func(ctx context.Context) (Runtime, error)
-	// route delivers a runtime's events of the session to the session, or returns ErrNotAdmitted. unroute stops the
-	// delivery.
-	route   func(rt Runtime) error
-	unroute func(rt Runtime)
-	// place makes a caller a participant. The caller of place holds the session's lock.
-	place func(j *Joining) (Joined, error)
-	// changed announces a change to watchers of sessions.
-	changed func(change bridgev1.SessionChange)
-	// refresh schedules a call of participants.Refresh.
-	refresh func()
-	// background runs f on a goroutine that ends with the host; after that it returns false.
-	background func(f func(ctx context.Context)) bool
-}
-
-// newLoader returns the loader of a session in the state Creating. connect sets cfg before the first use.
-func newLoader(mu sync.Locker, timeout time.Duration) *Loader {
+// newLoader returns the loader of a session in the state Creating.
+func newLoader(s *Session, timeout time.Duration) *Loader {
 	if timeout <= 0 {
 		timeout = callback.DefaultTimeout
 	}
 	return &Loader{
-		mu: mu, lifecycle: make(chan struct{}, 1), opening: make(chan struct{}), timeout: timeout, usedAt: time.Now(),
+		s: s, lifecycle: make(chan struct{}, 1), opening: make(chan struct{}), timeout: timeout, usedAt: time.Now(),
 	}
 }
 
@@ -121,8 +76,8 @@ func (l *Loader) exclusive(ctx context.Context, f func() error) error {
 
 // State returns the stage of the session's life cycle.
 func (l *Loader) State() State {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
 	return l.state
 }
 
@@ -136,31 +91,31 @@ func (l *Loader) turnCompleted() {
 // Usable returns SESSION_NOT_FOUND unless callers may use the session, and SESSION_UNAVAILABLE while it leaves this
 // server.
 func (l *Loader) Usable() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
 	return l.usable()
 }
 
 // usable is Usable with the session's lock held.
 func (l *Loader) usable() error {
 	if l.leaving { // first, because a session that has left is Deleted
-		return fault.New(fault.SessionUnavailable, "session %q is moving to another server", l.cfg.calls.id).
-			With("session_id", l.cfg.calls.id).WithRetry(leavingRetry)
+		return fault.New(fault.SessionUnavailable, "session %q is moving to another server", l.s.id).
+			With("session_id", l.s.id).WithRetry(leavingRetry)
 	}
 	switch l.state {
 	case Disconnected:
-		return Stored(l.cfg.calls.id)
+		return Stored(l.s.id)
 	case Deleted, Creating:
-		return NotFound(l.cfg.calls.id)
+		return NotFound(l.s.id)
 	}
 	return nil
 }
 
 // Load returns the runtime that has the session. It loads the session if no runtime has it.
 func (l *Loader) Load(ctx context.Context) (Runtime, error) {
-	l.mu.Lock()
+	l.s.mu.Lock()
 	rt, state, err := l.runtime, l.state, l.usable()
-	l.mu.Unlock()
+	l.s.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
@@ -176,13 +131,13 @@ func (l *Loader) Load(ctx context.Context) (Runtime, error) {
 
 // load is Load with the lifecycle lock held.
 func (l *Loader) load(ctx context.Context) (Runtime, error) {
-	l.mu.Lock()
+	l.s.mu.Lock()
 	rt, state, shut, err := l.runtime, l.state, l.shut, l.usable()
-	l.cfg.intake.Internal = state == Unloaded
+	l.s.intake.Internal = state == Unloaded
 	if err == nil && state != Loaded {
-		err = l.cfg.settings.State.CredentialsNeeded(l.cfg.calls.id)
+		err = l.s.settings.State.CredentialsNeeded(l.s.id)
 	}
-	l.mu.Unlock()
+	l.s.mu.Unlock()
 	defer l.setInternal(false)
 	if err != nil || state == Loaded {
 		return rt, err
@@ -192,24 +147,24 @@ func (l *Loader) load(ctx context.Context) (Runtime, error) {
 	var params jsonobj.Object
 	// With disableResume, session.resume adds no event to the history. CLI 1.0.81 continues pending work
 	// only if the resume adds one. The event also says that pending work has ended.
-	params.SetBool("disableResume", l.cfg.callbacks.Registry().Len() == 0 && !shut)
+	params.SetBool("disableResume", l.s.callbacks.Registry().Len() == 0 && !shut)
 	params.SetBool("continuePendingWork", !shut)
-	return enter(ctx, l.cfg.newRuntime, func(rt Runtime) error { return l.reload(ctx, rt, params, !shut) })
+	return enter(ctx, l.s.host.Runtime, func(rt Runtime) error { return l.reload(ctx, rt, params, !shut) })
 }
 
 // setInternal sets whether the events that follow are effects of the bridge's own work.
 func (l *Loader) setInternal(on bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.cfg.intake.Internal = on
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	l.s.intake.Internal = on
 }
 
 // Answerable returns nil while callers may answer the session's callbacks. That includes the time in which
 // the session is created, and, if the CLI needs answers to load the session, the time in which it is resumed.
 func (l *Loader) Answerable() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.state == Creating || l.state != Deleted && l.cfg.settings.Requires("") {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	if l.state == Creating || l.state != Deleted && l.s.settings.Requires("") {
 		return nil
 	}
 	return l.usable()
@@ -245,8 +200,8 @@ func (l *Loader) moved(ctx context.Context, rt Runtime, err error) bool {
 			return false
 		}
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
 	return l.runtime != rt && l.usable() == nil
 }
 
@@ -256,7 +211,7 @@ func (l *Loader) moved(ctx context.Context, rt Runtime, err error) bool {
 func (l *Loader) Invoke(ctx context.Context, method string, params jsonobj.Object) (
 	json.RawMessage, journal.Position, error) {
 	if !callback.Answers(method) {
-		calls := l.cfg.participants.Resumes()
+		calls := l.s.participants.Resumes()
 		if err := calls.BeginCall(ctx); err != nil {
 			return nil, journal.Position{}, Classify(err, "")
 		}
@@ -272,11 +227,11 @@ func (l *Loader) Do(ctx context.Context, method string, params jsonobj.Object, o
 	var result json.RawMessage
 	var at journal.Position
 	err := l.In(ctx, func(rt Runtime) (err error) {
-		result, at, err = l.cfg.calls.call(ctx, rt, method, params, opts...)
+		result, at, err = l.s.call(ctx, rt, method, params, opts...)
 		return err
 	})
 	if err == nil && changesQueue(method) {
-		l.cfg.prompts.Edit()
+		l.s.prompts.Edit()
 	}
 	return result, at, err
 }
@@ -292,23 +247,17 @@ func changesQueue(method string) bool {
 	return false
 }
 
-// calls makes JSON-RPC calls that name a session.
-type calls struct {
-	id      string
-	journal *journal.Journal
-}
-
-// call calls a method with params and the session's id. It returns the result and the journal's last position
+// call calls a method of the CLI with params and the session's id. It returns the result and the journal's last position
 // when the reply was read.
-func (c calls) call(
+func (s *Session) call(
 	ctx context.Context, rt participants.Callee, method string, params jsonobj.Object, opts ...rpcconn.CallOption) (
 	json.RawMessage, journal.Position, error) {
 	if (method == "session.create" || method == "session.resume") && quirks.AgentsNeedNames.In(rt.Version()) {
 		params = config.WithAgentNames(params)
 	}
-	params.SetString("sessionId", c.id)
+	params.SetString("sessionId", s.id)
 	var at journal.Position
-	opts = append(opts, rpcconn.OnReply(func() { at = c.journal.Last() }))
+	opts = append(opts, rpcconn.OnReply(func() { at = s.journal.Last() }))
 	result, err := rt.Call(ctx, method, params.JSON(), opts...)
 	if err != nil {
 		return nil, at, Classify(err, method)

@@ -71,4 +71,7 @@ func (l locked) Reading() bool          { return l.s.intake.Holding() }
 func (l locked) Timeout() time.Duration { return l.s.loader.timeout }
 func (l locked) Span() *observe.Span    { return l.s.turns.Span() }
 
-func (l locked) MarkDirty() { l.s.host.MarkDirty(l.s) }
+func (l locked) MarkDirty() { l.s.markDirty() }
+
+// markDirty schedules a save of the session. The caller holds mu.
+func (s *Session) markDirty() { s.host.MarkDirty(s) }

@@ -71,7 +71,7 @@ type Restarted struct {
 
 // Create creates the session in a runtime. After an error the session is Deleted.
 func (l *Loader) Create(ctx context.Context, o Opening) (_ Joined, err error) {
-	defer func() { l.cfg.audit.did(ctx, "session.create", err) }()
+	defer func() { l.s.audit.did(ctx, "session.create", err) }()
 	if err := l.acquire(ctx); err != nil {
 		return Joined{}, err
 	}
@@ -83,14 +83,14 @@ func (l *Loader) Create(ctx context.Context, o Opening) (_ Joined, err error) {
 	if err != nil {
 		return joined, err
 	}
-	params := l.cfg.settings.Traced(ctx, o.Params)
-	if _, err := enter(ctx, l.cfg.newRuntime, func(rt Runtime) error { return l.create(ctx, rt, params) }); err != nil {
-		l.mu.Lock()
+	params := l.s.settings.Traced(ctx, o.Params)
+	if _, err := enter(ctx, l.s.host.Runtime, func(rt Runtime) error { return l.create(ctx, rt, params) }); err != nil {
+		l.s.mu.Lock()
 		l.state = Deleted
-		l.mu.Unlock()
+		l.s.mu.Unlock()
 		return Joined{}, err
 	}
-	l.cfg.changed(bridgev1.SessionChange_SESSION_CHANGE_CREATED)
+	l.s.host.Changed(l.s, bridgev1.SessionChange_SESSION_CHANGE_CREATED)
 	return joined, nil
 }
 
@@ -104,9 +104,9 @@ func (l *Loader) checkNames(ctx context.Context, o Opening) error {
 		tools = *o.Tools
 	}
 	commands := config.CommandsAsGiven(o.Config.Get("commands"))
-	err := l.cfg.participants.CheckNames(ctx, tools, commands, "config.")
+	err := l.s.participants.CheckNames(ctx, tools, commands, "config.")
 	if err == nil && o.Join != nil {
-		err = l.cfg.participants.CheckNames(ctx, o.Join.Tools, o.Join.Commands, "")
+		err = l.s.participants.CheckNames(ctx, o.Join.Tools, o.Join.Commands, "")
 	}
 	return err
 }
@@ -114,13 +114,13 @@ func (l *Loader) checkNames(ctx context.Context, o Opening) error {
 // open applies an Opening to the session's configuration and adds the participant. undo takes that back, except what
 // others have changed since, and does not remove the participant; its caller holds mu.
 func (l *Loader) open(o Opening) (_ Joined, undo func(), _ error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	before, lifetime, timeout := l.cfg.settings.State, l.lifetime, l.timeout
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	before, lifetime, timeout := l.s.settings.State, l.lifetime, l.timeout
 	joined, err := l.apply(o)
-	after := l.cfg.settings.State
+	after := l.s.settings.State
 	undo = func() {
-		l.cfg.settings.State.Undo(before, after)
+		l.s.settings.State.Undo(before, after)
 		l.lifetime, l.timeout = lifetime, timeout
 	}
 	if err != nil {
@@ -133,94 +133,94 @@ func (l *Loader) open(o Opening) (_ Joined, undo func(), _ error) {
 // apply is open without the undo. The caller holds mu.
 func (l *Loader) apply(o Opening) (Joined, error) {
 	if o.Anew && l.state == Disconnected {
-		l.cfg.settings.State.Forget()
+		l.s.settings.State.Forget()
 	}
-	if err := l.cfg.settings.State.Remove(o.Removed); err != nil {
+	if err := l.s.settings.State.Remove(o.Removed); err != nil {
 		return Joined{}, err
 	}
-	l.cfg.settings.State.Object = l.cfg.settings.State.Object.Merge(o.Config)
-	has := func(member string) bool { return l.cfg.settings.State.Object.Get(member) != nil }
+	l.s.settings.State.Object = l.s.settings.State.Object.Merge(o.Config)
+	has := func(member string) bool { return l.s.settings.State.Object.Get(member) != nil }
 	if o.AnswersGitHubToken() && !has("provider") && !has(config.GitHubToken) && !has(config.TokenProvider) {
-		l.cfg.settings.State.Object = l.cfg.settings.State.Object.Clone()
-		l.cfg.settings.State.Object.SetString(config.TokenProvider, l.cfg.calls.id)
+		l.s.settings.State.Object = l.s.settings.State.Object.Clone()
+		l.s.settings.State.Object.SetString(config.TokenProvider, l.s.id)
 	}
 	for _, m := range o.Config {
-		l.cfg.settings.State.Regained(m.Key)
+		l.s.settings.State.Regained(m.Key)
 	}
-	l.cfg.settings.State.Regained(o.Removed...)
+	l.s.settings.State.Regained(o.Removed...)
 	if o.Tools != nil {
-		l.cfg.settings.State.Tools = *o.Tools
-		for p := range l.cfg.roster.All() {
-			if err := l.cfg.roster.CheckTools(p.Tools, l.cfg.settings.State.Tools, p, "config.tools"); err != nil {
+		l.s.settings.State.Tools = *o.Tools
+		for p := range l.s.roster.All() {
+			if err := l.s.roster.CheckTools(p.Tools, l.s.settings.State.Tools, p, "config.tools"); err != nil {
 				return Joined{}, err
 			}
 		}
 	}
 	if o.Handling != nil {
-		l.cfg.settings.State.Handling = *o.Handling
+		l.s.settings.State.Handling = *o.Handling
 	}
 	if o.Labels != nil {
-		l.cfg.settings.State.Labels = o.Labels
+		l.s.settings.State.Labels = o.Labels
 	}
 	if o.NodeLabels != nil {
-		l.cfg.settings.State.NodeLabels = o.NodeLabels
+		l.s.settings.State.NodeLabels = o.NodeLabels
 	}
 	if o.Lifetime != bridgev1.Lifetime_LIFETIME_UNSPECIFIED {
 		l.lifetime = o.Lifetime
 	}
 	if o.OnInterruption != bridgev1.OnInterruption_ON_INTERRUPTION_UNSPECIFIED {
-		l.cfg.settings.State.Continues = o.OnInterruption == bridgev1.OnInterruption_ON_INTERRUPTION_CONTINUE
+		l.s.settings.State.Continues = o.OnInterruption == bridgev1.OnInterruption_ON_INTERRUPTION_CONTINUE
 	}
 	if o.Timeout > 0 {
 		l.timeout = o.Timeout
 	}
 	if o.ProviderRef != "" || o.Config.Get("provider") != nil || slices.Contains(o.Removed, "provider") {
 		// A caller's provider has no name.
-		l.cfg.settings.State.ProviderRef = o.ProviderRef
+		l.s.settings.State.ProviderRef = o.ProviderRef
 	}
 	if o.Join == nil {
 		return Joined{}, nil
 	}
-	return l.cfg.place(o.Join)
+	return l.s.participants.Add(o.Join.In(l.s))
 }
 
 // create calls session.create and applies the result. The caller holds the lifecycle lock.
 func (l *Loader) create(ctx context.Context, rt Runtime, extra jsonobj.Object) error {
-	l.mu.Lock()
-	if err := l.cfg.settings.CheckProviders(); err != nil {
-		l.mu.Unlock()
+	l.s.mu.Lock()
+	if err := l.s.settings.CheckProviders(); err != nil {
+		l.s.mu.Unlock()
 		return err
 	}
-	plan := l.cfg.participants.Plan()
-	l.mu.Unlock()
-	if err := l.cfg.route(rt); err != nil {
+	plan := l.s.participants.Plan()
+	l.s.mu.Unlock()
+	if err := rt.Route(l.s); err != nil {
 		return err
 	}
-	result, at, err := l.cfg.calls.call(ctx, rt, "session.create", plan.Params.Merge(extra))
+	result, at, err := l.s.call(ctx, rt, "session.create", plan.Params.Merge(extra))
 	if err != nil {
-		l.cfg.unroute(rt)
+		rt.Unroute(l.s)
 		return err
 	}
-	l.cfg.participants.Told(plan, result, at)
+	l.s.participants.Told(plan, result, at)
 	l.loadedIn(rt)
-	if err := l.cfg.participants.Attend(ctx, rt); err != nil {
+	if err := l.s.participants.Attend(ctx, rt); err != nil {
 		return err
 	}
-	return l.cfg.settings.Repeat(ctx, rt)
+	return l.s.settings.Repeat(ctx, rt)
 }
 
 // loadedIn records that a runtime has the session. If the runtime has ended since its reply, loadedIn handles
 // the end: the runtime reports its end only to the sessions that were loaded at that time.
 func (l *Loader) loadedIn(rt Runtime) {
-	l.mu.Lock()
-	l.cfg.participants.Loaded()
+	l.s.mu.Lock()
+	l.s.participants.Loaded()
 	l.runtime, l.state, l.usedAt, l.awaited = rt, Loaded, time.Now(), false
 	l.shut = false
-	l.cfg.tx.MarkDirty()
-	if l.cfg.participants.Outdated() { // a handler came or left during the call
-		l.cfg.refresh()
+	locked{l.s}.MarkDirty()
+	if l.s.participants.Outdated() { // a handler came or left during the call
+		l.s.host.Refresh(l.s)
 	}
-	l.mu.Unlock()
+	l.s.mu.Unlock()
 	if cause := rt.Err(); cause != nil {
 		l.RuntimeLost(rt, cause)
 	}
@@ -236,7 +236,7 @@ func (l *Loader) gone() error {
 	if fault.ReasonOf(err) != fault.SessionNotFound { // it moves to another server
 		return err
 	}
-	f := fault.Wrap(ErrGone, fault.SessionNotFound, "").WithField("session_id").With("session_id", l.cfg.calls.id)
+	f := fault.Wrap(ErrGone, fault.SessionNotFound, "").WithField("session_id").With("session_id", l.s.id)
 	f.Message = err.Error()
 	return f
 }
@@ -244,8 +244,8 @@ func (l *Loader) gone() error {
 // Search notes that the caller that made the session looks for it in the CLI's history: until Opened, it is not known
 // whether the session exists.
 func (l *Loader) Search() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
 	l.search = true
 }
 
@@ -265,9 +265,9 @@ func (l *Loader) awaitOpened(ctx context.Context) error {
 // Exists reports whether the session exists, or is being created. While a resume looks for it, Exists waits for the end of
 // that.
 func (l *Loader) Exists(ctx context.Context) (bool, error) {
-	l.mu.Lock()
+	l.s.mu.Lock()
 	state, searched := l.state, l.search && l.state == Creating
-	l.mu.Unlock()
+	l.s.mu.Unlock()
 	if !searched {
 		return state != Deleted, nil
 	}
@@ -281,7 +281,7 @@ func (l *Loader) Exists(ctx context.Context) (bool, error) {
 // Resume opens a disconnected session again. If the session is open, Resume sends the CLI the changed
 // configuration.
 func (l *Loader) Resume(ctx context.Context, o Opening) (_ Joined, err error) {
-	defer func() { l.cfg.audit.did(ctx, "session.resume", err) }()
+	defer func() { l.s.audit.did(ctx, "session.resume", err) }()
 	if o.Found && l.State() == Creating {
 		if err := l.awaitOpened(ctx); err != nil {
 			return Joined{}, err
@@ -297,20 +297,20 @@ func (l *Loader) Resume(ctx context.Context, o Opening) (_ Joined, err error) {
 	if err := l.checkNames(ctx, o); err != nil {
 		return Joined{}, err
 	}
-	l.mu.Lock()
-	before := l.cfg.settings.State.Object
-	l.mu.Unlock()
+	l.s.mu.Lock()
+	before := l.s.settings.State.Object
+	l.s.mu.Unlock()
 	joined, undo, err := l.open(o)
 	if err != nil {
 		return joined, err
 	}
 	if err := l.resume(ctx, o, before); err != nil {
 		// A configuration that the CLI rejects would make every later load fail.
-		l.mu.Lock()
+		l.s.mu.Lock()
 		undo()
-		l.mu.Unlock()
+		l.s.mu.Unlock()
 		if joined.Participant != nil {
-			l.cfg.participants.Withdraw(joined)
+			l.s.participants.Withdraw(joined)
 		}
 		return Joined{}, err
 	}
@@ -320,33 +320,33 @@ func (l *Loader) Resume(ctx context.Context, o Opening) (_ Joined, err error) {
 // resume calls session.resume with the changed configuration. before is the configuration before the change. The
 // caller holds the lifecycle lock.
 func (l *Loader) resume(ctx context.Context, o Opening, before jsonobj.Object) error {
-	l.mu.Lock()
-	needsLoad := l.state == Loaded && !o.Exact && config.NeedsLoad(before, l.cfg.settings.State.Object)
-	l.mu.Unlock()
+	l.s.mu.Lock()
+	needsLoad := l.state == Loaded && !o.Exact && config.NeedsLoad(before, l.s.settings.State.Object)
+	l.s.mu.Unlock()
 	if needsLoad {
 		if err := l.unloadNow(ctx); err != nil {
 			return err
 		}
 	}
-	l.mu.Lock()
+	l.s.mu.Lock()
 	open := l.state == Unloaded && !l.shut
-	l.mu.Unlock()
+	l.s.mu.Unlock()
 	if open {
 		// For callers an unloaded session is open. The bridge loads it first, and then makes the caller's resume.
 		if _, err := l.load(ctx); err != nil {
 			return err
 		}
 	}
-	l.mu.Lock()
-	rt, warm, continuing := l.runtime, l.state == Loaded, l.cfg.turns.Machine().Continuing()
-	l.mu.Unlock()
-	params := l.cfg.settings.Traced(ctx, o.Params)
+	l.s.mu.Lock()
+	rt, warm, continuing := l.runtime, l.state == Loaded, l.s.turns.Machine().Continuing()
+	l.s.mu.Unlock()
+	params := l.s.settings.Traced(ctx, o.Params)
 	if o.ContinuePending { // false is the default, and would be in the session.resume event
 		params.SetBool("continuePendingWork", true)
 	}
 	if warm {
 		// Without disableResume the CLI writes a resume event, as for any caller's resume.
-		err := l.cfg.participants.WarmResume(ctx, rt, func(p *jsonobj.Object) {
+		err := l.s.participants.WarmResume(ctx, rt, func(p *jsonobj.Object) {
 			if !continuing {
 				p.Set("disableResume", nil)
 			}
@@ -355,15 +355,15 @@ func (l *Loader) resume(ctx context.Context, o Opening, before jsonobj.Object) e
 		if err != nil {
 			return err
 		}
-		return l.cfg.participants.Attend(ctx, rt)
+		return l.s.participants.Attend(ctx, rt)
 	}
-	l.mu.Lock()
-	err := l.cfg.settings.State.CredentialsNeeded(l.cfg.calls.id)
-	l.mu.Unlock()
+	l.s.mu.Lock()
+	err := l.s.settings.State.CredentialsNeeded(l.s.id)
+	l.s.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	_, err = enter(ctx, l.cfg.newRuntime, func(rt Runtime) error {
+	_, err = enter(ctx, l.s.host.Runtime, func(rt Runtime) error {
 		if err := l.checkUnused(ctx, rt); err != nil {
 			return err
 		}
@@ -372,7 +372,7 @@ func (l *Loader) resume(ctx context.Context, o Opening, before jsonobj.Object) e
 	if err != nil {
 		return err
 	}
-	l.cfg.changed(bridgev1.SessionChange_SESSION_CHANGE_UPDATED)
+	l.s.host.Changed(l.s, bridgev1.SessionChange_SESSION_CHANGE_UPDATED)
 	return nil
 }
 
@@ -380,10 +380,10 @@ func (l *Loader) resume(ctx context.Context, o Opening, before jsonobj.Object) e
 // advisory, and two processes would fork the history. If Config.Shared is set, checkUnused does nothing: one
 // program then owns all CLI processes and coordinates them.
 func (l *Loader) checkUnused(ctx context.Context, rt Runtime) error {
-	if l.cfg.shared {
+	if l.s.shared {
 		return nil
 	}
-	id := l.cfg.calls.id
+	id := l.s.id
 	result, err := rt.Call(ctx, "sessions.checkInUse", jsonobj.Object{{Key: "sessionIds", Value: quoteList(id)}}.JSON())
 	if err != nil {
 		return Classify(err, "sessions.checkInUse")

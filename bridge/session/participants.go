@@ -54,7 +54,7 @@ func newParticipants(s *Session) *participants.Manager {
 		},
 		Call: func(ctx context.Context, rt participants.Callee, method string, params jsonobj.Object) (
 			json.RawMessage, journal.Position, error) {
-			return s.calls.call(ctx, rt, method, params)
+			return s.call(ctx, rt, method, params)
 		},
 		Loaded: func() bool { return s.loader.State() == Loaded },
 		Disconnect: func(ctx context.Context) error {

@@ -34,13 +34,10 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/participants"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/reconcile"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/settings"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/watchdog"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -147,18 +144,18 @@ type Config struct {
 type Session struct {
 	id           string
 	tenant       string
+	shared       bool // permits a resume while another process has the session open
 	host         Host
 	journal      *journal.Journal
-	calls        calls
 	callbacks    *callbacks.Desk
 	models       *modelproxy.Proxy
 	prompts      *prompts.Queue
 	turns        *turns.Turns
 	sender       *sending.Sender
 	participants *participants.Manager
-	watchdog     *watchdog.Watchdog[Runtime]
-	reconciler   *reconcile.Reconciler
-	settings     *settings.Settings
+	watchdog     *Watchdog
+	reconciler   *Reconciler
+	settings     *Settings
 	loader       *Loader
 	audit        auditTrail
 
@@ -177,25 +174,23 @@ func New(cfg Config) *Session {
 	}
 	now := time.Now()
 	s := &Session{
-		id: cfg.ID, tenant: cfg.Tenant, host: cfg.Host,
+		id: cfg.ID, tenant: cfg.Tenant, host: cfg.Host, shared: cfg.Shared,
 		journal: journal.New(journal.Config{
 			Epoch: cfg.Epoch, MaxEphemeralBytes: cfg.MaxEphemeralBytes, Encode: cfg.Encode, Log: cfg.Log, Budget: cfg.Budget,
 		}),
 		audit: auditTrail{cfg.Audit, cfg.ID, cfg.Tenant},
 	}
-	s.calls = calls{s.id, s.journal}
-	s.loader = newLoader(&s.mu, cfg.CallbackTimeout)
+	s.loader = newLoader(s, cfg.CallbackTimeout)
 	s.models = newModels(s)
 	s.callbacks = newCallbacks(s, cfg.Room, cfg.Observer)
 	s.prompts = newPrompts(s, cfg.Outbox)
 	s.turns = newTurns(s, cfg.Bounds, cfg.Observer)
 	s.sender = newSender(s)
-	s.watchdog = newWatchdog(s)
+	s.watchdog = &Watchdog{s}
 	s.intake = newIntake(s, now)
-	s.reconciler = newReconciler(s)
+	s.reconciler = &Reconciler{s}
 	s.participants = newParticipants(s)
-	s.settings = newSettings(s)
-	connect(s, cfg.Shared)
+	s.settings = &Settings{s: s}
 	return s
 }
 

@@ -64,10 +64,10 @@ func tryAtRest(ctx context.Context, s *Session, f func() error) (finishing bool,
 		return false, err
 	}
 	err = l.exclusive(ctx, func() error {
-		l.mu.Lock()
+		l.s.mu.Lock()
 		state, rests := l.state, atRest(l)
 		finishing = state == Loaded && nothingToDo(l)
-		l.mu.Unlock()
+		l.s.mu.Unlock()
 		switch {
 		case state == Creating || state == Deleted:
 			return NotFound(s.id)
@@ -89,7 +89,7 @@ func atRest(l *Loader) bool {
 
 // nothingToDo reports whether the session has no turn, pending callback or prompt. The caller holds the session's lock.
 func nothingToDo(l *Loader) bool {
-	return !l.cfg.turns.Machine().Busy() && l.cfg.callbacks.Registry().Len() == 0 && l.cfg.prompts.Box().Empty()
+	return !l.s.turns.Machine().Busy() && l.s.callbacks.Registry().Len() == 0 && l.s.prompts.Box().Empty()
 }
 
 // Imported is a session of another installation.
@@ -115,15 +115,15 @@ func Import(ctx context.Context, s *Session, in Imported, place func() error) er
 		if err == nil {
 			err = place()
 		}
-		l.mu.Lock()
-		defer l.mu.Unlock()
+		l.s.mu.Lock()
+		defer l.s.mu.Unlock()
 		if err != nil {
 			l.state = Deleted
 			return err
 		}
 		l.state = Disconnected
 		l.lifetime = max(l.lifetime, bridgev1.Lifetime_LIFETIME_KEEP)
-		l.cfg.settings.State.Missing = in.Missing
+		l.s.settings.State.Missing = in.Missing
 		s.intake.Info = in.Info
 		s.intake.Marks.HasHistory, s.intake.Marks.CompletedTurn = in.HasHistory, in.HasHistory
 		s.intake.Marks.TurnEnd = s.journal.Last()

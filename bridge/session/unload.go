@@ -15,12 +15,12 @@ import (
 
 // Hold prevents Unload until release is called. It covers uses of the session that cause no events.
 func (l *Loader) Hold() (release func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
 	l.uses++
 	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
+		l.s.mu.Lock()
+		defer l.s.mu.Unlock()
 		l.uses--
 		l.usedAt = time.Now()
 	}
@@ -28,28 +28,28 @@ func (l *Loader) Hold() (release func()) {
 
 // idleFor is Idle with the session's lock held.
 func (l *Loader) idleFor(idle time.Duration) bool {
-	turn, last := l.cfg.turns.Machine(), l.usedAt
+	turn, last := l.s.turns.Machine(), l.usedAt
 	if turn.LastEvent().After(last) {
 		last = turn.LastEvent()
 	}
-	free := l.state == Loaded && l.uses == 0 && l.cfg.settings.CheckProviders() == nil && !l.cfg.sender.HeadersReplaced()
-	return free && !l.cfg.roster.HasSatellite() && !turn.Busy() && l.cfg.callbacks.Registry().Len() == 0 && time.Since(last) >= idle
+	free := l.state == Loaded && l.uses == 0 && l.s.settings.CheckProviders() == nil && !l.s.sender.HeadersReplaced()
+	return free && !l.s.roster.HasSatellite() && !turn.Busy() && l.s.callbacks.Registry().Len() == 0 && time.Since(last) >= idle
 }
 
 // Idle reports whether the session may be unloaded as far as the bridge knows: it is loaded, it had no event and
 // no call for the given time, and it has no turn, pending callback, satellite or replaced headers.
 func (l *Loader) Idle(idle time.Duration) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
 	return l.idleFor(idle)
 }
 
 // Internal reports whether the bridge itself is loading, unloading or aborting something in the session. The
 // CLI's events of that time are effects of the bridge's work, not of a caller's.
 func (l *Loader) Internal() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.cfg.intake.Internal
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	return l.s.intake.Internal
 }
 
 // Unload removes the session from its runtime if it is Idle for the given time and the CLI has no task,
@@ -65,27 +65,27 @@ func (l *Loader) Unload(ctx context.Context, idle time.Duration) (bool, error) {
 
 // unload is Unload with the lifecycle lock held.
 func unload(ctx context.Context, l *Loader, idle time.Duration) (bool, error) {
-	l.mu.Lock()
+	l.s.mu.Lock()
 	rt, unused := l.runtime, l.idleFor(idle)
-	l.mu.Unlock()
+	l.s.mu.Unlock()
 	if !unused {
 		return false, nil
 	}
 	alive, err := activity.Any(ctx, func(ctx context.Context, method string) (json.RawMessage, error) {
-		result, _, err := l.cfg.calls.call(ctx, rt, method, nil)
+		result, _, err := l.s.call(ctx, rt, method, nil)
 		return result, err
 	})
 	if err != nil || alive {
-		l.mu.Lock()
+		l.s.mu.Lock()
 		l.usedAt = time.Now() // ask the CLI again after another idle time
-		l.mu.Unlock()
+		l.s.mu.Unlock()
 		return false, err
 	}
-	l.mu.Lock()
+	l.s.mu.Lock()
 	if unused = l.idleFor(idle) && l.runtime == rt; unused {
-		l.state, l.cfg.intake.Internal = Unloaded, true // later calls wait for the lifecycle lock
+		l.state, l.s.intake.Internal = Unloaded, true // later calls wait for the lifecycle lock
 	}
-	l.mu.Unlock()
+	l.s.mu.Unlock()
 	if !unused {
 		return false, nil
 	}
@@ -98,8 +98,8 @@ func (l *Loader) unloadNow(ctx context.Context) error {
 	unloaded, err := unload(ctx, l, 0)
 	if err == nil && !unloaded {
 		err = fault.New(fault.SessionBusy, "the CLI must load session %q again to clear this field: wait until the session "+
-			"has no turn, task, shell, schedule, pending callback and canvas of a participant", l.cfg.calls.id).
-			WithField("update_mask").With("session_id", l.cfg.calls.id)
+			"has no turn, task, shell, schedule, pending callback and canvas of a participant", l.s.id).
+			WithField("update_mask").With("session_id", l.s.id)
 	}
 	return err
 }
@@ -111,13 +111,13 @@ func (l *Loader) drop(ctx context.Context, rt Runtime) error {
 		return err
 	}
 	defer l.release()
-	l.mu.Lock()
+	l.s.mu.Lock()
 	here := l.state == Loaded && l.runtime == rt
 	if here {
-		l.state, l.cfg.intake.Internal = Unloaded, true
-		l.cfg.callbacks.Withdraw(func(p *callback.Pending) bool { return !p.Kind.Survives }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
+		l.state, l.s.intake.Internal = Unloaded, true
+		l.s.callbacks.Withdraw(func(p *callback.Pending) bool { return !p.Kind.Survives }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
 	}
-	l.mu.Unlock()
+	l.s.mu.Unlock()
 	if !here {
 		return nil
 	}
@@ -127,16 +127,16 @@ func (l *Loader) drop(ctx context.Context, rt Runtime) error {
 // destroy calls session.destroy and clears the session's state in the runtime. The caller has set the state
 // Unloaded and holds the lifecycle lock.
 func (l *Loader) destroy(ctx context.Context, rt Runtime) error {
-	l.cfg.participants.LeaveSatellites(ctx)
-	_, _, err := l.cfg.calls.call(ctx, rt, "session.destroy", nil)
-	l.cfg.unroute(rt)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.cfg.intake.End()
-	l.cfg.models.Drop()
-	l.cfg.participants.Unloaded()
-	l.runtime, l.cfg.intake.Internal = nil, false
-	l.cfg.sender.RuntimeEnded()
+	l.s.participants.LeaveSatellites(ctx)
+	_, _, err := l.s.call(ctx, rt, "session.destroy", nil)
+	rt.Unroute(l.s)
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	l.s.intake.End()
+	l.s.models.Drop()
+	l.s.participants.Unloaded()
+	l.runtime, l.s.intake.Internal = nil, false
+	l.s.sender.RuntimeEnded()
 	switch fault.ReasonOf(err) {
 	case fault.SessionNotFound, fault.RuntimeLost:
 		return nil // the runtime no longer has the session
@@ -153,29 +153,29 @@ func (l *Loader) Shutdown(ctx context.Context, params jsonobj.Object) (json.RawM
 		return nil, journal.Position{}, err
 	}
 	defer l.release()
-	l.mu.Lock()
+	l.s.mu.Lock()
 	rt, state, err := l.runtime, l.state, l.usable()
-	l.mu.Unlock()
+	l.s.mu.Unlock()
 	if err != nil {
 		return nil, journal.Position{}, err
 	}
 	if state != Loaded { // its work ended when it left the runtime
-		return json.RawMessage(`null`), l.cfg.journal.Last(), nil
+		return json.RawMessage(`null`), l.s.journal.Last(), nil
 	}
-	result, at, err := l.cfg.calls.call(ctx, rt, "session.shutdown", params)
+	result, at, err := l.s.call(ctx, rt, "session.shutdown", params)
 	if err != nil {
 		return nil, at, err
 	}
-	l.mu.Lock()
+	l.s.mu.Lock()
 	here := l.state == Loaded && l.runtime == rt
 	if here {
-		l.state, l.shut, l.cfg.intake.Internal = Unloaded, true, true // later calls wait for the lifecycle lock
+		l.state, l.shut, l.s.intake.Internal = Unloaded, true, true // later calls wait for the lifecycle lock
 		l.endWork()
 	}
-	l.mu.Unlock()
+	l.s.mu.Unlock()
 	if !here {
 		return result, at, nil
 	}
-	l.cfg.prompts.Flush()
+	l.s.prompts.Flush()
 	return result, at, l.destroy(ctx, rt)
 }

@@ -1,18 +1,10 @@
-// Package reconcile compares a session with the CLI after a runtime has loaded it. It compares the journal with
-// the CLI's history, and the pending callbacks with the CLI's own lists. Package history makes the decisions,
-// and a Reconciler carries them out.
-//
-// A Reconciler has no state, lock or goroutine. Its caller holds the session's lifecycle lock. The caller does
-// not hold the session's lock; the Reconciler takes it for each change.
-package reconcile
+package session
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
@@ -20,53 +12,17 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/record"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/history"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/ingest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// Runtime is a session in a CLI process.
-type Runtime interface {
-	// Call calls a method about the session. The session's id is added to params.
-	Call(ctx context.Context, method string, params jsonobj.Object) (json.RawMessage, error)
-	// Current reports whether the process still has the session. The caller holds the session's lock.
-	Current() bool
-}
-
-// Tx is the session while its lock is held.
-type Tx interface {
-	callbacks.Tx
-	prompts.Tx
-	// Continues reports whether the agent is told to continue interrupted turns.
-	Continues() bool
-}
-
-// Config gives a Reconciler the parts of its session.
-type Config struct {
-	// Session is the session's id.
-	Session string
-	// Lock is the session's lock; Tx is the session, used with the lock held.
-	Lock      sync.Locker
-	Tx        Tx
-	Journal   *journal.Journal
-	Intake    *ingest.Intake
-	Turns     *turns.Turns
-	Prompts   *prompts.Queue
-	Callbacks *callbacks.Desk
-	// Epoch returns an epoch greater than all that it returned before.
-	Epoch  func() uint64
-	Logger func() *slog.Logger
-}
-
-// Reconciler reconciles a session with the CLI. Call New to make one.
-type Reconciler struct{ cfg Config }
-
-// New returns a reconciler.
-func New(cfg Config) *Reconciler { return &Reconciler{cfg} }
+// Reconciler compares the session with the CLI after a runtime has loaded it: the journal with the CLI's history, and the
+// pending callbacks with the CLI's own lists. Package history makes the decisions, and the Reconciler carries them out.
+//
+// Its caller holds the lifecycle lock, and not the session's lock, which the Reconciler takes for each change.
+type Reconciler struct{ s *Session }
 
 // History adds the events of the CLI's history that the journal lacks. With continuePending, callbacks
 // without an answer in the history become pending.
@@ -75,31 +31,31 @@ func (r *Reconciler) History(ctx context.Context, rt Runtime, continuePending bo
 	if err != nil {
 		return err
 	}
-	found := r.cfg.Prompts.LookUp(ctx, records, nil)
+	found := r.s.prompts.LookUp(ctx, records, nil)
 	r.tie(ctx, records)
-	defer r.cfg.Prompts.Flush()
-	r.cfg.Lock.Lock()
-	defer r.cfg.Lock.Unlock()
+	defer r.s.prompts.Flush()
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
 	open := r.append(records)
 	// All turns in the history have ended; the CLI does not store their idle events.
-	r.cfg.Turns.LosePast()
+	r.s.turns.LosePast()
 	// The added events belong to these turns. A later process of the bridge must not announce the end of a
 	// turn because of them.
-	r.cfg.Intake.Marks.TurnEnd = r.cfg.Journal.Last()
-	r.cfg.Tx.MarkDirty()
+	r.s.intake.Marks.TurnEnd = r.s.journal.Last()
+	r.s.markDirty()
 	r.settle(found)
 	if continuePending {
 		for _, rec := range open {
 			if k := callback.ForEvent(rec.Type); k.Survives {
-				r.cfg.Callbacks.Requested(r.cfg.Tx, k, r.placed(rec))
+				r.s.callbacks.Requested(locked{r.s}, k, r.placed(rec))
 			}
 		}
 	}
-	goesOn := continuePending && r.cfg.Callbacks.Registry().Len() > 0
-	if r.cfg.Tx.Continues() && !goesOn && !found.Forgot() && history.Unfinished(records) {
-		r.cfg.Prompts.Continue(r.cfg.Tx)
+	goesOn := continuePending && r.s.callbacks.Registry().Len() > 0
+	if r.s.settings.State.Continues && !goesOn && !found.Forgot() && history.Unfinished(records) {
+		r.s.prompts.Continue(locked{r.s})
 	} else {
-		r.cfg.Prompts.LeaveInterrupted(r.cfg.Tx)
+		r.s.prompts.LeaveInterrupted(locked{r.s})
 	}
 	return nil
 }
@@ -134,7 +90,7 @@ func (r *Reconciler) read(ctx context.Context, rt Runtime) ([]*journal.Record, e
 		switch {
 		case page.CursorStatus == "expired", page.HasMore && len(page.Events) == 0:
 			return nil, fault.New(fault.CLIProtocolError, "the history of session %q changed while it was read: try again",
-				r.cfg.Session)
+				r.s.id)
 		case !page.HasMore:
 			return r.records(events), nil
 		}
@@ -147,21 +103,21 @@ const readLog = "session.eventLog.read"
 
 // call calls a method of the CLI about its history.
 func (r *Reconciler) call(ctx context.Context, rt Runtime, method string, params jsonobj.Object, reply any) error {
-	result, err := rt.Call(ctx, method, params)
+	result, _, err := r.s.call(ctx, rt, method, params)
 	if err != nil {
 		return err
 	}
 	if err := json.Unmarshal(result, reply); err != nil {
-		return fault.Wrap(err, fault.CLIProtocolError, "reading the history of session %q", r.cfg.Session)
+		return fault.Wrap(err, fault.CLIProtocolError, "reading the history of session %q", r.s.id)
 	}
 	return nil
 }
 
 // records returns the events of a history, without the copies with which a later file of the CLI's record begins.
 func (r *Reconciler) records(events []json.RawMessage) (out []*journal.Record) {
-	r.cfg.Lock.Lock()
-	internal := r.cfg.Intake.Internal
-	r.cfg.Lock.Unlock()
+	r.s.mu.Lock()
+	internal := r.s.intake.Internal
+	r.s.mu.Unlock()
 	for _, text := range events {
 		if rec, err := event.Parse(text); err == nil && !isCopy(text) {
 			rec.Bridge = internal && rec.Type == "session.resume"
@@ -184,9 +140,9 @@ func isCopy(text json.RawMessage) bool {
 // It skips events that also arrived live since the resume: the intake adds those in their order. The caller
 // holds the lock.
 func (r *Reconciler) append(records []*journal.Record) (open history.Unanswered) {
-	live := history.IDs(r.cfg.Intake.Held())
+	live := history.IDs(r.s.intake.Held())
 	past := 0 // for a load of the bridge itself there is no caller's resume
-	if !r.cfg.Intake.Internal {
+	if !r.s.intake.Internal {
 		past = history.Past(records, live)
 	}
 	for i, rec := range records {
@@ -196,14 +152,14 @@ func (r *Reconciler) append(records []*journal.Record) (open history.Unanswered)
 			}
 			continue
 		}
-		r.cfg.Intake.Append(rec)
+		r.s.intake.Append(rec)
 		if i < past {
-			r.cfg.Intake.Marks.End = r.cfg.Journal.Last()
+			r.s.intake.Marks.End = r.s.journal.Last()
 		}
 		open.Follow(rec)
 		switch {
 		case callback.Ends(rec.Type):
-			r.cfg.Callbacks.Completed(rec)
+			r.s.callbacks.Completed(rec)
 		case rec.Type == "tool.execution_complete":
 			r.toolEnded(rec)
 		}
@@ -213,7 +169,7 @@ func (r *Reconciler) append(records []*journal.Record) (open history.Unanswered)
 
 // placed sets the position of a record of the history to its position in the journal.
 func (r *Reconciler) placed(rec *journal.Record) *journal.Record {
-	if at, ok := r.cfg.Journal.Lookup(rec.ID); ok {
+	if at, ok := r.s.journal.Lookup(rec.ID); ok {
 		rec.Pos = at
 	}
 	return rec
@@ -223,22 +179,22 @@ func (r *Reconciler) placed(rec *journal.Record) *journal.Record {
 // report their ends. The caller holds the lock.
 func (r *Reconciler) toolEnded(rec *journal.Record) {
 	id := history.CallID(event.Raw(rec))
-	r.cfg.Callbacks.Withdraw(func(p *callback.Pending) bool {
+	r.s.callbacks.Withdraw(func(p *callback.Pending) bool {
 		return id != "" && p.Kind.Survives && history.CallID(p.Params) == id
 	}, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
 }
 
 // settle resolves the messages whose outcome was unknown since their runtime ended. The caller holds the lock.
 func (r *Reconciler) settle(found prompts.Settlement) {
-	r.cfg.Turns.Confirm()
-	r.cfg.Prompts.Settle(r.cfg.Tx, found)
+	r.s.turns.Confirm()
+	r.s.prompts.Settle(locked{r.s}, found)
 }
 
 // resolve is settle with the lock.
 func (r *Reconciler) resolve(found prompts.Settlement) {
-	defer r.cfg.Prompts.Flush()
-	r.cfg.Lock.Lock()
-	defer r.cfg.Lock.Unlock()
+	defer r.s.prompts.Flush()
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
 	r.settle(found)
 }
 
@@ -246,40 +202,40 @@ func (r *Reconciler) resolve(found prompts.Settlement) {
 // its id. A new epoch tells readers that the CLI does not know the earlier events. The caller calls settle
 // after the creation, to resolve the earlier messages.
 func (r *Reconciler) BeginAnew(ctx context.Context) (settle func()) {
-	found := r.cfg.Prompts.LookUp(ctx, nil, nil)
-	if r.cfg.Journal.Last().Seq > 0 {
+	found := r.s.prompts.LookUp(ctx, nil, nil)
+	if r.s.journal.Last().Seq > 0 {
 		r.restart(ctx, nil)
 	}
-	r.cfg.Lock.Lock()
-	r.cfg.Intake.Marks.HasHistory = false
-	r.cfg.Lock.Unlock()
+	r.s.mu.Lock()
+	r.s.intake.Marks.HasHistory = false
+	r.s.mu.Unlock()
 	return func() { r.resolve(found) }
 }
 
 // tie begins a new epoch if the journal contradicts the history in the order or the presence of events.
 func (r *Reconciler) tie(ctx context.Context, events []*journal.Record) {
-	if r.cfg.Journal.Last().Seq == 0 {
+	if r.s.journal.Last().Seq == 0 {
 		return // an empty journal contradicts nothing
 	}
-	if !history.Ordered(events, r.cfg.Journal.Lookup) || r.rewritten(ctx, events) {
+	if !history.Ordered(events, r.s.journal.Lookup) || r.rewritten(ctx, events) {
 		r.restart(ctx, events)
 		return
 	}
-	r.cfg.Lock.Lock()
-	defer r.cfg.Lock.Unlock()
-	r.cfg.Intake.Marks.ReconciledTo = r.cfg.Journal.Last()
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	r.s.intake.Marks.ReconciledTo = r.s.journal.Last()
 }
 
 // rewritten reports whether the history lacks earlier messages that the journal has.
 func (r *Reconciler) rewritten(ctx context.Context, events []*journal.Record) bool {
-	cut := history.NewRewrite(events, r.cfg.Journal.Lookup)
-	r.cfg.Lock.Lock()
-	after := r.cfg.Intake.Marks.ReconciledTo
-	r.cfg.Lock.Unlock()
-	if after.Epoch != r.cfg.Journal.Last().Epoch {
+	cut := history.NewRewrite(events, r.s.journal.Lookup)
+	r.s.mu.Lock()
+	after := r.s.intake.Marks.ReconciledTo
+	r.s.mu.Unlock()
+	if after.Epoch != r.s.journal.Last().Epoch {
 		after = journal.Position{}
 	}
-	event.Scan(ctx, r.cfg.Journal, after, cut.Kept)
+	event.Scan(ctx, r.s.journal, after, cut.Kept)
 	return cut.Found()
 }
 
@@ -294,22 +250,22 @@ func (r *Reconciler) restart(ctx context.Context, events []*journal.Record) {
 		}
 		return true
 	}
-	event.Scan(ctx, r.cfg.Journal, journal.Position{}, add)
-	epoch := r.cfg.Epoch()
-	r.cfg.Logger().Warn("history and journal do not agree: the journal begins a new epoch", "session_id", r.cfg.Session, "epoch", epoch)
-	r.cfg.Lock.Lock()
-	defer r.cfg.Lock.Unlock()
-	r.cfg.Journal.Each(add) // the events since the scan
+	event.Scan(ctx, r.s.journal, journal.Position{}, add)
+	epoch := r.s.host.Epoch()
+	r.s.host.Logger().Warn("history and journal do not agree: the journal begins a new epoch", "session_id", r.s.id, "epoch", epoch)
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	r.s.journal.Each(add) // the events since the scan
 	merged, fresh := history.Merge(events, all)
-	r.cfg.Journal.Restart(epoch, merged)
-	marks := &r.cfg.Intake.Marks
+	r.s.journal.Restart(epoch, merged)
+	marks := &r.s.intake.Marks
 	marks.TurnEnd, marks.InterruptedAt = journal.Position{}, journal.Position{}
-	r.cfg.Prompts.Renumber(func(note any, _ journal.Position) journal.Position {
-		return r.cfg.Journal.Post(note, journal.Position{})
+	r.s.prompts.Renumber(func(note any, _ journal.Position) journal.Position {
+		return r.s.journal.Post(note, journal.Position{})
 	})
-	marks.ReconciledTo = r.cfg.Journal.Last()
+	marks.ReconciledTo = r.s.journal.Last()
 	for _, rec := range fresh {
-		r.cfg.Intake.Follow(rec, time.Now())
+		r.s.intake.Follow(rec, time.Now())
 	}
-	r.cfg.Tx.MarkDirty()
+	r.s.markDirty()
 }

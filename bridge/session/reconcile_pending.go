@@ -1,4 +1,4 @@
-package reconcile
+package session
 
 import (
 	"context"
@@ -32,13 +32,13 @@ func (l pendingList) ids() (ids []string) {
 // changed any. It withdraws callbacks that the CLI does not wait for. If the CLI waits for a callback that is
 // not pending, Pending requests it from callers again: otherwise the turn would never end.
 func (r *Reconciler) Pending(ctx context.Context, rt Runtime) (changed bool, err error) {
-	pending := r.cfg.Callbacks.Registry()
+	pending := r.s.callbacks.Registry()
 	for method, list := range pendingLists {
 		// The CLI's list can lack callbacks that it asks while it makes the list, and can have callbacks that
 		// end before the reply is read.
 		ends, before := pending.Ends(), pending.List()
 		var waiting pendingList
-		result, err := rt.Call(ctx, list, nil)
+		result, _, err := r.s.call(ctx, rt, list, nil)
 		if fault.ReasonOf(err) == fault.MethodUnknown {
 			continue // CLI 1.0.81 cannot list the tool calls that it waits for
 		}
@@ -51,7 +51,7 @@ func (r *Reconciler) Pending(ctx context.Context, rt Runtime) (changed bool, err
 		withdraw, again := history.Waiting(method, before, waiting.ids())
 		for _, p := range withdraw {
 			if _, err := pending.Claim(p.ID); err == nil { // otherwise an answer is being delivered
-				r.cfg.Callbacks.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN, "")
+				r.s.callbacks.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN, "")
 				changed = true
 			}
 		}
@@ -67,22 +67,22 @@ func (r *Reconciler) Pending(ctx context.Context, rt Runtime) (changed bool, err
 // askAgain makes a callback pending again that the CLI waits for and that has ended: a runtime ended before
 // it processed the answer, or the bridge's own answer did not reach it. It reports whether it asked.
 func (r *Reconciler) askAgain(ctx context.Context, rt Runtime, method, id string) (asked bool) {
-	if _, err := r.cfg.Callbacks.Registry().Get(id); err == nil {
+	if _, err := r.s.callbacks.Registry().Get(id); err == nil {
 		return false
 	}
 	var found *journal.Record
-	event.Scan(ctx, r.cfg.Journal, journal.Position{}, func(rec *journal.Record) bool {
+	event.Scan(ctx, r.s.journal, journal.Position{}, func(rec *journal.Record) bool {
 		var d struct{ RequestID string }
 		if rec.Type == method && event.Data(rec, &d) && d.RequestID == id {
 			found = rec
 		}
 		return found == nil
 	})
-	r.cfg.Lock.Lock()
-	defer r.cfg.Lock.Unlock()
-	if found == nil || !rt.Current() {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	if found == nil || r.s.loader.runtime != rt || r.s.loader.state != Loaded {
 		return false
 	}
-	r.cfg.Callbacks.Requested(r.cfg.Tx, callback.ForEvent(method), found)
+	r.s.callbacks.Requested(locked{r.s}, callback.ForEvent(method), found)
 	return true
 }

@@ -1,0 +1,144 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+)
+
+// SetModel switches the model and remembers it for the next load.
+func (st *Settings) SetModel(ctx context.Context, params jsonobj.Object) (
+	result json.RawMessage, at journal.Position, err error) {
+	err = st.s.loader.exclusive(ctx, func() error {
+		rt, err := st.s.loader.load(ctx)
+		if err != nil {
+			return err
+		}
+		if result, at, err = st.s.call(ctx, rt, "session.model.switchTo", params); err != nil {
+			return err
+		}
+		st.s.mu.Lock()
+		defer st.s.mu.Unlock()
+		st.State.SetModel(params)
+		st.s.markDirty()
+		return nil
+	})
+	return result, at, err
+}
+
+// ProviderRef returns the name of the configured provider that the session uses, or "" for a provider of the
+// caller.
+func (st *Settings) ProviderRef() string {
+	st.s.mu.Lock()
+	defer st.s.mu.Unlock()
+	return st.State.ProviderRef
+}
+
+// HasHeaders reports whether the session's provider has headers.
+func (st *Settings) HasHeaders() bool {
+	st.s.mu.Lock()
+	defer st.s.mu.Unlock()
+	return st.State.HasHeaders()
+}
+
+// SetProvider changes the provider's members, and the model if one is named. It fails with
+// SESSION_BUSY while a turn runs.
+func (st *Settings) SetProvider(
+	ctx context.Context, change func(provider jsonobj.Object) (jsonobj.Object, error), model string,
+) error {
+	return st.s.loader.exclusive(ctx, func() error {
+		if err := st.s.turns.AwaitFailed(ctx); err != nil {
+			return err
+		}
+		if st.s.turns.Running() {
+			return fault.New(fault.SessionBusy, "a turn is running")
+		}
+		st.s.mu.Lock()
+		before, ref := st.State.Object, st.State.ProviderRef
+		st.s.mu.Unlock()
+		provider, err := jsonobj.Parse(before.Get("provider"))
+		if err != nil {
+			provider = nil
+		}
+		if provider, err = change(provider.Clone()); err != nil {
+			return err
+		}
+		rt, err := st.s.loader.load(ctx)
+		if err != nil {
+			return err
+		}
+		st.replaceProvider(before, provider, model)
+		if err := st.s.participants.WarmResume(ctx, rt, nil); err != nil {
+			st.s.mu.Lock()
+			defer st.s.mu.Unlock()
+			st.State.Object, st.State.ProviderRef = before, ref
+			return err
+		}
+		return nil
+	})
+}
+
+// replaceProvider takes over a provider, which is the session's own from now on.
+func (st *Settings) replaceProvider(before, provider jsonobj.Object, model string) {
+	st.s.mu.Lock()
+	defer st.s.mu.Unlock()
+	st.State.Object = before.Clone()
+	st.State.Object.Set("provider", provider.JSON())
+	st.State.ProviderRef = ""
+	if model != "" {
+		st.State.Object.SetString("model", model)
+	}
+	st.s.markDirty()
+}
+
+// SetCredentials gives the session secrets of its provider, or a GitHub token, in the place of those
+// it has.
+func (st *Settings) SetCredentials(ctx context.Context, secrets jsonobj.Object, token string) error {
+	return st.s.loader.exclusive(ctx, func() error {
+		loaded, undo, err := st.giveCredentials(secrets, token)
+		if err != nil {
+			return err
+		}
+		rt, err := st.s.loader.load(ctx)
+		if err == nil && loaded {
+			err = st.s.participants.WarmResume(ctx, rt, nil)
+		}
+		if err != nil && fault.ReasonOf(err) != fault.CredentialsNeeded { // some may still be missing
+			// A configuration that the CLI rejects would make every later load fail.
+			undo()
+		}
+		return err
+	})
+}
+
+// giveCredentials takes over credentials, and reports whether a runtime had the session before.
+func (st *Settings) giveCredentials(secrets jsonobj.Object, token string) (loaded bool, undo func(), err error) {
+	st.s.mu.Lock()
+	defer st.s.mu.Unlock()
+	provider, err := jsonobj.Parse(st.State.Object.Get("provider"))
+	if len(secrets) > 0 && err != nil {
+		return false, nil, fault.New(fault.InvalidField, "the session has no provider").WithField("provider")
+	}
+	before, missing := st.State.Object, st.State.Missing
+	st.State.Object = before.Clone()
+	if len(secrets) > 0 {
+		st.State.Object.Set("provider", provider.Merge(secrets).JSON())
+	}
+	if token != "" {
+		st.State.Object.SetString(config.GitHubToken, token)
+		st.State.Regained(config.GitHubToken)
+	}
+	if len(secrets) > 0 {
+		st.State.Regained("provider")
+	}
+	st.s.markDirty()
+	return st.s.loader.state == Loaded, func() {
+		st.s.mu.Lock()
+		defer st.s.mu.Unlock()
+		st.State.Object, st.State.Missing = before, missing
+	}, nil
+}
