@@ -188,7 +188,7 @@ func TestStartedPromptsHaveNoGoroutine(t *testing.T) {
 			bridgetest.Eventually(t, "the end of its goroutines", func() bool {
 				stacks := make([]byte, 8<<20)
 				stacks = stacks[:runtime.Stack(stacks, true)]
-				return !strings.Contains(string(stacks), "/bridge/session/sending.(*Sender)")
+				return !strings.Contains(string(stacks), "/bridge/session.(*Sender)")
 			})
 		})
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
+
 	"github.com/copilot-grpc/copilot-grpc/bridge/settle"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
@@ -110,7 +110,7 @@ func (svc *Service) StartSend(
 	}
 	var at journal.Position
 	send := func(ctx context.Context, done func(*wrapperspb.BytesValue, error)) {
-		svc.startPrompt(ctx, s, c, func(sent sending.Sent, err error) {
+		svc.startPrompt(ctx, s, c, func(sent session.Sent, err error) {
 			at = sent.At
 			done(wrapperspb.Bytes(sent.Result), err)
 		})

@@ -27,7 +27,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
+
 	"github.com/copilot-grpc/copilot-grpc/bridge/shell"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
@@ -73,7 +73,7 @@ type Opener interface {
 type Sender interface {
 	// StartMessage sends a prompt if there is room for its turn. done is called once, on another goroutine, which it may
 	// block.
-	StartMessage(ctx context.Context, s *session.Session, m sending.Message, done func(sending.Sent, error))
+	StartMessage(ctx context.Context, s *session.Session, m session.Message, done func(session.Sent, error))
 }
 
 // Admission limits prompts.

@@ -14,7 +14,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
+
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -206,7 +206,7 @@ func textList(text json.RawMessage) []string {
 
 // send is session.send and what else begins a turn.
 func (svc *Service) send(ctx context.Context, c *call) (json.RawMessage, error) {
-	sent, err := async.Wait(ctx, func(done func(sending.Sent, error)) { svc.startPrompt(ctx, nil, c, done) })
+	sent, err := async.Wait(ctx, func(done func(session.Sent, error)) { svc.startPrompt(ctx, nil, c, done) })
 	if err != nil {
 		return nil, err
 	}
@@ -223,25 +223,25 @@ func (svc *Service) send(ctx context.Context, c *call) (json.RawMessage, error) 
 // startPrompt sends the prompt of a call to a session that the caller may use; with nil, to the session that the call
 // names, which it may wait for. done is called once, on another goroutine, which it may block.
 func (svc *Service) startPrompt(
-	ctx context.Context, s *session.Session, c *call, done func(sending.Sent, error),
+	ctx context.Context, s *session.Session, c *call, done func(session.Sent, error),
 ) {
 	err := svc.shutdown.Accepting()
 	if err == nil && s == nil {
 		s, err = svc.sessions.Open(ctx, c.id)
 	}
-	var m sending.Message
+	var m session.Message
 	if err == nil {
 		m, err = svc.message(ctx, c)
 	}
 	if err != nil {
-		svc.shutdown.Spawn(func() { done(sending.Sent{}, err) })
+		svc.shutdown.Spawn(func() { done(session.Sent{}, err) })
 		return
 	}
 	svc.sender.StartMessage(ctx, s, m, done)
 }
 
 // message returns the message of a call that begins a turn.
-func (svc *Service) message(ctx context.Context, c *call) (m sending.Message, err error) {
+func (svc *Service) message(ctx context.Context, c *call) (m session.Message, err error) {
 	prompt := c.params.String("prompt")
 	empty := strings.TrimSpace(prompt) == "" && len(rawList(c.params.Get("attachments"))) == 0
 	if empty && c.method == "session.send" && !c.exact {
@@ -251,7 +251,7 @@ func (svc *Service) message(ctx context.Context, c *call) (m sending.Message, er
 	if err := svc.admission.CheckPrompt(caller.From(ctx).Tenant, size, "prompt"); err != nil {
 		return m, err
 	}
-	m = sending.Message{
+	m = session.Message{
 		Method: c.method, Params: c.params.Clone(), Request: c.request,
 		Immediate: c.params.String("mode") == "immediate",
 	}

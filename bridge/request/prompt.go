@@ -8,13 +8,14 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
 // Prompt reads a prompt. at is its path in the request.
-func (p *Parser) Prompt(c caller.Caller, in *bridgev1.Prompt, at string) (m sending.Message, err error) {
+func (p *Parser) Prompt(c caller.Caller, in *bridgev1.Prompt, at string) (m session.Message, err error) {
 	if strings.TrimSpace(in.GetText()) == "" && len(in.GetAttachments()) == 0 {
 		return m, fault.New(fault.PromptEmpty, "the prompt has neither text nor attachments").WithField(at + ".text")
 	}

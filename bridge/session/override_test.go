@@ -11,11 +11,11 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
+
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
-func overriding(text string) sending.Message {
+func overriding(text string) Message {
 	m := message(text)
 	m.Override = true
 	m.Params.Set("requestHeaders", json.RawMessage(`{"x":"turn"}`))

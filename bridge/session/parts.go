@@ -16,7 +16,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
+
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
 )
@@ -92,37 +92,6 @@ func newTurns(s *Session, bounds turn.Bounds, observer *observe.Observer) *turns
 	})
 }
 
-func newSender(s *Session) *sending.Sender {
-	return sending.New(sending.Config{
-		Session: s.id, Journal: s.journal, Lock: &s.mu, Tx: locked{s}, Turns: s.turns, Prompts: s.prompts,
-		In: func(ctx context.Context, f func(sending.Runtime) error) error {
-			return s.loader.In(ctx, func(rt Runtime) error { return f(rt) })
-		},
-		Load: load(s.loader),
-		Loaded: func() (sending.Runtime, func()) {
-			rt, release := holdLoaded(s.loader)
-			return rt, release
-		},
-		Moved: func(ctx context.Context, rt sending.Runtime, err error) bool {
-			return s.loader.moved(ctx, rt.(Runtime), err)
-		},
-		Abortable:  s.loader.Abortable,
-		Abort:      s.loader.Abort,
-		Unloaded:   func() bool { return s.loader.State() == Unloaded },
-		HasHeaders: func() bool { return s.settings.HasHeaders() },
-		Reconfigure: func(ctx context.Context, rt sending.Runtime, set func()) error {
-			return s.loader.exclusive(ctx, func() error {
-				set()
-				return s.participants.WarmResume(ctx, rt, nil)
-			})
-		},
-		Classify: Classify,
-		Go:       s.host.Go,
-		Spawn:    s.host.Spawn,
-		Logger:   s.host.Logger,
-	})
-}
-
 func newIntake(s *Session, at time.Time) *ingest.Intake {
 	return ingest.New(ingest.Config{
 		Session: s.id, Tx: locked{s}, Journal: s.journal, Turn: s.turns.Machine(), Callbacks: s.callbacks,
@@ -133,14 +102,6 @@ func newIntake(s *Session, at time.Time) *ingest.Intake {
 		},
 		Logger: s.host.Logger,
 	}, at)
-}
-
-// load returns a function that loads the session if no runtime has it.
-func load(l *Loader) func(ctx context.Context) error {
-	return func(ctx context.Context) error {
-		_, err := l.Load(ctx)
-		return err
-	}
 }
 
 // Loader returns the part that loads and unloads the session.
@@ -165,4 +126,4 @@ func (s *Session) Watchdog() *Watchdog { return s.watchdog }
 func (s *Session) Settings() *Settings { return s.settings }
 
 // Sender returns the part that sends messages.
-func (s *Session) Sender() *sending.Sender { return s.sender }
+func (s *Session) Sender() *Sender { return s.sender }

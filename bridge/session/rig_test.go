@@ -25,7 +25,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/participants"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
+
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
@@ -271,13 +271,13 @@ func (r *rig) awaitEvent(eventType string) *journal.Record {
 }
 
 // message is a prompt for the CLI.
-func message(text string) sending.Message {
-	var m sending.Message
+func message(text string) Message {
+	var m Message
 	m.Params.SetString("prompt", text)
 	return m
 }
 
-func (r *rig) send(m sending.Message) sending.Sent {
+func (r *rig) send(m Message) Sent {
 	r.t.Helper()
 	sent, err := sendAndAwaitReply(r.t.Context(), r.s, m)
 	if err != nil {
@@ -287,8 +287,8 @@ func (r *rig) send(m sending.Message) sending.Sent {
 }
 
 // sendAndAwaitReply sends a message and waits until the CLI has accepted it.
-func sendAndAwaitReply(ctx context.Context, s *Session, m sending.Message) (sending.Sent, error) {
-	return async.Wait(ctx, func(done func(sending.Sent, error)) { s.sender.Start(ctx, m, done) })
+func sendAndAwaitReply(ctx context.Context, s *Session, m Message) (Sent, error) {
+	return async.Wait(ctx, func(done func(Sent, error)) { s.sender.Start(ctx, m, done) })
 }
 
 func object(t *testing.T, text string) jsonobj.Object {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
+
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -22,7 +22,7 @@ func TestUnansweredMessage(t *testing.T) {
 	r.s.turns.Machine().Bounds.Send = 300 * time.Millisecond // enough for the CLI to receive the message, however busy the machine is
 	_, err := sendAndAwaitReply(t.Context(), r.s, message("nobody hears it"))
 	wantReason(t, err, fault.SendUnconfirmed)
-	if !errors.Is(err, sending.ErrUnsettled) {
+	if !errors.Is(err, ErrUnsettled) {
 		t.Errorf("it is not told that it may have been taken up: %v", err)
 	}
 	r.s.turns.Machine().Bounds.Send = time.Minute
@@ -33,18 +33,18 @@ func TestUnansweredMessage(t *testing.T) {
 
 // startEnd is what a message of Start ended with.
 type startEnd struct {
-	sent sending.Sent
+	sent Sent
 	err  error
 }
 
-func (r *rig) start(m sending.Message) <-chan startEnd {
+func (r *rig) start(m Message) <-chan startEnd {
 	done := make(chan startEnd, 2) // one too many is seen
-	r.s.sender.Start(r.t.Context(), m, func(sent sending.Sent, err error) { done <- startEnd{sent, err} })
+	r.s.sender.Start(r.t.Context(), m, func(sent Sent, err error) { done <- startEnd{sent, err} })
 	return done
 }
 
 // over waits for the end of a message's turn.
-func (r *rig) over(sent sending.Sent) {
+func (r *rig) over(sent Sent) {
 	r.t.Helper()
 	if out := sent.Waiter.Wait(r.t.Context(), 0); out.Status != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
 		r.t.Errorf("its turn is %v", out.Status)
@@ -101,7 +101,7 @@ func TestStartedMessage(t *testing.T) {
 			}
 			got := <-done
 			wantReason(t, got.err, fault.SendUnconfirmed)
-			if !errors.Is(got.err, sending.ErrUnsettled) {
+			if !errors.Is(got.err, ErrUnsettled) {
 				t.Errorf("it does not say that the CLI may have accepted it: %v", got.err)
 			}
 			if got := <-behind; got.err != nil {
@@ -133,7 +133,7 @@ func TestStartedMessageIsLeft(t *testing.T) {
 		r.open(Opening{})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan startEnd, 1)
-		r.s.sender.Start(ctx, message("hello"), func(sent sending.Sent, err error) { done <- startEnd{sent, err} })
+		r.s.sender.Start(ctx, message("hello"), func(sent Sent, err error) { done <- startEnd{sent, err} })
 		cancel()
 		got := <-done
 		if got.err != nil {
@@ -160,7 +160,7 @@ func TestStartedMessageIsLeft(t *testing.T) {
 			first := r.start(message("hello"))
 			ctx, cancel := context.WithCancel(t.Context())
 			behind := make(chan startEnd, 2)
-			r.s.sender.Start(ctx, message("behind"), func(sent sending.Sent, err error) { behind <- startEnd{sent, err} })
+			r.s.sender.Start(ctx, message("behind"), func(sent Sent, err error) { behind <- startEnd{sent, err} })
 			synctest.Wait()
 			cancel()
 			wantReason(t, (<-behind).err, fault.Cancelled)

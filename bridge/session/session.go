@@ -18,6 +18,7 @@ package session
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"sync"
 	"time"
@@ -27,6 +28,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/ingest"
@@ -35,7 +37,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/participants"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
+
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -44,7 +46,9 @@ import (
 // Runtime is a CLI process and its connection.
 type Runtime interface {
 	participants.Runtime
-	sending.Runtime
+	// Start makes a call for the caller in ctx, whose end does not end the call. It behaves as rpcconn.Conn.Start.
+	Start(ctx context.Context, method string, params []byte, limit time.Duration, done func(json.RawMessage, error),
+		opts ...rpcconn.CallOption) error
 	// Route delivers the CLI's events of a session to the session. It returns ErrNotAdmitted if the runtime accepts no
 	// more sessions. Unroute stops the delivery.
 	Route(s *Session) error
@@ -151,7 +155,7 @@ type Session struct {
 	models       *modelproxy.Proxy
 	prompts      *prompts.Queue
 	turns        *turns.Turns
-	sender       *sending.Sender
+	sender       *Sender
 	participants *participants.Manager
 	watchdog     *Watchdog
 	reconciler   *Reconciler
@@ -185,7 +189,7 @@ func New(cfg Config) *Session {
 	s.callbacks = newCallbacks(s, cfg.Room, cfg.Observer)
 	s.prompts = newPrompts(s, cfg.Outbox)
 	s.turns = newTurns(s, cfg.Bounds, cfg.Observer)
-	s.sender = newSender(s)
+	s.sender = &Sender{s: s}
 	s.watchdog = &Watchdog{s}
 	s.intake = newIntake(s, now)
 	s.reconciler = &Reconciler{s}

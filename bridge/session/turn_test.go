@@ -14,7 +14,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
+
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
@@ -300,7 +300,7 @@ func TestTurnsOnTheCLI(t *testing.T) {
 	if err != nil || !running {
 		t.Errorf("abort: %v, %v", running, err)
 	}
-	for _, sent := range []sending.Sent{one, two} {
+	for _, sent := range []Sent{one, two} {
 		if out := sent.Waiter.Wait(t.Context(), 0); out.Status != aborted {
 			t.Errorf("outcome is %v", out)
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
+
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -159,11 +159,11 @@ func TestMessageLostBeforeItsReply(t *testing.T) {
 	r.send(message("one")).Waiter.Wait(t.Context(), time.Minute)
 	r.awaitEvent("session.idle")
 	type reply struct {
-		sent sending.Sent
+		sent Sent
 		err  error
 	}
 	replied := make(chan reply, 1)
-	r.s.sender.Start(t.Context(), message("two"), func(sent sending.Sent, err error) { replied <- reply{sent, err} })
+	r.s.sender.Start(t.Context(), message("two"), func(sent Sent, err error) { replied <- reply{sent, err} })
 	if _, err := r.rt.Call(t.Context(), "ping", nil); err != nil { // the CLI has the message when it answers
 		t.Fatal(err)
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 )
 
 // Opener returns a session that the caller may use.
@@ -61,7 +60,7 @@ func Sent[T proto.Message](
 		},
 		Unconfirmed: func(err error) bool {
 			reason := fault.ReasonOf(err)
-			return errors.Is(err, sending.ErrUnsettled) || reason == fault.Cancelled || reason == fault.Timeout
+			return errors.Is(err, session.ErrUnsettled) || reason == fault.Cancelled || reason == fault.Timeout
 		},
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/progress"
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
+
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
 	"github.com/copilot-grpc/copilot-grpc/bridge/settle"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
@@ -105,7 +105,7 @@ func (svc *Service) streamTurn(
 // startedTurn is the turn of a Run.
 type startedTurn struct {
 	s     *session.Session
-	sent  sending.Sent
+	sent  session.Sent
 	begin *bridgev1.Position // its events come after; nil for all
 	ended <-chan struct{}    // closes when the session is disconnected too; nil if it stays
 	// oneOff deletes the session after the turn; nil if it stays.
@@ -113,7 +113,7 @@ type startedTurn struct {
 }
 
 // runTurn begins the turn, or returns the turn of an earlier Run with the same request id.
-func (svc *Service) runTurn(ctx context.Context, r *bridgev1.RunRequest, m sending.Message) (*startedTurn, error) {
+func (svc *Service) runTurn(ctx context.Context, r *bridgev1.RunRequest, m session.Message) (*startedTurn, error) {
 	key := idempotency.Key{Tenant: caller.From(ctx).Tenant, Operation: idempotency.Run, ID: r.GetRequestId()}
 	id := cmp.Or(r.GetSessionId(), r.GetCreate().GetSessionId(), key.SessionID(), registry.NewID())
 	m.Request = settle.Key(ctx, idempotency.Run, r.GetRequestId())
@@ -127,7 +127,7 @@ func (svc *Service) runTurn(ctx context.Context, r *bridgev1.RunRequest, m sendi
 		if r.GetCreate() == nil {
 			t.begin = session.Proto(s.Journal().Last())
 		}
-		t.sent, err = async.Wait(ctx, func(done func(sending.Sent, error)) { svc.StartMessage(ctx, s, m, done) })
+		t.sent, err = async.Wait(ctx, func(done func(session.Sent, error)) { svc.StartMessage(ctx, s, m, done) })
 		if err != nil {
 			end(nil, t.oneOff)
 			if r.GetRequestId() == "" {

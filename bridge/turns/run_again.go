@@ -7,7 +7,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
+
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
 	"github.com/copilot-grpc/copilot-grpc/bridge/settle"
@@ -57,7 +57,7 @@ func (svc *Service) runAgain(
 		return nil, err
 	}
 	at, found := s.Prompts().Locate(ctx, id)
-	t := &startedTurn{s: s, sent: sending.Sent{MessageID: id, At: at, Waiter: again.Waiter}}
+	t := &startedTurn{s: s, sent: session.Sent{MessageID: id, At: at, Waiter: again.Waiter}}
 	if r.GetCreate() == nil && found {
 		t.begin = session.Proto(journal.Position{Epoch: at.Epoch, Seq: at.Seq - 1})
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/frame"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -161,7 +162,7 @@ func TestSendStaysInDoubt(t *testing.T) {
 	r.Create("s1")
 	r.Ask("s1", "hi")
 	q := &bridgev1.SendRequest{RequestId: "q", SessionId: "s1", Prompt: &bridgev1.Prompt{Text: "on"}}
-	if _, err := r.Turns.Send(t.Context(), q); fault.ReasonOf(err) != fault.SendUnconfirmed || !errors.Is(err, sending.ErrUnsettled) {
+	if _, err := r.Turns.Send(t.Context(), q); fault.ReasonOf(err) != fault.SendUnconfirmed || !errors.Is(err, session.ErrUnsettled) {
 		t.Fatalf("the history cannot be read, and the send fails with %v", err)
 	}
 	if _, err := r.Turns.Send(t.Context(), q); err == nil {
@@ -171,7 +172,7 @@ func TestSendStaysInDoubt(t *testing.T) {
 	var err error
 	bridgetest.Eventually(t, "the history", func() bool {
 		_, err = r.Turns.Send(t.Context(), q)
-		return err == nil || fault.ReasonOf(err) == fault.SendUnconfirmed && !errors.Is(err, sending.ErrUnsettled)
+		return err == nil || fault.ReasonOf(err) == fault.SendUnconfirmed && !errors.Is(err, session.ErrUnsettled)
 	})
 	if fault.ReasonOf(err) != fault.SendUnconfirmed {
 		t.Errorf("the history does not contain it, and the repeat ends with %v", err)

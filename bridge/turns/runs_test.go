@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 )
 
 // The newest turns can be found. A later turn of the same message does not replace the first, and the turns of
@@ -16,7 +15,7 @@ func TestRuns(t *testing.T) {
 	var rs runs
 	s, other := session.New(session.Config{ID: "s", Host: host}), session.New(session.Config{ID: "other", Host: host})
 	start := func(s *session.Session, message string) *startedTurn {
-		return &startedTurn{s: s, sent: sending.Sent{MessageID: message}}
+		return &startedTurn{s: s, sent: session.Sent{MessageID: message}}
 	}
 	first := start(s, "m")
 	if rs.put(first) != first || rs.put(start(s, "m")) != first || rs.get(t.Context(), "s", "m") != first {

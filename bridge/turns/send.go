@@ -15,7 +15,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
+
 	"github.com/copilot-grpc/copilot-grpc/bridge/settle"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
@@ -96,7 +96,7 @@ func (svc *Service) startSend(
 		svc.shutdown.Spawn(func() { done(nil, err) })
 		return
 	}
-	svc.StartMessage(ctx, s, m, func(sent sending.Sent, err error) {
+	svc.StartMessage(ctx, s, m, func(sent session.Sent, err error) {
 		if err != nil {
 			done(nil, err)
 			return
@@ -128,7 +128,7 @@ func foundSent(id string, at journal.Position) *bridgev1.SendResponse {
 	return &bridgev1.SendResponse{MessageId: id, Position: session.Proto(at)}
 }
 
-func responseOf(sent sending.Sent) *bridgev1.SendResponse {
+func responseOf(sent session.Sent) *bridgev1.SendResponse {
 	return &bridgev1.SendResponse{
 		MessageId: sent.MessageID, Position: session.Proto(sent.At), InMemoryOnly: sent.InMemory,
 	}
@@ -137,13 +137,13 @@ func responseOf(sent sending.Sent) *bridgev1.SendResponse {
 // promptOf returns the message of a request, and the session that it is for: s, if that is not nil. call is the rpc's name.
 func (svc *Service) promptOf(
 	ctx context.Context, call string, s *session.Session, r sendRequest,
-) (*session.Session, sending.Message, error) {
+) (*session.Session, session.Message, error) {
 	err := svc.shutdown.Accepting()
 	if err == nil && s == nil {
 		s, err = svc.sessions.Open(ctx, r.GetSessionId())
 	}
 	if err != nil {
-		return nil, sending.Message{}, err
+		return nil, session.Message{}, err
 	}
 	m, err := svc.parser.Prompt(caller.From(ctx), r.GetPrompt(), "prompt")
 	m.Request = settle.Key(ctx, call, r.GetRequestId())
@@ -153,14 +153,14 @@ func (svc *Service) promptOf(
 // StartMessage sends a message to a session, if there is room for its turn. done is called once, on another goroutine,
 // which it may block.
 func (svc *Service) StartMessage(
-	ctx context.Context, s *session.Session, m sending.Message, done func(sending.Sent, error),
+	ctx context.Context, s *session.Session, m session.Message, done func(session.Sent, error),
 ) {
 	release, err := svc.admission.Turn(s)
 	if err != nil {
-		svc.shutdown.Spawn(func() { done(sending.Sent{}, err) })
+		svc.shutdown.Spawn(func() { done(session.Sent{}, err) })
 		return
 	}
-	s.Sender().Start(ctx, m, func(sent sending.Sent, err error) {
+	s.Sender().Start(ctx, m, func(sent session.Sent, err error) {
 		release()
 		done(sent, err)
 	})

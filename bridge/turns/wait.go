@@ -13,7 +13,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	"github.com/copilot-grpc/copilot-grpc/bridge/request"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
+
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -51,7 +51,7 @@ func (svc *Service) SendAndWait(
 			done(nil, err)
 			return
 		}
-		svc.StartMessage(ctx, s, m, func(sent sending.Sent, err error) {
+		svc.StartMessage(ctx, s, m, func(sent session.Sent, err error) {
 			if err != nil {
 				done(nil, err)
 				return
@@ -132,5 +132,5 @@ func (svc *Service) turnOf(ctx context.Context, id, message string) (*startedTur
 		}
 		waiter = turns.Ended(out)
 	}
-	return &startedTurn{s: s, sent: sending.Sent{MessageID: message, Waiter: s.Follow(waiter, message)}}, nil
+	return &startedTurn{s: s, sent: session.Sent{MessageID: message, Waiter: s.Follow(waiter, message)}}, nil
 }

@@ -8,7 +8,8 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -70,7 +71,7 @@ func (w *world) wrong(p *prompt, said []int) string {
 		if reason := fault.ReasonOf(p.err); !p.crashed || reason != fault.SendUnconfirmed && reason != fault.RuntimeLost {
 			return fmt.Sprint("sending failed: ", p.err)
 		}
-		if len(said) > 0 && !errors.Is(p.err, sending.ErrUnsettled) {
+		if len(said) > 0 && !errors.Is(p.err, session.ErrUnsettled) {
 			return fmt.Sprint("sending failed, and the conversation has it: ", p.err)
 		}
 	case p.outcome.Err != nil:

@@ -18,7 +18,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/participants"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
+
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -134,7 +134,7 @@ func (w *world) send(p *prompt) {
 	}
 	w.prompts = append(w.prompts, p)
 	w.mu.Unlock()
-	m := sending.Message{Immediate: p.immediate}
+	m := session.Message{Immediate: p.immediate}
 	m.Params.SetString("prompt", fmt.Sprint("P", n))
 	if p.immediate {
 		m.Params.SetString("mode", "immediate")
@@ -147,7 +147,7 @@ func (w *world) send(p *prompt) {
 		}
 		p.over, p.outcome, p.err = true, out, err
 	}
-	w.s.Sender().Start(w.ctx, m, func(sent sending.Sent, err error) {
+	w.s.Sender().Start(w.ctx, m, func(sent session.Sent, err error) {
 		if err != nil {
 			over(turn.Outcome{}, err)
 			return

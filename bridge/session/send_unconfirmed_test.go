@@ -1,4 +1,4 @@
-package sending
+package session
 
 import (
 	"fmt"

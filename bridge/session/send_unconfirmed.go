@@ -1,4 +1,4 @@
-package sending
+package session
 
 import (
 	"context"
@@ -28,7 +28,7 @@ const settleTimeout = time.Minute
 
 // unconfirmed resolves a send during which the runtime ended: if the history has the message, it was sent, and its turn
 // was lost. The journal may have a message that the CLI has lost.
-func (s *Sender) unconfirmed(ctx context.Context, a *attempt, cause error) (Sent, error) {
+func (sd *Sender) unconfirmed(ctx context.Context, a *attempt, cause error) (Sent, error) {
 	_, answered := errors.AsType[*rpcconn.Error](cause)
 	if fault.ReasonOf(cause) != fault.RuntimeLost || answered || errors.Is(cause, rpcconn.ErrNotSent) {
 		return Sent{}, cause
@@ -42,18 +42,18 @@ func (s *Sender) unconfirmed(ctx context.Context, a *attempt, cause error) (Sent
 	case <-ctx.Done():
 		return Sent{}, unknown
 	}
-	if err := s.cfg.Load(ctx); err != nil {
+	if _, err := sd.s.loader.Load(ctx); err != nil {
 		return Sent{}, unknown
 	}
-	if err := s.cfg.Prompts.Forgotten(a.n); err != nil {
+	if err := sd.s.prompts.Forgotten(a.n); err != nil {
 		return Sent{}, err
 	}
-	ids, at := inHistory(s.cfg.Journal, a.m, a.before)
+	ids, at := inHistory(sd.s.journal, a.m, a.before)
 	if ids == nil {
 		return Sent{}, fault.Wrap(cause, fault.SendUnconfirmed,
 			"the runtime ended before it replied, and the history does not contain the message")
 	}
-	w := turns.Ended(turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.cfg.Journal.Last()})
+	w := turns.Ended(turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: sd.s.journal.Last()})
 	return Sent{MessageID: ids[0], Result: a.m.result(ids), At: at, Waiter: w}, nil
 }
 

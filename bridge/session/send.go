@@ -1,0 +1,123 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
+)
+
+// Sender sends messages to the CLI: in order, with the session's prompts kept in the outbox, with headers that replace
+// the provider's, and with an answer for each message whose runtime ended before it replied.
+//
+// prompts.Queue lets one send at a time begin; a Sender holds it until the CLI has replied, or until the turn has ended
+// whose headers replace the provider's. A goroutine of the host is started for each such turn, which ends with the turn,
+// the runtime or the host, and one for each message that has to wait before the CLI can have it, which ends when the CLI
+// has it, or with its caller or the host.
+type Sender struct {
+	s *Session
+	// replacedIn is the runtime in which a turn runs whose headers replace the provider's; nil
+	// without such a turn. The session's lock guards it.
+	replacedIn Runtime
+}
+
+// storagePatience is how long a message waits for storage across a network that does not take the session's events.
+const storagePatience = 2 * time.Second
+
+// methodSend is the CLI's method for a message.
+const methodSend = "session.send"
+
+// errUnanswered is the cause with which the waiting for the CLI's answer to a message ends.
+var errUnanswered = errors.New("the CLI does not answer")
+
+// unavailable is the error of a message that cannot be stored now.
+func unavailable(cause error) error {
+	return fault.Wrap(cause, fault.SessionUnavailable, "the storage does not take the session's messages now").
+		WithRetry(time.Second)
+}
+
+// forget ends the waiting for a message whose sender learns that it failed.
+func (sd *Sender) forget(w *turns.Waiter) {
+	w.Close()
+	sd.s.mu.Lock()
+	sd.s.prompts.Forget(locked{sd.s}, w.State())
+	sd.s.mu.Unlock()
+}
+
+// unanswered is the error of a message to which the CLI did not reply.
+func (sd *Sender) unanswered(method string, bound time.Duration) error {
+	sd.s.host.Logger().Error("the CLI did not reply to a message",
+		"session_id", sd.s.id, "method", method, "waited", bound)
+	return fault.Wrap(errors.Join(ErrUnsettled, errUnanswered), fault.SendUnconfirmed,
+		"no reply to %s within %v: the CLI may have accepted the message", method, bound)
+}
+
+// Abort stops the running turn and what is queued, and reports whether one was running.
+func (sd *Sender) Abort(ctx context.Context) (bool, journal.Position, error) {
+	out, err := sd.AbortWith(ctx, nil)
+	return out.Running, out.At, err
+}
+
+// Aborted is the result of an abort.
+type Aborted struct {
+	// Running reports that there was a turn, or a prompt, to end.
+	Running bool
+	// Result is the CLI's result; nil if no runtime has the session.
+	Result json.RawMessage
+	// At is the journal's end when the CLI replied.
+	At journal.Position
+}
+
+// AbortWith is Abort with parameters of session.abort.
+func (sd *Sender) AbortWith(ctx context.Context, params jsonobj.Object) (out Aborted, err error) {
+	given := sd.s.prompts.Acknowledged()
+	loaded, err := sd.s.loader.Abortable(ctx)
+	switch {
+	case err != nil:
+		return out, err
+	case !loaded:
+		return Aborted{Running: sd.s.prompts.Abort(given), At: sd.s.journal.Last()}, nil
+	}
+	running := sd.s.turns.Running()
+	result, at, err := sd.s.loader.Abort(ctx, params)
+	if err != nil {
+		return Aborted{Running: running, At: at}, err
+	}
+	sd.s.prompts.Abort(given)
+	return Aborted{running, result, at}, nil
+}
+
+// Repeat returns what has become of a message that the CLI accepted. It fails with SEND_UNCONFIRMED
+// if the message is not part of the conversation. Where only the history can show that, the session
+// is loaded.
+func (sd *Sender) Repeat(ctx context.Context, id string) (Repeated, error) {
+	if id == "" {
+		return Repeated{}, nil
+	}
+	box := sd.s.prompts.Box()
+	if sd.s.loader.State() == Unloaded && box.Pending(id) {
+		if _, err := sd.s.loader.Load(ctx); err != nil {
+			return Repeated{}, fault.Wrap(err, fault.SendUnconfirmed,
+				"the runtime ended, and the session cannot be loaded to find out whether the CLI accepted the message").With("message_id", id)
+		}
+	}
+	if why, ok := box.LostBecause(id); ok {
+		return Repeated{}, prompts.LostError([]string{id}, why)
+	}
+	sd.s.mu.Lock()
+	defer sd.s.mu.Unlock()
+	if err := sd.s.turns.Machine().LostMessage(id); err != nil {
+		return Repeated{}, err
+	}
+	out := Repeated{ResentID: box.MovedTo(id)}
+	if w := sd.s.prompts.Restored(locked{sd.s}, id); w != nil {
+		out.Waiter = sd.s.turns.Waiter(w)
+	}
+	return out, nil
+}

@@ -1,0 +1,105 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/async"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
+)
+
+// restoreTimeout bounds putting a provider's headers back after a turn.
+const restoreTimeout = time.Minute
+
+// HeadersReplaced reports whether a turn runs whose headers replace the provider's. The caller
+// holds the lock.
+func (sd *Sender) HeadersReplaced() bool { return sd.replacedIn != nil }
+
+// RuntimeEnded notes that no runtime has the session. The caller holds the lock.
+func (sd *Sender) RuntimeEnded() { sd.replacedIn = nil }
+
+// takeHeaders takes the provider's headers away once the running turn has ended: the headers of a message take the place
+// of the provider's, and the CLI only knows how to merge. The next message waits until the turn has ended and the headers
+// are back.
+func (sd *Sender) takeHeaders(ctx context.Context, rt Runtime) error {
+	if err := sd.s.turns.AwaitRest(ctx); err != nil {
+		return err
+	}
+	err := sd.reconfigure(ctx, rt, func() { sd.setReplaced(rt) })
+	if err != nil {
+		sd.setReplaced(nil)
+	}
+	return err
+}
+
+// restoreAfter gives the provider's headers back, and sending free, when a turn has ended or
+// the runtime has.
+func (sd *Sender) restoreAfter(w *turn.Waiter, rt Runtime) {
+	sd.s.host.Go(func(ctx context.Context) {
+		defer sd.s.prompts.Release()
+		select {
+		case <-w.Done():
+		case <-rt.Ended(): // the message may be sent to another runtime, which needs sending
+		case <-ctx.Done():
+		}
+		sd.restoreHeaders(ctx, rt)
+	})
+}
+
+// restoreHeaders gives the provider's headers back.
+func (sd *Sender) restoreHeaders(ctx context.Context, rt Runtime) {
+	ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
+	defer cancel()
+	sd.s.mu.Lock()
+	current := sd.replacedIn == rt
+	sd.s.mu.Unlock()
+	if !current {
+		return // the next runtime gets the whole configuration anyway
+	}
+	if err := sd.reconfigure(ctx, rt, func() { sd.setReplaced(nil) }); err != nil {
+		sd.s.host.Logger().Error("restoring the provider's headers failed", "session_id", sd.s.id, "error", err)
+	}
+}
+
+func (sd *Sender) setReplaced(rt Runtime) {
+	sd.s.mu.Lock()
+	defer sd.s.mu.Unlock()
+	sd.replacedIn = rt
+}
+
+// reconfigure calls set and then gives a runtime the session's whole configuration, while nothing else changes the session
+// in the runtime.
+func (sd *Sender) reconfigure(ctx context.Context, rt Runtime, set func()) error {
+	return sd.s.loader.exclusive(ctx, func() error {
+		set()
+		return sd.s.participants.WarmResume(ctx, rt, nil)
+	})
+}
+
+// In calls f with the runtime that has the session, as prompts.Config wants it.
+func (sd *Sender) In(ctx context.Context, f func(prompts.Runtime) error) error {
+	return sd.s.loader.In(ctx, func(rt Runtime) error { return f(carrier{sd, rt}) })
+}
+
+// carrier gives prompts to one runtime. It is the queue's prompts.Runtime.
+type carrier struct {
+	sd *Sender
+	rt Runtime
+}
+
+func (c carrier) Ended() <-chan struct{}                { return c.rt.Ended() }
+func (c carrier) TakeHeaders(ctx context.Context) error { return c.sd.takeHeaders(ctx, c.rt) }
+func (c carrier) RestoreHeaders(ctx context.Context)    { c.sd.restoreHeaders(ctx, c.rt) }
+func (c carrier) RestoreAfter(w *turn.Waiter)           { c.sd.restoreAfter(w, c.rt) }
+
+func (c carrier) Give(
+	ctx context.Context, method string, params jsonobj.Object, w *turn.Waiter,
+) (json.RawMessage, error) {
+	return async.Wait(ctx, func(done func(json.RawMessage, error)) {
+		sent := &Sent{Waiter: c.sd.s.turns.Waiter(w)}
+		c.sd.give(ctx, c.rt, method, params, sent, func(err error) { done(sent.Result, err) })
+	})
+}
