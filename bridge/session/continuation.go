@@ -6,7 +6,6 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
 )
 
 // Continues reports whether the agent is told to continue turns that end with their CLI process.
@@ -18,7 +17,7 @@ func (s *Session) Continues() bool {
 
 // Follow returns a waiter for the turn of w, which a message began. If the turn is lost with its CLI process and the session
 // Continues, the waiter also waits for the turn with which the agent continues it, and has the outcome of the last of them.
-func (s *Session) Follow(w *turns.Waiter, message string) *turns.Waiter {
+func (s *Session) Follow(w *Waiter, message string) *Waiter {
 	state := &turn.Waiter{}
 	state.Init()
 	s.mu.Lock()
@@ -36,7 +35,7 @@ func (s *Session) Follow(w *turns.Waiter, message string) *turns.Waiter {
 // follow ends a waiter whose turn was lost, when the turns that continue that one have ended.
 func (s *Session) follow(ctx context.Context, w *turn.Waiter, out turn.Outcome, message string) {
 	for out.Lost() {
-		var next *turns.Waiter
+		var next *Waiter
 		if next, message = s.continuation(ctx, out, message); next == nil {
 			break
 		}
@@ -53,7 +52,7 @@ func (s *Session) follow(ctx context.Context, w *turn.Waiter, out turn.Outcome, 
 
 // continuation returns a waiter for the turn that continues a lost one, and the message that began it; nil if there is
 // none. The load of the session decides that: the agent is told to continue, or the CLI does by itself.
-func (s *Session) continuation(ctx context.Context, lost turn.Outcome, message string) (*turns.Waiter, string) {
+func (s *Session) continuation(ctx context.Context, lost turn.Outcome, message string) (*Waiter, string) {
 	if _, err := s.loader.Load(ctx); err != nil {
 		return nil, ""
 	}
@@ -69,7 +68,7 @@ func (s *Session) continuation(ctx context.Context, lost turn.Outcome, message s
 			return again.Waiter, told
 		}
 		if out, ok := s.outcomeOf(ctx, told); ok {
-			return turns.Ended(out), told
+			return EndedWaiter(out), told
 		}
 		return nil, ""
 	}
@@ -78,7 +77,7 @@ func (s *Session) continuation(ctx context.Context, lost turn.Outcome, message s
 	}
 	// The CLI may have finished what it went on with by itself.
 	if out, ok := s.outcomeOf(ctx, message); ok && !out.Lost() {
-		return turns.Ended(out), message
+		return EndedWaiter(out), message
 	}
 	return nil, ""
 }

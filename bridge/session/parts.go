@@ -11,14 +11,12 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/ingest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
 )
 
 func newCallbacks(s *Session, room callback.Room, observer *observe.Observer) *callbacks.Desk {
@@ -84,26 +82,6 @@ func newPrompts(s *Session, box *outbox.Box) *prompts.Queue {
 	})
 }
 
-func newTurns(s *Session, bounds turn.Bounds, observer *observe.Observer) *turns.Turns {
-	return turns.New(turns.Config{
-		Session: s.id, Tenant: s.tenant, Lock: &s.mu, Tx: locked{s}, Journal: s.journal,
-		Callbacks: s.callbacks, Prompts: s.prompts, Observer: observer, Bounds: bounds, Reason: turnReason,
-		Classify: Classify, Completed: s.loader.turnCompleted,
-	})
-}
-
-func newIntake(s *Session, at time.Time) *ingest.Intake {
-	return ingest.New(ingest.Config{
-		Session: s.id, Tx: locked{s}, Journal: s.journal, Turn: s.turns.Machine(), Callbacks: s.callbacks,
-		Update: func(f func()) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			f()
-		},
-		Logger: s.host.Logger,
-	}, at)
-}
-
 // Loader returns the part that loads and unloads the session.
 func (s *Session) Loader() *Loader { return s.loader }
 
@@ -117,7 +95,7 @@ func (s *Session) Models() *modelproxy.Proxy { return s.models }
 func (s *Session) Prompts() *prompts.Queue { return s.prompts }
 
 // Turns returns the session's turns.
-func (s *Session) Turns() *turns.Turns { return s.turns }
+func (s *Session) Turns() *Turns { return s.turns }
 
 // Watchdog returns the part that ends turns without progress.
 func (s *Session) Watchdog() *Watchdog { return s.watchdog }

@@ -10,7 +10,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
 )
 
 // Sender sends messages to the CLI: in order, with the session's prompts kept in the outbox, with headers that replace
@@ -43,7 +42,7 @@ func unavailable(cause error) error {
 }
 
 // forget ends the waiting for a message whose sender learns that it failed.
-func (sd *Sender) forget(w *turns.Waiter) {
+func (sd *Sender) forget(w *Waiter) {
 	w.Close()
 	sd.s.mu.Lock()
 	sd.s.prompts.Forget(locked{sd.s}, w.State())

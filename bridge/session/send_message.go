@@ -7,7 +7,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
 )
 
 // Message is a prompt ready for the CLI.
@@ -35,7 +34,7 @@ type Sent struct {
 	InMemory bool
 	// Waiter waits for the turn's end. It ends with the turn, or when the session's use
 	// or its runtime does, so that it need not be closed.
-	Waiter *turns.Waiter
+	Waiter *Waiter
 }
 
 // Repeated is what is known of a message whose request comes again.
@@ -44,7 +43,7 @@ type Repeated struct {
 	ResentID string
 	// Waiter waits for its turn, if an earlier process of the bridge began the turn and it had not
 	// ended.
-	Waiter *turns.Waiter
+	Waiter *Waiter
 }
 
 // outboxForm is a prompt's form in the outbox.

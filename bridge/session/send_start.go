@@ -13,7 +13,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
 )
 
 // maxStarted bounds the messages that Start sends without a goroutine. A larger one has a file in the outbox, which is
@@ -49,7 +48,7 @@ type attempt struct {
 	// overrides: the message's headers have replaced the provider's.
 	overrides bool
 	params    jsonobj.Object
-	w         *turns.Waiter
+	w         *Waiter
 	n         uint64           // in the outbox
 	before    journal.Position // the journal's end before the call
 	unstored  bool

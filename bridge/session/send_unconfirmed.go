@@ -11,7 +11,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -53,7 +52,7 @@ func (sd *Sender) unconfirmed(ctx context.Context, a *attempt, cause error) (Sen
 		return Sent{}, fault.Wrap(cause, fault.SendUnconfirmed,
 			"the runtime ended before it replied, and the history does not contain the message")
 	}
-	w := turns.Ended(turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: sd.s.journal.Last()})
+	w := EndedWaiter(turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: sd.s.journal.Last()})
 	return Sent{MessageID: ids[0], Result: a.m.result(ids), At: at, Waiter: w}, nil
 }
 

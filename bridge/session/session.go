@@ -31,7 +31,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/ingest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/participants"
@@ -39,7 +38,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -154,7 +152,7 @@ type Session struct {
 	callbacks    *callbacks.Desk
 	models       *modelproxy.Proxy
 	prompts      *prompts.Queue
-	turns        *turns.Turns
+	turns        *Turns
 	sender       *Sender
 	participants *participants.Manager
 	watchdog     *Watchdog
@@ -165,7 +163,7 @@ type Session struct {
 
 	mu     sync.Mutex
 	roster roster.Roster
-	intake *ingest.Intake
+	intake *Intake
 }
 
 // New returns a session in the state Creating.
@@ -188,7 +186,7 @@ func New(cfg Config) *Session {
 	s.models = newModels(s)
 	s.callbacks = newCallbacks(s, cfg.Room, cfg.Observer)
 	s.prompts = newPrompts(s, cfg.Outbox)
-	s.turns = newTurns(s, cfg.Bounds, cfg.Observer)
+	s.turns = &Turns{s: s, observer: cfg.Observer, machine: turn.New(cfg.Bounds, turnReason)}
 	s.sender = &Sender{s: s}
 	s.watchdog = &Watchdog{s}
 	s.intake = newIntake(s, now)

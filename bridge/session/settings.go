@@ -11,7 +11,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/participants"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
 )
 
 // Settings is the configuration of a session. It sends the configuration to the CLI again after each load, and checks
@@ -144,7 +143,7 @@ func (st *Settings) Traced(ctx context.Context, params jsonobj.Object) jsonobj.O
 	st.s.mu.Unlock()
 	params = params.Clone()
 	if named == "" && params.String("traceparent") == "" {
-		turns.PutTrace(&params, observe.Of(ctx))
+		PutTrace(&params, observe.Of(ctx))
 	}
 	return params
 }

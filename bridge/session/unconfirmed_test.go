@@ -9,7 +9,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
@@ -129,7 +128,7 @@ func TestMessagesWithoutIDs(t *testing.T) {
 	t.Parallel()
 	s := played()
 	first, second := s.turns.Expect(nil), s.turns.Expect(nil)
-	for i, w := range []*turns.Waiter{first, second} {
+	for i, w := range []*Waiter{first, second} {
 		w.Accept()
 		w.Identify([]string{"m1", "m2"}[i])
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
 	"github.com/copilot-grpc/copilot-grpc/bridge/settle"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
@@ -159,7 +158,7 @@ func (svc *Service) runTurn(ctx context.Context, r *bridgev1.RunRequest, m sessi
 
 // runEnd disconnects a Run's session when the turn of w has ended, at once if w is nil. The channel that it
 // returns closes after that; it is nil if the session stays.
-type runEnd func(w *turns.Waiter, once *oneOff) <-chan struct{}
+type runEnd func(w *session.Waiter, once *oneOff) <-chan struct{}
 
 // oneOffOf returns what deletes the session of a Run: nil if the caller chose its id or its lifetime
 // is KEEP.
@@ -179,7 +178,7 @@ func (svc *Service) oneOffOf(ctx context.Context, s *session.Session, r *bridgev
 func (svc *Service) runSession(
 	ctx context.Context, r *bridgev1.RunRequest, id string,
 ) (s *session.Session, end runEnd, err error) {
-	keep := func(*turns.Waiter, *oneOff) <-chan struct{} { return nil }
+	keep := func(*session.Waiter, *oneOff) <-chan struct{} { return nil }
 	if r.GetCreate() == nil {
 		s, err := svc.sessions.Open(ctx, r.GetSessionId())
 		return s, keep, err
@@ -197,7 +196,7 @@ func (svc *Service) runSession(
 // disconnectAfter returns what disconnects the session of a Run, and deletes one that was created for
 // a single turn.
 func (svc *Service) disconnectAfter(s *session.Session) runEnd {
-	return func(w *turns.Waiter, once *oneOff) <-chan struct{} {
+	return func(w *session.Waiter, once *oneOff) <-chan struct{} {
 		ended := make(chan struct{})
 		svc.shutdown.Go(func(ctx context.Context) {
 			defer close(ended)
@@ -220,7 +219,7 @@ func (svc *Service) disconnectAfter(s *session.Session) runEnd {
 
 // awaitRun waits for the turn of a Run, and for those of prompts that others have queued behind it. It returns false if ctx
 // ends before.
-func (svc *Service) awaitRun(ctx context.Context, s *session.Session, w *turns.Waiter) bool {
+func (svc *Service) awaitRun(ctx context.Context, s *session.Session, w *session.Waiter) bool {
 	over, outcome := w.Done()
 	select {
 	case <-over:

@@ -9,7 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
+
 	"github.com/copilot-grpc/copilot-grpc/bridge/settle"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -66,7 +66,7 @@ func (svc *Service) runAgain(
 		if found {
 			out = s.Turns().OutcomeOf(ctx, at)
 		}
-		t.sent.Waiter = turns.Ended(out)
+		t.sent.Waiter = session.EndedWaiter(out)
 	}
 	t.sent.Waiter = s.Follow(t.sent.Waiter, id)
 	t.oneOff = svc.oneOffOf(ctx, s, r)

@@ -15,7 +15,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
+
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -130,7 +130,7 @@ func (svc *Service) turnOf(ctx context.Context, id, message string) (*startedTur
 		if at, ok := s.Prompts().Locate(ctx, message); ok {
 			out = s.Turns().OutcomeOf(ctx, at)
 		}
-		waiter = turns.Ended(out)
+		waiter = session.EndedWaiter(out)
 	}
 	return &startedTurn{s: s, sent: session.Sent{MessageID: message, Waiter: s.Follow(waiter, message)}}, nil
 }

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/ingest"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 )
 
 // disorder is where the server has said that it left a burst out of order.
@@ -21,12 +21,12 @@ func (d disorder) covers(session string, p place) bool {
 
 // maxLeft is how many events after the ones that were left out of order may be so, too: with each there may be others,
 // which are durable and no part of the burst.
-const maxLeft = ingest.LeftEvents + ingest.LeftEvents/8
+const maxLeft = session.LeftEvents + session.LeftEvents/8
 
 // disorders reads them from a server's log.
 func disorders(log []string) (out []disorder) {
 	for _, line := range log {
-		_, rest, ok := strings.Cut(line, strconv.Quote(ingest.LeftOutOfOrder))
+		_, rest, ok := strings.Cut(line, strconv.Quote(session.LeftOutOfOrder))
 		if !ok {
 			continue
 		}

@@ -3,7 +3,7 @@ package chaos
 import (
 	"testing"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/ingest"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 )
 
 // Only what the server itself says that it left out of order is excused, in its session, its
@@ -12,9 +12,9 @@ func TestDisorders(t *testing.T) {
 	t.Parallel()
 	k := &checker{disorders: disorders([]string{
 		`server: level=WARN msg="call ended" session_id=s1 epoch=7 after_seq=1 through_seq=9000`,
-		`server: level=WARN msg="` + ingest.LeftOutOfOrder +
+		`server: level=WARN msg="` + session.LeftOutOfOrder +
 			`" session_id=s1 reason=pause epoch=7 after_seq=100 through_seq=120`,
-		`level=WARN msg="` + ingest.LeftOutOfOrder + `" session_id=s3 reason=pause`,
+		`level=WARN msg="` + session.LeftOutOfOrder + `" session_id=s3 reason=pause`,
 	})}
 	for _, c := range []struct {
 		session string
@@ -23,7 +23,7 @@ func TestDisorders(t *testing.T) {
 	}{
 		{"s1", place{7, 100}, false},
 		{"s1", place{7, 101}, true},
-		{"s1", place{7, 120 + ingest.LeftEvents}, true},
+		{"s1", place{7, 120 + session.LeftEvents}, true},
 		{"s1", place{7, 120 + maxLeft}, true},
 		{"s1", place{7, 121 + maxLeft}, false},
 		{"s1", place{8, 110}, false},

@@ -1,70 +1,35 @@
-// Package turns follows the turns of one session as they happen: it carries out what the machine of
-// package turn decides, and has the waiters, the spans and the notes of turns.
-//
-// The end of a turn for which the CLI sent no event is posted to the journal: a note with a position, for every reader
-// whose position is before it.
-//
-// The session's lock guards a Turns. A method says when its caller holds the lock; all other
-// methods take it. The package has no goroutine.
-package turns
+package session
 
 import (
 	"cmp"
 	"context"
-	"sync"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/history"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// Tx is the session while its lock is held.
-type Tx interface {
-	prompts.Tx
-	// Marks are how far the conversation is known.
-	Marks() *history.Marks
-}
-
-// Config is what a Turns needs of its session.
-type Config struct {
-	// Session and Tenant name the session in spans.
-	Session, Tenant string
-	// Lock is the session's lock; Tx is the session, used with the lock held.
-	Lock      sync.Locker
-	Tx        Tx
-	Journal   *journal.Journal
-	Callbacks *callbacks.Desk
-	Prompts   *prompts.Queue
-	Observer  *observe.Observer
-	// Bounds limit the time in which nothing happens; Reason explains errors that end turns.
-	Bounds turn.Bounds
-	Reason turn.Classifier
-	// Completed is called, with the lock held, when a turn has completed.
-	Completed func()
-	// Classify turns the error of an ended context into the API's.
-	Classify func(err error, method string) error
-}
-
-// Turns is the turns of a session. New makes one.
+// Turns follows the turns of the session as they happen: it carries out what the machine of package turn decides, and has
+// the waiters, the spans and the notes of turns.
+//
+// The end of a turn for which the CLI sent no event is posted to the journal: a note with a position, for every reader
+// whose position is before it.
+//
+// The session's lock guards a Turns. A method says when its caller holds the lock; all other
+// methods take it.
 type Turns struct {
-	cfg     Config
-	machine *turn.Machine
+	s        *Session
+	observer *observe.Observer
+	machine  *turn.Machine
 	// beganAt is when the turn that runs began; own is its span if no message of this process
 	// began it.
 	beganAt time.Time
 	own     *observe.Span
-}
-
-// New returns the turns of a session in which none runs.
-func New(cfg Config) *Turns {
-	return &Turns{cfg: cfg, machine: turn.New(cfg.Bounds, cfg.Reason)}
 }
 
 // Machine returns the state of the turn. The caller holds the lock to use it.
@@ -81,13 +46,13 @@ func (t *Turns) CarryOut(effects []turn.Effect) {
 		case turn.Finished:
 			e.Waiter.Span.EndTurn(e.Outcome.Status.String())
 			if e.Waiter.Entry != 0 {
-				t.cfg.Prompts.Ended(t.cfg.Tx, e.Waiter.Entry, e.Outcome)
+				t.s.prompts.Ended(locked{t.s}, e.Waiter.Entry, e.Outcome)
 			}
 			e.Waiter.Release()
 		case turn.Rested:
-			t.cfg.Prompts.Rested(t.cfg.Tx)
+			t.s.prompts.Rested(locked{t.s})
 			if e.Outcome.Status == bridgev1.TurnStatus_TURN_STATUS_ABORTED {
-				t.cfg.Callbacks.WithdrawAborted()
+				t.s.callbacks.WithdrawAborted()
 			}
 		}
 	}
@@ -95,10 +60,10 @@ func (t *Turns) CarryOut(effects []turn.Effect) {
 
 // begin notes that a turn has begun. A turn without a message's span gets its own.
 func (t *Turns) begin(of *observe.Span) {
-	t.cfg.Prompts.TurnBegun(t.cfg.Tx)
+	t.s.prompts.TurnBegun(locked{t.s})
 	t.beganAt = time.Now()
 	if of == nil && t.own == nil {
-		t.own = t.cfg.Observer.Turn(context.Background(), t.cfg.Session, t.cfg.Tenant, observe.Remote{})
+		t.own = t.observer.Turn(context.Background(), t.s.id, t.s.tenant, observe.Remote{})
 	}
 }
 
@@ -106,18 +71,18 @@ func (t *Turns) begin(of *observe.Span) {
 // The caller holds the lock.
 func (t *Turns) End(out turn.Outcome) {
 	t.measure(out.Status.String())
-	marks := t.cfg.Tx.Marks()
+	marks := &t.s.intake.Marks
 	marks.TurnEnd = out.End
 	marks.Interruption.Last = out.Status == bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST
-	t.cfg.Tx.MarkDirty()
+	t.s.markDirty()
 	switch out.Status {
 	case bridgev1.TurnStatus_TURN_STATUS_COMPLETED:
-		t.cfg.Completed()
-		t.cfg.Journal.Note(prompts.TurnOver{Outcome: out})
+		t.s.loader.turnCompleted()
+		t.s.journal.Note(prompts.TurnOver{Outcome: out})
 	case bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, bridgev1.TurnStatus_TURN_STATUS_STALLED:
-		marks.InterruptedAt = t.cfg.Journal.Post(prompts.TurnOver{Outcome: out}, journal.Position{})
+		marks.InterruptedAt = t.s.journal.Post(prompts.TurnOver{Outcome: out}, journal.Position{})
 	default:
-		t.cfg.Journal.Note(prompts.TurnOver{Outcome: out})
+		t.s.journal.Note(prompts.TurnOver{Outcome: out})
 	}
 }
 
@@ -127,7 +92,7 @@ func (t *Turns) measure(status string) {
 	if !t.beganAt.IsZero() {
 		took = time.Since(t.beganAt)
 	}
-	t.cfg.Observer.TurnOver(status, took)
+	t.observer.TurnOver(status, took)
 	t.own.EndTurn(status)
 	t.beganAt, t.own = time.Time{}, nil
 }
@@ -135,29 +100,29 @@ func (t *Turns) measure(status string) {
 // Lose ends the turn because its runtime, or the session's use, has ended. It returns the outcome
 // of the turn that ran; nil if there was none. The caller holds the lock.
 func (t *Turns) Lose(status bridgev1.TurnStatus) *turn.Outcome {
-	out, effects := t.machine.Lose(status, t.cfg.Journal.Last())
+	out, effects := t.machine.Lose(status, t.s.journal.Last())
 	t.CarryOut(effects)
 	return out
 }
 
 // LosePast ends turns that a load found in the history. The caller holds the lock.
-func (t *Turns) LosePast() { t.CarryOut(t.machine.LosePast(t.cfg.Journal.Last())) }
+func (t *Turns) LosePast() { t.CarryOut(t.machine.LosePast(t.s.journal.Last())) }
 
 // Confirm resolves unconfirmed messages once the history was applied. The caller holds the lock.
-func (t *Turns) Confirm() { t.CarryOut(t.machine.Confirm(t.cfg.Journal.Last())) }
+func (t *Turns) Confirm() { t.CarryOut(t.machine.Confirm(t.s.journal.Last())) }
 
 // Running reports whether a turn runs.
 func (t *Turns) Running() bool {
-	t.cfg.Lock.Lock()
-	defer t.cfg.Lock.Unlock()
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
 	return t.machine.Busy()
 }
 
 // OutcomeOf returns how the turn of the message at a position ended, as far as the journal shows.
 func (t *Turns) OutcomeOf(ctx context.Context, at journal.Position) turn.Outcome {
-	r := turn.NewReplay(t.cfg.Reason)
-	event.Scan(ctx, t.cfg.Journal, journal.Position{Epoch: at.Epoch, Seq: at.Seq - 1}, r.Apply)
-	return r.Outcome(t.cfg.Journal.Last())
+	r := turn.NewReplay(turnReason)
+	event.Scan(ctx, t.s.journal, journal.Position{Epoch: at.Epoch, Seq: at.Seq - 1}, r.Apply)
+	return r.Outcome(t.s.journal.Last())
 }
 
 // Span is the span of the turn: of its first message, as far as that is known, or its own. The
@@ -168,7 +133,7 @@ func (t *Turns) Span() *observe.Span { return cmp.Or(t.machine.Span(), t.own) }
 // the caller has named a trace that is not the bridge's.
 func (t *Turns) StartSpan(ctx context.Context, params *jsonobj.Object) *observe.Span {
 	named := observe.Remote{Traceparent: params.String("traceparent"), Tracestate: params.String("tracestate")}
-	span := t.cfg.Observer.Turn(ctx, t.cfg.Session, t.cfg.Tenant, named)
+	span := t.observer.Turn(ctx, t.s.id, t.s.tenant, named)
 	if named.Traceparent == "" || span.Own() {
 		PutTrace(params, span.Remote())
 	}

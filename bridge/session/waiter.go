@@ -1,4 +1,4 @@
-package turns
+package session
 
 import (
 	"context"
@@ -20,8 +20,8 @@ type Waiter struct {
 	state *turn.Waiter // guarded by the session's lock, but for its end
 }
 
-// Ended returns a waiter for a turn that has ended. It need not be closed.
-func Ended(out turn.Outcome) *Waiter {
+// EndedWaiter returns a waiter for a turn that has ended. It need not be closed.
+func EndedWaiter(out turn.Outcome) *Waiter {
 	w := &turn.Waiter{}
 	w.InitEnded(out)
 	return &Waiter{state: w}
@@ -37,8 +37,8 @@ func (t *Turns) Expect(span *observe.Span) *Waiter {
 	both.w = Waiter{t, &both.state}
 	both.state.Init()
 	both.state.Span = span
-	t.cfg.Lock.Lock()
-	defer t.cfg.Lock.Unlock()
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
 	t.machine.Expect(&both.state)
 	return &both.w
 }
@@ -49,12 +49,12 @@ func (t *Turns) Waiter(state *turn.Waiter) *Waiter { return &Waiter{t, state} }
 // Continuing returns a waiter for the running turn, if the CLI continues one of an earlier process by itself; nil if not.
 func (t *Turns) Continuing() *Waiter {
 	w := t.Expect(nil)
-	t.cfg.Lock.Lock()
+	t.s.mu.Lock()
 	continuing := t.machine.Continuing()
 	if continuing {
 		t.machine.AwaitTurn(w.state)
 	}
-	t.cfg.Lock.Unlock()
+	t.s.mu.Unlock()
 	if !continuing {
 		w.Close()
 		return nil
@@ -67,23 +67,23 @@ func (w *Waiter) State() *turn.Waiter { return w.state }
 
 // Accept notes that the CLI has replied. It runs when the reply is read, in order with events.
 func (w *Waiter) Accept() {
-	w.t.cfg.Lock.Lock()
-	defer w.t.cfg.Lock.Unlock()
+	w.t.s.mu.Lock()
+	defer w.t.s.mu.Unlock()
 	w.t.machine.Accept(w.state, time.Now())
 }
 
 // Identify notes the message's id.
 func (w *Waiter) Identify(messageID string) {
-	w.t.cfg.Lock.Lock()
-	defer w.t.cfg.Lock.Unlock()
+	w.t.s.mu.Lock()
+	defer w.t.s.mu.Unlock()
 	w.state.Span.Message(messageID)
 	w.t.CarryOut(w.t.machine.Identify(w.state, messageID))
 }
 
 // Close ends the waiting.
 func (w *Waiter) Close() {
-	w.t.cfg.Lock.Lock()
-	defer w.t.cfg.Lock.Unlock()
+	w.t.s.mu.Lock()
+	defer w.t.s.mu.Unlock()
 	if w.t.machine.Drop(w.state) {
 		w.state.Span.Refuse()
 	}
@@ -123,14 +123,14 @@ func (w *Waiter) timedOut() turn.Outcome {
 	if w.state.Over() { // at the same moment
 		return w.state.Outcome()
 	}
-	return turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_TIMED_OUT, End: w.t.cfg.Journal.Last()}
+	return turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_TIMED_OUT, End: w.t.s.journal.Last()}
 }
 
 // silent returns for how long nothing has happened although nothing is outstanding.
 func (t *Turns) silent() time.Duration {
-	pending := t.cfg.Callbacks.Registry().Len() > 0
-	t.cfg.Lock.Lock()
-	defer t.cfg.Lock.Unlock()
+	pending := t.s.callbacks.Registry().Len() > 0
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
 	return t.machine.Silent(time.Now(), pending)
 }
 
@@ -138,10 +138,10 @@ func (t *Turns) silent() time.Duration {
 func (t *Turns) AwaitRest(ctx context.Context) error {
 	w := t.Expect(nil)
 	defer w.Close()
-	t.cfg.Lock.Lock()
+	t.s.mu.Lock()
 	running := t.machine.Busy()
 	t.machine.AwaitRest(w.state)
-	t.cfg.Lock.Unlock()
+	t.s.mu.Unlock()
 	if !running {
 		return nil
 	}
@@ -149,16 +149,16 @@ func (t *Turns) AwaitRest(ctx context.Context) error {
 	case <-w.state.Done():
 		return nil
 	case <-ctx.Done():
-		return t.cfg.Classify(ctx.Err(), "")
+		return Classify(ctx.Err(), "")
 	}
 }
 
 // AwaitFailed waits a moment for the end of a turn that has failed: callers learn of the failure
 // from the error, before the CLI is done with the turn, and may mend its cause at once.
 func (t *Turns) AwaitFailed(ctx context.Context) error {
-	t.cfg.Lock.Lock()
+	t.s.mu.Lock()
 	failing := t.machine.Failing()
-	t.cfg.Lock.Unlock()
+	t.s.mu.Unlock()
 	if !failing {
 		return nil
 	}

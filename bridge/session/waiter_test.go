@@ -1,4 +1,4 @@
-package turns
+package session
 
 import (
 	"context"
@@ -17,7 +17,7 @@ func TestEnded(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 1000 { // select chooses at random
-		if got := Ended(want).Wait(over, time.Nanosecond); got.Status != want.Status {
+		if got := EndedWaiter(want).Wait(over, time.Nanosecond); got.Status != want.Status {
 			t.Fatalf("the outcome is %v", got)
 		}
 	}

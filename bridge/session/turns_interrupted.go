@@ -1,4 +1,4 @@
-package turns
+package session
 
 import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
@@ -16,13 +16,13 @@ func (t *Turns) Renotify(inUse bool) {
 	if inUse {
 		cut = t.interrupted()
 	}
-	marks := t.cfg.Tx.Marks()
-	t.cfg.Prompts.Renumber(func(note any, at journal.Position) journal.Position {
+	marks := &t.s.intake.Marks
+	t.s.prompts.Renumber(func(note any, at journal.Position) journal.Position {
 		if cut != nil && !before(at, marks.InterruptedAt) {
 			cut()
 			cut = nil
 		}
-		return t.cfg.Journal.Post(note, at)
+		return t.s.journal.Post(note, at)
 	})
 	if cut != nil {
 		cut()
@@ -32,7 +32,7 @@ func (t *Turns) Renotify(inUse bool) {
 // interrupted finds out, from the journal, whether a turn ran when an earlier process of the bridge
 // ended. It returns a function that tells readers of the turn's end; nil if no turn ran.
 func (t *Turns) interrupted() (tell func()) {
-	j, marks := t.cfg.Journal, t.cfg.Tx.Marks()
+	j, marks := t.s.journal, &t.s.intake.Marks
 	epoch := j.Last().Epoch
 	begun, running := history.LeftRunning(j.Recovered, func(seq uint64) (*journal.Record, bool) {
 		return j.Get(journal.Position{Epoch: epoch, Seq: seq})
@@ -53,7 +53,7 @@ func (t *Turns) interrupted() (tell func()) {
 	return func() {
 		marks.InterruptedAt = j.Post(prompts.TurnOver{Outcome: out}, marks.InterruptedAt)
 		marks.TurnEnd = marks.InterruptedAt
-		t.cfg.Tx.MarkDirty()
+		t.s.markDirty()
 	}
 }
 

@@ -1,24 +1,17 @@
-// Package ingest takes the CLI's events of one session, in the order in which the CLI emitted
-// them: the reorder buffer with its timer, what is held back while the CLI's history is read, the
-// journal, and what follows from an event: turns, callbacks, what the session shows of itself.
-//
-// The session's lock guards an Intake with its exported fields: all methods are called with it
-// held. An Intake has no goroutine. Its timer runs while the buffer holds events back; End stops it.
-package ingest
+package session
 
 import (
-	"log/slog"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/history"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/info"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/reorder"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/usage"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
 // LeftOutOfOrder is what the log says when events of a burst were handed on before others that
@@ -33,32 +26,12 @@ const (
 // taken, and later history only adds what the journal lacks.
 const maxHeld = 10_000
 
-// Tx is the session while its lock is held.
-type Tx interface {
-	callbacks.Tx
-	// CarryOut does what the machine of turns asks for.
-	CarryOut(effects []turn.Effect)
-	// Approve remembers the settings that stand for an approval.
-	Approve(settings []config.Setting)
-	// Announce tells watchers of sessions of a change.
-	Announce()
-}
-
-// Config is what an Intake needs of its session.
-type Config struct {
-	// Session is the session's id, for the log.
-	Session string
-	// Tx is the session. The Intake uses it with the lock held.
-	Tx Tx
-	// Update calls f with the session's lock held.
-	Update    func(f func())
-	Journal   *journal.Journal
-	Turn      *turn.Machine
-	Callbacks *callbacks.Desk
-	Logger    func() *slog.Logger
-}
-
-// Intake takes the events of a session. New makes one.
+// Intake takes the CLI's events of the session, in the order in which the CLI emitted them: the reorder buffer with its
+// timer, what is held back while the CLI's history is read, the journal, and what follows from an event: turns,
+// callbacks, what the session shows of itself.
+//
+// The session's lock guards an Intake with its exported fields: all methods are called with it held. Its timer runs while
+// the buffer holds events back; End stops it.
 type Intake struct {
 	// Info is what the session shows of itself, Marks how far its conversation is known.
 	Info  info.Info
@@ -68,7 +41,7 @@ type Intake struct {
 	// Internal marks events as the bridge's own doing: it loads or unloads the session.
 	Internal bool
 
-	cfg    Config
+	s      *Session
 	buffer *reorder.Buffer
 	timer  *time.Timer // runs while armed: the buffer holds events back
 	armed  bool
@@ -79,10 +52,10 @@ type Intake struct {
 	arrivedAt time.Time
 }
 
-// New returns an Intake for a session that begins at a time.
-func New(cfg Config, at time.Time) *Intake {
-	i := &Intake{cfg: cfg, Info: info.Info{Start: at, Modified: at}}
-	i.buffer = reorder.New(i.apply, func(id journal.ID) bool { return journal.Seen(i.cfg.Journal, id) })
+// newIntake returns an Intake for a session that begins at a time.
+func newIntake(s *Session, at time.Time) *Intake {
+	i := &Intake{s: s, Info: info.Info{Start: at, Modified: at}}
+	i.buffer = reorder.New(i.apply, func(id journal.ID) bool { return journal.Seen(s.journal, id) })
 	return i
 }
 
@@ -135,7 +108,7 @@ func (i *Intake) End() {
 // inOrder applies an event, or keeps it until its turn has come.
 func (i *Intake) inOrder(rec *journal.Record, at time.Time) {
 	if reason := i.buffer.Push(rec, at); reason != reorder.None {
-		after := i.cfg.Journal.Last()
+		after := i.s.journal.Last()
 		i.buffer.Flush(at)
 		i.leftOutOfOrder(reason, after)
 	}
@@ -151,7 +124,7 @@ func (i *Intake) arm() {
 	case !held:
 		i.timer.Stop()
 	case i.timer == nil:
-		i.timer = time.AfterFunc(reorder.Patience, func() { i.cfg.Update(i.overdue) })
+		i.timer = time.AfterFunc(reorder.Patience, i.overdue)
 	default:
 		i.timer.Reset(reorder.Patience)
 	}
@@ -160,7 +133,9 @@ func (i *Intake) arm() {
 
 // overdue hands on events that have been held back for too long.
 func (i *Intake) overdue() {
-	after := i.cfg.Journal.Last()
+	i.s.mu.Lock()
+	defer i.s.mu.Unlock()
+	after := i.s.journal.Last()
 	left, overdue := i.buffer.Overdue(time.Now())
 	if overdue {
 		i.leftOutOfOrder(reorder.Pause, after)
@@ -174,16 +149,16 @@ func (i *Intake) overdue() {
 // leftOutOfOrder logs that events after a position were handed on though some of the burst may be
 // missing before them: readers may get those late.
 func (i *Intake) leftOutOfOrder(reason reorder.Reason, after journal.Position) {
-	through := i.cfg.Journal.Last()
-	i.cfg.Logger().Warn(LeftOutOfOrder, "session_id", i.cfg.Session, "reason", string(reason),
+	through := i.s.journal.Last()
+	i.s.host.Logger().Warn(LeftOutOfOrder, "session_id", i.s.id, "reason", string(reason),
 		"epoch", through.Epoch, "after_seq", after.Seq, "through_seq", through.Seq)
 }
 
 // apply puts an event into the journal and follows what it says. It reports whether the event is
 // new.
 func (i *Intake) apply(rec *journal.Record) bool {
-	if rec.Type == "user.message" && !journal.Seen(i.cfg.Journal, rec.ID) {
-		i.carryOut(i.cfg.Turn.Precede(rec, i.cfg.Journal.Last()), time.Now())
+	if rec.Type == "user.message" && !journal.Seen(i.s.journal, rec.ID) {
+		i.carryOut(i.s.turns.machine.Precede(rec, i.s.journal.Last()), time.Now())
 	}
 	if !i.Append(rec) {
 		return false
@@ -192,10 +167,10 @@ func (i *Intake) apply(rec *journal.Record) bool {
 		return true
 	}
 	if k := callback.ForEvent(rec.Type); k != nil {
-		i.cfg.Callbacks.Requested(i.cfg.Tx, k, rec)
+		i.s.callbacks.Requested(locked{i.s}, k, rec)
 	} else if callback.Ends(rec.Type) {
-		i.cfg.Callbacks.Completed(rec)
-		i.cfg.Tx.Approve(config.ApprovalsIn(rec))
+		i.s.callbacks.Completed(rec)
+		i.s.settings.Approve(config.ApprovalsIn(rec))
 	}
 	return true
 }
@@ -203,17 +178,17 @@ func (i *Intake) apply(rec *journal.Record) bool {
 // Append puts an event into the journal and follows what it says, callbacks apart. It reports
 // whether the event is new.
 func (i *Intake) Append(rec *journal.Record) bool {
-	if !i.cfg.Journal.Append(rec) {
+	if !i.s.journal.Append(rec) {
 		return false
 	}
 	at := i.arrivedAt
 	if at.IsZero() { // it was held back
 		at = time.Now()
 	}
-	i.carryOut(i.cfg.Turn.Apply(rec, at), at)
+	i.carryOut(i.s.turns.machine.Apply(rec, at), at)
 	i.Follow(rec, at)
 	if i.Usage.Apply(rec, at) {
-		i.cfg.Tx.MarkDirty()
+		i.s.markDirty()
 	}
 	return true
 }
@@ -223,7 +198,7 @@ func (i *Intake) carryOut(effects []turn.Effect, at time.Time) {
 	if effects == nil {
 		return
 	}
-	i.cfg.Tx.CarryOut(effects)
+	i.s.turns.CarryOut(effects)
 	for _, e := range effects {
 		if e.Kind == turn.Ended {
 			i.Usage.EndTurn(at, i.Info.Model)
@@ -239,12 +214,12 @@ func (i *Intake) Follow(rec *journal.Record, at time.Time) {
 	i.Marks.Apply(rec)
 	switch i.Info.Apply(rec, at) {
 	case info.Announce:
-		i.cfg.Tx.MarkDirty()
-		i.cfg.Tx.Announce()
+		i.s.markDirty()
+		i.s.host.Changed(i.s, bridgev1.SessionChange_SESSION_CHANGE_UPDATED)
 	case info.Save:
-		i.cfg.Tx.MarkDirty()
+		i.s.markDirty()
 	}
 	if rec.Type == "session.idle" {
-		i.cfg.Journal.TurnEnded()
+		i.s.journal.TurnEnded()
 	}
 }

@@ -1,4 +1,4 @@
-package ingest
+package session
 
 import (
 	"cmp"
@@ -6,88 +6,46 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
-	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/reorder"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/reorder/reordertest"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 )
 
 var run, names = reordertest.Run, reordertest.Names
 
-// fixture is an intake without a session.
-type fixture struct {
-	sync.Mutex
+// taking is a session's intake.
+type taking struct {
 	*Intake
-	journal *journal.Journal
-	log     *slog.Logger
-	// The calls of the intake.
-	saved, announced int
-	effects          []turn.Effect
-	approved         []config.Setting
+	of *storyteller
 }
 
-func (f *fixture) CarryOut(effects []turn.Effect)              { f.effects = append(f.effects, effects...) }
-func (f *fixture) Approve(settings []config.Setting)           { f.approved = append(f.approved, settings...) }
-func (f *fixture) Announce()                                   { f.announced++ }
-func (f *fixture) MarkDirty()                                  { f.saved++ }
-func (f *fixture) Handlers(*callback.Pending) ([]string, bool) { return nil, true }
-func (f *fixture) Covers(*callback.Pending) bool               { return true }
-func (f *fixture) HookOrder(string) ([]string, bool)           { return nil, false }
-func (f *fixture) TellAsked([]string)                          {}
-func (f *fixture) NameOf(string) string                        { return "" }
-func (f *fixture) Reading() bool                               { return f.Holding() }
-func (f *fixture) Timeout() time.Duration                      { return time.Minute }
-func (f *fixture) Span() *observe.Span                         { return nil }
-
-// take is Take with the lock.
-func (f *fixture) take(rec *journal.Record) {
-	f.Lock()
-	defer f.Unlock()
-	f.Take(rec, time.Now())
+func newTaking() *taking {
+	f := newStoryteller()
+	return &taking{f.s.intake, f}
 }
 
-func newFixture() *fixture {
-	f := &fixture{journal: journal.New(journal.Config{Epoch: 7, MaxEphemeralBytes: 1 << 30,
-		Encode: func(*journal.Record, journal.Form) []byte { return nil }})}
-	f.log = slog.New(slog.DiscardHandler)
-	logger := func() *slog.Logger { return f.log }
-	f.Intake = New(Config{
-		Session: "s1", Tx: f, Journal: f.journal, Turn: turn.New(turn.Bounds{}, func(string) (fault.Reason, string) { return 0, "" }),
-		Callbacks: callbacks.New(callbacks.Config{Session: "s1", Journal: f.journal, Observer: observe.Silent(), Logger: logger}),
-		Update: func(do func()) {
-			f.Lock()
-			defer f.Unlock()
-			do()
-		},
-		Logger: logger,
-	}, time.Now())
-	return f
-}
+// take takes an event as the reader of the CLI's connection does.
+func (s *taking) take(rec *journal.Record) { s.of.s.Ingest(rec, time.Now()) }
 
 // kept lists the ids in the journal.
-func kept(s *fixture) (ids []string) {
-	s.journal.Each(func(rec *journal.Record) bool { ids = append(ids, reordertest.ID(rec)); return true })
+func kept(s *taking) (ids []string) {
+	s.s.journal.Each(func(rec *journal.Record) bool { ids = append(ids, reordertest.ID(rec)); return true })
 	return ids
 }
 
-func wantKept(t *testing.T, s *fixture, want ...string) {
+func wantKept(t *testing.T, s *taking, want ...string) {
 	t.Helper()
 	reordertest.Equal(t, kept(s), want)
 }
 
 // repeating returns an intake that holds back events 100 to 109, after 0 to 9.
-func repeating(t *testing.T) (*fixture, *reordertest.Burst) {
-	b, s := reordertest.New(5000, nil), newFixture()
+func repeating(t *testing.T) (*taking, *reordertest.Burst) {
+	b, s := reordertest.New(5000, nil), newTaking()
 	for _, n := range slices.Concat(run(0, 10), []int{0}, run(10, 12), run(100, 110)) {
 		s.take(b.Event(n))
 	}
@@ -98,14 +56,14 @@ func repeating(t *testing.T) (*fixture, *reordertest.Burst) {
 // TestOrderWhileLoaded: what comes while the session is loaded is put in order, too.
 func TestOrderWhileLoaded(t *testing.T) {
 	t.Parallel()
-	b, s := reordertest.New(350, map[int]time.Duration{300: time.Second}), newFixture()
+	b, s := reordertest.New(350, map[int]time.Duration{300: time.Second}), newTaking()
 	s.Hold()
 	for _, n := range slices.Concat(run(0, 10), []int{0}, run(10, 100), run(600, 620), run(100, 600), run(620, 700)) {
 		s.take(b.Event(n))
 	}
-	s.Lock()
+	s.s.mu.Lock()
 	s.Release()
-	s.Unlock()
+	s.s.mu.Unlock()
 	wantKept(t, s, names(run(0, 700))...)
 }
 
@@ -115,14 +73,14 @@ func TestOrderReleased(t *testing.T) {
 	now := time.Date(2031, 6, 1, 0, 0, 1, 0, time.UTC)
 	early := names(slices.Concat(run(0, 12), run(100, 110)))
 	for name, c := range map[string]struct {
-		do   func(s *fixture)
+		do   func(s *taking)
 		want []string
 	}{
-		"durable event":  {func(s *fixture) { s.take(reordertest.Durable("d", now)) }, []string{"d"}},
-		"idle":           {func(s *fixture) { s.take(reordertest.EventAt("session.idle", "{}", "d", now, true)) }, []string{"d"}},
-		"callback":       {func(s *fixture) { s.take(reordertest.EventAt("permission.requested", "{}", "d", now, true)) }, []string{"d"}},
-		"title":          {func(s *fixture) { s.take(reordertest.EventAt("session.title_changed", "{}", "d", now, true)) }, []string{"d"}},
-		"no more events": {func(s *fixture) { s.End() }, nil},
+		"durable event":  {func(s *taking) { s.take(reordertest.Durable("d", now)) }, []string{"d"}},
+		"idle":           {func(s *taking) { s.take(reordertest.EventAt("session.idle", "{}", "d", now, true)) }, []string{"d"}},
+		"callback":       {func(s *taking) { s.take(reordertest.EventAt("permission.requested", "{}", "d", now, true)) }, []string{"d"}},
+		"title":          {func(s *taking) { s.take(reordertest.EventAt("session.title_changed", "{}", "d", now, true)) }, []string{"d"}},
+		"no more events": {func(s *taking) { s.End() }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -143,7 +101,7 @@ func TestOrderPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, b := repeating(t)
 		var said strings.Builder
-		s.log = slog.New(slog.NewTextHandler(&said, nil))
+		s.of.log = slog.New(slog.NewTextHandler(&said, nil))
 		for n := 12; n < 16; n++ {
 			time.Sleep(reorder.Patience - time.Millisecond)
 			s.take(b.Event(n))
@@ -171,28 +129,30 @@ func TestFollow(t *testing.T) {
 	t.Parallel()
 	const ask = `{"requestId":"q1","permissionRequest":{"kind":"shell"}}`
 	for name, c := range map[string]struct {
-		event, data, agent        string
-		saved, announced, pending int
-		said, turned              bool // it had a message; a turn has ended
+		event, data, agent string
+		saved              bool
+		announced, pending int
+		said, turned       bool // it had a message; a turn has ended
 	}{
-		"a message":         {event: "user.message", saved: 1},
+		"a message":         {event: "user.message", saved: true},
 		"of another agent":  {event: "user.message", agent: "a1"},
-		"a title":           {event: "session.title_changed", data: `{"title":"t"}`, saved: 1, announced: 1},
-		"the turn's end":    {event: "session.idle", saved: 1, said: true, turned: true},
-		"no turn's end":     {event: "session.idle", saved: 1},
-		"a callback":        {event: callback.PermissionRequested, data: ask, saved: 1, pending: 1},
-		"a callback of one": {event: callback.PermissionRequested, data: ask, agent: "a1", saved: 1, pending: 1},
+		"a title":           {event: "session.title_changed", data: `{"title":"t"}`, saved: true, announced: 1},
+		"the turn's end":    {event: "session.idle", saved: true, said: true, turned: true},
+		"no turn's end":     {event: "session.idle", saved: true},
+		"a callback":        {event: callback.PermissionRequested, data: ask, saved: true, pending: 1},
+		"a callback of one": {event: callback.PermissionRequested, data: ask, agent: "a1", saved: true, pending: 1},
 		"a delta":           {event: "assistant.message_delta"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newFixture()
+			s := newTaking()
 			rec := &journal.Record{Type: c.event, Agent: c.agent, JSON: fmt.Appendf(nil, `{"type":%q,"data":%s}`, c.event, cmp.Or(c.data, "{}"))}
 			s.Marks.HasHistory = c.said
 			s.take(rec)
-			pending := len(s.cfg.Callbacks.Registry().List())
-			if s.saved != c.saved || s.announced != c.announced || pending != c.pending || s.Marks.CompletedTurn != c.turned {
-				t.Errorf("saved %d, announced %d, pending %d, turned %v; want %+v", s.saved, s.announced, pending, s.Marks.CompletedTurn, c)
+			pending := s.s.callbacks.Registry().Len()
+			saved, announced := s.of.saved > 0, len(s.of.done)
+			if saved != c.saved || announced != c.announced || pending != c.pending || s.Marks.CompletedTurn != c.turned {
+				t.Errorf("saved %v, announced %d, pending %d, turned %v; want %+v", saved, announced, pending, s.Marks.CompletedTurn, c)
 			}
 			if rec.Pos.Seq != 1 || s.Marks.HasHistory != (c.said || c.event == "user.message" && c.agent == "") {
 				t.Errorf("position %v, history %v", rec.Pos, s.Marks.HasHistory)
@@ -204,7 +164,7 @@ func TestFollow(t *testing.T) {
 // TestInternal: events that the bridge's own work causes are marked, also while they are held back.
 func TestInternal(t *testing.T) {
 	t.Parallel()
-	s := newFixture()
+	s := newTaking()
 	s.Hold()
 	s.Internal = true
 	a := &journal.Record{Type: "a", JSON: []byte(`{}`)}
@@ -212,8 +172,8 @@ func TestInternal(t *testing.T) {
 	s.Internal = false
 	b := &journal.Record{Type: "b", JSON: []byte(`{}`)}
 	s.take(b)
-	if len(s.Held()) != 2 || s.journal.Last().Seq != 0 {
-		t.Errorf("%d held, last %v", len(s.Held()), s.journal.Last())
+	if len(s.Held()) != 2 || s.s.journal.Last().Seq != 0 {
+		t.Errorf("%d held, last %v", len(s.Held()), s.s.journal.Last())
 	}
 	s.Release()
 	if s.Holding() || !a.Bridge || b.Bridge || b.Pos.Seq != 2 {
@@ -221,8 +181,8 @@ func TestInternal(t *testing.T) {
 	}
 	s.Hold()
 	s.take(&journal.Record{Type: "c", JSON: []byte(`{}`)})
-	if s.Discard(); s.Holding() || s.journal.Last().Seq != 2 {
-		t.Errorf("holding %v, last %v", s.Holding(), s.journal.Last())
+	if s.Discard(); s.Holding() || s.s.journal.Last().Seq != 2 {
+		t.Errorf("holding %v, last %v", s.Holding(), s.s.journal.Last())
 	}
 }
 
@@ -235,7 +195,7 @@ func BenchmarkIngest(b *testing.B) {
 			for i := range recs {
 				recs[i] = *src.Event(i)
 			}
-			s := newFixture()
+			s := newTaking()
 			if burst {
 				s.take(src.Event(0))
 				s.take(src.Event(0)) // a second copy: a burst from here on
