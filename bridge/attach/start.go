@@ -86,7 +86,7 @@ func (a *Attachment) openSession(ctx context.Context, j session.Joining) (s *ses
 				return nil, joined, err
 			}
 		}
-		joined, err = s.Participants().Join(ctx, j.In(s))
+		joined, err = s.Participants().Join(ctx, j)
 		return s, joined, err
 	default:
 		return nil, joined, fault.New(fault.InvalidField, "one of create, resume, join_session_id is required").WithField("session")
@@ -115,10 +115,10 @@ func (a *Attachment) once(ctx context.Context, id string, j session.Joining, ope
 		return nil, joined, err
 	}
 	j.Token, j.Reclaim = started.GetParticipantToken(), true
-	joined, err = s.Participants().Join(ctx, j.In(s))
+	joined, err = s.Participants().Join(ctx, j)
 	if fault.ReasonOf(err) == fault.ParticipantNotFound { // its grace time is over
 		j.Token, j.Reclaim = "", false
-		joined, err = s.Participants().Join(ctx, j.In(s))
+		joined, err = s.Participants().Join(ctx, j)
 	}
 	return s, joined, err
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/participants"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -129,7 +128,7 @@ func explain(process *runtime.Runtime, method string, err error) error {
 
 // Satellite opens a second connection to the process, for a participant. Events that the CLI sends there are dropped
 // unparsed: the session has them from the first connection.
-func (rt *Runtime) Satellite(ctx context.Context, participant string, ask participants.Asker) (roster.Satellite, error) {
+func (rt *Runtime) Satellite(ctx context.Context, participant string, ask session.Asker) (roster.Satellite, error) {
 	process := rt.Process()
 	if !process.Multi() {
 		return nil, fault.New(fault.FeatureDisabled, "canvases and extension identity need a runtime that accepts several "+

@@ -14,7 +14,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/participants"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
@@ -294,7 +293,7 @@ func TestGrace(t *testing.T) {
 		r := newRig(t, calling)
 		r.open(Opening{})
 		join := func(token string, grace time.Duration) (*roster.Participant, bool, error) {
-			joined, err := r.s.participants.Join(t.Context(), participants.Joining{Token: token, Brings: roster.Brings{Tools: lookup, Grace: grace}})
+			joined, err := r.s.participants.Join(t.Context(), Joining{Token: token, Brings: roster.Brings{Tools: lookup, Grace: grace}})
 			return joined.Participant, joined.Returned, err
 		}
 		p, _, err := join("", time.Minute)

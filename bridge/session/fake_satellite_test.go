@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/participants"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 )
 
@@ -14,7 +13,7 @@ import (
 type fakeSatellite struct{ conn *rpcconn.Conn }
 
 // Satellite implements Runtime.
-func (rt *fakeRuntime) Satellite(_ context.Context, participant string, ask participants.Asker) (roster.Satellite, error) {
+func (rt *fakeRuntime) Satellite(_ context.Context, participant string, ask Asker) (roster.Satellite, error) {
 	return fakeSatellite{rpcconn.New(rt.cli.Connect(), rpcconn.Options{
 		Request: func(ctx context.Context, q *rpcconn.Request) (json.RawMessage, error) {
 			return ask(ctx, fmt.Sprintf("%s-%d", participant, rt.r.asked.Add(1)), q.Method, q.Params)

@@ -12,7 +12,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/participants"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -206,7 +205,7 @@ func (l *Loader) moved(ctx context.Context, rt Runtime, err error) bool {
 }
 
 // Invoke is Do for a method that the caller chose. The CLI may ask callbacks before it replies, so the call
-// can last until callers have answered them. Meanwhile no warm resume runs (participants.ResumeLock), unless
+// can last until callers have answered them. Meanwhile no warm resume runs (ResumeLock), unless
 // the method answers a callback.
 func (l *Loader) Invoke(ctx context.Context, method string, params jsonobj.Object) (
 	json.RawMessage, journal.Position, error) {
@@ -250,7 +249,7 @@ func changesQueue(method string) bool {
 // call calls a method of the CLI with params and the session's id. It returns the result and the journal's last position
 // when the reply was read.
 func (s *Session) call(
-	ctx context.Context, rt participants.Callee, method string, params jsonobj.Object, opts ...rpcconn.CallOption) (
+	ctx context.Context, rt Callee, method string, params jsonobj.Object, opts ...rpcconn.CallOption) (
 	json.RawMessage, journal.Position, error) {
 	if (method == "session.create" || method == "session.resume") && quirks.AgentsNeedNames.In(rt.Version()) {
 		params = config.WithAgentNames(params)

@@ -45,8 +45,11 @@ func (l locked) Handlers(p *callback.Pending) (to []string, handled bool) {
 func (l locked) Continues() bool { return l.s.settings.State.Continues }
 
 // Watched returns the callbacks that callers of WatchPending handle in the session.
-func (l locked) Watched() config.Handling {
-	return config.Handling{Methods: l.s.host.Watched(l.s, l.s.settings.State.Labels)}
+func (l locked) Watched() config.Handling { return l.s.watched() }
+
+// watched is Watched with mu held.
+func (s *Session) watched() config.Handling {
+	return config.Handling{Methods: s.host.Watched(s, s.settings.State.Labels)}
 }
 
 func (l locked) NameOf(participant string) string { return l.s.roster.Name(participant) }

@@ -181,7 +181,7 @@ func (l *Loader) apply(o Opening) (Joined, error) {
 	if o.Join == nil {
 		return Joined{}, nil
 	}
-	return l.s.participants.Add(o.Join.In(l.s))
+	return l.s.participants.Add(*o.Join)
 }
 
 // create calls session.create and applies the result. The caller holds the lifecycle lock.

@@ -8,7 +8,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/participants"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 )
 
@@ -24,7 +23,7 @@ func TestKeptPlaceProvidesNothing(t *testing.T) {
 	}}
 	s := onStock(t, &stock{rt: p})
 	s.settings.RequireHandlers(callback.FSReadFile)
-	join := participants.Joining{Brings: roster.Brings{Handling: config.Handling{Methods: []string{callback.FSReadFile}}, Grace: time.Hour}}
+	join := Joining{Brings: roster.Brings{Handling: config.Handling{Methods: []string{callback.FSReadFile}}, Grace: time.Hour}}
 	s.mu.Lock()
 	place, err := s.participants.Add(join)
 	s.mu.Unlock()

@@ -23,7 +23,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/participants"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
@@ -210,7 +209,7 @@ func (r *rig) open(o Opening) Joined {
 
 // join makes a caller a participant.
 func (r *rig) join(b roster.Brings) (*roster.Participant, error) {
-	joined, err := r.s.participants.Join(r.t.Context(), participants.Joining{Brings: b})
+	joined, err := r.s.participants.Join(r.t.Context(), Joining{Brings: b})
 	return joined.Participant, err
 }
 

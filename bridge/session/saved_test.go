@@ -9,7 +9,6 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/participants"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
@@ -32,7 +31,7 @@ func TestSavedWithoutSecrets(t *testing.T) {
 	r := newRig(t, fakecli.Script{})
 	r.make(Opening{Config: object(t, given), Tools: &[]config.Tool{{Name: "t", JSON: json.RawMessage(`{"name":"t"}`)}}, Lifetime: bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT})
 	r.s.mu.Lock()
-	joined, err := r.s.participants.Add(participants.Joining{Brings: roster.Brings{Name: "n", Tools: tools("own"), Grace: time.Hour}})
+	joined, err := r.s.participants.Add(Joining{Brings: roster.Brings{Name: "n", Tools: tools("own"), Grace: time.Hour}})
 	r.s.mu.Unlock()
 	if err != nil {
 		t.Fatal(err)
@@ -60,10 +59,10 @@ func TestSavedWithoutSecrets(t *testing.T) {
 	// Only the caller with the token is the same participant.
 	next.mu.Lock()
 	defer next.mu.Unlock()
-	if _, err := next.participants.Add(participants.Joining{Token: "another"}); fault.ReasonOf(err) != fault.ParticipantNotFound {
+	if _, err := next.participants.Add(Joining{Token: "another"}); fault.ReasonOf(err) != fault.ParticipantNotFound {
 		t.Errorf("with another token: %v", err)
 	}
-	back, err := next.participants.Add(participants.Joining{Token: p.Token, Brings: roster.Brings{Grace: time.Hour}})
+	back, err := next.participants.Add(Joining{Token: p.Token, Brings: roster.Brings{Grace: time.Hour}})
 	if err != nil || !back.Returned || back.Participant.ID != p.ID {
 		t.Errorf("with the token: %+v, %v, %v", back.Participant, back.Returned, err)
 	}

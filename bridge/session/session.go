@@ -33,7 +33,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/participants"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 
@@ -43,7 +42,10 @@ import (
 
 // Runtime is a CLI process and its connection.
 type Runtime interface {
-	participants.Runtime
+	Callee
+	// Satellite opens a connection beside the one that Call uses, for a participant. The CLI's
+	// requests there go to ask; its events there are dropped.
+	Satellite(ctx context.Context, participant string, ask Asker) (roster.Satellite, error)
 	// Start makes a call for the caller in ctx, whose end does not end the call. It behaves as rpcconn.Conn.Start.
 	Start(ctx context.Context, method string, params []byte, limit time.Duration, done func(json.RawMessage, error),
 		opts ...rpcconn.CallOption) error
@@ -154,7 +156,7 @@ type Session struct {
 	prompts      *prompts.Queue
 	turns        *Turns
 	sender       *Sender
-	participants *participants.Manager
+	participants *Participants
 	watchdog     *Watchdog
 	reconciler   *Reconciler
 	settings     *Settings

@@ -10,7 +10,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/participants"
 )
 
 // Settings is the configuration of a session. It sends the configuration to the CLI again after each load, and checks
@@ -83,7 +82,7 @@ func (st *Settings) Approve(settings []config.Setting) {
 
 // Repeat makes the calls that set something again, in a runtime that has just loaded the session. A
 // setting that the CLI refuses, such as that of a server which is gone, is left out.
-func (st *Settings) Repeat(ctx context.Context, rt participants.Callee) error {
+func (st *Settings) Repeat(ctx context.Context, rt Callee) error {
 	st.s.mu.Lock()
 	settings := st.State.Settings
 	st.s.mu.Unlock()

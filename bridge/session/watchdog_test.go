@@ -14,7 +14,6 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/participants"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -32,7 +31,7 @@ type puppet struct {
 }
 
 // Satellite implements Runtime: a puppet takes one connection.
-func (p *puppet) Satellite(context.Context, string, participants.Asker) (roster.Satellite, error) {
+func (p *puppet) Satellite(context.Context, string, Asker) (roster.Satellite, error) {
 	return nil, errors.New("a puppet has one connection")
 }
 

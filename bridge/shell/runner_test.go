@@ -18,7 +18,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/participants"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -89,7 +88,7 @@ func (*fixture) Unroute(*session.Session)     {}
 func (*fixture) TurnCompleted()               {}
 func (*fixture) Err() error                   { return nil }
 func (*fixture) Ended() <-chan struct{}       { return nil }
-func (*fixture) Satellite(context.Context, string, participants.Asker) (roster.Satellite, error) {
+func (*fixture) Satellite(context.Context, string, session.Asker) (roster.Satellite, error) {
 	return nil, errors.New("the fake CLI has no satellites")
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/participants"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
@@ -321,7 +320,7 @@ func (rt *runtime) Unroute(*session.Session) {
 }
 
 // Satellite implements session.Runtime. The model has no participants that need one.
-func (*runtime) Satellite(context.Context, string, participants.Asker) (roster.Satellite, error) {
+func (*runtime) Satellite(context.Context, string, session.Asker) (roster.Satellite, error) {
 	return nil, errors.ErrUnsupported
 }
 

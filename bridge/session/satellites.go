@@ -1,4 +1,4 @@
-package participants
+package session
 
 import (
 	"context"
@@ -22,26 +22,26 @@ var ownMembers = []string{"tools", "commands", "canvases", "extensionInfo", "can
 // session's, since what is left out may be withdrawn from it, but for members that would have the
 // CLI ask the satellite too, and for the provider, whose tokens the CLI asks of the connection that
 // named it last. The caller holds the lock.
-func (m *Manager) satelliteParams(p *roster.Participant) jsonobj.Object {
+func (m *Participants) satelliteParams(p *roster.Participant) jsonobj.Object {
 	o := m.Effective()
 	for _, name := range slices.Concat(ownMembers, m.switchNames, []string{"requestPermission", "provider", "providers"}) {
 		o.Set(name, nil)
 	}
 	o.SetBool("disableResume", true)
-	o.SetString("sessionId", m.cfg.Session)
+	o.SetString("sessionId", m.s.id)
 	return o.Merge(p.Own)
 }
 
 // openSatellites opens a connection for each participant that needs one and has none.
-func (m *Manager) openSatellites(ctx context.Context, rt Runtime) error {
-	m.cfg.Lock.Lock()
+func (m *Participants) openSatellites(ctx context.Context, rt Runtime) error {
+	m.s.mu.Lock()
 	var without []*roster.Participant
-	for p := range m.cfg.Roster.All() {
+	for p := range m.s.roster.All() {
 		if len(p.Own) > 0 && p.Satellite == nil {
 			without = append(without, p)
 		}
 	}
-	m.cfg.Lock.Unlock()
+	m.s.mu.Unlock()
 	for _, p := range without {
 		if err := m.openSatellite(ctx, rt, p); err != nil {
 			return err
@@ -51,24 +51,24 @@ func (m *Manager) openSatellites(ctx context.Context, rt Runtime) error {
 }
 
 // openSatellite opens a participant's satellite and has it join the session.
-func (m *Manager) openSatellite(ctx context.Context, rt Runtime, p *roster.Participant) error {
+func (m *Participants) openSatellite(ctx context.Context, rt Runtime, p *roster.Participant) error {
 	ask := func(ctx context.Context, id, method string, params json.RawMessage) (json.RawMessage, error) {
 		return m.askOnSatellite(ctx, p, id, method, params)
 	}
 	sat, err := rt.Satellite(ctx, p.ID, ask)
 	if err != nil {
-		return m.cfg.Classify(err, "")
+		return Classify(err, "")
 	}
 	if err := m.joinSatellite(ctx, sat, p); err != nil {
 		sat.Close()
 		return err
 	}
-	m.cfg.Lock.Lock()
-	wanted := !p.Left && m.cfg.Tx.LoadedIn(rt)
+	m.s.mu.Lock()
+	wanted := !p.Left && m.s.loader.runtime == rt
 	if wanted {
 		p.Satellite = sat
 	}
-	m.cfg.Lock.Unlock()
+	m.s.mu.Unlock()
 	if !wanted { // the participant left, or the runtime ended, in the meantime
 		sat.Close()
 	}
@@ -76,46 +76,46 @@ func (m *Manager) openSatellite(ctx context.Context, rt Runtime, p *roster.Parti
 }
 
 // joinSatellite has a satellite join the session.
-func (m *Manager) joinSatellite(ctx context.Context, sat roster.Satellite, p *roster.Participant) error {
+func (m *Participants) joinSatellite(ctx context.Context, sat roster.Satellite, p *roster.Participant) error {
 	if err := m.resumes.BeginResume(ctx); err != nil {
-		return m.cfg.Classify(err, "")
+		return Classify(err, "")
 	}
 	defer m.resumes.EndResume()
-	m.cfg.Lock.Lock()
+	m.s.mu.Lock()
 	params := m.satelliteParams(p)
-	m.cfg.Lock.Unlock()
+	m.s.mu.Unlock()
 	_, err := sat.Call(ctx, "session.resume", params.JSON())
-	return m.cfg.Classify(err, "session.resume")
+	return Classify(err, "session.resume")
 }
 
 // askOnSatellite serves a request that the CLI makes on a participant's satellite: one that is bound
 // to the connection goes to the participant, any other the ordinary way.
-func (m *Manager) askOnSatellite(ctx context.Context, p *roster.Participant, id, method string, params json.RawMessage) (
+func (m *Participants) askOnSatellite(ctx context.Context, p *roster.Participant, id, method string, params json.RawMessage) (
 	json.RawMessage, error) {
 	kind := callback.ForRequest(method)
 	if !kind.Bound {
-		return m.cfg.Callbacks.AskMethod(ctx, id, method, params)
+		return m.s.callbacks.AskMethod(ctx, id, method, params)
 	}
-	return m.cfg.Callbacks.Ask(ctx, &callback.Pending{ID: id, Kind: kind, Params: params, For: p.ID})
+	return m.s.callbacks.Ask(ctx, &callback.Pending{ID: id, Kind: kind, Params: params, For: p.ID})
 }
 
 // CloseSatellites closes all satellites, in the background. The caller holds the lock.
-func (m *Manager) CloseSatellites() {
-	for _, sat := range m.cfg.Roster.TakeSatellites() {
-		m.cfg.Go(func(context.Context) { sat.Close() })
+func (m *Participants) CloseSatellites() {
+	for _, sat := range m.s.roster.TakeSatellites() {
+		m.s.host.Go(func(context.Context) { sat.Close() })
 	}
 }
 
 // LeaveSatellites has all satellites leave the session: the CLI would keep it loaded for them.
-func (m *Manager) LeaveSatellites(ctx context.Context) {
-	m.cfg.Lock.Lock()
-	all := m.cfg.Roster.TakeSatellites()
-	m.cfg.Lock.Unlock()
+func (m *Participants) LeaveSatellites(ctx context.Context) {
+	m.s.mu.Lock()
+	all := m.s.roster.TakeSatellites()
+	m.s.mu.Unlock()
 	var params jsonobj.Object
-	params.SetString("sessionId", m.cfg.Session)
+	params.SetString("sessionId", m.s.id)
 	for _, sat := range all {
 		if _, err := sat.Call(ctx, "session.destroy", params.JSON()); err != nil {
-			m.cfg.Logger().Debug("closing a satellite failed", "session_id", m.cfg.Session, "error", err)
+			m.s.host.Logger().Debug("closing a satellite failed", "session_id", m.s.id, "error", err)
 		}
 		sat.Close()
 	}

@@ -1,4 +1,4 @@
-package participants
+package session
 
 import (
 	"context"
@@ -34,52 +34,56 @@ type Plan struct {
 }
 
 // Plan returns the configuration that a runtime needs now. The caller holds the lock.
-func (m *Manager) Plan() Plan {
-	return Plan{m.Effective(), toolsJSON(m.cfg), m.switches()}
+func (m *Participants) Plan() Plan {
+	return Plan{m.Effective(), m.toolsJSON(), m.switches()}
 }
 
 // toolsJSON is the union of the session's tools and the participants'. The caller holds the lock.
-func toolsJSON(cfg Config) json.RawMessage {
-	return config.ToolsJSON(cfg.Roster.Tools(cfg.Tx.Settings().Tools))
+func (m *Participants) toolsJSON() json.RawMessage {
+	return config.ToolsJSON(m.s.roster.Tools(m.s.settings.State.Tools))
 }
 
 // Told records that a runtime received a plan, its reply, and the journal's position of the reply.
-func (m *Manager) Told(p Plan, result json.RawMessage, at journal.Position) {
-	m.cfg.Lock.Lock()
-	defer m.cfg.Lock.Unlock()
+func (m *Participants) Told(p Plan, result json.RawMessage, at journal.Position) {
+	m.s.mu.Lock()
+	defer m.s.mu.Unlock()
 	t := &m.told
 	t.tools, t.switches, t.toolsKnown = p.tools, p.switches, true
-	t.token = m.cfg.Tx.Settings().Object.Get(config.GitHubToken)
+	t.token = m.s.settings.State.Object.Get(config.GitHubToken)
 	t.result, t.at = result, at
-	m.cfg.Tx.Opened(result)
+	m.s.intake.Info.ApplyResult(result, m.s.settings.State.Object)
 }
 
 // Opened returns what the CLI answered to the last create or resume, and the journal's last position
 // then.
-func (m *Manager) Opened() (json.RawMessage, journal.Position) {
-	m.cfg.Lock.Lock()
-	defer m.cfg.Lock.Unlock()
+func (m *Participants) Opened() (json.RawMessage, journal.Position) {
+	m.s.mu.Lock()
+	defer m.s.mu.Unlock()
 	return m.told.result, m.told.at
 }
 
 // Loaded records that a runtime has loaded the session and that no event types are registered there. The caller
 // holds the lock.
-func (m *Manager) Loaded() { m.told.interests = map[string]bool{} }
+func (m *Participants) Loaded() { m.told.interests = map[string]bool{} }
 
 // Unloaded notes that no runtime has the session any more. The caller holds the lock.
-func (m *Manager) Unloaded() { m.told.toolsKnown = false }
+func (m *Participants) Unloaded() { m.told.toolsKnown = false }
 
 // Sync brings the CLI's tools and switches in step with the participants'. Tools alone are set as
 // such, which does not disturb a running turn; a changed switch takes a warm resume with everything.
-func (m *Manager) Sync(ctx context.Context) error {
-	return m.cfg.Configure(ctx, func(rt Runtime) error {
+func (m *Participants) Sync(ctx context.Context) error {
+	return m.s.loader.exclusive(ctx, func() error {
+		rt, err := m.s.loader.load(ctx)
+		if err != nil {
+			return err
+		}
 		if err := m.Attend(ctx, rt); err != nil {
 			return err
 		}
-		m.cfg.Lock.Lock()
-		tools, switched := toolsJSON(m.cfg), m.switches() != m.told.switches
+		m.s.mu.Lock()
+		tools, switched := m.toolsJSON(), m.switches() != m.told.switches
 		changed := string(tools) != string(m.told.tools)
-		m.cfg.Lock.Unlock()
+		m.s.mu.Unlock()
 		switch {
 		case switched:
 			return m.WarmResume(ctx, rt, nil)
@@ -92,33 +96,33 @@ func (m *Manager) Sync(ctx context.Context) error {
 
 // Refresh follows a change of Tx.Watched: it gives callbacks that have lost their handler the default answer, and sends
 // the switches to the CLI if the session is loaded.
-func (m *Manager) Refresh(ctx context.Context) error {
-	m.cfg.Callbacks.Orphans(ctx)
-	m.cfg.Lock.Lock()
+func (m *Participants) Refresh(ctx context.Context) error {
+	m.s.callbacks.Orphans(ctx)
+	m.s.mu.Lock()
 	outdated := m.Outdated() || len(m.interests()) > 0
-	m.cfg.Lock.Unlock()
-	if !outdated || !m.cfg.Loaded() {
+	m.s.mu.Unlock()
+	if !outdated || m.s.loader.State() != Loaded {
 		return nil
 	}
 	return m.Sync(ctx)
 }
 
 // setTools tells the CLI the tools. The caller holds the lifecycle lock.
-func (m *Manager) setTools(ctx context.Context, rt Runtime, tools json.RawMessage) error {
+func (m *Participants) setTools(ctx context.Context, rt Runtime, tools json.RawMessage) error {
 	limited, cancel := context.WithTimeout(ctx, toolsTimeout)
 	defer cancel()
-	if _, _, err := m.cfg.Call(limited, rt, "session.tools.set", jsonobj.Object{{Key: "tools", Value: tools}}); err != nil {
+	if _, _, err := m.s.call(limited, rt, "session.tools.set", jsonobj.Object{{Key: "tools", Value: tools}}); err != nil {
 		return err
 	}
-	m.cfg.Lock.Lock()
-	defer m.cfg.Lock.Unlock()
+	m.s.mu.Lock()
+	defer m.s.mu.Unlock()
 	m.told.tools = tools
 	return nil
 }
 
 // Attend puts in place what is apart from the session's configuration: interests in events, and the
 // connections of participants. The caller holds the lifecycle lock.
-func (m *Manager) Attend(ctx context.Context, rt Runtime) error {
+func (m *Participants) Attend(ctx context.Context, rt Runtime) error {
 	if err := m.registerInterests(ctx, rt); err != nil {
 		return err
 	}
@@ -126,43 +130,43 @@ func (m *Manager) Attend(ctx context.Context, rt Runtime) error {
 }
 
 // registerInterests tells the CLI of the events that it only sends on request.
-func (m *Manager) registerInterests(ctx context.Context, rt Runtime) error {
-	m.cfg.Lock.Lock()
+func (m *Participants) registerInterests(ctx context.Context, rt Runtime) error {
+	m.s.mu.Lock()
 	types := m.interests()
-	m.cfg.Lock.Unlock()
+	m.s.mu.Unlock()
 	for _, eventType := range types {
 		var params jsonobj.Object
 		params.SetString("eventType", eventType)
-		if _, _, err := m.cfg.Call(ctx, rt, "session.eventLog.registerInterest", params); err != nil {
+		if _, _, err := m.s.call(ctx, rt, "session.eventLog.registerInterest", params); err != nil {
 			return err
 		}
-		m.cfg.Lock.Lock()
+		m.s.mu.Lock()
 		m.told.interests[eventType] = true
-		m.cfg.Lock.Unlock()
+		m.s.mu.Unlock()
 	}
 	return nil
 }
 
 // WarmResume gives the CLI the whole effective configuration, with changes, for a session that it
 // has loaded. It leaves no event. The caller holds the lifecycle lock.
-func (m *Manager) WarmResume(ctx context.Context, rt Callee, change func(*jsonobj.Object)) error {
+func (m *Participants) WarmResume(ctx context.Context, rt Callee, change func(*jsonobj.Object)) error {
 	if err := m.resumes.BeginResume(ctx); err != nil {
-		return m.cfg.Classify(err, "")
+		return Classify(err, "")
 	}
 	defer m.resumes.EndResume()
-	m.cfg.Lock.Lock()
+	m.s.mu.Lock()
 	plan := m.Plan()
 	// A resume without the token does not remove it. With the token, CLI 1.0.81 asks GitHub for the token's
 	// user again, and a turn that begins meanwhile uses the wrong endpoint.
 	if token := plan.Params.Get(config.GitHubToken); token != nil && string(token) == string(m.told.token) {
 		plan.Params.Set(config.GitHubToken, nil)
 	}
-	m.cfg.Lock.Unlock()
+	m.s.mu.Unlock()
 	plan.Params.SetBool("disableResume", true)
 	if change != nil {
 		change(&plan.Params)
 	}
-	result, at, err := m.cfg.Call(ctx, rt, "session.resume", plan.Params)
+	result, at, err := m.s.call(ctx, rt, "session.resume", plan.Params)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package participants
+package session
 
 import (
 	"bytes"
@@ -14,17 +14,17 @@ import (
 // tools, and every switch that the session or a participant needs. A warm resume takes all of it,
 // since it withdraws what it leaves out; a cold one too, since the CLI keeps nothing. In a turn whose
 // headers replace the provider's, the provider has none. The caller holds the lock.
-func (m *Manager) Effective() jsonobj.Object {
-	own := m.cfg.Tx.Settings()
+func (m *Participants) Effective() jsonobj.Object {
+	own := &m.s.settings.State
 	o := own.Object.Clone()
-	if provider, err := jsonobj.Parse(o.Get("provider")); m.cfg.Tx.HeadersReplaced() && err == nil {
+	if provider, err := jsonobj.Parse(o.Get("provider")); m.s.sender.HeadersReplaced() && err == nil {
 		provider.Set("headers", json.RawMessage("{}"))
 		o.Set("provider", provider.JSON())
 	}
-	if tools := m.cfg.Roster.Tools(own.Tools); len(tools) > 0 || o.Get("tools") != nil || m.told.toolsKnown {
+	if tools := m.s.roster.Tools(own.Tools); len(tools) > 0 || o.Get("tools") != nil || m.told.toolsKnown {
 		o.Set("tools", config.ToolsJSON(tools))
 	}
-	if commands := m.cfg.Roster.CommandsJSON(own.Object.Get("commands")); commands != nil {
+	if commands := m.s.roster.CommandsJSON(own.Object.Get("commands")); commands != nil {
 		o.Set("commands", commands)
 	}
 	o.SetBool("requestPermission", true)
@@ -37,22 +37,22 @@ func (m *Manager) Effective() jsonobj.Object {
 }
 
 // wants reports whether a switch has to be on. The caller holds the lock.
-func (m *Manager) wants(name string) bool {
-	own := m.cfg.Tx.Settings()
-	return own.Object.Bool(name) || own.Handling.Wants(name) || m.cfg.Roster.Wants(name) ||
-		m.cfg.Tx.Watched().Wants(name)
+func (m *Participants) wants(name string) bool {
+	own := &m.s.settings.State
+	return own.Object.Bool(name) || own.Handling.Wants(name) || m.s.roster.Wants(name) ||
+		m.s.watched().Wants(name)
 }
 
 // WantsMethod reports whether the session or a participant handles a method or event type. The
 // caller holds the lock.
-func (m *Manager) WantsMethod(method string) bool {
-	return slices.Contains(m.cfg.Tx.Settings().Handling.Methods, method) || m.cfg.Roster.Handles(method) ||
-		slices.Contains(m.cfg.Tx.Watched().Methods, method)
+func (m *Participants) WantsMethod(method string) bool {
+	return slices.Contains(m.s.settings.State.Handling.Methods, method) || m.s.roster.Handles(method) ||
+		slices.Contains(m.s.watched().Methods, method)
 }
 
 // switches is the state of all that takes a warm resume to change, to see whether it did: the
 // switches and the participants' commands. The caller holds the lock.
-func (m *Manager) switches() string {
+func (m *Participants) switches() string {
 	var b bytes.Buffer
 	for _, name := range m.switchNames {
 		if m.wants(name) {
@@ -60,18 +60,18 @@ func (m *Manager) switches() string {
 			b.WriteByte(' ')
 		}
 	}
-	b.Write(m.cfg.Roster.CommandsJSON(m.cfg.Tx.Settings().Object.Get("commands")))
+	b.Write(m.s.roster.CommandsJSON(m.s.settings.State.Object.Get("commands")))
 	return b.String()
 }
 
 // Outdated reports whether the runtime was told of other switches than are wanted now. The caller holds the lock.
-func (m *Manager) Outdated() bool { return m.switches() != m.told.switches }
+func (m *Participants) Outdated() bool { return m.switches() != m.told.switches }
 
 // interests lists the event types that the CLI sends on request only, that are wanted, and that it
 // was not asked for. The caller holds the lock.
-func (m *Manager) interests() []string {
+func (m *Participants) interests() []string {
 	types := slices.DeleteFunc(callback.Interests(), func(t string) bool { return !m.WantsMethod(t) })
-	for _, t := range m.cfg.Tx.Settings().Registered {
+	for _, t := range m.s.settings.State.Registered {
 		if !slices.Contains(types, t) {
 			types = append(types, t)
 		}

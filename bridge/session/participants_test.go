@@ -1,0 +1,168 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// crowded is a session that is loaded in one runtime, which records its calls and refuses them if told so.
+type crowded struct {
+	puppet
+	rig
+	of     *Session
+	refuse error
+	saved  int
+	opened []*satellite
+}
+
+// satellite is a connection that records its calls.
+type satellite struct {
+	calls  []string
+	closed bool
+}
+
+func (s *satellite) Call(_ context.Context, method string, params []byte) (json.RawMessage, error) {
+	s.calls = append(s.calls, method+string(params))
+	return nil, nil
+}
+func (s *satellite) Close() { s.closed = true }
+
+// MarkDirty implements Host.
+func (f *crowded) MarkDirty(*Session) { f.saved++ }
+
+// Satellite implements Runtime.
+func (f *crowded) Satellite(context.Context, string, Asker) (roster.Satellite, error) {
+	sat := &satellite{}
+	f.opened = append(f.opened, sat)
+	return sat, nil
+}
+
+func newCrowded() *crowded {
+	f := &crowded{}
+	f.ctx = context.Background()
+	f.answer = func(method string) (string, error) { return `{"of":"` + method + `"}`, f.refuse }
+	f.of = New(Config{ID: "s1", Host: f, Epoch: 1, Encode: func(*journal.Record, journal.Form) []byte { return nil }})
+	f.of.loader.runtime, f.of.loader.state = f, Loaded
+	f.of.Ingest(&journal.Record{Type: "session.start", JSON: []byte(`{}`)}, time.Now())
+	return f
+}
+
+// gone reports whether the use of the session has ended.
+func (f *crowded) gone() bool { return f.of.loader.State() == Disconnected }
+
+func (f *crowded) join(t *testing.T, b roster.Brings) *roster.Participant {
+	t.Helper()
+	joined, err := f.of.participants.Join(t.Context(), Joining{Brings: b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return joined.Participant
+}
+
+// methods returns the methods of the calls so far, and clears the list.
+func (f *crowded) methods() []string {
+	out := f.calls
+	f.calls = nil
+	return out
+}
+
+func want(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("calls are %v, want %v", got, want)
+	}
+}
+
+var tool = []config.Tool{{Name: "t", JSON: json.RawMessage(`{"name":"t"}`)}}
+
+// TestSync: the CLI receives only the differences, each once, and changed tools without a resume.
+func TestSync(t *testing.T) {
+	t.Parallel()
+	f := newCrowded()
+	p := f.join(t, roster.Brings{Tools: tool})
+	want(t, f.methods(), "session.tools.set")
+	f.join(t, roster.Brings{Handling: config.Handling{Methods: []string{"userInput.request"}}})
+	want(t, f.methods(), "session.resume")
+	if result, at := f.of.participants.Opened(); string(result) != `{"of":"session.resume"}` {
+		t.Errorf("opened with %s at %v", result, at)
+	}
+	if err := f.of.participants.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want(t, f.methods())
+	f.of.participants.Leave(p)
+	f.tasks.Wait()
+	want(t, f.methods(), "session.tools.set")
+	if f.of.participants.Count() != 1 || f.saved == 0 {
+		t.Errorf("%d participants, saved %d times", f.of.participants.Count(), f.saved)
+	}
+}
+
+// TestRefused: a participant whose tools the CLI refuses does not stay, one that returned does.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	f := newCrowded()
+	f.refuse = errors.New("refused")
+	if _, err := f.of.participants.Join(t.Context(), Joining{Brings: roster.Brings{Tools: tool}}); !errors.Is(err, f.refuse) || f.of.participants.Count() != 0 {
+		t.Errorf("joined: %v, %d participants", err, f.of.participants.Count())
+	}
+	f.tasks.Wait()
+	f.of.loader.state = Disconnected
+	if _, err := f.of.participants.Join(t.Context(), Joining{}); err == nil || f.of.participants.Count() != 0 {
+		t.Errorf("joined a session that is not in use: %v", err)
+	}
+}
+
+// TestSatellite: a participant with canvases gets one connection, which goes when it leaves.
+func TestSatellite(t *testing.T) {
+	t.Parallel()
+	f := newCrowded()
+	p := f.join(t, roster.Brings{Own: jsonobj.Object{{Key: "canvases", Value: json.RawMessage(`[{"id":"c"}]`)}}})
+	if err := f.of.participants.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(f.opened) != 1 || len(f.opened[0].calls) != 1 || !strings.Contains(f.opened[0].calls[0], `"canvases":[{"id":"c"}]`) {
+		t.Fatalf("satellites are %+v", f.opened)
+	}
+	f.of.participants.Leave(p)
+	f.tasks.Wait()
+	if !f.opened[0].closed || f.of.roster.HasSatellite() {
+		t.Error("the satellite is still there")
+	}
+}
+
+// TestLast: with the last participant the use of a session ends that was made so.
+func TestLast(t *testing.T) {
+	t.Parallel()
+	for _, ends := range []bool{false, true} {
+		f := newCrowded()
+		if ends {
+			f.of.loader.lifetime = bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT
+		}
+		p, q := f.join(t, roster.Brings{}), f.join(t, roster.Brings{})
+		if alone, last := f.of.participants.Alone(p); alone || last {
+			t.Error("one of two is alone")
+		}
+		f.of.participants.Leave(q)
+		f.tasks.Wait()
+		if alone, last := f.of.participants.Alone(p); !alone || last != ends || f.gone() {
+			t.Errorf("alone %v, the last %v, gone %v; want %v", alone, last, f.gone(), ends)
+		}
+		f.of.participants.Lost(p, errors.New("broken"))
+		f.tasks.Wait()
+		if f.gone() != ends || f.of.participants.Count() != 0 {
+			t.Errorf("gone %v with %d participants, want %v", f.gone(), f.of.participants.Count(), ends)
+		}
+	}
+}
