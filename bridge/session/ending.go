@@ -195,7 +195,7 @@ func (l *Loader) endWork() {
 	locked{l.s}.MarkDirty()
 	l.s.turns.Lose(bridgev1.TurnStatus_TURN_STATUS_ABORTED)
 	l.s.prompts.Clear()
-	l.s.prompts.LeaveInterrupted(locked{l.s})
+	l.s.prompts.LeaveInterrupted()
 	every := func(*callback.Pending) bool { return true }
 	l.s.callbacks.Withdraw(every, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_SESSION_ENDED)
 }

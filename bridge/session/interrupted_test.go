@@ -8,7 +8,6 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -32,12 +31,12 @@ func (r *rig) reload() {
 }
 
 // awaitContinued reads the journal up to the next note that the agent was told to continue.
-func (r *rig) awaitContinued() prompts.Continued {
+func (r *rig) awaitContinued() Continued {
 	r.t.Helper()
 	return r.await("the continuation", func(rec *journal.Record) bool {
-		_, ok := rec.Note.(prompts.Continued)
+		_, ok := rec.Note.(Continued)
 		return ok
-	}).Note.(prompts.Continued)
+	}).Note.(Continued)
 }
 
 // The agent is told before it receives the prompts that waited behind the interrupted turn.
@@ -94,7 +93,7 @@ func TestInterruptedTurnsAreBounded(t *testing.T) {
 	r := newRig(t, hangs("", 5))
 	r.open(Opening{OnInterruption: goOn})
 	r.send(message("long"))
-	for attempt := range prompts.MaxContinuations {
+	for attempt := range MaxContinuations {
 		r.awaitEvent("assistant.turn_start")
 		r.crash()
 		r.reload()

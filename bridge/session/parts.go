@@ -12,11 +12,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
-
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 )
 
 func newCallbacks(s *Session, room callback.Room, observer *observe.Observer) *callbacks.Desk {
@@ -63,25 +59,6 @@ func newModels(s *Session) *modelproxy.Proxy {
 	})
 }
 
-func newPrompts(s *Session, box *outbox.Box) *prompts.Queue {
-	return prompts.New(prompts.Config{
-		Session: s.id, Box: box, Journal: s.journal,
-		Update: func(f func(prompts.Tx)) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			f(locked{s})
-		},
-		Outcome: func(ctx context.Context, at journal.Position) turn.Outcome {
-			return s.turns.OutcomeOf(ctx, at)
-		},
-		HasHeaders: func() bool { return s.settings.HasHeaders() },
-		Classify:   Classify,
-		In:         func(ctx context.Context, f func(prompts.Runtime) error) error { return s.sender.In(ctx, f) },
-		Go:         s.host.Go,
-		Logger:     s.host.Logger,
-	})
-}
-
 // Loader returns the part that loads and unloads the session.
 func (s *Session) Loader() *Loader { return s.loader }
 
@@ -92,7 +69,7 @@ func (s *Session) Callbacks() *callbacks.Desk { return s.callbacks }
 func (s *Session) Models() *modelproxy.Proxy { return s.models }
 
 // Prompts returns the queue of the prompts whose turns have not ended.
-func (s *Session) Prompts() *prompts.Queue { return s.prompts }
+func (s *Session) Prompts() *Prompts { return s.prompts }
 
 // Turns returns the session's turns.
 func (s *Session) Turns() *Turns { return s.turns }

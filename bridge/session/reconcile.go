@@ -14,7 +14,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/record"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/history"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -53,9 +52,9 @@ func (r *Reconciler) History(ctx context.Context, rt Runtime, continuePending bo
 	}
 	goesOn := continuePending && r.s.callbacks.Registry().Len() > 0
 	if r.s.settings.State.Continues && !goesOn && !found.Forgot() && history.Unfinished(records) {
-		r.s.prompts.Continue(locked{r.s})
+		r.s.prompts.Continue()
 	} else {
-		r.s.prompts.LeaveInterrupted(locked{r.s})
+		r.s.prompts.LeaveInterrupted()
 	}
 	return nil
 }
@@ -185,13 +184,13 @@ func (r *Reconciler) toolEnded(rec *journal.Record) {
 }
 
 // settle resolves the messages whose outcome was unknown since their runtime ended. The caller holds the lock.
-func (r *Reconciler) settle(found prompts.Settlement) {
+func (r *Reconciler) settle(found Settlement) {
 	r.s.turns.Confirm()
-	r.s.prompts.Settle(locked{r.s}, found)
+	r.s.prompts.Settle(found)
 }
 
 // resolve is settle with the lock.
-func (r *Reconciler) resolve(found prompts.Settlement) {
+func (r *Reconciler) resolve(found Settlement) {
 	defer r.s.prompts.Flush()
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()

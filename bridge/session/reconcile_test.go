@@ -10,7 +10,6 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
@@ -69,7 +68,7 @@ func TestReconcile(t *testing.T) {
 			return append(slices.Clone(lines[:at]), strings.ReplaceAll(lines[at], `"id":"`, `"id":"0`))
 		}},
 		"the journal has a hole": {anew: true, journal: func(all []*journal.Record) []*journal.Record {
-			at := slices.IndexFunc(all, func(rec *journal.Record) bool { return prompts.Content(rec) == "two" })
+			at := slices.IndexFunc(all, func(rec *journal.Record) bool { return contentOf(rec) == "two" })
 			return slices.Delete(all, at, at+2)
 		}},
 		"some were written late": {swapped: true, history: func(lines []string) []string {
@@ -88,11 +87,11 @@ func TestReconcile(t *testing.T) {
 				return slices.Concat(lines[:at-1], lines[at:at+1], lines[at-1:at], lines[at+1:])
 			},
 			journal: func(all []*journal.Record) []*journal.Record {
-				at := slices.IndexFunc(all, func(rec *journal.Record) bool { return prompts.Content(rec) == "two" })
+				at := slices.IndexFunc(all, func(rec *journal.Record) bool { return contentOf(rec) == "two" })
 				return slices.Delete(all, at, at+2)
 			}},
 		"the journal lacks the end": {journal: func(all []*journal.Record) []*journal.Record {
-			return all[:slices.IndexFunc(all, func(rec *journal.Record) bool { return prompts.Content(rec) == "three" })]
+			return all[:slices.IndexFunc(all, func(rec *journal.Record) bool { return contentOf(rec) == "three" })]
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -139,7 +139,7 @@ func (s *Session) RestoreWithSecret(text, secret []byte, defaults jsonobj.Object
 	if in.Disconnected {
 		s.prompts.Clear() // the end of its use has ended their turns
 	} else {
-		s.prompts.Restore(locked{s})
+		s.prompts.Restore()
 	}
 	s.turns.Renotify(s.loader.state == Unloaded)
 	s.participants.Restore(in.Participants)

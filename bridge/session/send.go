@@ -9,7 +9,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 )
 
 // Sender sends messages to the CLI: in order, with the session's prompts kept in the outbox, with headers that replace
@@ -45,7 +44,7 @@ func unavailable(cause error) error {
 func (sd *Sender) forget(w *Waiter) {
 	w.Close()
 	sd.s.mu.Lock()
-	sd.s.prompts.Forget(locked{sd.s}, w.State())
+	sd.s.prompts.Forget(w.State())
 	sd.s.mu.Unlock()
 }
 
@@ -107,7 +106,7 @@ func (sd *Sender) Repeat(ctx context.Context, id string) (Repeated, error) {
 		}
 	}
 	if why, ok := box.LostBecause(id); ok {
-		return Repeated{}, prompts.LostError([]string{id}, why)
+		return Repeated{}, lostError([]string{id}, why)
 	}
 	sd.s.mu.Lock()
 	defer sd.s.mu.Unlock()
@@ -115,7 +114,7 @@ func (sd *Sender) Repeat(ctx context.Context, id string) (Repeated, error) {
 		return Repeated{}, err
 	}
 	out := Repeated{ResentID: box.MovedTo(id)}
-	if w := sd.s.prompts.Restored(locked{sd.s}, id); w != nil {
+	if w := sd.s.prompts.Restored(id); w != nil {
 		out.Waiter = sd.s.turns.Waiter(w)
 	}
 	return out, nil

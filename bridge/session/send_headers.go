@@ -7,7 +7,6 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/async"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 )
 
@@ -79,27 +78,12 @@ func (sd *Sender) reconfigure(ctx context.Context, rt Runtime, set func()) error
 	})
 }
 
-// In calls f with the runtime that has the session, as prompts.Config wants it.
-func (sd *Sender) In(ctx context.Context, f func(prompts.Runtime) error) error {
-	return sd.s.loader.In(ctx, func(rt Runtime) error { return f(carrier{sd, rt}) })
-}
-
-// carrier gives prompts to one runtime. It is the queue's prompts.Runtime.
-type carrier struct {
-	sd *Sender
-	rt Runtime
-}
-
-func (c carrier) Ended() <-chan struct{}                { return c.rt.Ended() }
-func (c carrier) TakeHeaders(ctx context.Context) error { return c.sd.takeHeaders(ctx, c.rt) }
-func (c carrier) RestoreHeaders(ctx context.Context)    { c.sd.restoreHeaders(ctx, c.rt) }
-func (c carrier) RestoreAfter(w *turn.Waiter)           { c.sd.restoreAfter(w, c.rt) }
-
-func (c carrier) Give(
-	ctx context.Context, method string, params jsonobj.Object, w *turn.Waiter,
+// giveAgain gives a runtime a prompt for which w waits, and returns the CLI's answer.
+func (sd *Sender) giveAgain(
+	ctx context.Context, rt Runtime, method string, params jsonobj.Object, w *turn.Waiter,
 ) (json.RawMessage, error) {
 	return async.Wait(ctx, func(done func(json.RawMessage, error)) {
-		sent := &Sent{Waiter: c.sd.s.turns.Waiter(w)}
-		c.sd.give(ctx, c.rt, method, params, sent, func(err error) { done(sent.Result, err) })
+		sent := &Sent{Waiter: sd.s.turns.Waiter(w)}
+		sd.give(ctx, rt, method, params, sent, func(err error) { done(sent.Result, err) })
 	})
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 )
 
 // maxStarted bounds the messages that Start sends without a goroutine. A larger one has a file in the outbox, which is
@@ -59,7 +58,7 @@ type attempt struct {
 func (a *attempt) startAtOnce() bool {
 	sd := a.sd
 	if a.m.Override || a.m.Immediate || a.m.size() > maxStarted || journal.Remote(sd.s.journal) ||
-		!prompts.TryAcquire(sd.s.prompts) {
+		!sd.s.prompts.TryAcquire() {
 		return false
 	}
 	if a.rt, a.release = holdLoaded(sd.s.loader); a.rt == nil || sd.s.prompts.Owes() {
@@ -179,7 +178,7 @@ func (a *attempt) begin() error {
 	}
 	sd.s.mu.Lock()
 	a.w.State().Immediate, a.w.State().Prompt = a.m.Immediate, a.params.Get("prompt")
-	sd.s.prompts.Expect(locked{sd.s}, a.w.State(), n)
+	sd.s.prompts.Expect(a.w.State(), n)
 	sd.s.mu.Unlock()
 	return nil
 }
@@ -201,7 +200,7 @@ func (a *attempt) call() {
 
 // accepted has the outbox note what the CLI has replied, before the caller has it. It may hang in the disk's call.
 func (a *attempt) accepted() {
-	sd, sent, ids := a.sd, &a.sent, prompts.IDs(a.sent.Result)
+	sd, sent, ids := a.sd, &a.sent, messageIDs(a.sent.Result)
 	sd.s.prompts.Accepted(a.n, ids, func(durable, again bool, err error) {
 		if err != nil {
 			sd.forget(a.w)
@@ -210,12 +209,12 @@ func (a *attempt) accepted() {
 			a.done(Sent{}, err)
 			return
 		}
-		sent.MessageID = prompts.First(ids)
+		sent.MessageID = firstOf(ids)
 		sent.InMemory = a.unstored || !durable && sd.s.prompts.Box().Problem() != nil
-		a.w.Identify(prompts.Last(ids))
+		a.w.Identify(lastOf(ids))
 		if again {
 			sd.s.mu.Lock()
-			sd.s.prompts.Deliver(locked{sd.s})
+			sd.s.prompts.Deliver()
 			sd.s.mu.Unlock()
 		}
 		if a.overrides { // the next message waits for the end of the turn

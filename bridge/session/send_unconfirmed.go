@@ -9,7 +9,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -69,7 +68,7 @@ func inHistory(j *journal.Journal, m Message, after journal.Position) (ids []str
 			return true
 		}
 		var d struct{ MessageID string }
-		if event.Data(r, &d) && prompts.Content(r) == texts[len(ids)] {
+		if event.Data(r, &d) && contentOf(r) == texts[len(ids)] {
 			ids, at = append(ids, d.MessageID), r.Pos
 		}
 		return true

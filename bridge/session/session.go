@@ -33,7 +33,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
@@ -153,7 +152,7 @@ type Session struct {
 	journal      *journal.Journal
 	callbacks    *callbacks.Desk
 	models       *modelproxy.Proxy
-	prompts      *prompts.Queue
+	prompts      *Prompts
 	turns        *Turns
 	sender       *Sender
 	participants *Participants
@@ -196,6 +195,13 @@ func New(cfg Config) *Session {
 	s.participants = newParticipants(s)
 	s.settings = &Settings{s: s}
 	return s
+}
+
+// update calls f with the session's lock held.
+func (s *Session) update(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
 }
 
 // ID returns the session's id.

@@ -13,7 +13,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -183,7 +182,7 @@ func TestTurnEndsBeforeTheNextMessage(t *testing.T) {
 	records, _ := r.Next(nil, 1<<20)
 	var got []string
 	for _, rec := range records {
-		if over, ok := rec.Note.(prompts.TurnOver); ok {
+		if over, ok := rec.Note.(TurnOver); ok {
 			out := over.Outcome.Proto()
 			got = append(got, fmt.Sprintf("%v %s at %d", out.GetStatus(), out.GetText(), out.GetEndPosition().GetSeq()))
 			continue
@@ -222,7 +221,7 @@ func TestPromptsStayUntilTheCLIRests(t *testing.T) {
 				w := &turn.Waiter{}
 				w.Init()
 				s.mu.Lock()
-				s.prompts.Expect(locked{s}, w, n)
+				s.prompts.Expect(w, n)
 				s.turns.Machine().Expect(w)
 				s.turns.Machine().Accept(w, time.Now())
 				s.turns.CarryOut(s.turns.Machine().Identify(w, id))

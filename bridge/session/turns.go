@@ -9,7 +9,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -46,11 +45,11 @@ func (t *Turns) CarryOut(effects []turn.Effect) {
 		case turn.Finished:
 			e.Waiter.Span.EndTurn(e.Outcome.Status.String())
 			if e.Waiter.Entry != 0 {
-				t.s.prompts.Ended(locked{t.s}, e.Waiter.Entry, e.Outcome)
+				t.s.prompts.Ended(e.Waiter.Entry, e.Outcome)
 			}
 			e.Waiter.Release()
 		case turn.Rested:
-			t.s.prompts.Rested(locked{t.s})
+			t.s.prompts.Rested()
 			if e.Outcome.Status == bridgev1.TurnStatus_TURN_STATUS_ABORTED {
 				t.s.callbacks.WithdrawAborted()
 			}
@@ -60,7 +59,7 @@ func (t *Turns) CarryOut(effects []turn.Effect) {
 
 // begin notes that a turn has begun. A turn without a message's span gets its own.
 func (t *Turns) begin(of *observe.Span) {
-	t.s.prompts.TurnBegun(locked{t.s})
+	t.s.prompts.TurnBegun()
 	t.beganAt = time.Now()
 	if of == nil && t.own == nil {
 		t.own = t.observer.Turn(context.Background(), t.s.id, t.s.tenant, observe.Remote{})
@@ -78,11 +77,11 @@ func (t *Turns) End(out turn.Outcome) {
 	switch out.Status {
 	case bridgev1.TurnStatus_TURN_STATUS_COMPLETED:
 		t.s.loader.turnCompleted()
-		t.s.journal.Note(prompts.TurnOver{Outcome: out})
+		t.s.journal.Note(TurnOver{Outcome: out})
 	case bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, bridgev1.TurnStatus_TURN_STATUS_STALLED:
-		marks.InterruptedAt = t.s.journal.Post(prompts.TurnOver{Outcome: out}, journal.Position{})
+		marks.InterruptedAt = t.s.journal.Post(TurnOver{Outcome: out}, journal.Position{})
 	default:
-		t.s.journal.Note(prompts.TurnOver{Outcome: out})
+		t.s.journal.Note(TurnOver{Outcome: out})
 	}
 }
 

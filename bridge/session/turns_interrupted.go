@@ -3,7 +3,6 @@ package session
 import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/history"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -51,7 +50,7 @@ func (t *Turns) interrupted() (tell func()) {
 		marks.Interruption.Last = true
 	}
 	return func() {
-		marks.InterruptedAt = j.Post(prompts.TurnOver{Outcome: out}, marks.InterruptedAt)
+		marks.InterruptedAt = j.Post(TurnOver{Outcome: out}, marks.InterruptedAt)
 		marks.TurnEnd = marks.InterruptedAt
 		t.s.markDirty()
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -46,7 +45,7 @@ func TestQueuedMessageOfALostRuntime(t *testing.T) {
 	}
 	has(t, got[0], "queued")
 	has(t, got[1], "next")
-	note := r.await("the note", func(rec *journal.Record) bool { _, ok := rec.Note.(prompts.Resent); return ok }).Note.(prompts.Resent)
+	note := r.await("the note", func(rec *journal.Record) bool { _, ok := rec.Note.(Resent); return ok }).Note.(Resent)
 	if !slices.Equal(note.IDs, []string{queued.MessageID}) || len(note.As) != 1 {
 		t.Errorf("readers are told %v", note)
 	}

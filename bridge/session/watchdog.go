@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/activity"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -167,13 +166,13 @@ var errNotLoaded = errors.New("the session is not loaded")
 // the messages that a load would have resolved. The session is still loaded when a call needs it.
 func (w *Watchdog) GiveUp(ctx context.Context, err error) {
 	_ = w.s.loader.exclusive(ctx, func() error { // fails when ctx has ended
-		var found prompts.Settlement
+		var found Settlement
 		if w.s.loader.State() == Unloaded {
 			found = w.s.prompts.LookUp(ctx, nil, cmp.Or(err, errNotLoaded))
 		}
 		w.s.mu.Lock()
 		w.s.turns.Confirm()
-		w.s.prompts.Settle(locked{w.s}, found)
+		w.s.prompts.Settle(found)
 		w.s.mu.Unlock()
 		w.s.prompts.Flush()
 		return nil

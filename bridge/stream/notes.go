@@ -8,7 +8,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -47,15 +46,15 @@ func (f *sessionStream) sendNote(r *journal.Record) error {
 			rr.TurnOutcome = n.Turn.Proto()
 		}
 		return f.send(&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_RuntimeRestarted{RuntimeRestarted: rr}})
-	case prompts.TurnOver:
+	case session.TurnOver:
 		return f.send(&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_TurnEnded{
 			TurnEnded: turnEnded(n),
 		}})
-	case prompts.Resent:
+	case session.Resent:
 		return f.send(&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_MessageResent{
 			MessageResent: &bridgev1.MessageResent{MessageIds: n.IDs, NewMessageIds: n.As},
 		}})
-	case prompts.Continued:
+	case session.Continued:
 		told := &bridgev1.TurnContinued{MessageId: n.MessageID, Attempt: int32(n.Attempt)} //nolint:gosec // at most 3
 		return f.send(&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_TurnContinued{
 			TurnContinued: told,
@@ -67,7 +66,7 @@ func (f *sessionStream) sendNote(r *journal.Record) error {
 }
 
 // turnEnded is the frame of a turn's end.
-func turnEnded(n prompts.TurnOver) *bridgev1.TurnEnded {
+func turnEnded(n session.TurnOver) *bridgev1.TurnEnded {
 	out := &bridgev1.TurnEnded{Outcome: n.Outcome.Proto(), MessageIds: n.IDs}
 	if n.Err != nil {
 		out.Failure, _ = fault.Failure(n.Err)

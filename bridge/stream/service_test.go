@@ -18,7 +18,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
@@ -62,7 +61,7 @@ func happenings(s *session.Session, seed uint64, worker int) {
 		case 1:
 			s.Journal().Note(session.Restarted{})
 		case 2:
-			s.Journal().Post(prompts.TurnOver{Outcome: turn.Outcome{}}, journal.Position{})
+			s.Journal().Post(session.TurnOver{Outcome: turn.Outcome{}}, journal.Position{})
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package prompts
+package session
 
 import (
 	"time"
@@ -27,36 +27,36 @@ type Continued struct {
 // Continue has the agent told to continue the turn that ended with its process, before it receives what is owed. The
 // caller has found that the turn is unfinished and that no runtime continues it. Continue does nothing if the agent
 // was told, or was told MaxContinuations times in a row.
-func (q *Queue) Continue(tx Tx) {
-	switch in := tx.Interruption(); {
+func (q *Prompts) Continue() {
+	switch in := &q.s.intake.Marks.Interruption; {
 	case !in.Last:
 	case q.box.Continues(): // an earlier process stored it
-		q.LeaveInterrupted(tx)
+		q.LeaveInterrupted()
 	case in.Told >= MaxContinuations:
-		q.LeaveInterrupted(tx)
-		q.cfg.Logger().Warn("the agent is not told again to continue: each time its process ended",
-			"session_id", q.cfg.Session, "times", in.Told)
+		q.LeaveInterrupted()
+		q.s.host.Logger().Warn("the agent is not told again to continue: each time its process ended",
+			"session_id", q.s.id, "times", in.Told)
 	default:
 		q.continuing = true
-		q.Deliver(tx)
+		q.Deliver()
 	}
 }
 
 // LeaveInterrupted leaves the last turn as it ended: the agent is not told to continue it.
-func (q *Queue) LeaveInterrupted(tx Tx) {
+func (q *Prompts) LeaveInterrupted() {
 	q.continuing = false
-	if in := tx.Interruption(); in.Last {
+	if in := &q.s.intake.Marks.Interruption; in.Last {
 		in.Last = false
-		tx.MarkDirty()
+		q.s.markDirty()
 	}
 }
 
 // storeContinuation puts the continuation that Continue has asked for into the outbox, which makes it owed.
-func (q *Queue) storeContinuation() {
+func (q *Prompts) storeContinuation() {
 	attempt := 0
-	q.cfg.Update(func(tx Tx) {
+	q.s.update(func() {
 		if q.continuing {
-			attempt = tx.Interruption().Told + 1
+			attempt = q.s.intake.Marks.Interruption.Told + 1
 		}
 	})
 	if attempt == 0 {
@@ -65,16 +65,16 @@ func (q *Queue) storeContinuation() {
 	var params jsonobj.Object
 	params.SetString("prompt", continuationText)
 	p := outbox.Prompt{Params: params.JSON(), AskedAt: time.Now(), Continues: attempt}
-	n, err := q.box.AddContinuation(p, q.cfg.Journal.Last())
+	n, err := q.box.AddContinuation(p, q.s.journal.Last())
 	if err != nil {
-		q.cfg.Logger().Warn(cannotContinue, "session_id", q.cfg.Session, "error", err)
+		q.s.host.Logger().Warn(cannotContinue, "session_id", q.s.id, "error", err)
 	}
 	stored := false
-	q.cfg.Update(func(tx Tx) {
+	q.s.update(func() {
 		if stored = q.continuing && err == nil; stored {
-			tx.Interruption().Told = attempt
+			q.s.intake.Marks.Interruption.Told = attempt
 		}
-		q.LeaveInterrupted(tx)
+		q.LeaveInterrupted()
 	})
 	if !stored { // a caller has aborted it meanwhile
 		q.box.Drop(n)
@@ -82,10 +82,10 @@ func (q *Queue) storeContinuation() {
 }
 
 // owes reports whether the CLI is to receive prompts before those that callers send now. The caller holds the lock.
-func (q *Queue) owes() bool { return q.continuing || q.box.Owes() }
+func (q *Prompts) owes() bool { return q.continuing || q.box.Owes() }
 
 // Owes is owes with the lock.
-func (q *Queue) Owes() (owes bool) {
-	q.cfg.Update(func(Tx) { owes = q.owes() })
+func (q *Prompts) Owes() (owes bool) {
+	q.s.update(func() { owes = q.owes() })
 	return owes
 }

@@ -1,4 +1,4 @@
-package prompts
+package session
 
 import (
 	"context"
@@ -28,7 +28,7 @@ func (s Settlement) Forgot() bool {
 
 // LookUp compares the prompts with the history, or notes why that could not be read. It comes
 // before the journal takes the history up, and Settle after.
-func (q *Queue) LookUp(ctx context.Context, history []*journal.Record, unread error) Settlement {
+func (q *Prompts) LookUp(ctx context.Context, history []*journal.Record, unread error) Settlement {
 	entries := q.box.Entries()
 	if len(entries) == 0 {
 		return Settlement{}
@@ -37,7 +37,7 @@ func (q *Queue) LookUp(ctx context.Context, history []*journal.Record, unread er
 	found := Settlement{entries, decisions, make([]turn.Outcome, len(entries)), unread}
 	for i, d := range found.decisions {
 		if d.At.Seq > 0 {
-			found.outcomes[i] = q.cfg.Outcome(ctx, d.At)
+			found.outcomes[i] = q.s.turns.OutcomeOf(ctx, d.At)
 		}
 	}
 	return found
@@ -45,13 +45,13 @@ func (q *Queue) LookUp(ctx context.Context, history []*journal.Record, unread er
 
 // said returns the user's messages in a history, and the messages that only the journal has since the first
 // prompt.
-func (q *Queue) said(ctx context.Context, history []*journal.Record, entries []outbox.Entry) (out []outbox.Said) {
+func (q *Prompts) said(ctx context.Context, history []*journal.Record, entries []outbox.Entry) (out []outbox.Said) {
 	there := map[journal.ID]bool{}
 	for _, rec := range history {
 		if rec.Type == "user.message" && rec.Agent == "" {
 			there[rec.ID] = true
 			one := saidBy(rec)
-			one.Pos, _ = q.cfg.Journal.Lookup(rec.ID)
+			one.Pos, _ = q.s.journal.Lookup(rec.ID)
 			if one.Pos.Seq == 0 {
 				one.Pos = journal.Position{}
 			}
@@ -60,10 +60,10 @@ func (q *Queue) said(ctx context.Context, history []*journal.Record, entries []o
 		}
 	}
 	var after journal.Position
-	if first := entries[0].Before; first.Epoch == q.cfg.Journal.Last().Epoch {
+	if first := entries[0].Before; first.Epoch == q.s.journal.Last().Epoch {
 		after = first
 	}
-	event.Scan(ctx, q.cfg.Journal, after, func(rec *journal.Record) bool {
+	event.Scan(ctx, q.s.journal, after, func(rec *journal.Record) bool {
 		if rec.Type == "user.message" && rec.Agent == "" && !there[rec.ID] {
 			one := saidBy(rec)
 			one.Pos = rec.Pos
@@ -75,7 +75,7 @@ func (q *Queue) said(ctx context.Context, history []*journal.Record, entries []o
 }
 
 // Settle does with the prompts what the history says. The caller flushes after.
-func (q *Queue) Settle(tx Tx, found Settlement) {
+func (q *Prompts) Settle(found Settlement) {
 	for i := range found.entries {
 		e, d := &found.entries[i], found.decisions[i]
 		if e.Owed && found.unread == nil && e.Obstacle() == "" {
@@ -84,20 +84,20 @@ func (q *Queue) Settle(tx Tx, found Settlement) {
 		if d.Verdict == outbox.Forgotten && found.unread != nil {
 			d.Verdict = outbox.Taken // as far as can be known
 		}
-		q.settle(tx, e, d, found.outcomes[i], found.unread)
+		q.settle(e, d, found.outcomes[i], found.unread)
 	}
 	if q.box.Owes() {
-		q.Deliver(tx)
+		q.Deliver()
 	}
 }
 
 // settle is Settle for one prompt.
-func (q *Queue) settle(tx Tx, e *outbox.Entry, d outbox.Decision, out turn.Outcome, unread error) {
+func (q *Prompts) settle(e *outbox.Entry, d outbox.Decision, out turn.Outcome, unread error) {
 	w := q.waiters[e.N]
 	if (d.Verdict == outbox.Taken || d.Verdict == outbox.Partly) && d.At.Seq == 0 && !e.Ended {
 		// Readers do not know of its turn yet.
-		out = turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: q.cfg.Journal.Last()}
-		tx.EndTurn(out)
+		out = turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: q.s.journal.Last()}
+		q.s.turns.End(out)
 	}
 	if !e.Acknowledged() {
 		switch {
@@ -115,12 +115,12 @@ func (q *Queue) settle(tx Tx, e *outbox.Entry, d outbox.Decision, out turn.Outco
 			q.box.Finish(e.N)
 		}
 		if w != nil {
-			tx.CarryOut(tx.Turn().Finish(w, out))
+			q.s.turns.CarryOut(q.s.turns.machine.Finish(w, out))
 		}
 		return
 	}
 	if why := lostBecause(d.Verdict, unread, e.Obstacle()); why != "" {
-		q.lose(tx, e, why)
+		q.lose(e, why)
 		return
 	}
 	q.box.Owe(e.N, d.Done)
@@ -131,10 +131,10 @@ const forgotten = "the CLI ended after it accepted the message and before it sto
 
 // Forgotten returns SEND_UNCONFIRMED for a prompt without a reply that the CLI took up and has lost; nil for any other.
 // The session has been loaded since.
-func (q *Queue) Forgotten(n uint64) (err error) {
-	q.cfg.Update(func(Tx) {
+func (q *Prompts) Forgotten(n uint64) (err error) {
+	q.s.update(func() {
 		if q.forgotten[n] {
-			err = LostError(nil, forgotten)
+			err = lostError(nil, forgotten)
 		}
 	})
 	return err
@@ -157,19 +157,20 @@ func lostBecause(v outbox.Verdict, unread error, obstacle string) string {
 }
 
 // lose tells readers and the sender that a prompt is not part of the conversation.
-func (q *Queue) lose(tx Tx, e *outbox.Entry, why string) {
+func (q *Prompts) lose(e *outbox.Entry, why string) {
 	ids := e.Names()
 	note := outbox.Note{IDs: ids, Reason: fault.Name(fault.SendUnconfirmed), Text: why}
 	if len(ids) > 0 {
-		note.At = tx.Post(q.note(note), journal.Position{})
-		tx.MarkTurnEnd(note.At)
+		note.At = q.s.journal.Post(q.note(note), journal.Position{})
+		q.s.intake.Marks.TurnEnd = note.At
+		q.s.markDirty()
 		q.box.Lose(e.N, note)
 	} else { // a continuation that no CLI process has answered, so that readers do not know it
-		q.cfg.Logger().Warn(cannotContinue, "session_id", q.cfg.Session, "cause", why)
+		q.s.host.Logger().Warn(cannotContinue, "session_id", q.s.id, "cause", why)
 		q.box.Finish(e.N)
 	}
 	if w := q.waiters[e.N]; w != nil {
-		out := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: note.At, Err: LostError(ids, why)}
-		tx.CarryOut(tx.Turn().Finish(w, out))
+		out := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: note.At, Err: lostError(ids, why)}
+		q.s.turns.CarryOut(q.s.turns.machine.Finish(w, out))
 	}
 }

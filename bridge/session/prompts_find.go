@@ -1,4 +1,4 @@
-package prompts
+package session
 
 import (
 	"context"
@@ -9,10 +9,10 @@ import (
 )
 
 // FindMessage looks for the first message with one of some texts after a position.
-func (q *Queue) FindMessage(ctx context.Context, after journal.Position, texts ...string) (
+func (q *Prompts) FindMessage(ctx context.Context, after journal.Position, texts ...string) (
 	messageID string, at journal.Position, ok bool) {
-	event.Scan(ctx, q.cfg.Journal, after, func(rec *journal.Record) bool {
-		if ok = rec.Type == "user.message" && rec.Agent == "" && slices.Contains(texts, Content(rec)); ok {
+	event.Scan(ctx, q.s.journal, after, func(rec *journal.Record) bool {
+		if ok = rec.Type == "user.message" && rec.Agent == "" && slices.Contains(texts, contentOf(rec)); ok {
 			messageID, at = messageIDOf(rec), rec.Pos
 		}
 		return !ok
@@ -22,9 +22,9 @@ func (q *Queue) FindMessage(ctx context.Context, after journal.Position, texts .
 
 // Locate returns the position of a message in the conversation, by its id. If the message was sent to the CLI
 // again, Locate finds it by its new id.
-func (q *Queue) Locate(ctx context.Context, id string) (at journal.Position, ok bool) {
+func (q *Prompts) Locate(ctx context.Context, id string) (at journal.Position, ok bool) {
 	now := q.box.MovedTo(id)
-	event.Scan(ctx, q.cfg.Journal, journal.Position{}, func(rec *journal.Record) bool {
+	event.Scan(ctx, q.s.journal, journal.Position{}, func(rec *journal.Record) bool {
 		if rec.Type != "user.message" || rec.Agent != "" {
 			return true
 		}

@@ -1,4 +1,4 @@
-package prompts
+package session
 
 import (
 	"bytes"
@@ -41,8 +41,8 @@ func withoutSecrets(params json.RawMessage) (json.RawMessage, []string) {
 	return kept.JSON(), lacks
 }
 
-// IDs returns the ids in the CLI's answer to a prompt; some answers have none.
-func IDs(result json.RawMessage) []string {
+// messageIDs returns the ids in the CLI's answer to a prompt; some answers have none.
+func messageIDs(result json.RawMessage) []string {
 	if id, found := bytes.CutPrefix(result, []byte(`{"messageId":`)); found { // the CLI's own form
 		if id, found = bytes.CutSuffix(id, []byte("}")); found && bytes.IndexByte(id, ',') < 0 {
 			if text := jsonobj.Text(id); text != "" {
@@ -61,8 +61,8 @@ func IDs(result json.RawMessage) []string {
 	return r.MessageIDs
 }
 
-// Content returns the text of a user's message.
-func Content(rec *journal.Record) string {
+// contentOf returns the text of a user's message.
+func contentOf(rec *journal.Record) string {
 	var d struct{ Content json.RawMessage }
 	var text string
 	if !event.Data(rec, &d) || json.Unmarshal(d.Content, &text) != nil {
@@ -77,19 +77,19 @@ func saidBy(rec *journal.Record) outbox.Said {
 	if json.Unmarshal(rec.JSON, &e) != nil || e.Timestamp.IsZero() {
 		e.Timestamp = time.Now() // it does not say, so that it may have been any time
 	}
-	return outbox.Said{MessageID: messageIDOf(rec), Content: Content(rec), At: e.Timestamp}
+	return outbox.Said{MessageID: messageIDOf(rec), Content: contentOf(rec), At: e.Timestamp}
 }
 
-// First returns the first of some ids; "" if there are none.
-func First(ids []string) string {
+// firstOf returns the first of some ids; "" if there are none.
+func firstOf(ids []string) string {
 	if len(ids) == 0 {
 		return ""
 	}
 	return ids[0]
 }
 
-// Last returns the last of some ids; "" if there are none.
-func Last(ids []string) string {
+// lastOf returns the last of some ids; "" if there are none.
+func lastOf(ids []string) string {
 	if len(ids) == 0 {
 		return ""
 	}

@@ -1,4 +1,4 @@
-package prompts
+package session
 
 import (
 	"cmp"
@@ -35,7 +35,7 @@ const storePause = 100 * time.Millisecond
 const maxLoads = 3
 
 // TurnBegun notes that a turn has begun.
-func (q *Queue) TurnBegun(Tx) {
+func (q *Prompts) TurnBegun() {
 	if q.delivery == nil {
 		return
 	}
@@ -60,17 +60,17 @@ func (d *delivery) awaitTurn(ctx context.Context, rt Runtime, w *turn.Waiter) {
 }
 
 // Deliver begins a delivery unless one is under way.
-func (q *Queue) Deliver(Tx) {
+func (q *Prompts) Deliver() {
 	if q.delivery != nil {
 		return
 	}
 	d := &delivery{done: make(chan struct{}), begun: make(chan struct{}, 1)}
 	q.delivery = d
-	q.cfg.Go(func(ctx context.Context) {
+	q.s.host.Go(func(ctx context.Context) {
 		for more := true; more; {
 			q.storeContinuation()
 			d.err = q.deliverNext(ctx, d)
-			q.cfg.Update(func(Tx) {
+			q.s.update(func() {
 				if more = d.err == nil && q.owes(); !more {
 					q.delivery = nil
 					close(d.done)
@@ -81,11 +81,11 @@ func (q *Queue) Deliver(Tx) {
 }
 
 // AwaitDelivery waits until all prompts that are owed have been given to the CLI.
-func (q *Queue) AwaitDelivery(ctx context.Context) error {
+func (q *Prompts) AwaitDelivery(ctx context.Context) error {
 	var d *delivery
-	q.cfg.Update(func(tx Tx) {
-		if q.owes() && tx.Loaded() {
-			q.Deliver(tx)
+	q.s.update(func() {
+		if q.owes() && q.s.loader.state == Loaded {
+			q.Deliver()
 		}
 		d = q.delivery
 	})
@@ -96,13 +96,13 @@ func (q *Queue) AwaitDelivery(ctx context.Context) error {
 	case <-d.done:
 		return d.err
 	case <-ctx.Done():
-		return q.cfg.Classify(ctx.Err(), "")
+		return Classify(ctx.Err(), "")
 	}
 }
 
 // deliverNext sends the next owed prompt to the CLI. It fails if the session cannot be loaded now. It reports a
 // prompt that can never be sent as lost.
-func (q *Queue) deliverNext(ctx context.Context, d *delivery) error {
+func (q *Prompts) deliverNext(ctx context.Context, d *delivery) error {
 	if err := q.Acquire(ctx); err != nil {
 		return err
 	}
@@ -113,13 +113,13 @@ func (q *Queue) deliverNext(ctx context.Context, d *delivery) error {
 		}
 	}()
 	var given outbox.Entry
-	err := q.cfg.In(ctx, func(rt Runtime) (err error) {
+	err := q.s.loader.In(ctx, func(rt Runtime) (err error) {
 		select {
 		case <-d.begun: // of an earlier turn
 		default:
 		}
 		idle := false
-		q.cfg.Update(func(tx Tx) { idle = !tx.Turn().Busy() })
+		q.s.update(func() { idle = !q.s.turns.machine.Busy() })
 		var w *turn.Waiter
 		w, given, keep, err = q.giveAgain(ctx, rt)
 		if err == nil && idle && w != nil {
@@ -149,16 +149,16 @@ func endedRuntime(err error) bool {
 
 // giveAgain gives the CLI the next prompt that is owed, and returns its waiter; nil if none is
 // owed. keep reports that the queue stays acquired until its turn has ended.
-func (q *Queue) giveAgain(ctx context.Context, rt Runtime) (w *turn.Waiter, e outbox.Entry, keep bool, err error) {
+func (q *Prompts) giveAgain(ctx context.Context, rt Runtime) (w *turn.Waiter, e outbox.Entry, keep bool, err error) {
 	override := false
 	for _, next := range q.box.Entries() {
 		if next.Owed {
-			override = next.Prompt().Override && q.cfg.HasHeaders()
+			override = next.Prompt().Override && q.s.settings.HasHeaders()
 			break
 		}
 	}
 	if override {
-		if err := rt.TakeHeaders(ctx); err != nil {
+		if err := q.s.sender.takeHeaders(ctx, rt); err != nil {
 			return nil, e, false, err
 		}
 	}
@@ -166,16 +166,16 @@ func (q *Queue) giveAgain(ctx context.Context, rt Runtime) (w *turn.Waiter, e ou
 	switch {
 	case !override:
 	case err != nil || w == nil:
-		rt.RestoreHeaders(context.WithoutCancel(ctx))
+		q.s.sender.restoreHeaders(context.WithoutCancel(ctx), rt)
 	default:
 		keep = true
-		rt.RestoreAfter(w)
+		q.s.sender.restoreAfter(w, rt)
 	}
 	return w, e, keep, err
 }
 
 // giveNext makes the call for the next prompt that is owed. Without one it does nothing.
-func (q *Queue) giveNext(ctx context.Context, rt Runtime) (*turn.Waiter, outbox.Entry, error) {
+func (q *Prompts) giveNext(ctx context.Context, rt Runtime) (*turn.Waiter, outbox.Entry, error) {
 	e, ok, err := q.again(ctx)
 	if err != nil || !ok {
 		return nil, e, err
@@ -186,31 +186,31 @@ func (q *Queue) giveNext(ctx context.Context, rt Runtime) (*turn.Waiter, outbox.
 		return nil, e, fault.Wrap(err, fault.Internal, "reading the message from disk")
 	}
 	var w *turn.Waiter
-	q.cfg.Update(func(tx Tx) {
-		w = q.reset(tx, e)
+	q.s.update(func() {
+		w = q.reset(e)
 		w.Prompt = params.Get("prompt")
 	})
-	result, err := rt.Give(ctx, cmp.Or(p.Method, "session.send"), params, w)
+	result, err := q.s.sender.giveAgain(ctx, rt, cmp.Or(p.Method, "session.send"), params, w)
 	if err != nil {
 		return nil, e, err
 	}
-	q.cfg.Logger().Info("prompt of an ended process sent to the CLI",
-		"session_id", q.cfg.Session, "message_ids", e.Names(), "delivery", e.Deliveries)
-	ids := IDs(result)
+	q.s.host.Logger().Info("prompt of an ended process sent to the CLI",
+		"session_id", q.s.id, "message_ids", e.Names(), "delivery", e.Deliveries)
+	ids := messageIDs(result)
 	if _, _, err := q.box.Accepted(e.N, ids); err != nil {
 		return nil, e, err
 	}
-	q.cfg.Update(func(tx Tx) {
+	q.s.update(func() {
 		if len(ids) > 0 {
 			note := outbox.Note{IDs: e.Names(), As: ids, Continues: p.Continues}
 			for _, id := range ids {
 				q.restored[id] = w
 			}
-			note.At = tx.Post(q.note(note), journal.Position{})
+			note.At = q.s.journal.Post(q.note(note), journal.Position{})
 			q.box.Moved(note)
 		}
-		w.Span.Message(Last(ids))
-		tx.CarryOut(tx.Turn().Identify(w, Last(ids)))
+		w.Span.Message(lastOf(ids))
+		q.s.turns.CarryOut(q.s.turns.machine.Identify(w, lastOf(ids)))
 	})
 	q.Flush()
 	return w, e, nil
@@ -218,47 +218,47 @@ func (q *Queue) giveNext(ctx context.Context, rt Runtime) (*turn.Waiter, outbox.
 
 // again begins the delivery of the next prompt that is owed. In a cluster it waits until that is stored: otherwise the
 // next owner of the session, which would not know of the delivery, would send the prompt once more.
-func (q *Queue) again(ctx context.Context) (outbox.Entry, bool, error) {
+func (q *Prompts) again(ctx context.Context) (outbox.Entry, bool, error) {
 	for {
-		e, ok, err := q.box.Again(q.cfg.Journal.Last(), time.Now(), journal.Remote(q.cfg.Journal))
+		e, ok, err := q.box.Again(q.s.journal.Last(), time.Now(), journal.Remote(q.s.journal))
 		if !errors.Is(err, outbox.ErrUnstored) {
 			return e, ok, err
 		}
 		select {
 		case <-time.After(storePause):
 		case <-ctx.Done():
-			return outbox.Entry{}, false, q.cfg.Classify(ctx.Err(), "")
+			return outbox.Entry{}, false, Classify(ctx.Err(), "")
 		}
 	}
 }
 
 // reset makes the waiter of a prompt ready for another delivery.
-func (q *Queue) reset(tx Tx, e outbox.Entry) *turn.Waiter {
+func (q *Prompts) reset(e outbox.Entry) *turn.Waiter {
 	w := q.waiters[e.N]
 	if w == nil {
 		w = &turn.Waiter{}
 		w.Init()
 		w.Entry = e.N
 		q.waiters[e.N] = w
-		tx.Turn().Expect(w)
+		q.s.turns.machine.Expect(w)
 	}
 	w.Immediate = e.Prompt().Immediate
-	tx.Turn().Again(w)
+	q.s.turns.machine.Again(w)
 	return w
 }
 
 // deliveryFailed handles a prompt that could not be sent again. It returns the error if no prompt can be sent
 // now.
-func (q *Queue) deliveryFailed(ctx context.Context, e outbox.Entry, err error) (out error) {
+func (q *Prompts) deliveryFailed(ctx context.Context, e outbox.Entry, err error) (out error) {
 	defer q.Flush()
-	q.cfg.Update(func(tx Tx) { out = q.failed(ctx, tx, e, err) })
+	q.s.update(func() { out = q.failed(ctx, e, err) })
 	return out
 }
 
-func (q *Queue) failed(ctx context.Context, tx Tx, e outbox.Entry, err error) error {
+func (q *Prompts) failed(ctx context.Context, e outbox.Entry, err error) error {
 	reason, unsent := fault.ReasonOf(err), errors.Is(err, rpcconn.ErrNotSent)
 	if w := q.waiters[e.N]; w != nil {
-		tx.Turn().Doubt(w)
+		q.s.turns.machine.Doubt(w)
 	}
 	switch {
 	case ctx.Err() != nil || reason == fault.Draining || reason == fault.HandlerMissing ||
@@ -270,7 +270,7 @@ func (q *Queue) failed(ctx context.Context, tx Tx, e outbox.Entry, err error) er
 	case e.N == 0: // the session could not be loaded
 		for _, one := range q.box.Entries() {
 			if one.Owed {
-				q.lose(tx, &one, "the runtime ended before it confirmed the message, and the session cannot be loaded: "+err.Error())
+				q.lose(&one, "the runtime ended before it confirmed the message, and the session cannot be loaded: "+err.Error())
 			}
 		}
 		return err
@@ -280,6 +280,6 @@ func (q *Queue) failed(ctx context.Context, tx Tx, e outbox.Entry, err error) er
 	case reason == fault.RuntimeLost && !unsent:
 		return nil // the history tells when the session is loaded again
 	}
-	q.lose(tx, &e, "the runtime ended before it confirmed the message, and the message cannot be sent again: "+err.Error())
+	q.lose(&e, "the runtime ended before it confirmed the message, and the message cannot be sent again: "+err.Error())
 	return nil
 }

@@ -1,4 +1,4 @@
-package prompts
+package session
 
 import (
 	"encoding/json"
@@ -18,7 +18,7 @@ func TestIDs(t *testing.T) {
 		`{}`:                       nil,
 		`[]`:                       nil,
 	} {
-		if got := IDs(json.RawMessage(result)); !slices.Equal(got, want) {
+		if got := messageIDs(json.RawMessage(result)); !slices.Equal(got, want) {
 			t.Errorf("IDs(%s) = %v, want %v", result, got, want)
 		}
 	}
