@@ -74,8 +74,7 @@ func TestJavaTutorial(t *testing.T) {
 	t.Parallel()
 	javac(t, "Weather.java")
 	user := newReader(t, "java", "Weather.java")
-	user.env = append(user.env, "MAVEN_OPTS=-Dmaven.repo.local="+javaLibrary(t, "core/target/try/repository"),
-		"JDK_JAVA_OPTIONS=-Duser.home="+user.dir) // Java does not read HOME
+	user.env = append(user.env, "MAVEN_OPTS=-Dmaven.repo.local="+javaLibrary(t, "core/target/try/repository"))
 	user.library = func() {}
 	user.follow("tutorial.md")
 }

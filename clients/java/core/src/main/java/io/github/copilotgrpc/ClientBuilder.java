@@ -259,7 +259,7 @@ public final class ClientBuilder {
 		String given = target.isEmpty() && !Boolean.TRUE.equals(launch)
 				? env.getOrDefault(Target.VARIABLE, "") : target;
 		Target chosen = given.isEmpty()
-				? Target.defaultSocket(env, System.getProperty("os.name"), System.getProperty("user.home"))
+				? Target.defaultSocket(env, System.getProperty("os.name"), home(env))
 				: Target.parse(given);
 		boolean start = Boolean.TRUE.equals(launch) || launch == null && given.isEmpty() && !chosen.isListening();
 		Token used = token(chosen, env);
@@ -274,6 +274,12 @@ public final class ClientBuilder {
 				server.stop();
 			}
 		}
+	}
+
+	/** The server asks HOME; Java's own property is of the user's account. */
+	private static String home(Map<String, String> env) {
+		String home = env.getOrDefault("HOME", "");
+		return home.startsWith("/") ? home : System.getProperty("user.home");
 	}
 
 	/** The token, or the one of the environment; null for none. */
