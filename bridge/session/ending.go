@@ -192,7 +192,7 @@ func (l *Loader) end(state State, reason bridgev1.CloseReason) {
 // endWork ends the turn, the prompts and the callbacks. The caller holds the session's lock, and afterwards calls
 // prompts.Flush without it.
 func (l *Loader) endWork() {
-	locked{l.s}.MarkDirty()
+	l.s.markDirty()
 	l.s.turns.Lose(bridgev1.TurnStatus_TURN_STATUS_ABORTED)
 	l.s.prompts.Clear()
 	l.s.prompts.LeaveInterrupted()

@@ -12,7 +12,7 @@ func (s *Session) UpdateLabels(change func(labels map[string]string) (map[string
 		return err
 	}
 	s.settings.State.Labels = labels
-	locked{s}.MarkDirty()
+	s.markDirty()
 	s.host.LabelsChanged(s)
 	return nil
 }

@@ -5,49 +5,20 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
-	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/history"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 )
 
-// locked gives access to the session to a goroutine that holds mu. It implements the Tx of the session's parts.
+// locked gives access to the session to a goroutine that holds mu. It implements callbacks.Tx.
 type locked struct{ s *Session }
-
-func (l locked) Turn() *turn.Machine            { return l.s.turns.Machine() }
-func (l locked) CarryOut(effects []turn.Effect) { l.s.turns.CarryOut(effects) }
-func (l locked) EndTurn(out turn.Outcome)       { l.s.turns.End(out) }
-func (l locked) Loaded() bool                   { return l.s.loader.state == Loaded }
-
-func (l locked) Post(note any, at journal.Position) journal.Position {
-	return l.s.journal.Post(note, at)
-}
-
-func (l locked) MarkTurnEnd(at journal.Position) {
-	l.s.intake.Marks.TurnEnd = at
-	l.MarkDirty()
-}
-
-func (l locked) Disconnected() bool    { return l.s.loader.state == Disconnected }
-func (l locked) Runtime() Runtime      { return l.s.loader.runtime }
-func (l locked) Marks() *history.Marks { return &l.s.intake.Marks }
-
-func (l locked) Interruption() *turn.Interruption { return &l.s.intake.Marks.Interruption }
 
 func (l locked) Handlers(p *callback.Pending) (to []string, handled bool) {
 	to, handled = l.s.roster.Handlers(p, &l.s.settings.State)
-	return to, handled || p.For == roster.Everybody && l.Watched().Handles(p)
+	return to, handled || p.For == roster.Everybody && l.s.watched().Handles(p)
 }
 
-// Continues reports whether the agent is told to continue interrupted turns.
-func (l locked) Continues() bool { return l.s.settings.State.Continues }
-
-// Watched returns the callbacks that callers of WatchPending handle in the session.
-func (l locked) Watched() config.Handling { return l.s.watched() }
-
-// watched is Watched with mu held.
+// watched returns the callbacks that callers of WatchPending handle in the session. The caller holds mu.
 func (s *Session) watched() config.Handling {
 	return config.Handling{Methods: s.host.Watched(s, s.settings.State.Labels)}
 }
@@ -62,7 +33,7 @@ func (l locked) Covers(p *callback.Pending) bool {
 		return slices.ContainsFunc(s.settings.State.Tools, func(t config.Tool) bool { return t.Name == p.Tool })
 	}
 	return p.For == roster.Everybody && !s.roster.OwnsCommand(p) &&
-		(s.settings.State.Handling.Handles(p) || l.Watched().Handles(p))
+		(s.settings.State.Handling.Handles(p) || l.s.watched().Handles(p))
 }
 
 func (l locked) HookOrder(hook string) (who []string, wanted bool) {

@@ -216,7 +216,7 @@ func (l *Loader) loadedIn(rt Runtime) {
 	l.s.participants.Loaded()
 	l.runtime, l.state, l.usedAt, l.awaited = rt, Loaded, time.Now(), false
 	l.shut = false
-	locked{l.s}.MarkDirty()
+	l.s.markDirty()
 	if l.s.participants.Outdated() { // a handler came or left during the call
 		l.s.host.Refresh(l.s)
 	}

@@ -152,7 +152,6 @@ func (s *Session) RestoreWithSecret(text, secret []byte, defaults jsonobj.Object
 func (s *Session) Awaited() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	tx := locked{s}
-	goesOn := s.loader.awaited || tx.Marks().Interruption.Last && tx.Continues()
+	goesOn := s.loader.awaited || s.intake.Marks.Interruption.Last && s.settings.State.Continues
 	return s.loader.state == Unloaded && (goesOn && len(s.settings.State.Missing) == 0 || !s.prompts.Box().Empty())
 }

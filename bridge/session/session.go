@@ -210,9 +210,6 @@ func (s *Session) ID() string { return s.id }
 // Journal returns the session's journal.
 func (s *Session) Journal() *journal.Journal { return s.journal }
 
-func (l locked) Approve(settings []config.Setting) { l.s.settings.Approve(settings) }
-func (l locked) Announce()                         { l.s.host.Changed(l.s, bridgev1.SessionChange_SESSION_CHANGE_UPDATED) }
-
 // Ingest processes an event of the CLI that arrived at the given time, and retains rec. The goroutine that
 // reads the runtime's connection calls it for each event, in the CLI's order. Ingest holds the session's
 // lock briefly and waits for nothing else.
