@@ -88,7 +88,7 @@ describe("turns", () => {
 
   test("a signal aborts the turn, and a timeout does not", async () => {
     await using session = await client.createSession();
-    const waited = await session.sendAndWait("hang", { timeoutMs: 300 });
+    const waited = await session.sendAndWait("hang", { timeoutMs: 2_000 }); // the turn begins within that
     assert.equal(waited.status, "timed_out");
     assert.equal((await session.get()).proto.turnRunning, true);
     assert.equal(await session.abort(), true);
