@@ -123,29 +123,16 @@ func (h *Host) serve(ctx context.Context, config HostConfig) error {
 		}
 		options = append(options, app.WithRunner(runner))
 	}
-	if os.Getenv(EntryEnv) == "" {
-		a, err := h.run(ctx, settings, options)
-		if err != nil {
-			return err
-		}
-		h.reach(a)
-		h.FrontHome = h.Home
-		return nil
+	if os.Getenv(EntryEnv) != "" {
+		return h.serveAtEntry(ctx, settings, options)
 	}
-	p := newPair(h)
-	entry := p.entry(&settings)
-	p.join(&settings, ownerNode)
-	owner, err := h.run(ctx, settings, options)
-	if err != nil {
-		return err
-	}
-	a, err := h.run(ctx, entry, options)
+	a, err := h.run(ctx, settings, options)
 	if err != nil {
 		return err
 	}
 	h.reach(a)
-	h.FrontHome, h.owner = entry.Home, owner.Target()
-	return leaveSessions(ctx, a)
+	h.FrontHome = h.Home
+	return nil
 }
 
 // run runs a server until the host ends.

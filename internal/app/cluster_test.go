@@ -2,8 +2,12 @@ package app
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/server/servertest"
 )
 
 // replica is a valid configuration of a replica.
@@ -66,5 +70,34 @@ func TestClusterDefaults(t *testing.T) {
 	}
 	if err := new(Cluster).check("localhost:1"); err != nil {
 		t.Errorf("a server alone: %v", err)
+	}
+}
+
+// A replica's files are checked before it starts, and are reported like the others.
+func TestClusterFilesAreChecked(t *testing.T) {
+	t.Parallel()
+	c := base(t)
+	files := servertest.NewCA(t).Issue(t)
+	strange := servertest.NewCA(t).Issue(t)
+	c.Cluster = Cluster{
+		URL: "nats://127.0.0.1:1", Node: "n", Listen: "127.0.0.1:7801",
+		Cert: files.CertFile, Key: files.KeyFile, CA: strange.CAFile,
+	}
+	f := findingOf(Diagnose(t.Context(), c, false), "files")
+	if f.Level != runtime.LevelError || !strings.Contains(f.Text, "node_cert") {
+		t.Errorf("doctor says %+v of a certificate that another CA has signed", f)
+	}
+	c.Cluster.Credentials = filepath.Join(t.TempDir(), "creds")
+	paths := map[string]string{}
+	for _, p := range c.trustedPaths() {
+		paths[p.setting] = p.path
+	}
+	for setting, want := range map[string]string{
+		"node_cert": files.CertFile, "node_key": files.KeyFile, "node_ca": strange.CAFile,
+		"cluster_creds": c.Cluster.Credentials,
+	} {
+		if paths[setting] != want {
+			t.Errorf("the permissions of %s are not checked: %q", setting, paths[setting])
+		}
 	}
 }
