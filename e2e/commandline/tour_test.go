@@ -2,6 +2,7 @@ package commandline
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -13,11 +14,18 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/e2e/harness"
 )
 
-// person has a server on the default socket, a home, and a shell.
-type person struct {
-	*harness.Daemon
+// terminal is where lines are typed: a folder and an environment.
+type terminal struct {
+	t   *testing.T
+	ctx context.Context
 	dir string
 	env []string
+}
+
+// person has a server on the default socket, a home, and a terminal.
+type person struct {
+	*harness.Daemon
+	terminal
 }
 
 func newPerson(t *testing.T) *person {
@@ -38,57 +46,77 @@ func newPerson(t *testing.T) *person {
 		t.Fatal(err)
 	}
 	d := harness.NewDaemon(st, "--listen", "unix:"+filepath.Join(run, "copilot-grpc.sock"), "--offline-model", "default")
-	return &person{d, home, []string{
+	return &person{d, terminal{t, d.Ctx, home, []string{
 		"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + home, "XDG_RUNTIME_DIR=" + run,
 		"XDG_CONFIG_HOME=" + filepath.Join(home, ".config"), "LC_ALL=C.UTF-8",
-	}}
+	}}}
 }
 
 // shell is a command line in a shell.
-func (p *person) shell(line string) *exec.Cmd {
-	cmd := exec.CommandContext(p.Ctx, "bash", "-o", "pipefail", "-c", line)
-	cmd.Dir, cmd.Env = p.dir, p.env
+func (r *terminal) shell(line string) *exec.Cmd {
+	cmd := exec.CommandContext(r.ctx, "bash", "-o", "pipefail", "-c", line)
+	cmd.Dir, cmd.Env = r.dir, r.env
 	return cmd
 }
 
 // types types a line, and returns what it prints and its exit code.
-func (p *person) types(line string) (stdout, stderr string, code int) {
-	p.T.Helper()
-	cmd := p.shell(line)
+func (r *terminal) types(line string) (stdout, stderr string, code int) {
+	r.t.Helper()
+	cmd := r.shell(line)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
-		p.T.Fatalf("%s: %v", line, err)
+		r.t.Fatalf("%s: %v", line, err)
 	}
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// screen is a block of docs/cli.md with lines that are typed, after "$ ", and what they print. "…" is any text.
-var screen = regexp.MustCompile("(?s)<!-- test:cli -->\n```console\n(.*?)```")
+// screen is a block of a page with lines that are typed, after "$ ", and what they print. "…" is any text.
+var screen = regexp.MustCompile("(?s)<!-- test:(?:cli|change) -->\n```console\n(.*?)```")
 
-// The tour of docs/cli.md works as it is written: each line is typed, and prints what the page shows.
-func TestCommandLineTour(t *testing.T) {
-	t.Parallel()
-	harness.SkipWithoutCLI(t)
-	page, err := os.ReadFile("../../docs/cli.md")
+// follow types the lines of a page's screens, each of which has to print what the page shows, and returns their number.
+func (r *terminal) follow(file string) (typed int) {
+	r.t.Helper()
+	page, err := os.ReadFile(file)
 	if err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
-	p := newPerson(t)
-	typed := 0
 	for _, block := range screen.FindAllStringSubmatch(string(page), -1) {
 		for _, step := range strings.Split("\n"+block[1], "\n$ ")[1:] {
 			line, want, _ := strings.Cut(step, "\n")
-			stdout, stderr, code := p.types(line)
+			stdout, stderr, code := r.types(line)
 			typed++
 			if !shows(stdout+stderr, want) {
-				t.Errorf("%s\nended with %d and printed\n%s%swant\n%s", line, code, stdout, stderr, want)
+				r.t.Errorf("%s\nended with %d and printed\n%s%swant\n%s", line, code, stdout, stderr, want)
 			}
 		}
 	}
-	if typed < 15 {
+	return typed
+}
+
+// The tour of docs/cli.md works as it is written.
+func TestCommandLineTour(t *testing.T) {
+	t.Parallel()
+	harness.SkipWithoutCLI(t)
+	if typed := newPerson(t).follow("../../docs/cli.md"); typed < 15 {
+		t.Errorf("the page has %d lines to type", typed)
+	}
+}
+
+// The first change of CONTRIBUTING.md works as it is written, in a new clone of what is committed.
+func TestFirstChange(t *testing.T) {
+	t.Parallel()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := terminal{t, t.Context(), t.TempDir(), os.Environ()}
+	if out, err := exec.Command("git", "clone", "--quiet", "--depth=1", "file://"+root, r.dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if typed := r.follow(filepath.Join(r.dir, "CONTRIBUTING.md")); typed < 7 {
 		t.Errorf("the page has %d lines to type", typed)
 	}
 }
