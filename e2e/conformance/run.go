@@ -326,9 +326,6 @@ func (e *Environment) scriptedControl(
 	return errors.New("no step has a token file")
 }
 
-// errUnsupported says that the library has no way to do a step.
-var errUnsupported = errors.New("unsupported")
-
 // check compares a result with what the case expects.
 func (c *Case) check(result *conformancev1.Result) error {
 	if len(result.GetSteps()) != len(c.steps) {
@@ -341,7 +338,7 @@ func (c *Case) check(result *conformancev1.Result) error {
 			return err
 		}
 		if e := result.GetSteps()[i].GetError(); e.GetKind() == conformancev1.Error_UNSUPPORTED {
-			return fmt.Errorf("%w: %s", errUnsupported, e.GetMessage())
+			return fmt.Errorf("unsupported: %s", e.GetMessage())
 		}
 		want := map[string]any{"error": nil}
 		for key, value := range s.expect {

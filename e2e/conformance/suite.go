@@ -48,9 +48,6 @@ func (v Verdict) Where() string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s %s %s", v.Case, v.Language, v.Transport, v.CLI))
 }
 
-// Unsupported reports whether the library has no way to do what the case needs, which the case permits over the web.
-func (v Verdict) Unsupported() bool { return errors.Is(v.Err, errUnsupported) }
-
 // Passed reports whether the case ended as it should: a known failure has to fail, unless it fails only sometimes.
 func (v Verdict) Passed() bool {
 	return (v.Err == nil) == (v.Known == "") || strings.HasPrefix(v.Known, "sometimes")

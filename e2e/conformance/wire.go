@@ -96,23 +96,11 @@ func parseBeats(method string, raw any) ([]Beat, error) {
 	}
 	decoder := json.NewDecoder(strings.NewReader(string(text)))
 	decoder.DisallowUnknownFields()
-	var wire struct {
-		Receive  map[string]any
-		Send     map[string]any
-		Unknown  bool
-		Repeat   int
-		Wait     string
-		Signal   string
-		CutAfter *int `json:"cut_after"`
-		Cut      bool
-		Ended    bool
-		Metadata map[string]string
-		End      *End
-	}
-	if err := decoder.Decode(&wire); err != nil {
+	var beat Beat
+	if err := decoder.Decode(&beat); err != nil {
 		return nil, err
 	}
-	return []Beat{Beat(wire)}, nil
+	return []Beat{beat}, nil
 }
 
 // short expands the short forms of what an Attach or Subscribe stream says about the session "s1".
