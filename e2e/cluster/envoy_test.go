@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/hex"
@@ -9,8 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -48,33 +45,16 @@ type balanced struct {
 	remote *copilot.Client
 }
 
-// envoy is the path of the executable.
-func envoy(t *testing.T) string {
-	t.Helper()
-	if path := os.Getenv(envoyEnv); path != "" {
-		return path
-	}
-	path, err := exec.LookPath("envoy")
-	switch {
-	case err == nil:
-		return path
-	case os.Getenv("CI") != "":
-		t.Fatalf("envoy is not installed, and %s is not set", envoyEnv)
-	}
-	t.Skip("NOT RUN: envoy is not installed")
-	return ""
-}
-
 // newBalanced starts three replicas, and Envoy, which lets streams be silent for a time.
 func newBalanced(t *testing.T, silence time.Duration, rules ...harness.Rule) *balanced {
 	t.Helper()
-	bin := envoy(t)
+	bin := harness.Installed(t, "envoy", envoyEnv)
 	harness.SkipWithoutCLI(t)
 	b := &balanced{Scripted: harness.NewScripted(t, rules...)}
 	dir := harness.RealDir(t)
 	sum := sha256.Sum256([]byte(operatorToken))
 	cert, key, roots := harness.SelfSigned(t)
-	writeFiles(t, dir, map[string]string{
+	harness.WriteFiles(t, dir, map[string]string{
 		"cert.pem": cert, "key.pem": key, "replicas-ca.pem": cert,
 		"tokens": "op " + hex.EncodeToString(sum[:]) + "\n",
 		"policy.yaml": "version: 1\nidentity: {tokens: tokens}\n" +
@@ -96,32 +76,21 @@ func newBalanced(t *testing.T, silence time.Duration, rules ...harness.Rule) *ba
 		}
 		address := harness.FreeAddress(t)
 		b.admin = harness.FreeAddress(t)
-		writeFiles(t, dir, map[string]string{"envoy.yaml": b.config(dir, address, silence)})
-		b.remote = b.dial(startEnvoy(t, bin, filepath.Join(dir, "envoy.yaml")), address,
+		harness.WriteFiles(t, dir, map[string]string{"envoy.yaml": b.config(dir, address, silence)})
+		// One worker: each has a separate round.
+		ended := harness.StartProxy(t, bin, "--config-path", filepath.Join(dir, "envoy.yaml"), "--use-dynamic-base-id",
+			"--concurrency", "1", "--log-level", "warn")
+		b.remote = harness.DialProxy(b.Ctx, t, ended, address,
 			copilot.WithToken(operatorToken), copilot.WithTLS(&tls.Config{RootCAs: roots, ServerName: "localhost"}))
 	}
 	t.Cleanup(func() { _ = b.remote.Close() })
 	return b
 }
 
-func writeFiles(t *testing.T, dir string, files map[string]string) {
-	t.Helper()
-	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // config is deploy/envoy/envoy.yaml with the addresses and files of the test, a time that a test can wait for, and
 // Envoy's counters. Each text that it replaces has to be there.
 func (b *balanced) config(dir, address string, silence time.Duration) string {
 	b.T.Helper()
-	text, err := os.ReadFile("../../deploy/envoy/envoy.yaml")
-	if err != nil {
-		b.T.Fatal(err)
-	}
-	config := string(text)
 	changes := map[string]string{
 		"address: 0.0.0.0, port_value: 443}": socket(address),
 		"/etc/envoy/":                        dir + "/",
@@ -132,66 +101,13 @@ func (b *balanced) config(dir, address string, silence time.Duration) string {
 	for i, name := range []string{"a", "b", "c"} {
 		changes["address: replica-"+name+".example.com, port_value: 7443}"] = socket(b.upstreams[i])
 	}
-	for from, to := range changes {
-		if !strings.Contains(config, from) {
-			b.T.Fatalf("%q is not in deploy/envoy/envoy.yaml", from)
-		}
-		config = strings.ReplaceAll(config, from, to)
-	}
-	return config + "\nadmin: {address: {socket_address: {" + socket(b.admin) + "}}\n"
+	return harness.Edited(b.T, "../../deploy/envoy/envoy.yaml", changes) + "\nadmin: {address: {socket_address: {" + socket(b.admin) + "}}\n"
 }
 
 // socket is the end of a socket address in Envoy's configuration.
 func socket(address string) string {
 	host, port, _ := net.SplitHostPort(address)
 	return "address: " + host + ", port_value: " + port + "}"
-}
-
-// startEnvoy starts Envoy until the end of the test. The channel is closed when Envoy has ended, for instance because
-// its address is in use.
-func startEnvoy(t *testing.T, bin, config string) (ended <-chan struct{}) {
-	t.Helper()
-	var log bytes.Buffer
-	// One worker: each has a separate round.
-	cmd := exec.Command(bin, "--config-path", config, "--use-dynamic-base-id", "--concurrency", "1",
-		"--log-level", "warn")
-	cmd.Stderr, cmd.Stdout = &log, &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	over := make(chan struct{})
-	var result error
-	go func() {
-		defer close(over)
-		result = cmd.Wait()
-	}()
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		<-over
-		if t.Failed() {
-			t.Logf("envoy: %v\n%s", result, &log)
-		}
-	})
-	return over
-}
-
-// dial connects through Envoy. It returns nil if Envoy has ended.
-func (b *balanced) dial(ended <-chan struct{}, address string, opts ...copilot.Option) *copilot.Client {
-	b.T.Helper()
-	patience := time.After(30 * time.Second) // on a busy machine; Envoy looks every 2 s
-	for {
-		remote, err := copilot.Dial(b.Ctx, address, opts...)
-		if err == nil {
-			return remote
-		}
-		select {
-		case <-ended:
-			return nil
-		case <-patience:
-			b.T.Fatalf("envoy does not answer: %v", err)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
 }
 
 // requests are the numbers of requests that Envoy has sent to each replica that it finds healthy.

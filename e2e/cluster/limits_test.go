@@ -18,7 +18,7 @@ func TestLimitsOverReplicas(t *testing.T) {
 	t.Parallel()
 	dir := harness.RealDir(t)
 	sum := sha256.Sum256([]byte("a-token-of-this-test"))
-	writeFiles(t, dir, map[string]string{
+	harness.WriteFiles(t, dir, map[string]string{
 		"tokens": "op " + hex.EncodeToString(sum[:]) + "\n",
 		"policy.yaml": "version: 1\nidentity: {tokens: tokens}\nlimits: {sessions: 3}\n" +
 			"tenants: {host: {members: [{token: op, role: admin}]}}\n",

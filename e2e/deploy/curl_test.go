@@ -2,7 +2,6 @@ package deploy
 
 import (
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -13,12 +12,7 @@ import (
 // TestCurl runs the lines of docs/web.md as they are written.
 func TestCurl(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("curl"); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skip("NOT RUN: curl is not installed")
-	}
+	harness.Installed(t, "curl", "")
 	lines := markedLines(t, "curl", "docs/web.md")
 	wanted := []string{`"protocolVersion":3`, `"sessionId":"s"`, `"text":"You said: Hello`, `"sessions":[`,
 		`SESSION_MODE_INTERACTIVE`, `"status":"TURN_STATUS_COMPLETED"`, `"type":"assistant.message"`, `"caughtUp":{}`}

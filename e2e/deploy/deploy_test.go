@@ -44,11 +44,7 @@ func TestClusterPage(t *testing.T) {
 func follow(t *testing.T, lines string, wants ...string) {
 	t.Helper()
 	for _, program := range []string{"openssl", "curl", "bash"} {
-		if _, err := exec.LookPath(program); err != nil && os.Getenv("CI") != "" {
-			t.Fatalf("%s is not installed", program)
-		} else if err != nil {
-			t.Skipf("NOT RUN: %s is not installed", program)
-		}
+		harness.Installed(t, program, "")
 	}
 	out, err := typed(t, lines, filepath.Dir(grpcurl(t)))
 	if err != nil {

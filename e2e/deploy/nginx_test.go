@@ -1,18 +1,14 @@
 package deploy
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -40,26 +36,9 @@ type proxied struct {
 	patience time.Duration
 }
 
-// nginx is the path of the executable.
-func nginx(t *testing.T) string {
-	t.Helper()
-	if path := os.Getenv(nginxEnv); path != "" {
-		return path
-	}
-	path, err := exec.LookPath("nginx")
-	switch {
-	case err == nil:
-		return path
-	case os.Getenv("CI") != "":
-		t.Fatalf("nginx is not installed, and %s is not set", nginxEnv)
-	}
-	t.Skip("NOT RUN: nginx is not installed")
-	return ""
-}
-
 func newProxied(t *testing.T, patience time.Duration, rules ...harness.Rule) *proxied {
 	t.Helper()
-	bin := nginx(t)
+	bin := harness.Installed(t, "nginx", nginxEnv)
 	st := harness.NewScripted(t, rules...)
 	dir := harness.RealDir(t)
 	const token = "an-operator-of-the-host"
@@ -83,95 +62,32 @@ http {
     include site.conf;
 }
 `
-	writeFiles(t, dir, files)
+	harness.WriteFiles(t, dir, files)
 	p.Daemon = harness.NewDaemon(st, "--listen", upstream, "--policy", filepath.Join(dir, "policy.yaml"),
 		"--drain-grace", "1s")
 	for p.remote == nil { // another program may take the free address first
 		p.address = harness.FreeAddress(t)
-		writeFiles(t, dir, map[string]string{"site.conf": p.site(t, dir, upstream)})
-		p.remote = p.dial(startNginx(t, bin, dir), token)
+		harness.WriteFiles(t, dir, map[string]string{"site.conf": p.site(t, dir, upstream)})
+		ended := harness.StartProxy(t, bin, "-p", dir, "-c", "nginx.conf", "-e", "stderr")
+		p.remote = harness.DialProxy(p.Ctx, t, ended, p.address, copilot.WithToken(token),
+			copilot.WithTLS(&tls.Config{RootCAs: p.roots, ServerName: "localhost"}))
 	}
 	t.Cleanup(func() { _ = p.remote.Close() })
 	return p
-}
-
-// dial connects through nginx. It returns nil if nginx has ended.
-func (p *proxied) dial(ended <-chan struct{}, token string) *copilot.Client {
-	p.T.Helper()
-	for {
-		remote, err := copilot.Dial(p.Ctx, p.address, copilot.WithToken(token),
-			copilot.WithTLS(&tls.Config{RootCAs: p.roots, ServerName: "localhost"}))
-		if err == nil {
-			return remote
-		}
-		select {
-		case <-ended:
-			return nil
-		case <-p.Ctx.Done():
-			p.T.Fatalf("nginx does not answer: %v", err)
-		default:
-		}
-	}
-}
-
-func writeFiles(t *testing.T, dir string, files map[string]string) {
-	t.Helper()
-	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // site is deploy/nginx.conf with the addresses and files of the test, and times that a test can wait for. Every text
 // that it replaces has to be there.
 func (p *proxied) site(t *testing.T, dir, upstream string) string {
 	t.Helper()
-	text, err := os.ReadFile("../../deploy/nginx.conf")
-	if err != nil {
-		t.Fatal(err)
-	}
-	site := string(text)
-	for from, to := range map[string]string{
+	return harness.Edited(t, "../../deploy/nginx.conf", map[string]string{
 		"listen 443 ":              "listen " + p.address + " ",
 		"server 127.0.0.1:7443;":   "server " + upstream + ";",
 		"/etc/copilot-grpc/":       dir + "/",
 		"grpc_read_timeout   75s;": fmt.Sprintf("grpc_read_timeout %ds;", int(p.patience.Seconds())),
 		"grpc_send_timeout   75s;": fmt.Sprintf("grpc_send_timeout %ds;", int(p.patience.Seconds())),
 		"client_body_timeout 75s;": fmt.Sprintf("client_body_timeout %ds;", int(p.patience.Seconds())),
-	} {
-		if !strings.Contains(site, from) {
-			t.Fatalf("%q is not in deploy/nginx.conf", from)
-		}
-		site = strings.ReplaceAll(site, from, to)
-	}
-	return site
-}
-
-// startNginx starts nginx until the end of the test. The channel is closed when it has ended, for instance because its
-// address is in use.
-func startNginx(t *testing.T, bin, dir string) (ended <-chan struct{}) {
-	t.Helper()
-	var log bytes.Buffer
-	cmd := exec.Command(bin, "-p", dir, "-c", "nginx.conf", "-e", "stderr")
-	cmd.Stderr, cmd.Stdout = &log, &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	over := make(chan struct{})
-	var result error
-	go func() {
-		defer close(over)
-		result = cmd.Wait()
-	}()
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		<-over
-		if t.Failed() {
-			t.Logf("nginx: %v\n%s", result, &log)
-		}
 	})
-	return over
 }
 
 // subscribe opens a stream through nginx with a heartbeat.

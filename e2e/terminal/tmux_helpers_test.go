@@ -54,11 +54,7 @@ func newServer(t *testing.T) *harness.Daemon {
 func sits(d *harness.Daemon, width, height int) *person {
 	t := d.T
 	t.Helper()
-	if _, err := exec.LookPath("tmux"); err != nil && os.Getenv("CI") != "" {
-		t.Fatal("tmux is not installed")
-	} else if err != nil {
-		t.Skip("NOT RUN: tmux is not installed")
-	}
+	harness.Installed(t, "tmux", "")
 	program, err := harness.Program()
 	if err != nil {
 		t.Fatal(err)
