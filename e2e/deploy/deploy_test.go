@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,15 +14,12 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/e2e/harness"
 )
 
-// deployPage is the page for users who want to run a bridge.
-const deployPage = "../../docs/deploy.md"
-
 // TestDeployPage: a user who types the commands of the page has a server with TLS and identities, and it behaves as the
 // page says.
 func TestDeployPage(t *testing.T) {
 	t.Parallel()
 	harness.SkipWithoutCLI(t)
-	follow(t, typedLines(t, deployPage, "test:deploy", "5556", "7443", "7444"),
+	follow(t, typedLines(t, "deploy", "docs/deploy.md", "5556", "7443", "7444"),
 		"tls_cert: cert.pem # config.yaml:2", "TURN_STATUS_COMPLETED", `"sessionId": "first"`,
 		"copilot.bridge.v1.SessionService",
 		"code = Unauthenticated", "code = PermissionDenied", `copilot_turns_total{`, `"msg":"session.create"`,
@@ -34,7 +30,7 @@ func TestDeployPage(t *testing.T) {
 func TestClusterPage(t *testing.T) {
 	t.Parallel()
 	harness.SkipWithoutCLI(t)
-	follow(t, typedLines(t, "../../docs/cluster.md", "test:cluster", "4222", "7801", "7802"),
+	follow(t, typedLines(t, "cluster", "docs/cluster.md", "4222", "7801", "7802"),
 		"You said: first", `"text":"You said: second`, `"node":"b"`, `"movedSessions":"1"`,
 		"reason\":\"SESSION_UNAVAILABLE\"", `"text":"You said: third`,
 		`"content":"first"`, `"content":"third"`)
@@ -62,26 +58,18 @@ func follow(t *testing.T, lines string, wants ...string) {
 
 // typedLines are the blocks of a page with a mark, which are to be typed in. The page's ports may be taken here: free
 // ones replace them.
-func typedLines(t *testing.T, page, mark string, ports ...string) string {
+func typedLines(t *testing.T, mark, page string, ports ...string) string {
 	t.Helper()
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var script strings.Builder
-	for _, block := range regexp.MustCompile("(?s)<!-- "+mark+" -->\n```sh\n(.*?)\n```").FindAllSubmatch(text, -1) {
-		script.Write(block[1])
-		script.WriteByte('\n')
-	}
-	if n := strings.Count(script.String(), "\n"); n < 20 {
-		t.Fatalf("the page has %d lines to type in", n)
+	lines := markedLines(t, mark, page)
+	if len(lines) < 20 {
+		t.Fatalf("the page has %d lines to type in", len(lines))
 	}
 	var replaced []string
 	for _, port := range ports {
 		_, free, _ := strings.Cut(harness.FreeAddress(t), ":")
 		replaced = append(replaced, port, free)
 	}
-	return strings.NewReplacer(replaced...).Replace(script.String())
+	return strings.NewReplacer(replaced...).Replace(strings.Join(lines, "\n") + "\n")
 }
 
 // typed types lines into a shell, which stops at the first that fails, and returns what comes

@@ -217,10 +217,7 @@ func TestSessionListPaged(t *testing.T) {
 		t.Errorf("pages of %v, missing %v", sizes, want)
 	}
 	_, err := r.Client.Sessions().ListSessions(r.Ctx, &bridgev1.ListSessionsRequest{PageSize: 1001})
-	if e := harness.WantError(t, err, codes.InvalidArgument,
-		bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD); e.Field != "page_size" {
-		t.Errorf("field is %q", e.Field)
-	}
+	harness.WantField(t, err, codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD, "page_size")
 }
 
 func TestSessionMetadata(t *testing.T) {

@@ -62,10 +62,7 @@ func TestSessionLog(t *testing.T) {
 		t.Error("the model was told a line for users")
 	}
 	_, err := s.Log(r.Ctx, "")
-	if e := harness.WantError(t, err, codes.InvalidArgument,
-		bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD); e.Field != "message" {
-		t.Errorf("field is %q", e.Field)
-	}
+	harness.WantField(t, err, codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD, "message")
 }
 
 func TestSessionSetModel(t *testing.T) {

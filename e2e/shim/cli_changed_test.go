@@ -31,10 +31,9 @@ func TestChangedPrivateCopy(t *testing.T) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	writeAll(t, map[string][]byte{
-		filepath.Join(dir,
-			"package.json"): []byte(`{"name":"@github/copilot-linux-x64","version":"` + clibin.PinnedVersion + `"}`),
-		filepath.Join(dir, "copilot"): []byte("#!/bin/sh\ntouch " + marker + "\n"),
+	harness.WriteFiles(t, dir, map[string]string{
+		"package.json": `{"name":"@github/copilot-linux-x64","version":"` + clibin.PinnedVersion + `"}`,
+		"copilot":      "#!/bin/sh\ntouch " + marker + "\n",
 	})
 	if err := os.Chmod(filepath.Join(dir, "copilot"), 0o700); err != nil {
 		t.Fatal(err)

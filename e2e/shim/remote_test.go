@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,36 +13,27 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/e2e/harness"
 )
 
-func writeAll(t *testing.T, files map[string][]byte) {
-	t.Helper()
-	for path, text := range files {
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // remoteBridge is a bridge in a separate process that a tenant reaches over TLS, with a token; and the settings of a
 // shim that reaches it: a flag, a variable and a file.
 func remoteBridge(st *harness.Scripted) (d *harness.Daemon, flags, env []string) {
 	st.T.Helper()
 	dir := harness.RealDir(st.T)
 	sum := sha256.Sum256([]byte(harness.TenantToken("acme")))
-	policy, config := filepath.Join(dir, "policy"), filepath.Join(dir, "config")
-	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	cert := filepath.Join(dir, "cert.pem")
 	chain, secret, _ := harness.SelfSigned(st.T)
-	writeAll(st.T, map[string][]byte{
-		cert: []byte(chain), key: []byte(secret),
-		filepath.Join(dir, "tokens"): fmt.Appendf(nil, "acme %s\n", hex.EncodeToString(sum[:])),
-		policy: fmt.Appendf(nil,
+	harness.WriteFiles(st.T, dir, map[string]string{
+		"cert.pem": chain, "key.pem": secret,
+		"tokens": "acme " + hex.EncodeToString(sum[:]) + "\n",
+		"policy": fmt.Sprintf(
 			"version: 1\nidentity: {tokens: tokens}\ntenants:\n  acme: {members: [{token: acme, role: owner}], "+
 				"private_urls: [%q]}\n", harness.Origin(st.Model.OpenAIBaseURL())),
-		config: []byte("# how the bridge is reached\ntls-ca = " + cert + "\ngrace = 50s\n"),
+		"config": "# how the bridge is reached\ntls-ca = " + cert + "\ngrace = 50s\n",
 	})
 	address := harness.FreeAddress(st.T)
-	d = harness.NewDaemon(st, "--listen", address, "--tls-cert", cert, "--tls-key", key, "--policy", policy)
+	d = harness.NewDaemon(st, "--listen", address, "--tls-cert", cert,
+		"--tls-key", filepath.Join(dir, "key.pem"), "--policy", filepath.Join(dir, "policy"))
 	return d, []string{"--target", address}, []string{"COPILOT_GRPC_TOKEN=" + harness.TenantToken("acme"),
-		"COPILOT_GRPC_CONFIG=" + config}
+		"COPILOT_GRPC_CONFIG=" + filepath.Join(dir, "config")}
 }
 
 // A program behind a shim does not notice that the bridge, which is reached over TLS and knows the shim by a token, is
