@@ -372,6 +372,3 @@ func (m *Participants) Proto() []*bridgev1.Participant {
 	}
 	return out
 }
-
-// Participants returns the participants of the session.
-func (s *Session) Participants() *Participants { return s.participants }

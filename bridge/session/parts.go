@@ -59,6 +59,9 @@ func newModels(s *Session) *modelproxy.Proxy {
 	})
 }
 
+// Host returns the host of the session's configuration.
+func (s *Session) Host() Host { return s.host }
+
 // Loader returns the part that loads and unloads the session.
 func (s *Session) Loader() *Loader { return s.loader }
 
@@ -70,6 +73,9 @@ func (s *Session) Models() *modelproxy.Proxy { return s.models }
 
 // Prompts returns the queue of the prompts whose turns have not ended.
 func (s *Session) Prompts() *Prompts { return s.prompts }
+
+// Participants returns the participants of the session.
+func (s *Session) Participants() *Participants { return s.participants }
 
 // Turns returns the session's turns.
 func (s *Session) Turns() *Turns { return s.turns }

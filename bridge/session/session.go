@@ -11,9 +11,24 @@
 // for the CLI. The goroutine that reads a connection never waits for them: it takes mu alone. File classify.go maps the
 // error texts of the CLI to reasons; no other code compares these texts.
 //
-// A Session composes parts, most of them packages, and guards their state by one lock, mu. Loader
-// has a second lock, which serialises the changes of the session in the CLI process. A goroutine that
-// takes both takes the lock of Loader first.
+// # Parts
+//
+// One lock, mu, guards all that changes. The parts of a Session are types of this package with a back reference to it,
+// because each decides by the state of the others:
+//
+//	Intake        takes the CLI's events: order, journal, what follows from them
+//	Turns         carries out what package turn decides; waiters, spans
+//	Prompts       has the prompts whose turns have not ended, and sends them again
+//	Sender        sends messages
+//	Participants  brings the CLI in step with those who have joined
+//	Settings      has the configuration, and repeats it after a load
+//	Loader        moves the session into and out of CLI processes
+//	Reconciler    compares the session with the CLI after a load
+//	Watchdog      ends turns without progress
+//
+// What decides without a lock is a package of its own: turn, reorder, history, config, roster, info and usage. Loader has a
+// second lock, the lifecycle lock, which serialises the changes of the session in the CLI process. A goroutine that takes
+// both takes the lifecycle lock first.
 package session
 
 import (
