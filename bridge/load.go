@@ -4,10 +4,8 @@ import (
 	"context"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
-	"github.com/copilot-grpc/copilot-grpc/bridge/fleet"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
-	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -45,7 +43,7 @@ func (b *Bridge) Credentials(key string) []string {
 	if e == nil {
 		return nil
 	}
-	return sessions.Unsaved(b.store, e)
+	return b.store.Unsaved(e)
 }
 
 // HandOver is the reverse of Load: it saves a session, drops it from memory and calls give, which gives it to another
@@ -54,7 +52,7 @@ func (b *Bridge) Credentials(key string) []string {
 // used a moment ago. The streams of the
 // session end with DRAINING, so that their callers continue elsewhere. Calls that look for the session wait meanwhile.
 func (b *Bridge) HandOver(ctx context.Context, key string, quiet bool, give func() error) (bool, error) {
-	return sessions.HandOver(ctx, b.store, key, quiet, give)
+	return b.store.HandOver(ctx, key, quiet, give)
 }
 
 // AwaitRest waits until a session has no turn, for as long as ctx lasts.
@@ -69,6 +67,6 @@ func (b *Bridge) AwaitRest(ctx context.Context, key string) error {
 // Uses returns what each tenant uses at this server of what is limited over all servers of a cluster.
 func (b *Bridge) Uses() quota.Uses {
 	out := b.admission.Uses()
-	out.Add(fleet.Uses(b.fleet))
+	out.Add(b.fleet.Uses())
 	return out
 }

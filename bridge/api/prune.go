@@ -12,7 +12,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/selection"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
-	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -80,7 +79,7 @@ func (svc *Service) prunable(ctx context.Context, s *bridgev1.Session) bool {
 	if tenancy.IsShared(id) || s.GetUpdateTime().GetSeconds() <= 0 || s.GetDamage() != nil || !svc.store.Has(ctx, id) {
 		return false
 	}
-	e, err := sessions.OwnOrEvicted(ctx, svc.store, id)
+	e, err := svc.store.OwnOrEvicted(ctx, id)
 	if err != nil || e.Session.Loader().InUse() {
 		return false
 	}

@@ -56,7 +56,7 @@ func (f *Fleet) choose(try func() (*Runtime, error), reject func(*Runtime)) (*Ru
 }
 
 // Uses returns the runtimes of f and the sessions in them, by tenant.
-func Uses(f *Fleet) quota.Uses { return f.table.Uses() }
+func (f *Fleet) Uses() quota.Uses { return f.table.Uses() }
 
 // Forget ends a session's assignment to any runtime.
 func (f *Fleet) Forget(key string) { f.table.Forget(key) }

@@ -99,12 +99,12 @@ func (j *Journal) AwaitDisk(done, exited <-chan struct{}) (waited bool) {
 }
 
 // Remote reports whether the log of a journal is across a network, so that another process may continue it.
-func Remote(j *Journal) bool { return j.disk != nil && j.disk.log.Remote() }
+func (j *Journal) Remote() bool { return j.disk != nil && j.disk.log.Remote() }
 
 // AwaitStorage waits until the remote log of a journal takes events, and returns the reason if it does not within a
 // time. It does not wait for a local log, whose events can be shown without it.
-func AwaitStorage(ctx context.Context, j *Journal, limit time.Duration) error {
-	if !Remote(j) || j.Degraded() == nil {
+func (j *Journal) AwaitStorage(ctx context.Context, limit time.Duration) error {
+	if !j.Remote() || j.Degraded() == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)

@@ -317,26 +317,26 @@ func (j *Journal) Await(ctx context.Context, p Position) error {
 
 // Settle waits until readers can see everything appended so far.
 func (j *Journal) Settle(ctx context.Context) error {
-	return j.Await(ctx, Appended(j))
+	return j.Await(ctx, j.Appended())
 }
 
 // Appended returns the position of the last event that was appended to a journal. Readers may not see it yet.
-func Appended(j *Journal) Position {
+func (j *Journal) Appended() Position {
 	j.mu.RLock()
 	defer j.mu.RUnlock()
 	return Position{j.cfg.Epoch, j.nextSeq - 1}
 }
 
 // Shown returns the position of the last event of a journal that readers see. With a log it has been written.
-func Shown(j *Journal) Position {
+func (j *Journal) Shown() Position {
 	j.mu.RLock()
 	defer j.mu.RUnlock()
 	return Position{j.cfg.Epoch, j.shownSeq}
 }
 
 // SettleStored is Settle for readers of what is stored: it does not wait while a remote log refuses events.
-func SettleStored(ctx context.Context, j *Journal) error {
-	last := Appended(j)
+func (j *Journal) SettleStored(ctx context.Context) error {
+	last := j.Appended()
 	for {
 		tick, cancel := context.WithTimeout(ctx, flowTick)
 		err := j.Await(tick, last)
@@ -375,7 +375,7 @@ func (j *Journal) Lookup(id ID) (Position, bool) {
 }
 
 // Seen reports whether a journal remembers an event of an id: Append would reject another one.
-func Seen(j *Journal, id ID) bool {
+func (j *Journal) Seen(id ID) bool {
 	j.mu.RLock()
 	defer j.mu.RUnlock()
 	return j.seen.has(id)

@@ -218,11 +218,11 @@ func TestRemoteLogRecoversAndIsRemoved(t *testing.T) {
 		if shown := shownSeq(j); shown != 0 {
 			t.Errorf("event %d was shown before it was written", shown)
 		}
-		if err := SettleStored(t.Context(), j); err != nil {
+		if err := j.SettleStored(t.Context()); err != nil {
 			t.Errorf("a reader of what is stored waits: %v", err)
 		}
 		began := time.Now()
-		err := AwaitStorage(t.Context(), j, time.Second)
+		err := j.AwaitStorage(t.Context(), time.Second)
 		if !errors.Is(err, errAway) || time.Since(began) != time.Second {
 			t.Errorf("after %v the storage is %v", time.Since(began), err)
 		}
@@ -230,7 +230,7 @@ func TestRemoteLogRecoversAndIsRemoved(t *testing.T) {
 			time.Sleep(maxRetry)
 			g.fail(nil)
 		}()
-		if err := AwaitStorage(t.Context(), j, time.Hour); err != nil || shownSeq(j) != 1 {
+		if err := j.AwaitStorage(t.Context(), time.Hour); err != nil || shownSeq(j) != 1 {
 			t.Errorf("the storage that is back is %v, event %d is shown", err, shownSeq(j))
 		}
 		g.shut("0")

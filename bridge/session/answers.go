@@ -15,7 +15,7 @@ import (
 
 // holdLoaded returns the runtime that has the session, which stays loaded until release is called. It returns nil if no
 // runtime has it, or if callers may not use the session.
-func holdLoaded(l *Loader) (rt Runtime, release func()) {
+func (l *Loader) holdLoaded() (rt Runtime, release func()) {
 	release = l.Hold() // before the state is read, so that the session is not unloaded in between
 	l.s.mu.Lock()
 	rt, ok := l.runtime, l.state == Loaded && l.usable() == nil
@@ -33,7 +33,7 @@ func holdLoaded(l *Loader) (rt Runtime, release func()) {
 func (l *Loader) answer(
 	ctx context.Context, method string, params jsonobj.Object, limit time.Time, done func(callbacks.Delivery),
 ) {
-	rt, release := holdLoaded(l)
+	rt, release := l.holdLoaded()
 	if rt == nil {
 		l.answerLater(ctx, method, params, limit, done)
 		return

@@ -101,7 +101,7 @@ func (l *Loader) unloadUnused(ctx context.Context) error {
 	l.s.mu.Unlock()
 	unused := !l.InUse()
 	if unused && loaded {
-		unloaded, err := unload(ctx, l, 0)
+		unloaded, err := l.unload(ctx, 0)
 		if err != nil {
 			return err
 		}
@@ -119,7 +119,7 @@ func (l *Loader) unloadUnused(ctx context.Context) error {
 func (l *Loader) InUse() bool {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
-	return l.state == Creating || l.uses > 0 || inCompany(l) || !nothingToDo(l)
+	return l.state == Creating || l.uses > 0 || l.inCompany() || !l.nothingToDo()
 }
 
 // delete deletes the session if check, which is called with the lifecycle lock held, permits it.

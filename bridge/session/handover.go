@@ -25,7 +25,7 @@ const (
 // HandOver calls save when nothing changes the session any more. Then the frames of the session end with DRAINING, so
 // that their readers continue elsewhere, and the session is Deleted in memory: the caller must drop it. The
 // participants keep their grace time.
-func HandOver(ctx context.Context, l *Loader, quiet bool, save func()) (bool, error) {
+func (l *Loader) HandOver(ctx context.Context, quiet bool, save func()) (bool, error) {
 	if err := l.acquire(ctx); err != nil {
 		return false, err
 	}
@@ -35,21 +35,21 @@ func HandOver(ctx context.Context, l *Loader, quiet bool, save func()) (bool, er
 		idle = quietFor
 	}
 	l.s.mu.Lock()
-	state, watched := l.state, quiet && inCompany(l)
+	state, watched := l.state, quiet && l.inCompany()
 	l.s.mu.Unlock()
 	if watched {
 		return false, nil
 	}
 	if state == Loaded {
-		if unloaded, err := unload(ctx, l, idle); err != nil || !unloaded {
+		if unloaded, err := l.unload(ctx, idle); err != nil || !unloaded {
 			return false, err
 		}
 	}
-	if !leave(l, quiet) {
+	if !l.leave(quiet) {
 		return false, nil
 	}
-	if err := settle(ctx, l); err != nil {
-		stay(l)
+	if err := l.settle(ctx); err != nil {
+		l.stay()
 		return false, context.Cause(ctx) // nil: the session is in use for as long as its events wait
 	}
 	save()
@@ -61,27 +61,27 @@ func HandOver(ctx context.Context, l *Loader, quiet bool, save func()) (bool, er
 }
 
 // inCompany reports whether the session has participants or subscribers. The caller holds the session's lock.
-func inCompany(l *Loader) bool {
+func (l *Loader) inCompany() bool {
 	return l.s.roster.Len() > 0 || l.s.journal.Watched()
 }
 
 // leave makes the session refuse all use if it is at rest in no runtime, and reports whether it did.
-func leave(l *Loader, quiet bool) bool {
+func (l *Loader) leave(quiet bool) bool {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
-	l.leaving = l.uses == 0 && atRest(l) && !(quiet && inCompany(l))
+	l.leaving = l.uses == 0 && l.atRest() && !(quiet && l.inCompany())
 	return l.leaving
 }
 
 // stay takes leave back.
-func stay(l *Loader) {
+func (l *Loader) stay() {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
 	l.leaving = false
 }
 
 // settle waits until the events of the session are stored, and then stores what its outbox has in memory only.
-func settle(ctx context.Context, l *Loader) error {
+func (l *Loader) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	if err := l.s.journal.Settle(ctx); err != nil {

@@ -55,7 +55,7 @@ type Intake struct {
 // newIntake returns an Intake for a session that begins at a time.
 func newIntake(s *Session, at time.Time) *Intake {
 	i := &Intake{s: s, Info: info.Info{Start: at, Modified: at}}
-	i.buffer = reorder.New(i.apply, func(id journal.ID) bool { return journal.Seen(s.journal, id) })
+	i.buffer = reorder.New(i.apply, func(id journal.ID) bool { return s.journal.Seen(id) })
 	return i
 }
 
@@ -157,7 +157,7 @@ func (i *Intake) leftOutOfOrder(reason reorder.Reason, after journal.Position) {
 // apply puts an event into the journal and follows what it says. It reports whether the event is
 // new.
 func (i *Intake) apply(rec *journal.Record) bool {
-	if rec.Type == "user.message" && !journal.Seen(i.s.journal, rec.ID) {
+	if rec.Type == "user.message" && !i.s.journal.Seen(rec.ID) {
 		i.carryOut(i.s.turns.machine.Precede(rec, i.s.journal.Last()), time.Now())
 	}
 	if !i.Append(rec) {

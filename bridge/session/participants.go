@@ -230,7 +230,7 @@ func (m *Participants) Lost(p *roster.Participant, cause error) {
 	if !replaced {
 		p.Connected = false
 		if p.Grace > 0 {
-			awaitReturn(m, p)
+			m.awaitReturn(p)
 		}
 	}
 	grace := p.Grace
@@ -245,7 +245,7 @@ func (m *Participants) Lost(p *roster.Participant, cause error) {
 }
 
 // awaitReturn starts a participant's grace time. The caller holds the lock.
-func awaitReturn(m *Participants, p *roster.Participant) {
+func (m *Participants) awaitReturn(p *roster.Participant) {
 	p.LostAt = time.Now()
 	p.Timer = time.AfterFunc(p.Grace, func() { m.leave(p, func() bool { return !p.Connected }) })
 }
@@ -318,7 +318,7 @@ func (m *Participants) left(ctx context.Context, p *roster.Participant, sat rost
 func (m *Participants) Restore(saved []roster.Saved) {
 	m.s.roster.Restore(saved)
 	for p := range m.s.roster.All() {
-		awaitReturn(m, p)
+		m.awaitReturn(p)
 	}
 }
 

@@ -61,7 +61,7 @@ func (q *Prompts) Box() *outbox.Box { return q.box }
 
 // Close writes what has changed to the outbox and closes it.
 func (q *Prompts) Close() {
-	q.box.Release(journal.Shown(q.s.journal))
+	q.box.Release(q.s.journal.Shown())
 	q.Flush()
 	q.box.Close()
 }
@@ -93,7 +93,7 @@ func (q *Prompts) Release() { <-q.sending }
 // only. A remote storage has the prompt before it is sent, so that the call can still fail; a disk has it with the
 // CLI's answer, in one write.
 func (q *Prompts) Add(p outbox.Prompt, before journal.Position) (n uint64, inMemory bool, err error) {
-	if !journal.Remote(q.s.journal) {
+	if !q.s.journal.Remote() {
 		return q.box.AddLater(p, withoutSecrets, before)
 	}
 	n, durable, err := q.box.Add(p, withoutSecrets, before)
@@ -103,7 +103,7 @@ func (q *Prompts) Add(p outbox.Prompt, before journal.Position) (n uint64, inMem
 // Accepted notes the CLI's answer to a prompt, as outbox.Box.AcceptedThen does: it may hang in the disk's call. It
 // removes prompts whose turns have ended in the same write.
 func (q *Prompts) Accepted(n uint64, ids []string, done func(durable, again bool, err error)) {
-	q.box.Release(journal.Shown(q.s.journal))
+	q.box.Release(q.s.journal.Shown())
 	q.box.AcceptedThen(n, ids, done)
 }
 
@@ -146,7 +146,7 @@ func (q *Prompts) Rested() {
 		return
 	}
 	for _, entry := range q.over {
-		q.box.Retire(entry, journal.Appended(q.s.journal))
+		q.box.Retire(entry, q.s.journal.Appended())
 	}
 	q.over = q.over[:0]
 	q.flusher.soon()

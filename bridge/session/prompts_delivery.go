@@ -220,7 +220,7 @@ func (q *Prompts) giveNext(ctx context.Context, rt Runtime) (*turn.Waiter, outbo
 // next owner of the session, which would not know of the delivery, would send the prompt once more.
 func (q *Prompts) again(ctx context.Context) (outbox.Entry, bool, error) {
 	for {
-		e, ok, err := q.box.Again(q.s.journal.Last(), time.Now(), journal.Remote(q.s.journal))
+		e, ok, err := q.box.Again(q.s.journal.Last(), time.Now(), q.s.journal.Remote())
 		if !errors.Is(err, outbox.ErrUnstored) {
 			return e, ok, err
 		}

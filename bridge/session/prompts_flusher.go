@@ -51,7 +51,7 @@ func (f *flusher) soon() {
 			case <-delay.C:
 			case <-ctx.Done(): // Queue.Close does the rest
 			}
-			end := journal.Appended(f.journal)
+			end := f.journal.Appended()
 			err := f.journal.Settle(ctx)
 			f.pending.Store(false)
 			if err != nil || ctx.Err() != nil {

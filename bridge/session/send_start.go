@@ -57,11 +57,11 @@ type attempt struct {
 // startAtOnce sends the message unless something has to be waited for first; then it does nothing, and returns false.
 func (a *attempt) startAtOnce() bool {
 	sd := a.sd
-	if a.m.Override || a.m.Immediate || a.m.size() > maxStarted || journal.Remote(sd.s.journal) ||
+	if a.m.Override || a.m.Immediate || a.m.size() > maxStarted || sd.s.journal.Remote() ||
 		!sd.s.prompts.TryAcquire() {
 		return false
 	}
-	if a.rt, a.release = holdLoaded(sd.s.loader); a.rt == nil || sd.s.prompts.Owes() {
+	if a.rt, a.release = sd.s.loader.holdLoaded(); a.rt == nil || sd.s.prompts.Owes() {
 		a.end()
 		return false
 	}
@@ -104,7 +104,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 	if steering {
 		return fault.New(fault.SessionBusy, "a turn with its own provider headers is running").WithField("prompt.mode")
 	}
-	if err := journal.AwaitStorage(ctx, sd.s.journal, storagePatience); err != nil {
+	if err := sd.s.journal.AwaitStorage(ctx, storagePatience); err != nil {
 		return unavailable(err)
 	}
 	for {
@@ -135,7 +135,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 // enter loads the session if no runtime has it, and keeps it there.
 func (a *attempt) enter(ctx context.Context) error {
 	for {
-		if a.rt, a.release = holdLoaded(a.sd.s.loader); a.rt != nil {
+		if a.rt, a.release = a.sd.s.loader.holdLoaded(); a.rt != nil {
 			return nil
 		}
 		if _, err := a.sd.s.loader.Load(ctx); err != nil {
@@ -168,7 +168,7 @@ func (a *attempt) begin() error {
 	n, inMemory, err := sd.s.prompts.Add(a.m.outboxForm(a.params), a.before)
 	problem := sd.s.prompts.Box().Problem()
 	a.n, a.unstored = n, err == nil && inMemory && problem != nil
-	if a.unstored && journal.Remote(sd.s.journal) { // this process may end with its storage
+	if a.unstored && sd.s.journal.Remote() { // this process may end with its storage
 		sd.s.prompts.Box().Drop(n)
 		err = unavailable(problem)
 	}

@@ -40,11 +40,11 @@ const (
 
 // AtRest unloads the session if a runtime has it, and calls f while no call can load it again. It returns
 // SESSION_BUSY if work, a callback or a prompt of the session is not finished. f must not call the session's Loader.
-func AtRest(ctx context.Context, s *Session, f func() error) error {
+func (s *Session) AtRest(ctx context.Context, f func() error) error {
 	tick := time.NewTicker(restInterval)
 	defer tick.Stop()
 	for deadline := time.Now().Add(restPatience); ; {
-		finishing, err := tryAtRest(ctx, s, f)
+		finishing, err := s.tryAtRest(ctx, f)
 		if !finishing || time.Now().After(deadline) {
 			return err
 		}
@@ -58,15 +58,15 @@ func AtRest(ctx context.Context, s *Session, f func() error) error {
 
 // tryAtRest is AtRest without waiting. finishing reports that the session is busy, but has nothing to do as far as the
 // bridge knows.
-func tryAtRest(ctx context.Context, s *Session, f func() error) (finishing bool, err error) {
+func (s *Session) tryAtRest(ctx context.Context, f func() error) (finishing bool, err error) {
 	l := s.loader
 	if _, err := l.Unload(ctx, 0); err != nil {
 		return false, err
 	}
 	err = l.exclusive(ctx, func() error {
 		l.s.mu.Lock()
-		state, rests := l.state, atRest(l)
-		finishing = state == Loaded && nothingToDo(l)
+		state, rests := l.state, l.atRest()
+		finishing = state == Loaded && l.nothingToDo()
 		l.s.mu.Unlock()
 		switch {
 		case state == Creating || state == Deleted:
@@ -83,12 +83,12 @@ func tryAtRest(ctx context.Context, s *Session, f func() error) (finishing bool,
 
 // atRest reports whether the session is in no runtime and has no turn, pending callback or prompt. The caller holds the
 // session's lock.
-func atRest(l *Loader) bool {
-	return (l.state == Unloaded || l.state == Disconnected) && nothingToDo(l)
+func (l *Loader) atRest() bool {
+	return (l.state == Unloaded || l.state == Disconnected) && l.nothingToDo()
 }
 
 // nothingToDo reports whether the session has no turn, pending callback or prompt. The caller holds the session's lock.
-func nothingToDo(l *Loader) bool {
+func (l *Loader) nothingToDo() bool {
 	return !l.s.turns.Machine().Busy() && l.s.callbacks.Registry().Len() == 0 && l.s.prompts.Box().Empty()
 }
 
@@ -105,7 +105,7 @@ type Imported struct {
 
 // Import makes a new session disconnected, with the state of in. Before that it calls place, which puts the session's
 // files and events in their places. After an error the session is Deleted.
-func Import(ctx context.Context, s *Session, in Imported, place func() error) error {
+func (s *Session) Import(ctx context.Context, in Imported, place func() error) error {
 	l := s.loader
 	return l.exclusive(ctx, func() error {
 		if l.State() != Creating {

@@ -60,11 +60,11 @@ func (l *Loader) Unload(ctx context.Context, idle time.Duration) (bool, error) {
 		return false, err
 	}
 	defer l.release()
-	return unload(ctx, l, idle)
+	return l.unload(ctx, idle)
 }
 
 // unload is Unload with the lifecycle lock held.
-func unload(ctx context.Context, l *Loader, idle time.Duration) (bool, error) {
+func (l *Loader) unload(ctx context.Context, idle time.Duration) (bool, error) {
 	l.s.mu.Lock()
 	rt, unused := l.runtime, l.idleFor(idle)
 	l.s.mu.Unlock()
@@ -95,7 +95,7 @@ func unload(ctx context.Context, l *Loader, idle time.Duration) (bool, error) {
 // unloadNow is Unload for a session that is idle now. It fails with SESSION_BUSY for any other. The caller holds the
 // lifecycle lock.
 func (l *Loader) unloadNow(ctx context.Context) error {
-	unloaded, err := unload(ctx, l, 0)
+	unloaded, err := l.unload(ctx, 0)
 	if err == nil && !unloaded {
 		err = fault.New(fault.SessionBusy, "the CLI must load session %q again to clear this field: wait until the session "+
 			"has no turn, task, shell, schedule, pending callback and canvas of a participant", l.s.id).

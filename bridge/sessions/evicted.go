@@ -67,12 +67,12 @@ func (st *Store) EvictedBytes() map[string]int64 {
 
 // OwnOrEvicted returns the session of that id that the caller's own tenant has, also one that was disconnected and
 // evicted from memory. It returns SESSION_NOT_FOUND if there is none.
-func OwnOrEvicted(ctx context.Context, st *Store, id string) (*registry.Entry, error) {
+func (st *Store) OwnOrEvicted(ctx context.Context, id string) (*registry.Entry, error) {
 	if e := st.Own(ctx, id); e != nil {
 		return e, nil
 	}
 	if st.knowsEvicted(ctx, id) {
-		return evicted(ctx, st, caller.From(ctx).Tenant, id)
+		return st.bringBack(ctx, caller.From(ctx).Tenant, id)
 	}
 	return nil, st.explainDamage(ctx, id, session.NotFound(id))
 }
@@ -99,8 +99,8 @@ func (st *Store) knowsEvicted(ctx context.Context, id string) bool {
 	return err == nil && state != nil
 }
 
-// evicted brings an evicted session back into memory, where it remains disconnected.
-func evicted(ctx context.Context, st *Store, tenant, id string) (*registry.Entry, error) {
+// bringBack brings an evicted session back into memory, where it remains disconnected.
+func (st *Store) bringBack(ctx context.Context, tenant, id string) (*registry.Entry, error) {
 	e, fresh, err := st.GetOrCreate(ctx, tenant, id)
 	if err != nil {
 		return nil, err

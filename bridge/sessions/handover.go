@@ -12,7 +12,7 @@ import (
 // HandOver gives a session to another server, by give: it saves the session and drops it from memory first. It reports
 // whether it called give. It does nothing with a session that is not at rest, and with quiet, with one that has
 // participants or subscribers or was used a moment ago. Until it returns, calls that look for the session wait.
-func HandOver(ctx context.Context, st *Store, key string, quiet bool, give func() error) (bool, error) {
+func (st *Store) HandOver(ctx context.Context, key string, quiet bool, give func() error) (bool, error) {
 	e := st.Get(key)
 	if e == nil { // evicted
 		release, ok := st.table.Reserve(key)
@@ -30,17 +30,17 @@ func HandOver(ctx context.Context, st *Store, key string, quiet bool, give func(
 	if !ok {
 		return false, nil
 	}
-	if left, err := session.HandOver(ctx, e.Session.Loader(), quiet, func() { st.saver.Save(e) }); !left {
+	if left, err := e.Session.Loader().HandOver(ctx, quiet, func() { st.saver.Save(e) }); !left {
 		finish(false)
 		return false, err
 	}
 	defer finish(true)
-	drop(st, e)
+	st.drop(e)
 	return true, give()
 }
 
 // drop ends what memory has of a session that is Deleted there. The directory still has it.
-func drop(st *Store, e *registry.Entry) {
+func (st *Store) drop(e *registry.Entry) {
 	s := e.Session
 	s.Prompts().Box().Close()
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
@@ -61,8 +61,8 @@ func NodeLabels(saved []byte) map[string]string {
 }
 
 // Unsaved returns the paths of the credentials of a session that the directory does not store.
-func Unsaved(st *Store, e *registry.Entry) []string {
-	r, ok := recordOf(st, e)
+func (st *Store) Unsaved(e *registry.Entry) []string {
+	r, ok := st.recordOf(e)
 	if !ok || len(r.Sealed) > 0 {
 		return nil
 	}

@@ -39,7 +39,7 @@ func (st *Store) save(entries []*registry.Entry, later bool) {
 	states := make([]backend.State, 0, len(entries))
 	for _, e := range entries {
 		current := st.table.Holds(e)
-		r, ok := recordOf(st, e)
+		r, ok := st.recordOf(e)
 		if !current || !ok {
 			continue
 		}
@@ -59,7 +59,7 @@ func (st *Store) save(entries []*registry.Entry, later bool) {
 }
 
 // recordOf returns the saved form of a session; ok is false if it has none.
-func recordOf(st *Store, e *registry.Entry) (r record, ok bool) {
+func (st *Store) recordOf(e *registry.Entry) (r record, ok bool) {
 	s := e.Session
 	state, secret := s.SaveWithSecret(st.cfg.Defaults, st.cfg.Providers(caller.HostTenant))
 	if state == nil {
@@ -68,7 +68,7 @@ func recordOf(st *Store, e *registry.Entry) (r record, ok bool) {
 	r = record{Tenant: s.Tenant(), Session: state, SharedWith: e.Shares.Records(), Boxed: e.Sandboxed()}
 	profile, _ := e.Profile()
 	r.Profile, r.Lacks = withoutSecrets(profile, st.cfg.Profile(profile.Tenant))
-	seal(st, s.Key(), &r, secret, profile)
+	st.seal(s.Key(), &r, secret, profile)
 	return r, true
 }
 

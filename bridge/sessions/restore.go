@@ -133,7 +133,7 @@ func (st *Store) restore(key string, text json.RawMessage) (*registry.Entry, err
 		return nil, err
 	}
 	s := e.Session
-	secret := unseal(st, key, &r)
+	secret := st.unseal(key, &r)
 	err = s.RestoreWithSecret(r.Session, secret.Session, st.cfg.Defaults, st.cfg.Providers(r.Tenant))
 	if err != nil {
 		return nil, err

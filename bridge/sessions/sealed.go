@@ -30,7 +30,7 @@ type secrets struct {
 }
 
 // seal adds the secrets that a record lacks, encrypted, if the store has a Sealer.
-func seal(st *Store, key string, r *record, secret json.RawMessage, p runtime.Profile) {
+func (st *Store) seal(key string, r *record, secret json.RawMessage, p runtime.Profile) {
 	if st.cfg.Sealer == nil || secret == nil && len(r.Lacks) == 0 {
 		return
 	}
@@ -47,7 +47,7 @@ func seal(st *Store, key string, r *record, secret json.RawMessage, p runtime.Pr
 
 // unseal returns the secrets that a record lacks, and removes their paths from what it lacks. It returns the zero value
 // if they were not sealed, or cannot be opened any more.
-func unseal(st *Store, key string, r *record) (out secrets) {
+func (st *Store) unseal(key string, r *record) (out secrets) {
 	if len(r.Sealed) == 0 || st.cfg.Sealer == nil {
 		return secrets{}
 	}

@@ -223,7 +223,7 @@ func (st *Store) evict(e *registry.Entry) {
 	}
 	defer finish(true)
 	st.evicted.add(e.Session)
-	drop(st, e)
+	st.drop(e)
 }
 
 // create returns a new session with its journal and outbox, or SESSION_UNAVAILABLE if these cannot be opened.

@@ -61,7 +61,7 @@ func (svc *Service) ListEvents(ctx context.Context, r *bridgev1.ListEventsReques
 		return nil, err
 	}
 	defer reader.Close()
-	if err := journal.SettleStored(ctx, s.Journal()); err != nil { // what has happened is in the list
+	if err := s.Journal().SettleStored(ctx); err != nil { // what has happened is in the list
 		return nil, session.Classify(err, "")
 	}
 	last := s.Journal().Last()

@@ -12,7 +12,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/record"
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
-	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -32,7 +31,7 @@ func (svc *Service) ExportSession(
 		return err
 	}
 	defer release()
-	e, err := sessions.OwnOrEvicted(ctx, svc.cfg.Store, id)
+	e, err := svc.cfg.Store.OwnOrEvicted(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -70,7 +69,7 @@ func (svc *Service) pack(ctx context.Context, e *registry.Entry) (*spool, *bridg
 	defer parts.remove()
 	m := archive.Manifest{Session: e.Session.ID(), CreatedAt: time.Now().UTC()}
 	var st state
-	err = session.AtRest(ctx, e.Session, func() (err error) {
+	err = e.Session.AtRest(ctx, func() (err error) {
 		m.Epoch, m.Seq, st, err = svc.copy(ctx, e, parts)
 		return err
 	})

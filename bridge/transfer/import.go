@@ -245,7 +245,7 @@ func (im *importing) insert(ctx context.Context, id string, in session.Imported)
 		return nil, 0, exists(id)
 	}
 	im.svc.cfg.Runtimes.SetProfile(e, im.profile)
-	err = session.Import(ctx, e.Session, in, func() (err error) {
+	err = e.Session.Import(ctx, in, func() (err error) {
 		if count, err = im.fill(ctx, e.Session); err != nil {
 			return err
 		}

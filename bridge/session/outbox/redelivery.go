@@ -66,7 +66,7 @@ func (b *Box) Again(before journal.Position, now time.Time, shared bool) (e Entr
 	if err := b.Flush(); errors.Is(err, backend.ErrStale) {
 		return e, true, moved(err)
 	} else if err != nil && shared {
-		undo(b, was)
+		b.undo(was)
 		return Entry{}, false, fmt.Errorf("%w: %w", ErrUnstored, err)
 	}
 	e.prompt.Params = params
@@ -75,7 +75,7 @@ func (b *Box) Again(before journal.Position, now time.Time, shared bool) (e Entr
 }
 
 // undo takes a delivery back that has not begun.
-func undo(b *Box, was Entry) {
+func (b *Box) undo(was Entry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e := b.st.find(was.N); e != nil && !e.finished {
