@@ -24,11 +24,15 @@ func TestAnswerTakenAlong(t *testing.T) {
 	const answers = "session.permissions.handlePendingPermissionRequest"
 	for name, test := range map[string]struct {
 		reply, history string
+		earlier        bool // the CLI has accepted another answer, and has lost it
 		want           fault.Reason
 		outcome        bridgev1.CallbackOutcome
 	}{
 		"it waits still":     {reply: `{"success":true}`, outcome: bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED},
 		"it had been given":  {reply: `{"success":false}`, history: `{"type":"permission.completed","id":"00000000-0000-4000-8000-000000000001","data":{"requestId":"p1"}}`, outcome: bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED},
+		"an abort ended it":  {reply: `{"success":false}`, history: `{"type":"abort","id":"00000000-0000-4000-8000-000000000002","data":{}},{"type":"permission.completed","id":"00000000-0000-4000-8000-000000000001","data":{"requestId":"p1"}}`, want: fault.CallbackResolved, outcome: bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN},
+		"it was cancelled":   {reply: `{"success":false}`, history: `{"type":"permission.completed","id":"00000000-0000-4000-8000-000000000001","data":{"requestId":"p1","result":{"kind":"cancelled"}}}`, want: fault.CallbackResolved, outcome: bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN},
+		"another was given":  {earlier: true, reply: `{"success":false}`, want: fault.CallbackResolved, outcome: bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN},
 		"it waits no longer": {reply: `{"success":false}`, want: fault.CallbackResolved, outcome: bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -60,6 +64,10 @@ func TestAnswerTakenAlong(t *testing.T) {
 			s.settings.State.Handling.Methods = []string{callback.PermissionRequested}
 			s.play("user.message", "")
 			s.play(callback.PermissionRequested, permissionAsked)
+			if test.earlier {
+				s.play("permission.completed", `{"requestId":"p1"}`)
+				s.play(callback.PermissionRequested, permissionAsked)
+			}
 			r, err := s.journal.NewReader(s.journal.Last(), true, func() {})
 			if err != nil {
 				t.Fatal(err)

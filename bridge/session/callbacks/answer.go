@@ -33,7 +33,9 @@ func (d *Desk) give(
 		return
 	}
 	params.SetString("requestId", p.ID)
-	d.deliver(&delivering{ctx: ctx, p: p, params: params, limit: time.Now().Add(AnswerTimeout), done: done})
+	d.deliver(&delivering{
+		ctx: ctx, p: p, params: params, limit: time.Now().Add(AnswerTimeout), since: d.cfg.Journal.Last(), done: done,
+	})
 }
 
 // delivering is an answer on its way to the CLI.
@@ -42,6 +44,8 @@ type delivering struct {
 	p      *callback.Pending
 	params jsonobj.Object
 	limit  time.Time
+	// since is the journal's end when the answer came.
+	since journal.Position
 	// tries counts the runtimes that have received the answer.
 	tries int
 	done  func(accepted bool, at journal.Position, err error)
@@ -64,7 +68,7 @@ func (d *Desk) deliver(a *delivering) {
 		case a.tries > 1 && e.Err == nil && !accepted:
 			// The runtime that ended may have accepted it: then the history has it.
 			d.background(a, func(ctx context.Context) {
-				if end, ok := d.AnswerOf(ctx, a.p.ID); ok {
+				if end, ok := d.answerSince(ctx, a.p.ID, a.since); ok {
 					a.done(true, end, nil)
 				} else {
 					a.done(false, e.At, nil)
@@ -108,14 +112,35 @@ func awaitEnd(ctx context.Context, ended <-chan struct{}) bool {
 	}
 }
 
-// AnswerOf finds, in the journal, the event that says that a callback is over.
+// AnswerOf finds, in the journal, the event that says that a callback was answered. An abort ends a callback with the same
+// event.
 func (d *Desk) AnswerOf(ctx context.Context, id string) (at journal.Position, ok bool) {
+	return d.answerSince(ctx, id, journal.Position{})
+}
+
+// answerSince is AnswerOf without the ends up to a position: the CLI may have lost them, and have asked again.
+func (d *Desk) answerSince(ctx context.Context, id string, since journal.Position) (at journal.Position, ok bool) {
+	aborted := false
 	event.Scan(ctx, d.cfg.Journal, journal.Position{}, func(rec *journal.Record) bool {
-		var end struct{ RequestID string }
-		if callback.Ends(rec.Type) && event.Data(rec, &end) && end.RequestID == id {
-			at, ok = rec.Pos, true
+		asks, ends := callback.ForEvent(rec.Type) != nil, callback.Ends(rec.Type)
+		switch {
+		case rec.Type == "abort" && rec.Agent == "":
+			aborted = true
+		case !asks && !ends || event.Text(rec, "requestId") != id:
+		case asks:
+			aborted = false
+		case rec.Pos.Epoch == since.Epoch && !since.Before(rec.Pos):
+		default:
+			at, ok = rec.Pos, !aborted && !cancelled(rec)
+			return false
 		}
-		return !ok
+		return true
 	})
 	return at, ok
+}
+
+// cancelled reports whether the end of a permission says that its turn was aborted.
+func cancelled(end *journal.Record) bool {
+	var result struct{ Kind string }
+	return json.Unmarshal(event.Member(end, "result"), &result) == nil && result.Kind == "cancelled"
 }
