@@ -45,6 +45,11 @@ type Pending struct {
 
 	timer     *time.Timer
 	answering bool
+	// over is the number, among all ends, of the CLI's word that it waits for no answer, which came while one was being
+	// delivered; zero without it.
+	over uint64
+	// unreached: the answer that ends the callback has not reached the CLI, as far as is known.
+	unreached bool
 	// by is the claimant with its answer; settled is closed when the claim ends.
 	by        Giver
 	settled   chan struct{}
@@ -92,11 +97,15 @@ func NewRegistry(room Room) *Registry {
 }
 
 // Add adds a callback, and calls expire in a new goroutine when its deadline passes. It returns false if there is no
-// place or if the id is already pending.
+// place or if the id is already pending: the CLI waits for it, whatever an earlier process has said.
 func (r *Registry) Add(p *Pending, expire func(id string)) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, ok := r.pending[p.ID]; ok || len(r.pending) >= MaxPending || r.room != nil && !r.room.Take() {
+	if before, ok := r.pending[p.ID]; ok {
+		before.over = 0
+		return false
+	}
+	if len(r.pending) >= MaxPending || r.room != nil && !r.room.Take() {
 		return false
 	}
 	r.pending[p.ID] = p
@@ -177,15 +186,30 @@ func (r *Registry) ClaimBy(id string, by Giver) (*Pending, error) {
 	return p, nil
 }
 
-// ClaimNow is Claim without an error: the event of a callback's end usually comes after an answer. It returns nil if
-// the callback cannot be claimed.
-func (r *Registry) ClaimNow(id string) *Pending {
+// ClaimOver is Claim, without an error, of a callback for which the CLI does not wait: it usually says so after an answer.
+// It returns nil if the callback cannot be claimed. If an answer is being delivered, Release then reports the end.
+func (r *Registry) ClaimOver(id string) *Pending {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if p := r.pending[id]; p != nil && p.claim(Giver{}) {
+	p := r.pending[id]
+	if p == nil {
+		return nil
+	}
+	if p.claim(Giver{}) {
 		return p
 	}
+	r.ends++
+	p.over = r.ends
 	return nil
+}
+
+// Awaited notes that the CLI waited for a callback after Ends returned a number, whatever an earlier process has said.
+func (r *Registry) Awaited(id string, ends uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p := r.pending[id]; p != nil && p.over <= ends {
+		p.over = 0
+	}
 }
 
 // claim claims the callback. The caller holds the registry's lock.
@@ -210,10 +234,22 @@ func (r *Registry) Repeated(id string, by Giver) (at journal.Position, repeated 
 	return over.at, p == nil && over.by == by && by != Giver{}, nil
 }
 
-// Release ends a claim whose answer did not reach the CLI. A deadline that passed during the claim takes effect now.
-func (r *Registry) Release(p *Pending) {
+// Unreached notes that the CLI may wait for the answer that is about to end a callback: EndedSince does not know that end.
+func (r *Registry) Unreached(p *Pending) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	p.unreached = true
+}
+
+// Release ends a claim whose answer did not reach the CLI, as far as is known. A deadline that passed during the claim
+// takes effect now. If the CLI has said meanwhile that it does not wait for an answer, Release keeps the claim and returns
+// true: the caller ends the callback.
+func (r *Registry) Release(p *Pending) (over bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p.over > 0 && r.pending[p.ID] == p {
+		return true
+	}
 	if p.answering {
 		p.answering = false
 		close(p.settled)
@@ -221,6 +257,7 @@ func (r *Registry) Release(p *Pending) {
 	if p.timer != nil && r.pending[p.ID] == p {
 		p.timer.Reset(time.Until(p.Deadline))
 	}
+	return false
 }
 
 // Done removes a resolved callback, and reports whether it was pending.
@@ -248,6 +285,9 @@ func (r *Registry) done(id string, at journal.Position, answered bool) (*Pending
 	}
 	r.ends++
 	end := given{at: at, n: r.ends}
+	if p.unreached {
+		end.n = 0
+	}
 	if answered {
 		end.by = p.by
 	}
@@ -264,7 +304,7 @@ func (r *Registry) done(id string, at journal.Position, answered bool) (*Pending
 	return p, true
 }
 
-// Ends returns how many callbacks have ended, for EndedSince.
+// Ends returns how many callbacks have ended, for EndedSince and Awaited.
 func (r *Registry) Ends() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

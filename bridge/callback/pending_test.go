@@ -40,20 +40,17 @@ func TestRegistry(t *testing.T) {
 	}
 	_, err := r.Claim("a")
 	wantReason(t, "claimed twice", err, fault.CallbackResolved)
-	if p := r.ClaimNow("a"); p != nil {
-		t.Errorf("claimed twice: %v", p)
-	}
 	r.Release(a)
 	_, err = r.Claim("a")
 	wantReason(t, "claimed after its release", err, 0)
 
 	r.Release(a)
-	if p := r.ClaimNow("a"); p != a {
+	if p := r.ClaimOver("a"); p != a {
 		t.Errorf("claimed after its release: %v", p)
 	}
 	_, err = r.Claim("a")
-	wantReason(t, "claimed after ClaimNow", err, fault.CallbackResolved)
-	if p := r.ClaimNow("x"); p != nil {
+	wantReason(t, "claimed after ClaimOver", err, fault.CallbackResolved)
+	if p := r.ClaimOver("x"); p != nil {
 		t.Errorf("an unknown callback is claimed: %v", p)
 	}
 
@@ -240,6 +237,63 @@ func TestOverWhileAnswered(t *testing.T) {
 			t.Errorf("after the release it is %v", err)
 		}
 	})
+}
+
+// The CLI may say that it waits for no answer while one is being delivered whose end then remains unknown.
+func TestOverDuringAnAnswer(t *testing.T) {
+	t.Parallel()
+	for what, test := range map[string]struct {
+		after func(*Registry)
+		over  bool
+	}{
+		"it is over":              {func(*Registry) {}, true},
+		"an earlier list has it":  {func(r *Registry) { r.Awaited("a", 0) }, true},
+		"a later list has it":     {func(r *Registry) { r.Awaited("a", r.Ends()) }, false},
+		"the CLI asks once more":  {func(r *Registry) { r.Add(&Pending{ID: "a"}, noExpiry) }, false},
+		"another one is awaited":  {func(r *Registry) { r.Awaited("b", r.Ends()) }, true},
+		"its end has been noted":  {func(r *Registry) { r.Done("a") }, false},
+		"another one is added":    {func(r *Registry) { r.Add(&Pending{ID: "c"}, noExpiry) }, true},
+		"the CLI says so twice":   {func(r *Registry) { r.ClaimOver("a") }, true},
+		"another one has an end":  {func(r *Registry) { r.Done("b") }, true},
+		"a list is made in time":  {func(r *Registry) { ends := r.Ends(); r.Done("b"); r.Awaited("a", ends) }, false},
+		"it is over after a list": {func(r *Registry) { ends := r.Ends(); r.ClaimOver("a"); r.Awaited("a", ends) }, true},
+	} {
+		r := NewRegistry(nil)
+		a := &Pending{ID: "a"}
+		r.Add(a, noExpiry)
+		r.Add(&Pending{ID: "b"}, noExpiry)
+		if _, err := r.Claim("a"); err != nil {
+			t.Fatal(err)
+		}
+		if p := r.ClaimOver("a"); p != nil {
+			t.Errorf("%s: claimed twice", what)
+		}
+		test.after(r)
+		if over := r.Release(a); over != test.over {
+			t.Errorf("%s: over is %v", what, over)
+		}
+		if _, err := r.Claim("a"); test.over && err == nil { // the caller of Release ends it
+			t.Errorf("%s: it can be claimed again", what)
+		}
+	}
+}
+
+// The CLI may wait for an answer that has not reached it.
+func TestUnreached(t *testing.T) {
+	t.Parallel()
+	for _, reached := range []bool{false, true} {
+		r := NewRegistry(nil)
+		a := &Pending{ID: "a"}
+		r.Add(a, noExpiry)
+		ends := r.Ends()
+		if !reached {
+			r.Unreached(a)
+		}
+		r.Done("a")
+		if got := r.EndedSince("a", ends); got != reached {
+			t.Errorf("reached: %v, ended since: %v", reached, got)
+		}
+	}
 }
 
 // Only the participant that gave an answer can repeat it, and only with the same content. For all others the

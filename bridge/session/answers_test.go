@@ -112,3 +112,50 @@ func TestAnswerThatNoGoroutineAwaits(t *testing.T) {
 		})
 	})
 }
+
+// A callback is over when the CLI says so while an answer is being delivered, also if the answer's end remains unknown: the
+// next answer must not be taken for the one that the CLI has.
+func TestOverDuringAnAnswer(t *testing.T) {
+	t.Parallel()
+	var s *Session
+	rt := &puppet{answer: func(method string) (string, error) {
+		if callback.Answers(method) {
+			s.play("permission.completed", `{"requestId":"p1"}`)
+			return "", fault.New(fault.Timeout, "no reply")
+		}
+		return `{}`, nil
+	}}
+	s = onStock(t, &stock{rt: rt})
+	s.loader.runtime, s.loader.state = rt, Loaded
+	s.settings.State.Handling.Methods = []string{callback.PermissionRequested}
+	s.play(callback.PermissionRequested, permissionAsked)
+	for _, want := range []fault.Reason{fault.Timeout, fault.CallbackResolved} {
+		_, err := resolve(t, s, "p1", callback.Giver{}, answer(`{"result":{"kind":"approve-once"}}`))
+		wantReason(t, err, want)
+	}
+	if n := s.callbacks.Registry().Len(); n != 0 {
+		t.Errorf("%d callbacks are pending", n)
+	}
+}
+
+// A default answer ends its callback also if it does not reach the CLI, which then may wait still.
+func TestDefaultAnswerFails(t *testing.T) {
+	t.Parallel()
+	for _, fails := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			rt := &puppet{answer: func(string) (string, error) {
+				if fails {
+					return "", fault.New(fault.Timeout, "no reply")
+				}
+				return `{}`, nil
+			}}
+			s := onStock(t, &stock{rt: rt})
+			s.loader.runtime, s.loader.state = rt, Loaded
+			s.play(callback.PermissionRequested, permissionAsked)
+			synctest.Wait()
+			if got := s.callbacks.Registry().EndedSince("p1", 0); got == fails || s.callbacks.Registry().Len() > 0 {
+				t.Errorf("the answer fails: %v, it has ended since: %v", fails, got)
+			}
+		})
+	}
+}

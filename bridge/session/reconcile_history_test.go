@@ -18,6 +18,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
 // storyteller is a CLI process whose replies a test gives, and the host of the session that it has.
@@ -380,6 +381,14 @@ func TestPending(t *testing.T) {
 		"answered meanwhile": {live: []string{permission(1, "a")}, waiting: []string{"a"}, during: func(t *testing.T, f *storyteller) {
 			f.takes(t, permitted(2, "a"))
 		}},
+		"an answer that does not arrive ends it": {live: []string{permission(1, "a")}, waiting: []string{"a"}, want: []string{"a"}, changed: true, during: func(t *testing.T, f *storyteller) {
+			p, err := f.s.callbacks.Registry().Claim("a")
+			if err != nil {
+				t.Error(err)
+			}
+			f.s.callbacks.Registry().Unreached(p)
+			f.s.callbacks.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_TIMED_OUT, "")
+		}},
 		"an answer is on its way": {live: []string{permission(1, "a")}, want: []string{"a"}, during: func(t *testing.T, f *storyteller) {
 			if _, err := f.s.callbacks.Registry().Claim("a"); err != nil {
 				t.Error(err)
@@ -395,7 +404,7 @@ func TestPending(t *testing.T) {
 				f.s.loader.runtime = nil
 			}
 			f.onCall = func(method string) {
-				if test.during != nil && method == pendingLists[callback.PermissionRequested] {
+				if test.during != nil && method == listPermissions {
 					test.during(t, f)
 				}
 			}
@@ -407,6 +416,29 @@ func TestPending(t *testing.T) {
 				t.Errorf("pending are %v, want %v", got, test.want)
 			}
 		})
+	}
+}
+
+// While an answer is being delivered, that decides whether a callback is over, and the list if nothing is known of its end.
+func TestPendingDuringAnAnswer(t *testing.T) {
+	t.Parallel()
+	for _, waits := range []bool{false, true} {
+		f := newStoryteller()
+		f.takes(t, permission(1, "a"))
+		p, err := f.s.callbacks.Registry().Claim("a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.takes(t, permitted(2, "a")) // of a process that ends before it replies
+		if f.lists(); waits {
+			f.lists("a")
+		}
+		if _, err := f.s.reconciler.Pending(t.Context(), f); err != nil {
+			t.Error(err)
+		}
+		if over := f.s.callbacks.Registry().Release(p); over == waits {
+			t.Errorf("the CLI waits: %v, it is over: %v", waits, over)
+		}
 	}
 }
 

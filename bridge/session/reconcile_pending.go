@@ -9,13 +9,17 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/history"
-	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// pendingLists are the methods that list what the CLI waits for, by the event that asks it.
-var pendingLists = map[string]string{
-	callback.PermissionRequested: "session.permissions.pendingRequests",
-	callback.ToolRequested:       "session.tools.listPendingRequests",
+// The methods that list what the CLI waits for.
+const (
+	listPermissions = "session.permissions.pendingRequests"
+	listTools       = "session.tools.listPendingRequests"
+)
+
+// pendingLists are these methods with the events that ask for it.
+var pendingLists = []struct{ event, list string }{
+	{callback.PermissionRequested, listPermissions}, {callback.ToolRequested, listTools},
 }
 
 // pendingList is the result of these methods.
@@ -33,7 +37,8 @@ func (l pendingList) ids() (ids []string) {
 // not pending, Pending requests it from callers again: otherwise the turn would never end.
 func (r *Reconciler) Pending(ctx context.Context, rt Runtime) (changed bool, err error) {
 	pending := r.s.callbacks.Registry()
-	for method, list := range pendingLists {
+	for _, of := range pendingLists {
+		method, list := of.event, of.list
 		// The CLI's list can lack callbacks that it asks while it makes the list, and can have callbacks that
 		// end before the reply is read.
 		ends, before := pending.Ends(), pending.List()
@@ -48,17 +53,14 @@ func (r *Reconciler) Pending(ctx context.Context, rt Runtime) (changed bool, err
 		if err := json.Unmarshal(result, &waiting); err != nil {
 			return changed, fault.Wrap(err, fault.CLIProtocolError, "reading the result of %s", list)
 		}
-		withdraw, again := history.Waiting(method, before, waiting.ids())
-		for _, p := range withdraw {
-			if _, err := pending.Claim(p.ID); err == nil { // otherwise an answer is being delivered
-				r.s.callbacks.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN, "")
-				changed = true
-			}
-		}
-		for _, id := range again {
+		for _, id := range waiting.ids() {
+			pending.Awaited(id, ends)
 			if !pending.EndedSince(id, ends) {
 				changed = r.askAgain(ctx, rt, method, id) || changed
 			}
+		}
+		for _, p := range history.Unawaited(method, before, waiting.ids()) {
+			changed = r.s.callbacks.Over(p.ID) || changed
 		}
 	}
 	return changed, nil

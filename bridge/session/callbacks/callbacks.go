@@ -208,7 +208,7 @@ func (d *Desk) register(tx Tx, p *callback.Pending, past bool) {
 		p.Span.EndCallback("overflow")
 		if _, err := d.registry.Get(p.ID); err != nil {
 			d.cfg.Observer.CallbackOver(kind, "overflow", 0)
-			d.cfg.Go(func(context.Context) { d.fallback(p, callback.Overflow, func() {}) })
+			d.cfg.Go(func(context.Context) { d.fallback(p, callback.Overflow, func(error) {}) })
 		}
 		return
 	}
@@ -227,9 +227,17 @@ func (d *Desk) register(tx Tx, p *callback.Pending, past bool) {
 // Completed ends the callback that an event says is over, unless an answer of the bridge's own
 // ended it.
 func (d *Desk) Completed(rec *journal.Record) {
-	if p := d.registry.ClaimNow(event.Text(rec, "requestId")); p != nil {
+	d.Over(event.Text(rec, "requestId"))
+}
+
+// Over ends the callback with an id, for which the CLI does not wait, and reports whether it did. While an answer is being
+// delivered, that answer ends the callback, also if nothing is known of its end.
+func (d *Desk) Over(id string) bool {
+	p := d.registry.ClaimOver(id)
+	if p != nil {
 		d.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN, "")
 	}
+	return p != nil
 }
 
 // Withdraw ends pending callbacks.
@@ -290,20 +298,23 @@ func (d *Desk) giveUp(id string, why callback.Why, done func()) {
 	if why == callback.TimedOut {
 		outcome = bridgev1.CallbackOutcome_CALLBACK_OUTCOME_TIMED_OUT
 	}
-	d.fallback(p, why, func() {
+	d.fallback(p, why, func(err error) {
+		if err != nil {
+			d.registry.Unreached(p)
+		}
 		d.cfg.Audit.Defaulted(p, outcome)
 		d.Finish(p, outcome, "")
 		done()
 	})
 }
 
-// fallback sends the bridge's own answer, and calls done when the CLI has it or cannot have it.
-func (d *Desk) fallback(p *callback.Pending, why callback.Why, done func()) {
+// fallback sends the bridge's own answer, and calls done when the CLI has it, or with the reason why that is not known.
+func (d *Desk) fallback(p *callback.Pending, why callback.Why, done func(error)) {
 	d.give(context.Background(), p, p.Kind.Fallback(p, why), func(_ bool, _ journal.Position, err error) {
 		if err != nil {
 			d.cfg.Logger().Warn("answering a callback failed", "session_id", d.cfg.Session, "callback_id", p.ID, "method", p.Kind.Method, "error", err)
 		}
-		done()
+		done(err)
 	})
 }
 
@@ -385,7 +396,9 @@ func (d *Desk) settle(
 ) error {
 	switch {
 	case err != nil:
-		d.registry.Release(p)
+		if d.registry.Release(p) {
+			d.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN, "")
+		}
 		return err
 	case !accepted:
 		d.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN, "")

@@ -107,13 +107,12 @@ func TestOrderedExtension(t *testing.T) {
 	})
 }
 
-func TestWaiting(t *testing.T) {
+func TestUnawaited(t *testing.T) {
 	t.Parallel()
 	tool, permission := callback.ForEvent(callback.ToolRequested), callback.ForEvent(callback.PermissionRequested)
 	pending := []*callback.Pending{{ID: "a", Kind: tool}, {ID: "b", Kind: tool}, {ID: "c", Kind: permission}}
-	withdraw, again := Waiting(callback.ToolRequested, pending, []string{"b", "c", "d"})
-	if len(withdraw) != 1 || withdraw[0].ID != "a" || !slices.Equal(again, []string{"d"}) {
-		t.Errorf("withdraw %v, again %v", withdraw, again)
+	if got := Unawaited(callback.ToolRequested, pending, []string{"b", "d"}); len(got) != 1 || got[0].ID != "a" {
+		t.Errorf("unawaited are %v", got)
 	}
 }
 

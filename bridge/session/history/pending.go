@@ -70,20 +70,12 @@ func (u *Unanswered) Follow(rec *journal.Record) {
 	}
 }
 
-// Waiting compares the pending callbacks of a method with the ids that the CLI waits for. withdraw are the
-// pending callbacks that the CLI does not wait for; again are the ids that are not pending.
-func Waiting(method string, pending []*callback.Pending, ids []string) (withdraw []*callback.Pending, again []string) {
-	known := map[string]bool{}
+// Unawaited returns the pending callbacks of a method that are not among the ids that the CLI waits for.
+func Unawaited(method string, pending []*callback.Pending, ids []string) (out []*callback.Pending) {
 	for _, p := range pending {
-		known[p.ID] = true
 		if p.Kind.Method == method && !slices.Contains(ids, p.ID) {
-			withdraw = append(withdraw, p)
+			out = append(out, p)
 		}
 	}
-	for _, id := range ids {
-		if !known[id] {
-			again = append(again, id)
-		}
-	}
-	return withdraw, again
+	return out
 }
