@@ -22,19 +22,22 @@ func (w *world) over() bool {
 			return false
 		}
 	}
+	open := w.openCallbacks()
 	w.mu.Unlock()
-	return !w.s.Turns().Running() && w.s.Prompts().Box().Empty()
+	return len(open) == 0 && w.pending() == 0 && !w.s.Turns().Running() && w.s.Prompts().Box().Empty()
 }
 
 // check lets everything end, and returns what was wrong with the run.
 func (w *world) check() string {
+	w.checkWaiting()
 	if !w.settle(w.over) {
 		for n, p := range w.prompts {
 			if !p.over {
 				w.fail("P%d has no outcome; the CLI says %v", n, p.fates)
 			}
 		}
-		w.fail("work is left: running %v, %d prompts in the outbox", w.s.Turns().Running(), len(w.s.Prompts().Box().Entries()))
+		w.fail("work is left: running %v, %d prompts in the outbox, %d callbacks", w.s.Turns().Running(),
+			len(w.s.Prompts().Box().Entries()), w.pending())
 	}
 	for w.step(0) { // the process writes its history
 	}
@@ -46,6 +49,7 @@ func (w *world) check() string {
 	}
 	w.checkOrder(said)
 	w.checkJournal()
+	w.checkCallbacks()
 	return strings.Join(w.failures, "\n")
 }
 
@@ -82,6 +86,7 @@ func (w *world) wrong(p *prompt, said []int) string {
 		if !p.crashed {
 			return "its runtime is said to be lost"
 		}
+	case told == "STALLED" && p.stuck:
 	case slices.Contains(p.fates, told) && (p.crashed || p.late || p.fates[len(p.fates)-1] == told):
 	case told == "ABORTED" && p.abortable && (p.crashed || len(p.fates) == 0):
 	default:

@@ -27,6 +27,7 @@ type phase uint8
 const (
 	idle     phase = iota
 	thinking       // a request to the model is under way
+	calling        // tools are called
 	aborting       // the turn is being aborted: its end and the reply are still to come
 	deciding       // a turn has ended: another message is taken up, or the agent comes to rest
 	resting        // the agent has said that it is idle, and the session has not
@@ -38,10 +39,21 @@ type input struct {
 	id string
 }
 
+// request is a request of the bridge, or its answer to one of the process.
 type request struct {
 	id     json.RawMessage
 	method string
-	params struct{ Prompt, Mode string }
+	params params
+	answer json.RawMessage
+}
+
+// params are those parameters of requests that the model looks at.
+type params struct {
+	Prompt, Mode, RequestID string
+	Result                  json.RawMessage
+	ContinuePendingWork     bool
+	DisableResume           bool
+	declaration
 }
 
 // cli is a CLI process, as the package comment describes it. What it does next is one of several steps: one of the
@@ -58,23 +70,32 @@ type cli struct {
 
 	phase           phase
 	queue, steering []input
-	turn            []int // the prompts of the turn that runs
-	left            int   // requests to the model before the last one of the turn
-	aborted         bool  // the agent has not been idle since the last abort
+	turn            []int  // the prompts of the turn that runs
+	text            string // the text of its answer
+	left            int    // requests to the model before the last one of the turn
+	aborted         bool   // the agent has not been idle since the last abort
 	abort           request
+	abortEvent      stored
+
+	declared  declaration
+	calls     []*toolCall // that have not ended
+	cancelled []*toolCall // by an abort
+	resumed   bool        // an earlier process began the calls
+	questions map[string]*toolCall
 }
 
 func newCLI(w *world) *cli {
-	c := &cli{w: w}
+	c := &cli{w: w, questions: map[string]*toolCall{}}
 	c.pipe = newPipe(c.receive)
 	return c
 }
 
 func (c *cli) receive(body []byte) {
 	var m struct {
-		ID     json.RawMessage
-		Method string
-		Params struct{ Prompt, Mode string }
+		ID            json.RawMessage
+		Method        string
+		Params        params
+		Result, Error json.RawMessage
 	}
 	if err := json.Unmarshal(body, &m); err != nil {
 		c.w.fail("the bridge sends %q: %v", body, err)
@@ -82,8 +103,8 @@ func (c *cli) receive(body []byte) {
 	}
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
-	if m.ID != nil && m.Method != "" {
-		c.requests = append(c.requests, request{m.ID, m.Method, m.Params})
+	if m.ID != nil {
+		c.requests = append(c.requests, request{m.ID, m.Method, m.Params, append(m.Result, m.Error...)})
 	}
 }
 
@@ -103,7 +124,9 @@ func (c *cli) steps() (all []func()) {
 			c.pipe.say(text)
 		})
 	}
-	if c.phase != idle || len(c.queue)+len(c.steering) > 0 {
+	if c.phase == calling {
+		all = append(all, c.callSteps()...)
+	} else if c.active() {
 		all = append(all, c.goOn)
 	}
 	if c.written < len(c.events) {
@@ -116,15 +139,27 @@ func (c *cli) reply(r request, result string) {
 	c.replies = append(c.replies, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, r.id, result))
 }
 
+// active reports whether the agent has something to do.
+func (c *cli) active() bool { return c.phase != idle || len(c.queue)+len(c.steering) > 0 }
+
+// ephemeral are the types of events that the record does not have.
+var ephemeral = map[string]bool{
+	"session.idle": true, "assistant.idle": true, "user_input.requested": true, "user_input.completed": true,
+}
+
 // emit sends an event, and keeps it unless its type is an ephemeral one.
 func (c *cli) emit(eventType, data string, said int) {
-	ephemeral := eventType == "session.idle" || eventType == "assistant.idle"
-	text := fmt.Sprintf(`{"id":%q,"timestamp":%q,"parentId":null,"type":%q,"ephemeral":%v,"data":%s}`,
-		c.w.uuid(), c.w.now(), eventType, ephemeral, data)
-	if !ephemeral {
-		c.events = append(c.events, stored{text, said})
+	if e := c.send(eventType, data, said); !ephemeral[eventType] {
+		c.events = append(c.events, e)
 	}
+}
+
+// send sends an event.
+func (c *cli) send(eventType, data string, said int) stored {
+	text := fmt.Sprintf(`{"id":%q,"timestamp":%q,"parentId":null,"type":%q,"ephemeral":%v,"data":%s}`,
+		c.w.uuid(), c.w.now(), eventType, ephemeral[eventType], data)
 	c.pipe.say(`{"jsonrpc":"2.0","method":"session.event","params":{"sessionId":"s1","event":` + text + `}}`)
+	return stored{text, said}
 }
 
 func (c *cli) write() {
@@ -135,19 +170,50 @@ func (c *cli) write() {
 
 func (c *cli) handle(r request) {
 	switch r.method {
+	case "":
+		c.answerQuestion(r)
 	case "session.create":
-		c.loaded = true
+		c.loaded, c.declared = true, r.params.declaration
 		c.emit("session.start", `{"sessionId":"s1"}`, -1)
 		c.reply(r, `{"sessionId":"s1"}`)
+	case "session.tools.set":
+		c.declared.Tools = r.params.Tools
+		c.reply(r, `{}`)
+	case "session.tools.handlePendingToolCall":
+		c.answerCall(r, called)
+	case "session.permissions.handlePendingPermissionRequest":
+		c.answerCall(r, asked)
+	case "session.tools.listPendingRequests":
+		c.reply(r, list(c.waiting(called, false)))
+	case "session.permissions.pendingRequests":
+		c.reply(r, list(c.waiting(asked, false)))
 	case "session.resume":
+		c.declared = r.params.declaration
+		if c.loaded { // it changes the configuration
+			c.reply(r, `{"sessionId":"s1"}`)
+			return
+		}
 		if !c.w.disk.known {
-			c.replies = append(c.replies, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"Request session.resume failed with message: Failed to load session events: Session not found: s1"}}`, r.id))
+			c.replies = append(c.replies, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":%q}}`, r.id,
+				"Request session.resume failed with message: Failed to load session events: Session not found: s1"))
 			return
 		}
 		c.loaded = true
 		c.events = slices.Clone(c.w.disk.events)
 		c.written = len(c.events)
-		c.emit("session.resume", `{"eventCount":1}`, -1)
+		interrupted := c.takeOver(r.params.ContinuePendingWork)
+		var resumed []stored // the record has it behind the calls
+		if !r.params.DisableResume {
+			data := fmt.Sprintf(`{"eventCount":1,"continuePendingWork":%v,"sessionWasActive":false}`, r.params.ContinuePendingWork)
+			resumed = append(resumed, c.send("session.resume", data, -1))
+		}
+		for _, t := range interrupted {
+			c.completeCall(t, false)
+		}
+		if len(interrupted) > 0 {
+			c.emit("session.warning", `{"message":"tool calls had no recorded result"}`, -1)
+		}
+		c.events = append(c.events, resumed...)
 		c.reply(r, `{"sessionId":"s1"}`)
 	case "session.getMessages":
 		var all []string
@@ -168,7 +234,7 @@ func (c *cli) handle(r request) {
 	case "session.abort":
 		c.beginAbort(r)
 	case "session.metadata.activity":
-		c.reply(r, fmt.Sprintf(`{"hasActiveWork":%v}`, c.phase != idle || len(c.queue)+len(c.steering) > 0))
+		c.reply(r, fmt.Sprintf(`{"hasActiveWork":%v}`, c.active()))
 	default:
 		c.reply(r, `{}`)
 	}
@@ -180,22 +246,26 @@ func (c *cli) beginAbort(r request) {
 		c.reply(r, `{}`)
 		return
 	}
+	c.w.aborts++
 	c.aborted = true
-	c.emit("abort", `{"reason":"user initiated"}`, -1)
+	c.abortEvent = c.send("abort", `{"reason":"user_initiated"}`, -1)
 	for _, in := range slices.Concat(c.steering, c.queue) {
 		c.w.ended(in.n, "ABORTED")
+		c.w.prompts[in.n].stuck = slices.ContainsFunc(c.calls, func(t *toolCall) bool { return t.stage == unended })
 	}
 	c.steering, c.queue = nil, nil
+	works := c.phase == thinking || c.phase == calling
 	for _, n := range c.turn {
 		c.w.ended(n, "ABORTED")
-		c.w.prompts[n].late = c.phase != thinking
+		c.w.prompts[n].late = !works
 	}
-	if c.phase == thinking {
-		c.phase, c.abort = aborting, r
+	if works && !c.resumed {
+		c.phase, c.abort, c.cancelled, c.calls = aborting, r, c.calls, nil
 		return
 	}
-	if c.phase == idle {
-		c.phase = deciding
+	c.events = append(c.events, c.abortEvent)
+	if c.phase == idle || c.phase == calling { // a turn that an earlier process began has no end of its own
+		c.phase, c.calls, c.resumed = deciding, nil, false
 	}
 	c.reply(r, `{}`)
 }
@@ -212,7 +282,7 @@ func (c *cli) goOn() {
 			c.answer()
 		}
 	case aborting:
-		c.emit("assistant.turn_end", `{"turnId":"0"}`, -1)
+		c.cancelCalls()
 		c.reply(c.abort, `{}`)
 		c.phase = deciding
 	case deciding:
@@ -241,7 +311,7 @@ func (c *cli) takeUp(delivery string) {
 		return
 	}
 	c.w.interaction++
-	c.turn, c.aborted, c.phase = nil, false, thinking
+	c.turn, c.text, c.aborted, c.phase = nil, fmt.Sprint("A", in.n), false, thinking
 	c.say(in, delivery)
 	c.emit("assistant.turn_start", fmt.Sprintf(`{"turnId":"0","interactionId":"i%d"}`, c.w.interaction), -1)
 	c.left = c.w.prompts[in.n].steps
@@ -254,29 +324,30 @@ func (c *cli) say(in input, delivery string) {
 		in.n, in.id, c.w.interaction, delivery), in.n)
 }
 
-// useTool ends a step of the turn with a tool, and begins the next with the messages that steer it.
+// useTool ends a step of the turn with a tool, and begins the next with the messages that steer it. If the tool needs
+// callers, the next step begins when they have answered.
 func (c *cli) useTool() {
 	c.left--
+	if kinds := c.w.prompts[c.turn[0]].calls; kinds != "" {
+		c.beginCalls(kinds)
+		return
+	}
 	c.emit("assistant.message", `{"content":"calling","toolRequests":[{"name":"t"}]}`, -1)
-	c.emit("tool.execution_start", `{"toolCallId":"t"}`, -1)
+	c.emit("tool.execution_start", `{"toolCallId":"t","toolName":"t"}`, -1)
 	c.emit("tool.execution_complete", `{"toolCallId":"t"}`, -1)
 	c.emit("assistant.turn_end", `{"turnId":"0"}`, -1)
-	c.emit("assistant.turn_start", fmt.Sprintf(`{"turnId":"1","interactionId":"i%d"}`, c.w.interaction), -1)
-	for _, in := range c.steering {
-		c.say(in, "steering")
-	}
-	c.steering = nil
+	c.beginStep(1)
 }
 
 // answer is the end of a turn.
 func (c *cli) answer() {
-	outcome := fmt.Sprintf("COMPLETED A%d", c.turn[0])
-	if c.w.prompts[c.turn[0]].fails {
+	outcome := "COMPLETED " + c.text
+	if c.text != "C" && c.w.prompts[c.turn[0]].fails {
 		c.emit("assistant.turn_end", `{"turnId":"0"}`, -1)
 		c.emit("session.error", `{"errorType":"query","message":"broken"}`, -1)
 		outcome = "FAILED"
 	} else {
-		c.emit("assistant.message", fmt.Sprintf(`{"content":"A%d","toolRequests":[]}`, c.turn[0]), -1)
+		c.emit("assistant.message", fmt.Sprintf(`{"content":%q,"toolRequests":[]}`, c.text), -1)
 		c.emit("assistant.turn_end", `{"turnId":"0"}`, -1)
 	}
 	for _, n := range c.turn {

@@ -2,19 +2,29 @@
 // callers are told with what the model did.
 //
 // The session is the real one, with its connection to the CLI; the CLI process, its disk, the callers and the clock are
-// of this package. A run is a list of small steps made from a seed: a caller sends or aborts, the CLI does one of the
-// things that it could do next, it is killed, or time goes by. The bridge comes to rest after each. In the end everything
-// must come to an end, and then:
+// of this package. A run is a list of small steps made from a seed: a caller sends, aborts or answers, the CLI does one of
+// the things that it could do next, it is killed, or time goes by. The bridge comes to rest after each. In the end
+// everything must come to an end, and then:
 //
 //   - Each prompt has one outcome: that of its own turn, with its text. Without a kill it is exactly the model's.
 //   - The agent gets a prompt at most once, and after those that had been accepted when it was sent. One that is said
 //     to be lost is not in the history.
 //   - The session is idle, no prompt is left in the outbox, and no event is in the journal twice.
 //
+// Of callbacks (tool calls, permissions and questions) it checks:
+//
+//   - Each ends once, after callers were told of it, and for a reason that the run has: an answer, its deadline, no
+//     handler, abstention, an abort, a kill.
+//   - The CLI receives a default answer only after the deadline, abstention, without a handler or without room.
+//   - An answer that is said to be accepted has reached a CLI process, and there is one for each time that the CLI asks.
+//   - As many places are taken as callbacks are pending. When the CLI has done all that it can, it waits for exactly
+//     those that the session shows.
+//   - Each request of a living process has one reply.
+//
 // # What the model does
 //
-// It does what was measured of CLI 1.0.102, and no more: no tools of callers, permissions or bursts. A fault of a run
-// that the real CLI cannot make is a fault of the model.
+// It does what was measured of CLI 1.0.102, and no more: no bursts, hooks or sub-agents. A fault of a run that the real CLI
+// cannot make is a fault of the model.
 //
 //   - It works on requests at the same time: replies may come in another order than the requests, and before or behind
 //     the events that follow from them.
@@ -24,6 +34,14 @@
 //   - A message that steers is taken up when the next request to the model begins. One that came during the last request
 //     of a turn begins a turn of its own, ahead of the queue.
 //   - An error comes behind the end of its turn.
+//   - The tool calls of one message go on independently: a permission, then the caller's tool; the event of an end comes
+//     before the reply to the answer, and the end of the call behind it.
+//   - An abort tells the ends of permissions and tools, and not those of questions. Its own event is the last in the
+//     record.
+//   - A process that resumes the session takes over the requests that the record leaves open, and says of other calls
+//     that they were interrupted. When the last of them ends, the agent goes on in an interaction of its own. A call whose
+//     request has an end in the record and that has none itself keeps the agent at work until an abort. The abort of
+//     taken-over calls tells no ends.
 //   - The history is written some time after its events, and before session.idle. A session without a message has none:
 //     no other process can resume it.
 package sim

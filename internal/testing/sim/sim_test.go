@@ -16,8 +16,8 @@ var (
 	first = flag.Uint64("first", 1, "the seed of its first run")
 )
 
-// op is a thing that a run does: s sends a prompt, a aborts, c has the CLI do something, x kills it, and w waits. n says
-// which.
+// op is a thing that a run does: s sends a prompt, t one whose agent needs callers, r answers a callback, d abstains, a
+// aborts, c has the CLI do something, x kills it, and w waits. n says which. v, which comes first, is the variant.
 type op struct {
 	kind rune
 	n    int
@@ -32,6 +32,12 @@ func (w *world) carryOut(o op) {
 	switch o.kind {
 	case 's':
 		w.send(&prompt{steps: o.n % 3, fails: o.n/3%4 == 3, immediate: o.n/12%3 == 2})
+	case 't':
+		w.send(&prompt{steps: 1 + o.n/18%2, calls: combinations[o.n%len(combinations)], fails: o.n == 35, immediate: o.n/6%6 == 5})
+	case 'r':
+		w.answer(o.n)
+	case 'd':
+		w.abstain(o.n)
 	case 'a':
 		w.abort()
 	case 'c':
@@ -43,12 +49,19 @@ func (w *world) carryOut(o op) {
 	}
 }
 
+// combinations are what the steps of a turn call at once.
+var combinations = []string{"s", "p", "q", "sp", "ssq", "pt"}
+
 // script is the run of a seed. Most of what happens is done by the CLI.
 func script(seed uint64) (ops []op) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	kinds := "ccccccccccccccccsssswwa"
+	if seed%4 >= 2 {
+		kinds = "ccccccccccccccccccccccccsttttwwarrrrrddx"
+		ops = append(ops, op{'v', rng.IntN(36)})
+	}
 	if seed%2 == 0 {
-		kinds += "x"
+		kinds += "xx"[:1+seed/2%2]
 	}
 	for range 10 + rng.IntN(90) {
 		ops = append(ops, op{rune(kinds[rng.IntN(len(kinds))]), rng.IntN(36)})
@@ -60,10 +73,15 @@ func script(seed uint64) (ops []op) {
 func play(t *testing.T, ops []op) (wrong string) {
 	t.Helper()
 	synctest.Test(t, func(*testing.T) {
-		w := newWorld()
+		var v variant
+		if len(ops) > 0 && ops[0].kind == 'v' {
+			v, ops = variant(ops[0].n), ops[1:]
+		}
+		w := newWorld(v)
 		defer w.close()
 		for _, o := range ops {
 			w.carryOut(o)
+			w.checkStep()
 		}
 		wrong = w.check()
 	})
@@ -134,6 +152,12 @@ func TestFound(t *testing.T) {
 		"a turn ends while the CLI is asked about it": "s13 c20 c6 c2 a35 c22 c19 c25 w11 c2",
 		"a removed prompt is overtaken before its id is known": "s26 x1 c22 c32 c0 c23 c11 s14 c23 a5 c18 c29 c0 s15 c24 c7 c24 c14 c29 c29 " +
 			"c18 x7",
+		"an abort's end of a callback is no answer": "v22 c10 t29 c11 c33 c31 c7 c32 c4 a2 c5 c10 r17 c17 x16",
+		"a callback is over while its answer is under way": "v33 c25 t9 c11 c7 c5 c24 c28 c21 r24 x5 c23 c4 c5 c11 c25 c1 c3 c4 c23 x22 " +
+			"x18 x23",
+		"an earlier answer, which the CLI has lost, is not this one": "v16 t17 c18 t2 c10 c4 c27 c8 c13 c19 c0 c32 r11 a32 c6 c7 x11 c26 " +
+			"w23 c32 c25 r10 x26",
+		"a default answer does not reach the CLI": "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
 	} {
 		if wrong := play(t, parse(t, ops)); wrong != "" {
 			t.Errorf("%s: %s", what, wrong)

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
@@ -25,13 +26,16 @@ import (
 
 // prompt is a message of a caller: what the model makes of it, and what the caller was told.
 type prompt struct {
-	steps     int // tools that its turn uses
+	steps     int    // tools that its turn uses
+	calls     string // the kinds of tools that each step calls; "" for one of the CLI
 	fails     bool
 	immediate bool
 	// fates are the outcomes that the CLI gave it, the latest last.
 	fates []string
 	// late: the abort came between the end of its turn and the rest of the session, so that either outcome is right.
 	late bool
+	// stuck: the agent waited for the end of a call of an earlier process until the watchdog aborted it.
+	stuck bool
 	// abortable: a caller called Abort after the prompt was sent.
 	abortable bool
 	// crashed: a CLI process ended since it was sent, and before the caller knew its outcome.
@@ -59,7 +63,14 @@ type world struct {
 	interaction int
 	epoch       uint64
 	crashes     int
+	aborts      int // that the agent has carried out
 	failures    []string
+	variant     variant
+	room        room
+	callbacks   map[string]*asking
+	order       []*asking
+	answers     int
+	members     []string // the ids of participants
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -76,17 +87,22 @@ type runtime struct {
 	err    error
 }
 
-func newWorld() *world {
-	w := &world{}
+func newWorld(v variant) *world {
+	w := &world{variant: v, callbacks: map[string]*asking{}}
+	if v.narrow() {
+		w.room.places = 2
+	}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	w.s = session.New(session.Config{
 		ID: "s1", Host: host{w}, Epoch: 1, Encode: func(*journal.Record, journal.Form) []byte { return nil },
+		Room: &w.room,
 	})
 	w.do(func() error {
-		_, err := w.s.Loader().Create(w.ctx, session.Opening{})
+		_, err := w.s.Loader().Create(w.ctx, v.opening())
 		return err
 	})
 	w.settle(func() bool { return w.s.Loader().State() == session.Loaded })
+	w.join()
 	return w
 }
 
@@ -208,9 +224,34 @@ func (w *world) crash() {
 	close(rt.told)
 	rt.conn.Wait()
 	if wanted && w.ctx.Err() == nil {
-		w.tasks.Go(func() { _, _ = w.s.Loader().Load(w.ctx) }) // the next process may be killed too
+		w.revive()
 	}
 	synctest.Wait()
+}
+
+// reviveTries bounds how often the bridge loads a session whose processes end meanwhile.
+const reviveTries = 3
+
+// revive loads the session again, as package fleet does it.
+func (w *world) revive() {
+	w.tasks.Go(func() {
+		var err error
+		for range reviveTries {
+			if _, err = w.s.Loader().Load(w.ctx); fault.ReasonOf(err) != fault.RuntimeLost {
+				break
+			}
+		}
+		if w.ctx.Err() == nil {
+			w.s.Watchdog().GiveUp(w.ctx, err)
+		}
+	})
+}
+
+// reload has the session loaded if something in it waits for that. A caller that comes back would do so.
+func (w *world) reload() {
+	if w.s.Loader().State() == session.Unloaded && (!w.s.Prompts().Box().Empty() || w.pending() > 0) {
+		w.revive()
+	}
 }
 
 // step has the CLI process do one of the things that it can do. It reports whether there was one.
@@ -229,15 +270,34 @@ func (w *world) step(choice int) bool {
 	return len(steps) > 0
 }
 
-// pass lets time go by.
+// pass lets time go by. A reply that is ready takes less than seconds.
 func (w *world) pass(d time.Duration) {
+	if w.mu.Lock(); w.cli != nil && d > time.Second {
+		for _, text := range w.cli.replies {
+			w.cli.pipe.say(text)
+		}
+		w.cli.replies = nil
+	}
+	w.mu.Unlock()
+	synctest.Wait()
 	time.Sleep(d)
 	w.s.Watchdog().Check()
 	synctest.Wait()
 }
 
 // maxSettling bounds the time in which everything that was begun must end, when the CLI works without delay.
-const maxSettling = 5 * time.Minute
+const maxSettling = 15 * time.Minute
+
+// bound is maxSettling with the time that callers may take.
+func (w *world) bound() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	total := maxSettling
+	for _, p := range w.prompts {
+		total += time.Duration(p.steps*len(p.calls)) * limit
+	}
+	return total
+}
 
 // settle has the CLI do what it can, and time pass, until something is true. It reports whether that came in time.
 func (w *world) settle(until func() bool) bool {
@@ -245,16 +305,13 @@ func (w *world) settle(until func() bool) bool {
 		if w.step(0) {
 			continue
 		}
-		if time.Since(began) > maxSettling {
+		if w.variant.answers() {
+			w.answer(0)
+		}
+		if time.Since(began) > w.bound() {
 			return false
 		}
-		if w.s.Loader().State() == session.Unloaded && !w.s.Prompts().Box().Empty() {
-			w.tasks.Go(func() {
-				if _, err := w.s.Loader().Load(w.ctx); err != nil {
-					w.s.Watchdog().GiveUp(w.ctx, err)
-				}
-			})
-		}
+		w.reload()
 		w.pass(time.Second)
 	}
 	return true
@@ -270,7 +327,7 @@ func (h host) Runtime(context.Context) (session.Runtime, error) {
 	if w.rt == nil {
 		w.cli = newCLI(w)
 		w.rt = &runtime{w: w, told: make(chan struct{})}
-		w.rt.conn = rpcconn.New(w.cli.pipe, rpcconn.Options{Event: w.rt.event})
+		w.rt.conn = rpcconn.New(w.cli.pipe, rpcconn.Options{Event: w.rt.event, Request: w.rt.request})
 	}
 	return w.rt, nil
 }
@@ -290,7 +347,6 @@ func (host) BuiltIns(context.Context) *config.BuiltIns            { return nil }
 func (host) Changed(*session.Session, bridgev1.SessionChange)     {}
 func (host) Watched(*session.Session, map[string]string) []string { return nil }
 func (host) LabelsChanged(*session.Session)                       {}
-func (host) CallbackChanged(*session.Session, any)                {}
 func (host) Refresh(*session.Session)                             {}
 func (host) MarkDirty(*session.Session)                           {}
 func (host) Logger() *slog.Logger                                 { return slog.New(slog.DiscardHandler) }

@@ -1,0 +1,394 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing/synctest"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// variant says who handles the callbacks of a run. Its digits to the bases 2, 3, 2 and 3 are:
+//
+//   - whether there is room for two callbacks only;
+//   - the session's own handling: none, tools only, or tools, permissions and questions;
+//   - whether there are two participants, of which each handles permissions and questions, and has a tool unless the
+//     session has it;
+//   - whether callers answer the callbacks that wait when the run is over: not if it is zero.
+//
+// The zero variant has no tools and no callbacks.
+type variant int
+
+func (v variant) narrow() bool { return v%2 == 1 }
+
+func (v variant) own() int { return int(v) / 2 % 3 }
+
+func (v variant) attended() bool { return v/6%2 == 1 }
+
+func (v variant) answers() bool { return v/12%3 > 0 }
+
+// limit is the time for an answer.
+const limit = time.Minute
+
+var asks = config.Handling{Methods: []string{callback.PermissionRequested, askUser}}
+
+// askUser is the method of the agent's questions.
+const askUser = "userInput.request"
+
+func tool(kind rune) config.Tool {
+	name := string(kind)
+	return config.Tool{Name: name, JSON: json.RawMessage(fmt.Sprintf(`{"name":%q}`, name))}
+}
+
+func (v variant) opening() session.Opening {
+	o := session.Opening{Timeout: limit}
+	if v.own() > 0 {
+		o.Tools = &[]config.Tool{tool(callersTool), tool(permitted)}
+	}
+	if v.own() > 1 {
+		o.Handling = &asks
+	}
+	return o
+}
+
+// declares reports whether the CLI has to know a kind of tool.
+func (w *world) declares(kind rune) bool {
+	if kind == question {
+		return w.variant.own() == 2 || len(w.members) > 0
+	}
+	return w.variant.own() > 0 || len(w.members) > 0
+}
+
+// join has the participants join.
+func (w *world) join() {
+	if !w.variant.attended() {
+		return
+	}
+	for _, kind := range []rune{callersTool, permitted} {
+		b := roster.Brings{Handling: asks, Grace: time.Hour}
+		if w.variant.own() == 0 {
+			b.Tools = []config.Tool{tool(kind)}
+		}
+		joined := false
+		w.do(func() error {
+			j, err := w.s.Participants().Join(w.ctx, session.Joining{Brings: b})
+			if err != nil {
+				return err
+			}
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.members, joined = append(w.members, j.Participant.ID), true
+			return nil
+		})
+		w.settle(func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return joined
+		})
+	}
+}
+
+// room counts the callbacks that have a place. The world's lock does not guard it: the session is alone with it.
+type room struct {
+	places, taken, refused int
+}
+
+// Take implements callback.Room.
+func (r *room) Take() bool {
+	if r.places > 0 && r.taken >= r.places {
+		r.refused++
+		return false
+	}
+	r.taken++
+	return true
+}
+
+// Give implements callback.Room.
+func (r *room) Give() { r.taken-- }
+
+// asking is a callback as callers know it.
+type asking struct {
+	p *callback.Pending
+	// open: callers have been told of it, and not of its end.
+	open bool
+	// times counts how often they have been told: the CLI asks again what it has lost the answer to.
+	times  int
+	since  time.Time
+	aborts int // before that
+	dead   int // processes that had ended before that
+
+	answers   []*answered
+	abstained map[string]bool
+	// taken are the answers that CLI processes have accepted, with the marks of callers.
+	taken []string
+}
+
+// answered is an answer of a caller. Its mark is in what the CLI receives.
+type answered struct {
+	mark string
+	over bool
+	err  error
+}
+
+// CallbackChanged implements session.Host.
+func (h host) CallbackChanged(_ *session.Session, note any) {
+	w := h.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch n := note.(type) {
+	case callbacks.Requested:
+		w.requested(n.Pending)
+	case callbacks.Resolved:
+		w.resolved(n)
+	}
+}
+
+func (w *world) requested(p *callback.Pending) {
+	a := w.callbacks[p.ID]
+	if a == nil {
+		a = &asking{}
+		w.callbacks[p.ID], w.order = a, append(w.order, a)
+	}
+	if a.open {
+		w.failures = append(w.failures, fmt.Sprintf("callback %s is requested while it is pending", p.ID))
+	}
+	a.p, a.open, a.since, a.aborts, a.dead, a.abstained = p, true, time.Now(), w.aborts, w.crashes, map[string]bool{}
+	a.times++
+}
+
+// resolved checks that a callback may end so.
+func (w *world) resolved(n callbacks.Resolved) {
+	a := w.callbacks[n.ID]
+	if a == nil || !a.open {
+		w.failures = append(w.failures, fmt.Sprintf("callback %s ends twice, or without a request", n.ID))
+		return
+	}
+	a.open = false
+	right := false
+	switch n.Outcome {
+	case bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED:
+		right = len(a.answers) > 0
+	case bridgev1.CallbackOutcome_CALLBACK_OUTCOME_TIMED_OUT:
+		right = time.Since(a.since) >= limit
+	case bridgev1.CallbackOutcome_CALLBACK_OUTCOME_UNHANDLED:
+		right = !w.handled(a.p) || w.left(a)
+	case bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN:
+		// The CLI may accept an answer after the bridge has ceased to wait for that.
+		right = w.aborts > a.aborts || w.crashes > a.dead || len(a.taken) > 0
+	case bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST:
+		right = w.crashes > a.dead
+	}
+	if !right {
+		w.failures = append(w.failures, fmt.Sprintf("callback %s of %s ends as %v", n.ID, n.Kind.Method, n.Outcome))
+	}
+}
+
+// handled reports whether a callback has a handler.
+func (w *world) handled(p *callback.Pending) bool {
+	switch {
+	case len(w.members) > 0:
+		return true
+	case p.Kind.Method == callback.ToolRequested:
+		return w.variant.own() > 0
+	}
+	return w.variant.own() == 2
+}
+
+// left reports whether all participants to which a callback was offered have abstained, and the session does not handle
+// it.
+func (w *world) left(a *asking) bool {
+	own := w.variant.own() == 2 || w.variant.own() == 1 && a.p.Kind.Method == callback.ToolRequested
+	return !own && len(a.abstained) > 0
+}
+
+// taken notes an answer that a CLI process accepts.
+func (w *world) taken(id, text string) {
+	a := w.callbacks[id]
+	if a == nil {
+		if w.room.refused == 0 {
+			w.failures = append(w.failures, fmt.Sprintf("callback %s is answered unasked", id))
+		}
+		return
+	}
+	a.taken = append(a.taken, text)
+	// The default answer for lack of room may reach the next process, which asks again when there is room.
+	if strings.Contains(text, "mark") || w.room.refused > 0 {
+		return
+	}
+	if late := time.Since(a.since) >= limit; !late && w.handled(a.p) && !w.left(a) && w.aborts == a.aborts && w.crashes == a.dead {
+		w.failures = append(w.failures, fmt.Sprintf("callback %s gets a default answer too early: %s", id, text))
+	}
+}
+
+// openCallbacks lists the callbacks whose end callers have not been told.
+func (w *world) openCallbacks() (ids []string) {
+	for _, a := range w.order {
+		if a.open {
+			ids = append(ids, a.p.ID)
+		}
+	}
+	return ids
+}
+
+// pending counts the callbacks that the session shows as pending.
+func (w *world) pending() int { return w.s.Callbacks().Registry().Len() }
+
+// choose returns a callback and a caller. Most callbacks are those that wait.
+func (w *world) choose(n int) (a *asking, by string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	among := w.order
+	if n%4 != 3 {
+		among = slices.DeleteFunc(slices.Clone(among), func(a *asking) bool { return !a.open })
+	}
+	if len(among) == 0 {
+		return nil, ""
+	}
+	if len(w.members) > 0 && n%5 != 4 {
+		by = w.members[n%2]
+	}
+	return among[n/4%len(among)], by
+}
+
+// answer has a caller answer a callback.
+func (w *world) answer(n int) {
+	a, by := w.choose(n)
+	if a == nil {
+		return
+	}
+	w.mu.Lock()
+	w.answers++
+	one := &answered{mark: fmt.Sprintf("mark%d.", w.answers)}
+	a.answers = append(a.answers, one)
+	id, method := a.p.ID, a.p.Kind.Method
+	w.mu.Unlock()
+	text := map[string]string{
+		callback.ToolRequested: fmt.Sprintf(`{"result":%q}`, one.mark),
+		askUser:                fmt.Sprintf(`{"answer":%q}`, one.mark),
+	}[method]
+	if method == callback.PermissionRequested {
+		kind := "approve-once"
+		if n%7 == 6 {
+			kind = "reject"
+		}
+		text = fmt.Sprintf(`{"result":{"kind":%q,"feedback":%q}}`, kind, one.mark)
+	}
+	giver := callback.Giver{Participant: by, Digest: [32]byte{byte(w.answers), byte(w.answers >> 8)}}
+	w.s.Callbacks().Resolve(w.ctx, id, giver, callback.Reply{Members: json.RawMessage(text)}, func(_ journal.Position, err error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if one.over {
+			w.failures = append(w.failures, fmt.Sprintf("the answer %s ends twice", one.mark))
+		}
+		one.over, one.err = true, err
+	})
+	synctest.Wait()
+}
+
+// abstain has a participant leave a callback to others.
+func (w *world) abstain(n int) {
+	a, by := w.choose(n)
+	if a == nil || by == "" {
+		return
+	}
+	w.mu.Lock()
+	id := a.p.ID
+	a.abstained[by] = true
+	w.mu.Unlock()
+	w.s.Callbacks().Abstain(w.ctx, id, by, func(journal.Position, error) {})
+	synctest.Wait()
+}
+
+// checkStep checks what holds after each step.
+func (w *world) checkStep() {
+	if n := w.pending(); n != w.room.taken {
+		w.fail("%d callbacks are pending, and %d places are taken", n, w.room.taken)
+	}
+}
+
+// patience is how long the session may take to bring its callbacks in step with the CLI: as long as an answer may take.
+const patience = callbacks.AnswerTimeout + 15*time.Second
+
+// checkWaiting lets the CLI do all that it can, and compares what it waits for with what the session shows.
+func (w *world) checkWaiting() {
+	for began := time.Now(); ; w.pass(time.Second) {
+		for w.step(0) {
+		}
+		w.mu.Lock()
+		var waits []string
+		if w.cli != nil {
+			waits = slices.Concat(w.cli.waiting(asked, false), w.cli.waiting(called, false), w.cli.waiting(called, true))
+		}
+		shown := slices.DeleteFunc(w.openCallbacks(), func(id string) bool {
+			// The end of an abort shows nothing of a call that an earlier process began, if the agent takes up a message
+			// at once: the callback is shown until its deadline.
+			return w.aborts > w.callbacks[id].aborts && !slices.Contains(waits, id)
+		})
+		w.mu.Unlock()
+		slices.Sort(waits)
+		slices.Sort(shown)
+		if slices.Equal(waits, shown) {
+			return
+		}
+		w.reload()
+		if time.Since(began) > patience {
+			w.fail("the CLI waits for %v, the session shows %v", waits, shown)
+			return
+		}
+	}
+}
+
+// checkCallbacks checks what callers were told of their answers.
+func (w *world) checkCallbacks() {
+	for _, a := range w.order {
+		accepted := 0
+		for _, one := range a.answers {
+			switch {
+			case !one.over:
+				w.fail("the answer %s to callback %s does not end", one.mark, a.p.ID)
+			case one.err == nil:
+				accepted++
+				reached := slices.ContainsFunc(a.taken, func(text string) bool { return strings.Contains(text, one.mark) })
+				// A question has no reply to its answer: the CLI may be gone, or the turn aborted.
+				// The default answer for lack of room has no claim, and may reach the next process before the answer does.
+				if !reached && w.room.refused == 0 && !(a.p.Kind.Method == askUser && (w.crashes > a.dead || w.aborts > a.aborts)) {
+					w.fail("the answer %s to callback %s has not reached the CLI", one.mark, a.p.ID)
+				}
+			}
+		}
+		if accepted > a.times {
+			w.fail("%d answers to callback %s are accepted, which was requested %d times", accepted, a.p.ID, a.times)
+		}
+	}
+	for id := range w.unreplied() {
+		w.fail("the request %s has no reply", id)
+	}
+}
+
+// unreplied are the requests of the living process that the bridge has not answered.
+func (w *world) unreplied() map[string]*toolCall {
+	if w.cli == nil {
+		return nil
+	}
+	return w.cli.questions
+}
+
+// request is a request of the CLI.
+func (rt *runtime) request(ctx context.Context, q *rpcconn.Request) (json.RawMessage, error) {
+	var p struct{ Question string }
+	if err := json.Unmarshal(q.Params, &p); err != nil {
+		return nil, err
+	}
+	return rt.w.s.Callbacks().AskMethod(ctx, "q-"+p.Question, q.Method, q.Params)
+}
