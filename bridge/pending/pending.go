@@ -16,7 +16,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/watch"
@@ -62,16 +62,16 @@ type change struct {
 	kind *callback.Kind // nil: the session's labels or shares changed
 	id   string
 	// resolved is the end of the callback; nil if it begins to wait.
-	resolved *callbacks.Resolved
+	resolved *session.Resolved
 }
 
-// CallbackChanged publishes a callbacks.Requested or callbacks.Resolved of a session. It does not block; the
+// CallbackChanged publishes a session.Requested or session.Resolved of a session. It does not block; the
 // session may be locked.
 func (svc *Service) CallbackChanged(e *registry.Entry, note any) {
 	switch n := note.(type) {
-	case callbacks.Requested:
+	case session.Requested:
 		svc.hub.Publish(change{e: e, kind: n.Pending.Kind, id: n.Pending.ID})
-	case callbacks.Resolved:
+	case session.Resolved:
 		svc.hub.Publish(change{e: e, kind: n.Kind, id: n.ID, resolved: &n})
 	}
 }

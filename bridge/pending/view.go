@@ -8,7 +8,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
@@ -117,7 +117,7 @@ func (v *view) add(e *registry.Entry, id string) error {
 }
 
 // remove sends the end of a callback that the reader knows.
-func (v *view) remove(e *registry.Entry, n *callbacks.Resolved) error {
+func (v *view) remove(e *registry.Entry, n *session.Resolved) error {
 	if _, known := v.shown[e][n.ID]; !known || !e.VisibleTo(v.tenant) {
 		return nil
 	}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -78,7 +77,7 @@ func TestAnswerTakenAlong(t *testing.T) {
 			var told []bridgev1.CallbackOutcome
 			for records, _ := r.Next(nil, 1<<20); len(records) > 0; records, _ = r.Next(nil, 1<<20) {
 				for _, rec := range records {
-					if n, ok := rec.Note.(callbacks.Resolved); ok {
+					if n, ok := rec.Note.(Resolved); ok {
 						told = append(told, n.Outcome)
 					}
 				}

@@ -10,7 +10,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
 )
 
 // holdLoaded returns the runtime that has the session, which stays loaded until release is called. It returns nil if no
@@ -31,7 +30,7 @@ func (l *Loader) holdLoaded() (rt Runtime, release func()) {
 // ends at the time limit. done, which must not block, is called once. If the runtime loses the session before it receives
 // the call, answer makes the call in the next one.
 func (l *Loader) answer(
-	ctx context.Context, method string, params jsonobj.Object, limit time.Time, done func(callbacks.Delivery),
+	ctx context.Context, method string, params jsonobj.Object, limit time.Time, done func(Delivery),
 ) {
 	rt, release := l.holdLoaded()
 	if rt == nil {
@@ -40,7 +39,7 @@ func (l *Loader) answer(
 	}
 	params.SetString("sessionId", l.s.id)
 	end := func(result json.RawMessage, err error) {
-		d := callbacks.Delivery{Result: result, At: l.s.journal.Last(), Err: Classify(err, method), Ended: rt.Ended()}
+		d := Delivery{Result: result, At: l.s.journal.Last(), Err: Classify(err, method), Ended: rt.Ended()}
 		release()
 		if mayHaveMoved(d.Err) {
 			l.answerLater(ctx, method, params, limit, done)
@@ -55,13 +54,13 @@ func (l *Loader) answer(
 
 // answerLater is answer on a goroutine that loads the session first.
 func (l *Loader) answerLater(
-	ctx context.Context, method string, params jsonobj.Object, limit time.Time, done func(callbacks.Delivery),
+	ctx context.Context, method string, params jsonobj.Object, limit time.Time, done func(Delivery),
 ) {
 	started := l.s.host.Go(func(bridge context.Context) {
 		ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), limit)
 		defer cancel()
 		defer context.AfterFunc(bridge, cancel)()
-		var d callbacks.Delivery
+		var d Delivery
 		d.Err = l.In(ctx, func(rt Runtime) (err error) {
 			d.Ended = rt.Ended()
 			d.Result, d.At, err = l.s.call(ctx, rt, method, params, rpcconn.Priority())
@@ -70,7 +69,7 @@ func (l *Loader) answerLater(
 		done(d)
 	})
 	if !started {
-		done(callbacks.Delivery{Err: async.ErrStopping})
+		done(Delivery{Err: async.ErrStopping})
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -52,12 +51,12 @@ var lookup = []config.Tool{{Name: "lookup", JSON: json.RawMessage(`{"name":"look
 
 func (r *rig) awaitAsked() *callback.Pending {
 	r.t.Helper()
-	return r.await("Requested", func(rec *journal.Record) bool { _, ok := rec.Note.(callbacks.Requested); return ok }).Note.(callbacks.Requested).Pending
+	return r.await("Requested", func(rec *journal.Record) bool { _, ok := rec.Note.(Requested); return ok }).Note.(Requested).Pending
 }
 
-func (r *rig) awaitOver(want bridgev1.CallbackOutcome) callbacks.Resolved {
+func (r *rig) awaitOver(want bridgev1.CallbackOutcome) Resolved {
 	r.t.Helper()
-	got := r.await("Resolved", func(rec *journal.Record) bool { _, ok := rec.Note.(callbacks.Resolved); return ok }).Note.(callbacks.Resolved)
+	got := r.await("Resolved", func(rec *journal.Record) bool { _, ok := rec.Note.(Resolved); return ok }).Note.(Resolved)
 	if got.Outcome != want {
 		r.t.Errorf("callback %s of %s ended %v, want %v", got.ID, got.Kind.Method, got.Outcome, want)
 	}
@@ -278,7 +277,7 @@ func TestDisconnectEndsCallbacks(t *testing.T) {
 	if done, err := r.s.loader.Disconnect(t.Context(), false); err != nil || !done {
 		t.Fatalf("disconnect: %v, %v", done, err)
 	}
-	if got := r.await("Resolved", func(rec *journal.Record) bool { _, ok := rec.Note.(callbacks.Resolved); return ok }).Note.(callbacks.Resolved); got.Outcome != ended && got.Outcome != withdrawn {
+	if got := r.await("Resolved", func(rec *journal.Record) bool { _, ok := rec.Note.(Resolved); return ok }).Note.(Resolved); got.Outcome != ended && got.Outcome != withdrawn {
 		t.Errorf("ended %v", got.Outcome)
 	}
 	if out := sent.Waiter.Wait(t.Context(), 0); out.Status != aborted {

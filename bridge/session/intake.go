@@ -167,7 +167,7 @@ func (i *Intake) apply(rec *journal.Record) bool {
 		return true
 	}
 	if k := callback.ForEvent(rec.Type); k != nil {
-		i.s.callbacks.Requested(locked{i.s}, k, rec)
+		i.s.callbacks.Requested(k, rec)
 	} else if callback.Ends(rec.Type) {
 		i.s.callbacks.Completed(rec)
 		i.s.settings.Approve(config.ApprovalsIn(rec))

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -166,7 +165,7 @@ func TestInterruptedTurnWithACallback(t *testing.T) {
 	}}}})
 	r.open(Opening{OnInterruption: goOn, Tools: &lookup})
 	r.send(message("work"))
-	r.await("the call", func(rec *journal.Record) bool { _, ok := rec.Note.(callbacks.Requested); return ok })
+	r.await("the call", func(rec *journal.Record) bool { _, ok := rec.Note.(Requested); return ok })
 	stored := func(line string) bool { return strings.Contains(line, `"external_tool.requested"`) }
 	for range 5000 {
 		if _, lines := r.record(); slices.ContainsFunc(lines, stored) {

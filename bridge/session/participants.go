@@ -8,7 +8,6 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
@@ -172,7 +171,7 @@ func (m *Participants) offer(p *roster.Participant) {
 		to, _ := m.s.roster.Handlers(one, &m.s.settings.State)
 		if slices.Contains(to, p.ID) && !slices.Contains(pending.Offered(one), p.ID) {
 			pending.Offer(one.ID, p.ID)
-			m.s.journal.Note(callbacks.Requested{Pending: one})
+			m.s.journal.Note(Requested{Pending: one})
 		}
 	}
 }
@@ -295,7 +294,7 @@ func (m *Participants) leave(p *roster.Participant, right func() bool) {
 
 // left carries out what follows from a participant's departure.
 func (m *Participants) left(ctx context.Context, p *roster.Participant, sat roster.Satellite, last bool) {
-	ctx, cancel := context.WithTimeout(ctx, callbacks.AnswerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
 	defer cancel()
 	m.s.callbacks.Orphans(ctx)
 	m.s.models.FailOf(p.ID, modelproxy.StatusRefused, "the participant that was answering has left")

@@ -8,33 +8,9 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 )
-
-func newCallbacks(s *Session, room callback.Room, observer *observe.Observer) *callbacks.Desk {
-	return callbacks.New(callbacks.Config{
-		Session: s.id, Tenant: s.tenant, Room: room, Journal: s.journal, Observer: observer, Audit: s.audit,
-		Lock: func() callbacks.Tx {
-			s.mu.Lock()
-			return locked{s}
-		},
-		Unlock: s.mu.Unlock,
-		Answer: s.loader.answer, Usable: s.loader.Answerable,
-		Approved: func(urls []config.Setting) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.settings.Approve(urls)
-		},
-		ModelTaken: func(id, participant string) { s.models.Taken(id, participant) },
-		Changed:    func(note any) { s.host.CallbackChanged(s, note) },
-		Go:         s.host.Go,
-		Logger:     s.host.Logger,
-	})
-}
 
 func newModels(s *Session) *modelproxy.Proxy {
 	return modelproxy.New(modelproxy.Config{
@@ -66,7 +42,7 @@ func (s *Session) Host() Host { return s.host }
 func (s *Session) Loader() *Loader { return s.loader }
 
 // Callbacks returns the session's callbacks.
-func (s *Session) Callbacks() *callbacks.Desk { return s.callbacks }
+func (s *Session) Callbacks() *Callbacks { return s.callbacks }
 
 // Models returns the part that carries out the session's model requests.
 func (s *Session) Models() *modelproxy.Proxy { return s.models }

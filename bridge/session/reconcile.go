@@ -46,7 +46,7 @@ func (r *Reconciler) History(ctx context.Context, rt Runtime, continuePending bo
 	if continuePending {
 		for _, rec := range open {
 			if k := callback.ForEvent(rec.Type); k.Survives {
-				r.s.callbacks.Requested(locked{r.s}, k, r.placed(rec))
+				r.s.callbacks.Requested(k, r.placed(rec))
 			}
 		}
 	}

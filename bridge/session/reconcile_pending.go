@@ -85,6 +85,6 @@ func (r *Reconciler) askAgain(ctx context.Context, rt Runtime, method, id string
 	if found == nil || r.s.loader.runtime != rt || r.s.loader.state != Loaded {
 		return false
 	}
-	r.s.callbacks.Requested(locked{r.s}, callback.ForEvent(method), found)
+	r.s.callbacks.Requested(callback.ForEvent(method), found)
 	return true
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
 	sessionevent "github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/reorder/reordertest"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
@@ -80,7 +79,7 @@ func TestHistoryAndLiveEvents(t *testing.T) {
 	asks := 0
 	for records, gap := r.Next(nil, 1<<20); len(records) > 0 || gap != nil; records, gap = r.Next(nil, 1<<20) {
 		for _, rec := range records {
-			if _, ok := rec.Note.(callbacks.Requested); ok {
+			if _, ok := rec.Note.(Requested); ok {
 				asks++
 			} else if rec.Note == nil {
 				got = append(got, rec.Type)

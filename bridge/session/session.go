@@ -20,6 +20,7 @@
 //	Turns         carries out what package turn decides; waiters, spans
 //	Prompts       has the prompts whose turns have not ended, and sends them again
 //	Sender        sends messages
+//	Callbacks     has the CLI's requests that wait for answers
 //	Participants  brings the CLI in step with those who have joined
 //	Settings      has the configuration, and repeats it after a load
 //	Loader        moves the session into and out of CLI processes
@@ -44,7 +45,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
@@ -94,7 +94,7 @@ type Host interface {
 	Watched(s *Session, labels map[string]string) []string
 	// LabelsChanged publishes a change of the session's labels to WatchSessions and WatchPending. It does not block.
 	LabelsChanged(s *Session)
-	// CallbackChanged publishes callbacks.Requested and callbacks.Resolved to WatchPending. It does not block.
+	// CallbackChanged publishes Requested and Resolved to WatchPending. It does not block.
 	CallbackChanged(s *Session, note any)
 	// Refresh schedules a call of Participants().Refresh for the session and returns at once.
 	Refresh(s *Session)
@@ -165,7 +165,7 @@ type Session struct {
 	shared       bool // permits a resume while another process has the session open
 	host         Host
 	journal      *journal.Journal
-	callbacks    *callbacks.Desk
+	callbacks    *Callbacks
 	models       *modelproxy.Proxy
 	prompts      *Prompts
 	turns        *Turns
@@ -200,7 +200,7 @@ func New(cfg Config) *Session {
 	}
 	s.loader = newLoader(s, cfg.CallbackTimeout)
 	s.models = newModels(s)
-	s.callbacks = newCallbacks(s, cfg.Room, cfg.Observer)
+	s.callbacks = &Callbacks{s, cfg.Observer, callback.NewRegistry(cfg.Room)}
 	s.prompts = newPrompts(s, cfg.Outbox)
 	s.turns = &Turns{s: s, observer: cfg.Observer, machine: turn.New(cfg.Bounds, turnReason)}
 	s.sender = &Sender{s: s}
@@ -217,6 +217,14 @@ func (s *Session) update(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f()
+}
+
+// markDirty schedules a save of the session. The caller holds mu.
+func (s *Session) markDirty() { s.host.MarkDirty(s) }
+
+// watched returns the callbacks that callers of WatchPending handle in the session. The caller holds mu.
+func (s *Session) watched() config.Handling {
+	return config.Handling{Methods: s.host.Watched(s, s.settings.State.Labels)}
 }
 
 // ID returns the session's id.

@@ -7,7 +7,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -30,11 +29,11 @@ func (f *sessionStream) sendGap(gap *journal.Gap) error {
 // sendNote sends what a note says to those it is for.
 func (f *sessionStream) sendNote(r *journal.Record) error {
 	switch n := r.Note.(type) {
-	case callbacks.Requested:
+	case session.Requested:
 		if f.callbacks && f.concerns(n.Pending.Kind, f.s.Callbacks().Registry().Offered(n.Pending)) {
 			return f.sendRequested(n.Pending)
 		}
-	case callbacks.Resolved:
+	case session.Resolved:
 		if f.callbacks && f.concerns(n.Kind, n.Offered) {
 			return f.send(&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_CallbackResolved{
 				CallbackResolved: n.Proto(f.st.tenant),

@@ -13,7 +13,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -147,9 +146,9 @@ func (h host) CallbackChanged(_ *session.Session, note any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch n := note.(type) {
-	case callbacks.Requested:
+	case session.Requested:
 		w.requested(n.Pending)
-	case callbacks.Resolved:
+	case session.Resolved:
 		w.resolved(n)
 	}
 }
@@ -168,7 +167,7 @@ func (w *world) requested(p *callback.Pending) {
 }
 
 // resolved checks that a callback may end so.
-func (w *world) resolved(n callbacks.Resolved) {
+func (w *world) resolved(n session.Resolved) {
 	a := w.callbacks[n.ID]
 	if a == nil || !a.open {
 		w.failures = append(w.failures, fmt.Sprintf("callback %s ends twice, or without a request", n.ID))
@@ -318,7 +317,7 @@ func (w *world) checkStep() {
 }
 
 // patience is how long the session may take to bring its callbacks in step with the CLI: as long as an answer may take.
-const patience = callbacks.AnswerTimeout + 15*time.Second
+const patience = session.AnswerTimeout + 15*time.Second
 
 // checkWaiting lets the CLI do all that it can, and compares what it waits for with what the session shows.
 func (w *world) checkWaiting() {

@@ -1,4 +1,4 @@
-package callbacks
+package session
 
 import (
 	"context"
@@ -11,19 +11,18 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 )
 
-// codeInternal is JSON-RPC's code of an internal error.
-const codeInternal = -32603
-
 // askHooks asks all who handle a hook, one after the other in the order they came, each
 // with what those before it changed. A refusal ends it.
-func (d *Desk) askHooks(ctx context.Context, id string, params json.RawMessage) (json.RawMessage, error) {
+func (d *Callbacks) askHooks(ctx context.Context, id string, params json.RawMessage) (json.RawMessage, error) {
 	call, err := jsonobj.Parse(params)
 	if err != nil {
 		return nil, &rpcconn.Error{Code: codeInternal, Message: "hooks.invoke: parameters are not an object"}
 	}
 	hook := call.String("hookType")
-	who, elsewhere := d.cfg.Lock().HookOrder(hook)
-	d.cfg.Unlock()
+	d.s.mu.Lock()
+	who := d.s.roster.HookOrder(hook, d.s.settings.State.Handling)
+	elsewhere := d.s.participants.WantsMethod(callback.HooksInvoke)
+	d.s.mu.Unlock()
 	if len(who) == 0 && elsewhere {
 		return json.RawMessage(`{}`), nil // only hooks of other types are of interest
 	}

@@ -1,16 +1,9 @@
-// Package callbacks owns the pending callbacks of a session. It registers the CLI's requests, offers them to
-// their handlers, runs the chain of hooks, delivers answers to the CLI, and sends the default answer if no
-// handler answers.
-//
-// The registry has its own lock. A goroutine that holds the session's lock may take it. A method that needs the
-// session's lock receives a Tx, which the session makes while it holds the lock. For each default answer
-// Config.Go starts a goroutine; it ends when the CLI has the answer, or after AnswerTimeout.
-package callbacks
+package session
 
 import (
 	"context"
 	"encoding/json"
-	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +17,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -31,65 +25,6 @@ import (
 // AnswerTimeout bounds how long the CLI may take to accept an answer. It does not end
 // with the caller: an answer half given would be in doubt.
 const AnswerTimeout = 30 * time.Second
-
-// Tx is the session while its lock is held.
-type Tx interface {
-	// Handlers returns the participants that handle a callback, and whether it has any handler.
-	Handlers(p *callback.Pending) (to []string, handled bool)
-	// Covers reports whether a callback can still be answered when no participant does.
-	Covers(p *callback.Pending) bool
-	// HookOrder returns the participants that handle a hook, in the order of the chain, and whether hooks have
-	// any handler.
-	HookOrder(hook string) (who []string, wanted bool)
-	// NameOf returns the name of a participant; empty if it has none or has left.
-	NameOf(participant string) string
-	// TellAsked notifies participants that a request was offered to them.
-	TellAsked(to []string)
-	// Reading reports whether the CLI's history is being read.
-	Reading() bool
-	// Timeout is how long callbacks wait for an answer.
-	Timeout() time.Duration
-	// Span is the span of the turn; nil if there is none.
-	Span() *observe.Span
-	// MarkDirty schedules a save of the session.
-	MarkDirty()
-}
-
-// Audit records decisions.
-type Audit interface {
-	Decided(ctx context.Context, p *callback.Pending, at time.Time, participant string, reply callback.Reply)
-	Defaulted(p *callback.Pending, outcome bridgev1.CallbackOutcome)
-}
-
-// Config is what a Desk needs of its session.
-type Config struct {
-	// Session and Tenant name the session, for the log and the spans.
-	Session, Tenant string
-	// Room is where callbacks wait; nil has room for all.
-	Room     callback.Room
-	Journal  *journal.Journal
-	Observer *observe.Observer
-	Audit    Audit
-	// Lock takes the session's lock; Unlock releases it.
-	Lock   func() Tx
-	Unlock func()
-	// Answer makes the call that answers a callback in the runtime that has the session, which it loads if need be. The
-	// call ends at the time limit. done is called once with its end, perhaps by the goroutine that reads the runtime's
-	// connection, and must not block.
-	Answer func(ctx context.Context, method string, params jsonobj.Object, limit time.Time, done func(Delivery))
-	// Usable returns an error unless callbacks can be answered.
-	Usable func() error
-	// Approved keeps the URLs that an answer has approved.
-	Approved func(urls []config.Setting)
-	// ModelTaken notes that a participant answers a request to a model.
-	ModelTaken func(id, participant string)
-	// Changed receives Requested and Resolved when they are noted. It must not block; it is called with or without
-	// the session's lock. Nil ignores them.
-	Changed func(note any)
-	// Go runs f on a goroutine that ends with the bridge. After the end of the bridge it does nothing and returns false.
-	Go     func(f func(ctx context.Context)) bool
-	Logger func() *slog.Logger
-}
 
 // Delivery is the end of a call that answers a callback.
 type Delivery struct {
@@ -101,23 +36,20 @@ type Delivery struct {
 	Ended <-chan struct{}
 }
 
-// Desk manages the callbacks of a session. Call New to make one. It is safe for concurrent use. The caller of a
-// method with a Tx holds the session's lock.
-type Desk struct {
-	cfg      Config
+// Callbacks are the pending callbacks of the session. It registers the CLI's requests, offers them to their handlers, runs
+// the chain of hooks, delivers answers to the CLI, and sends the default answer if no handler answers.
+//
+// A method says when its caller holds the session's lock; all other methods are called without it. The registry has its own
+// lock, which a goroutine that holds the session's may take. Each default answer has a goroutine of the host, which ends
+// when the CLI has the answer, or after AnswerTimeout.
+type Callbacks struct {
+	s        *Session
+	observer *observe.Observer
 	registry *callback.Registry
 }
 
-// New returns a desk without callbacks.
-func New(cfg Config) *Desk {
-	if cfg.Changed == nil {
-		cfg.Changed = func(any) {}
-	}
-	return &Desk{cfg, callback.NewRegistry(cfg.Room)}
-}
-
 // Registry returns the pending callbacks.
-func (d *Desk) Registry() *callback.Registry { return d.registry }
+func (d *Callbacks) Registry() *callback.Registry { return d.registry }
 
 // Requested is the note that a callback waits for an answer.
 type Requested struct{ Pending *callback.Pending }
@@ -154,13 +86,13 @@ func (r Resolved) Proto(tenant string) *bridgev1.CallbackResolved {
 	return out
 }
 
-// Requested registers the callback that an event asks.
-func (d *Desk) Requested(tx Tx, k *callback.Kind, rec *journal.Record) {
+// Requested registers the callback that an event asks. The caller holds the lock.
+func (d *Callbacks) Requested(k *callback.Kind, rec *journal.Record) {
 	p := asked(k, rec)
 	if p.ID == "" {
 		return
 	}
-	d.register(tx, p, tx.Reading())
+	d.register(p, d.s.intake.Holding())
 }
 
 // asked returns the callback that an event asks; without an id if the event has none.
@@ -193,46 +125,62 @@ func asked(k *callback.Kind, rec *journal.Record) *callback.Pending {
 }
 
 // register adds a callback and offers it to its handlers. Without a handler the bridge answers at once, except
-// for callbacks of the past.
-func (d *Desk) register(tx Tx, p *callback.Pending, past bool) {
+// for callbacks of the past. The caller holds the lock.
+func (d *Callbacks) register(p *callback.Pending, past bool) {
 	p.Created = time.Now()
-	timeout := tx.Timeout()
+	timeout := d.s.loader.timeout
 	p.Deadline = p.Created.Add(timeout)
 	if limit := p.Kind.Limit; limit > 0 && limit < timeout {
 		p.Deadline = p.Created.Add(limit)
 	}
-	to, handled := tx.Handlers(p)
+	to, handled := d.handlers(p)
 	kind := p.Kind.Type.String()
-	p.Span = d.cfg.Observer.Callback(tx.Span(), p.Trace, d.cfg.Session, d.cfg.Tenant, p.ID, kind)
+	p.Span = d.observer.Callback(d.s.turns.Span(), p.Trace, d.s.id, d.s.tenant, p.ID, kind)
 	if !d.registry.Add(p, d.expire) {
 		p.Span.EndCallback("overflow")
 		if _, err := d.registry.Get(p.ID); err != nil {
-			d.cfg.Observer.CallbackOver(kind, "overflow", 0)
-			d.cfg.Go(func(context.Context) { d.fallback(p, callback.Overflow, func(error) {}) })
+			d.observer.CallbackOver(kind, "overflow", 0)
+			d.s.host.Go(func(context.Context) { d.fallback(p, callback.Overflow, func(error) {}) })
 		}
 		return
 	}
 	d.registry.Offer(p.ID, to...)
-	tx.MarkDirty()
-	d.cfg.Journal.Note(Requested{p})
-	d.cfg.Changed(Requested{p})
+	d.s.markDirty()
+	d.s.journal.Note(Requested{p})
+	d.s.host.CallbackChanged(d.s, Requested{p})
 	if p.Reply != nil {
-		tx.TellAsked(to)
+		d.s.roster.TellAsked(to)
 	}
 	if !handled && !past {
-		d.cfg.Go(func(context.Context) { d.giveUp(p.ID, callback.Unhandled, func() {}) })
+		d.s.host.Go(func(context.Context) { d.giveUp(p.ID, callback.Unhandled, func() {}) })
 	}
+}
+
+// handlers returns the participants that handle a callback, and whether it has any handler. The caller holds the lock.
+func (d *Callbacks) handlers(p *callback.Pending) (to []string, handled bool) {
+	to, handled = d.s.roster.Handlers(p, &d.s.settings.State)
+	return to, handled || p.For == roster.Everybody && d.s.watched().Handles(p)
+}
+
+// covers reports whether the session itself or a caller of WatchPending handles a callback, so that callers of Resolve may
+// answer it. The caller holds the lock.
+func (d *Callbacks) covers(p *callback.Pending) bool {
+	own := &d.s.settings.State
+	if p.Kind.Method == callback.ToolRequested {
+		return slices.ContainsFunc(own.Tools, func(t config.Tool) bool { return t.Name == p.Tool })
+	}
+	return p.For == roster.Everybody && !d.s.roster.OwnsCommand(p) && (own.Handling.Handles(p) || d.s.watched().Handles(p))
 }
 
 // Completed ends the callback that an event says is over, unless an answer of the bridge's own
 // ended it.
-func (d *Desk) Completed(rec *journal.Record) {
+func (d *Callbacks) Completed(rec *journal.Record) {
 	d.Over(event.Text(rec, "requestId"))
 }
 
 // Over ends the callback with an id, for which the CLI does not wait, and reports whether it did. While an answer is being
 // delivered, that answer ends the callback, also if nothing is known of its end.
-func (d *Desk) Over(id string) bool {
+func (d *Callbacks) Over(id string) bool {
 	p := d.registry.ClaimOver(id)
 	if p != nil {
 		d.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN, "")
@@ -241,7 +189,7 @@ func (d *Desk) Over(id string) bool {
 }
 
 // Withdraw ends pending callbacks.
-func (d *Desk) Withdraw(which func(*callback.Pending) bool, outcome bridgev1.CallbackOutcome) {
+func (d *Callbacks) Withdraw(which func(*callback.Pending) bool, outcome bridgev1.CallbackOutcome) {
 	for _, p := range d.registry.List() {
 		if which(p) {
 			d.Finish(p, outcome, "")
@@ -251,7 +199,7 @@ func (d *Desk) Withdraw(which func(*callback.Pending) bool, outcome bridgev1.Cal
 
 // WithdrawAborted ends what the session's own agent waits for when its turn has been aborted: the CLI does not tell the
 // end of its questions then, and CLI 1.0.81 not that of tool calls either.
-func (d *Desk) WithdrawAborted() {
+func (d *Callbacks) WithdrawAborted() {
 	d.Withdraw(func(p *callback.Pending) bool {
 		return p.Kind.OfTurn && p.Agent == ""
 	}, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
@@ -259,7 +207,7 @@ func (d *Desk) WithdrawAborted() {
 
 // Finish removes a callback and tells its watchers. A request that has not been answered is
 // answered now, since it occupies a worker of the connection.
-func (d *Desk) Finish(p *callback.Pending, outcome bridgev1.CallbackOutcome, participant string) {
+func (d *Callbacks) Finish(p *callback.Pending, outcome bridgev1.CallbackOutcome, participant string) {
 	if _, ok := d.registry.Done(p.ID); !ok {
 		return
 	}
@@ -267,28 +215,28 @@ func (d *Desk) Finish(p *callback.Pending, outcome bridgev1.CallbackOutcome, par
 }
 
 // notifyFinished reports the end of a callback, which was just removed, to metrics, readers and the CLI.
-func (d *Desk) notifyFinished(
+func (d *Callbacks) notifyFinished(
 	p *callback.Pending, outcome bridgev1.CallbackOutcome, participant string, by Answerer,
 ) {
 	p.Span.EndCallback(outcome.String())
-	d.cfg.Observer.CallbackOver(p.Kind.Type.String(), outcome.String(), time.Since(p.Created))
+	d.observer.CallbackOver(p.Kind.Type.String(), outcome.String(), time.Since(p.Created))
 	note := Resolved{
 		ID: p.ID, Kind: p.Kind, Offered: d.registry.Offered(p), Outcome: outcome, Participant: participant, By: by,
 	}
-	d.cfg.Journal.Note(note)
-	d.cfg.Changed(note)
+	d.s.journal.Note(note)
+	d.s.host.CallbackChanged(d.s, note)
 	if p.Reply != nil {
 		p.Reply(callback.Reply{Error: &callback.ReplyError{Code: callback.DefaultErrorCode, Message: p.Kind.Method + ": the callback ended without an answer"}})
 	}
 }
 
 // expire answers a callback whose time is up.
-func (d *Desk) expire(id string) {
-	d.cfg.Go(func(context.Context) { d.giveUp(id, callback.TimedOut, func() {}) })
+func (d *Callbacks) expire(id string) {
+	d.s.host.Go(func(context.Context) { d.giveUp(id, callback.TimedOut, func() {}) })
 }
 
 // giveUp gives a callback the bridge's own answer, and calls done when the callback is over.
-func (d *Desk) giveUp(id string, why callback.Why, done func()) {
+func (d *Callbacks) giveUp(id string, why callback.Why, done func()) {
 	p, err := d.registry.Claim(id)
 	if err != nil { // another answer was faster
 		done()
@@ -302,17 +250,17 @@ func (d *Desk) giveUp(id string, why callback.Why, done func()) {
 		if err != nil {
 			d.registry.Unreached(p)
 		}
-		d.cfg.Audit.Defaulted(p, outcome)
+		d.s.audit.Defaulted(p, outcome)
 		d.Finish(p, outcome, "")
 		done()
 	})
 }
 
 // fallback sends the bridge's own answer, and calls done when the CLI has it, or with the reason why that is not known.
-func (d *Desk) fallback(p *callback.Pending, why callback.Why, done func(error)) {
+func (d *Callbacks) fallback(p *callback.Pending, why callback.Why, done func(error)) {
 	d.give(context.Background(), p, p.Kind.Fallback(p, why), func(_ bool, _ journal.Position, err error) {
 		if err != nil {
-			d.cfg.Logger().Warn("answering a callback failed", "session_id", d.cfg.Session, "callback_id", p.ID, "method", p.Kind.Method, "error", err)
+			d.s.host.Logger().Warn("answering a callback failed", "session_id", d.s.id, "callback_id", p.ID, "method", p.Kind.Method, "error", err)
 		}
 		done(err)
 	})
@@ -320,7 +268,7 @@ func (d *Desk) fallback(p *callback.Pending, why callback.Why, done func(error))
 
 // AskMethod registers a request of the CLI and waits for its answer. It runs on one of the
 // connection's workers; the context ends with the connection.
-func (d *Desk) AskMethod(ctx context.Context, id, method string, params json.RawMessage) (json.RawMessage, error) {
+func (d *Callbacks) AskMethod(ctx context.Context, id, method string, params json.RawMessage) (json.RawMessage, error) {
 	if method == callback.HooksInvoke {
 		return d.askHooks(ctx, id, params)
 	}
@@ -328,7 +276,7 @@ func (d *Desk) AskMethod(ctx context.Context, id, method string, params json.Raw
 }
 
 // Ask registers a callback and waits for its answer.
-func (d *Desk) Ask(ctx context.Context, p *callback.Pending) (json.RawMessage, error) {
+func (d *Callbacks) Ask(ctx context.Context, p *callback.Pending) (json.RawMessage, error) {
 	answer := make(chan callback.Reply, 1)
 	p.Reply = func(r callback.Reply) {
 		select {
@@ -336,8 +284,7 @@ func (d *Desk) Ask(ctx context.Context, p *callback.Pending) (json.RawMessage, e
 		default: // the first answer counts
 		}
 	}
-	d.register(d.cfg.Lock(), p, false)
-	d.cfg.Unlock()
+	d.s.update(func() { d.register(p, false) })
 	select {
 	case r := <-answer:
 		if r.Error != nil {
@@ -354,7 +301,7 @@ func (d *Desk) Ask(ctx context.Context, p *callback.Pending) (json.RawMessage, e
 // before or after Resolve returns, also after the end of ctx, and perhaps by the goroutine that reads the runtime's
 // connection: it must not block. The answer goes to the CLI before Resolve returns, unless the session must be loaded
 // for it.
-func (d *Desk) Resolve(
+func (d *Callbacks) Resolve(
 	ctx context.Context, id string, by callback.Giver, reply callback.Reply, done func(journal.Position, error),
 ) {
 	p, err := d.claim(id, by, reply)
@@ -362,22 +309,22 @@ func (d *Desk) Resolve(
 		done(journal.Position{}, err)
 		return
 	}
-	a := answered{by, reply, time.Now()}
+	a := givenAnswer{by, reply, time.Now()}
 	d.give(ctx, p, reply, func(accepted bool, at journal.Position, err error) {
 		done(at, d.settle(ctx, p, a, accepted, at, err))
 	})
 }
 
-// answered is an answer of a caller: whose it is, and when it claimed the callback.
-type answered struct {
+// givenAnswer is an answer of a caller: whose it is, and when it claimed the callback.
+type givenAnswer struct {
 	by    callback.Giver
 	reply callback.Reply
 	at    time.Time
 }
 
 // claim claims a callback for an answer.
-func (d *Desk) claim(id string, by callback.Giver, reply callback.Reply) (*callback.Pending, error) {
-	if err := d.cfg.Usable(); err != nil {
+func (d *Callbacks) claim(id string, by callback.Giver, reply callback.Reply) (*callback.Pending, error) {
+	if err := d.s.loader.Answerable(); err != nil {
 		return nil, err
 	}
 	p, err := d.registry.ClaimBy(id, by)
@@ -385,14 +332,14 @@ func (d *Desk) claim(id string, by callback.Giver, reply callback.Reply) (*callb
 		return nil, err
 	}
 	if p.Kind.Method == callback.ModelRequestStart && reply.Error == nil {
-		d.cfg.ModelTaken(id, by.Participant)
+		d.s.models.Taken(id, by.Participant)
 	}
 	return p, nil
 }
 
 // settle ends or releases a claimed callback after its answer went to the CLI, or failed to. It does not block.
-func (d *Desk) settle(
-	ctx context.Context, p *callback.Pending, a answered, accepted bool, at journal.Position, err error,
+func (d *Callbacks) settle(
+	ctx context.Context, p *callback.Pending, a givenAnswer, accepted bool, at journal.Position, err error,
 ) error {
 	switch {
 	case err != nil:
@@ -406,10 +353,10 @@ func (d *Desk) settle(
 			WithField("callback_id").With("callback_id", p.ID)
 	}
 	if urls := config.ApprovedURLs(p, a.reply); urls != nil {
-		d.cfg.Approved(urls)
+		d.s.update(func() { d.s.settings.Approve(urls) })
 	}
 	if _, ok := d.registry.Answered(p.ID, at); ok {
-		d.cfg.Audit.Decided(ctx, p, a.at, a.by.Participant, a.reply)
+		d.s.audit.Decided(ctx, p, a.at, a.by.Participant, a.reply)
 		outcome := bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED
 		d.notifyFinished(p, outcome, a.by.Participant, d.answerer(ctx, a.by.Participant))
 	}
@@ -417,11 +364,12 @@ func (d *Desk) settle(
 }
 
 // answerer names the caller of ctx, by the name of the participant if it has one.
-func (d *Desk) answerer(ctx context.Context, participant string) Answerer {
+func (d *Callbacks) answerer(ctx context.Context, participant string) Answerer {
 	c := caller.From(ctx)
 	if participant != "" {
-		name := d.cfg.Lock().NameOf(participant)
-		d.cfg.Unlock()
+		d.s.mu.Lock()
+		name := d.s.roster.Name(participant)
+		d.s.mu.Unlock()
 		if name != "" {
 			return Answerer{Name: name, Tenant: c.Tenant, Public: true}
 		}
@@ -432,7 +380,7 @@ func (d *Desk) answerer(ctx context.Context, participant string) Answerer {
 // Abstain notes that a participant leaves a callback to others. When all participants that it was offered to have
 // abstained, the bridge answers: a hook that was put to one participant has no opinion. done is called as that of
 // Resolve.
-func (d *Desk) Abstain(ctx context.Context, id, participant string, done func(journal.Position, error)) {
+func (d *Callbacks) Abstain(ctx context.Context, id, participant string, done func(journal.Position, error)) {
 	p, err := d.registry.Get(id)
 	if err != nil {
 		done(journal.Position{}, err)
@@ -440,29 +388,31 @@ func (d *Desk) Abstain(ctx context.Context, id, participant string, done func(jo
 	}
 	all, err := d.registry.Abstain(id, participant)
 	if err != nil || !all {
-		done(d.cfg.Journal.Last(), err)
+		done(d.s.journal.Last(), err)
 		return
 	}
 	if p.For == participant && p.Hook != "" {
 		d.Resolve(ctx, id, callback.Giver{Participant: participant}, callback.Reply{Members: json.RawMessage(`{}`)}, done)
 		return
 	}
-	covered := d.cfg.Lock().Covers(p)
-	d.cfg.Unlock()
+	d.s.mu.Lock()
+	covered := d.covers(p)
+	d.s.mu.Unlock()
 	if covered {
-		done(d.cfg.Journal.Last(), nil)
+		done(d.s.journal.Last(), nil)
 		return
 	}
-	d.giveUp(id, callback.Abstained, func() { done(d.cfg.Journal.Last(), nil) })
+	d.giveUp(id, callback.Abstained, func() { done(d.s.journal.Last(), nil) })
 }
 
 // Orphans sends the default answers for callbacks that have no handler any longer and do not survive their
 // handlers, and waits for their ends. Tool calls and permissions stay pending: another caller may answer them. The
 // caller calls Orphans before it withdraws the handlers from the CLI, which might reject the answers afterwards.
-func (d *Desk) Orphans(ctx context.Context) {
+func (d *Callbacks) Orphans(ctx context.Context) {
 	for _, p := range d.registry.List() {
-		_, handled := d.cfg.Lock().Handlers(p)
-		d.cfg.Unlock()
+		d.s.mu.Lock()
+		_, handled := d.handlers(p)
+		d.s.mu.Unlock()
 		if handled || p.Kind.Survives {
 			continue
 		}
@@ -474,8 +424,8 @@ func (d *Desk) Orphans(ctx context.Context) {
 
 // AnsweredElsewhere ends the request of the CLI that was answered by way of the event with
 // the request id: the CLI does not take its request back.
-func (d *Desk) AnsweredElsewhere(requestID, method string) {
-	rec, ok := d.cfg.Journal.Find(func(r *journal.Record) bool {
+func (d *Callbacks) AnsweredElsewhere(requestID, method string) {
+	rec, ok := d.s.journal.Find(func(r *journal.Record) bool {
 		var ask struct{ RequestID string }
 		return callback.Asks(r.Type) == method && event.Data(r, &ask) && ask.RequestID == requestID
 	})

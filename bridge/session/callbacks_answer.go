@@ -1,4 +1,4 @@
-package callbacks
+package session
 
 import (
 	"context"
@@ -19,12 +19,12 @@ const answerTries = 3
 // give delivers an answer to the CLI. done is called once, as that of Resolve, and receives whether the CLI accepted the
 // answer. If the runtime ends during the call and the callback survives runtimes, give delivers the answer to the
 // successor; the participant does not repeat it.
-func (d *Desk) give(
+func (d *Callbacks) give(
 	ctx context.Context, p *callback.Pending, r callback.Reply, done func(accepted bool, at journal.Position, err error),
 ) {
 	if p.Reply != nil {
 		p.Reply(r)
-		done(true, d.cfg.Journal.Last(), nil)
+		done(true, d.s.journal.Last(), nil)
 		return
 	}
 	params, err := jsonobj.Parse(r.Members)
@@ -34,7 +34,7 @@ func (d *Desk) give(
 	}
 	params.SetString("requestId", p.ID)
 	d.deliver(&delivering{
-		ctx: ctx, p: p, params: params, limit: time.Now().Add(AnswerTimeout), since: d.cfg.Journal.Last(), done: done,
+		ctx: ctx, p: p, params: params, limit: time.Now().Add(AnswerTimeout), since: d.s.journal.Last(), done: done,
 	})
 }
 
@@ -52,9 +52,9 @@ type delivering struct {
 }
 
 // deliver gives the answer to the runtime that has the session.
-func (d *Desk) deliver(a *delivering) {
+func (d *Callbacks) deliver(a *delivering) {
 	a.tries++
-	d.cfg.Answer(a.ctx, a.p.Kind.AnswerMethod, a.params, a.limit, func(e Delivery) {
+	d.s.loader.answer(a.ctx, a.p.Kind.AnswerMethod, a.params, a.limit, func(e Delivery) {
 		accepted := e.Err == nil && !refused(e.Result)
 		switch {
 		case a.p.Kind.Survives && fault.ReasonOf(e.Err) == fault.RuntimeLost && a.tries < answerTries:
@@ -81,8 +81,8 @@ func (d *Desk) deliver(a *delivering) {
 }
 
 // background runs f, which may block, for an answer on its way, until the answer's time is over.
-func (d *Desk) background(a *delivering, f func(ctx context.Context)) {
-	ok := d.cfg.Go(func(ctx context.Context) {
+func (d *Callbacks) background(a *delivering, f func(ctx context.Context)) {
+	ok := d.s.host.Go(func(ctx context.Context) {
 		ctx, cancel := context.WithDeadline(ctx, a.limit)
 		defer cancel()
 		f(ctx)
@@ -114,14 +114,14 @@ func awaitEnd(ctx context.Context, ended <-chan struct{}) bool {
 
 // AnswerOf finds, in the journal, the event that says that a callback was answered. An abort ends a callback with the same
 // event.
-func (d *Desk) AnswerOf(ctx context.Context, id string) (at journal.Position, ok bool) {
+func (d *Callbacks) AnswerOf(ctx context.Context, id string) (at journal.Position, ok bool) {
 	return d.answerSince(ctx, id, journal.Position{})
 }
 
 // answerSince is AnswerOf without the ends up to a position: the CLI may have lost them, and have asked again.
-func (d *Desk) answerSince(ctx context.Context, id string, since journal.Position) (at journal.Position, ok bool) {
+func (d *Callbacks) answerSince(ctx context.Context, id string, since journal.Position) (at journal.Position, ok bool) {
 	aborted := false
-	event.Scan(ctx, d.cfg.Journal, journal.Position{}, func(rec *journal.Record) bool {
+	event.Scan(ctx, d.s.journal, journal.Position{}, func(rec *journal.Record) bool {
 		asks, ends := callback.ForEvent(rec.Type) != nil, callback.Ends(rec.Type)
 		switch {
 		case rec.Type == "abort" && rec.Agent == "":
