@@ -148,3 +148,27 @@ func TestUnnamedBehindAnAbort(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestContinuedTurnIsAborted: the abort of a turn that an earlier runtime began, and that this one has not gone on with, does
+// not end the message that the CLI takes up at once.
+func TestContinuedTurnIsAborted(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]func(*driver){
+		"an earlier runtime began it": func(d *driver) { d.m.Continue(true) },
+		"none ran":                    func(*driver) {},
+	} {
+		d := newDriver()
+		begin(d)
+		d.line("abort")
+		next := d.sent("m1")
+		for _, line := range []string{"user m1 i1", "say A1", "session.idle"} {
+			d.line(line)
+		}
+		if got, want := result(next), fmt.Sprintf("COMPLETED A1 at %d", d.seq); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+		if d.m.Continuing() {
+			t.Errorf("%s: it goes on", name)
+		}
+	}
+}

@@ -211,10 +211,13 @@ func (m *Machine) prompted(id string) bool {
 
 // passes reports whether a message ends the turn that runs.
 func (m *Machine) passes(rec *journal.Record) bool {
-	if !m.running || m.failing || m.interaction == "" {
+	if !m.running || m.failing {
 		return false
 	}
 	next := event.Text(rec, "interactionId")
+	if m.interaction == "" { // the turn of an earlier runtime, before this one has gone on with it
+		return m.continuing && m.aborted && next != ""
+	}
 	return next != "" && next != m.interaction && !continuation(rec)
 }
 
