@@ -20,9 +20,9 @@ func (d dying) Ended() <-chan struct{} { return d.gone }
 // The outcome of an answer whose runtime ended follows from the successor's reply.
 func TestAnswerTakenAlong(t *testing.T) {
 	t.Parallel()
-	const answers = "session.permissions.handlePendingPermissionRequest"
 	for name, test := range map[string]struct {
 		reply, history string
+		tool           bool // a tool call, otherwise a permission
 		earlier        bool // the CLI has accepted another answer, and has lost it
 		want           fault.Reason
 		outcome        bridgev1.CallbackOutcome
@@ -32,10 +32,18 @@ func TestAnswerTakenAlong(t *testing.T) {
 		"an abort ended it":  {reply: `{"success":false}`, history: `{"type":"abort","id":"00000000-0000-4000-8000-000000000002","data":{}},{"type":"permission.completed","id":"00000000-0000-4000-8000-000000000001","data":{"requestId":"p1"}}`, want: fault.CallbackResolved, outcome: bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN},
 		"it was cancelled":   {reply: `{"success":false}`, history: `{"type":"permission.completed","id":"00000000-0000-4000-8000-000000000001","data":{"requestId":"p1","result":{"kind":"cancelled"}}}`, want: fault.CallbackResolved, outcome: bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN},
 		"another was given":  {earlier: true, reply: `{"success":false}`, want: fault.CallbackResolved, outcome: bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN},
+		"an abort is behind": {reply: `{"success":false}`, tool: true, history: `{"type":"external_tool.completed","id":"00000000-0000-4000-8000-000000000001","data":{"requestId":"p1"}},{"type":"abort","id":"00000000-0000-4000-8000-000000000002","data":{}}`, want: fault.CallbackResolved, outcome: bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN},
+		// What the history says of the call ends the callback before the answer.
+		"the call has ended": {reply: `{"success":false}`, tool: true, history: `{"type":"external_tool.completed","id":"00000000-0000-4000-8000-000000000001","data":{"requestId":"p1"}},{"type":"tool.execution_complete","id":"00000000-0000-4000-8000-000000000003","data":{"toolCallId":"c1"}},{"type":"abort","id":"00000000-0000-4000-8000-000000000002","data":{}}`, outcome: bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN},
 		"it waits no longer": {reply: `{"success":false}`, want: fault.CallbackResolved, outcome: bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			asks, data, pending := callback.PermissionRequested, permissionAsked, "session.permissions.pendingRequests"
+			if test.tool {
+				asks, data, pending = callback.ToolRequested, `{"requestId":"p1","toolCallId":"c1","toolName":"t"}`, "session.tools.listPendingRequests"
+			}
+			answers := callback.ForEvent(asks).AnswerMethod
 			var s *Session
 			next := &puppet{answer: func(method string) (string, error) {
 				switch method {
@@ -43,8 +51,10 @@ func TestAnswerTakenAlong(t *testing.T) {
 					return test.reply, nil
 				case "session.getMessages":
 					return `{"events":[` + test.history + `]}`, nil
-				case "session.permissions.pendingRequests":
-					return waitsFor("p1"), nil
+				case pending:
+					if !test.tool {
+						return waitsFor("p1"), nil
+					}
 				}
 				return `{}`, nil
 			}}
@@ -60,12 +70,12 @@ func TestAnswerTakenAlong(t *testing.T) {
 			}}
 			s = onStock(t, &stock{rt: next})
 			s.loader.runtime, s.loader.state = first, Loaded
-			s.settings.State.Handling.Methods = []string{callback.PermissionRequested}
+			s.settings.State.Handling.Methods, s.settings.State.Tools = []string{callback.PermissionRequested}, tools("t")
 			s.play("user.message", "")
-			s.play(callback.PermissionRequested, permissionAsked)
+			s.play(asks, data)
 			if test.earlier {
 				s.play("permission.completed", `{"requestId":"p1"}`)
-				s.play(callback.PermissionRequested, permissionAsked)
+				s.play(asks, data)
 			}
 			r, err := s.journal.NewReader(s.journal.Last(), true, func() {})
 			if err != nil {

@@ -113,26 +113,28 @@ func awaitEnd(ctx context.Context, ended <-chan struct{}) bool {
 }
 
 // AnswerOf finds, in the journal, the event that says that a callback was answered. An abort ends a callback with the same
-// event.
+// event: then the turn ends without the end of the tool call.
 func (d *Callbacks) AnswerOf(ctx context.Context, id string) (at journal.Position, ok bool) {
 	return d.answerSince(ctx, id, journal.Position{})
 }
 
 // answerSince is AnswerOf without the ends up to a position: the CLI may have lost them, and have asked again.
 func (d *Callbacks) answerSince(ctx context.Context, id string, since journal.Position) (at journal.Position, ok bool) {
-	aborted := false
+	aborted, call := false, ""
 	event.Scan(ctx, d.s.journal, journal.Position{}, func(rec *journal.Record) bool {
 		asks, ends := callback.ForEvent(rec.Type) != nil, callback.Ends(rec.Type)
 		switch {
 		case rec.Type == "abort" && rec.Agent == "":
 			aborted = true
+			ok = ok && call == "" // the record of an abort comes behind the ends
+		case ok && call != "" && rec.Type == "tool.execution_complete" && event.Text(rec, "toolCallId") == call:
+			call = ""
 		case !asks && !ends || event.Text(rec, "requestId") != id:
 		case asks:
-			aborted = false
+			aborted, ok, call = false, false, event.Text(rec, "toolCallId")
 		case rec.Pos.Epoch == since.Epoch && !since.Before(rec.Pos):
 		default:
 			at, ok = rec.Pos, !aborted && !cancelled(rec)
-			return false
 		}
 		return true
 	})
