@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
@@ -32,6 +33,9 @@ func (l *Loader) reload(ctx context.Context, rt Runtime, extra jsonobj.Object, c
 	settle()
 	return nil
 }
+
+// loadedTimeout bounds what a load does after the CLI has loaded the session; that takes some milliseconds.
+const loadedTimeout = 2 * time.Minute
 
 // coldResume calls session.resume and reconciles the journal with the CLI's history. The intake holds new
 // events back meanwhile, so that the events of the history precede them in the journal.
@@ -70,6 +74,9 @@ func (l *Loader) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Objec
 	l.s.participants.Told(plan, result, l.HistoryEnd()) // the events since then follow the reply
 	before := l.s.callbacks.Registry().List()           // a loaded session can begin turns with new callbacks
 	l.loadedIn(rt)
+	// What follows does not end with the caller: the session is loaded, and no later load makes up for it.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadedTimeout)
+	defer cancel()
 	// The events come after loadedIn: callbacks among them can be answered only in a loaded session.
 	l.s.mu.Lock()
 	l.s.intake.Release()

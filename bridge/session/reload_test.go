@@ -1,6 +1,8 @@
 package session
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,6 +11,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	sessionevent "github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/reorder/reordertest"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
@@ -191,5 +194,36 @@ func TestShutdownIsFinal(t *testing.T) {
 			}
 			has(t, r.last("session.resume"), `"continuePendingWork":true`)
 		})
+	}
+}
+
+// attentive is a CLI process whose calls end with their contexts.
+type attentive struct{ *puppet }
+
+func (a attentive) Call(ctx context.Context, method string, params []byte, opts ...rpcconn.CallOption) (json.RawMessage, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return a.puppet.Call(ctx, method, params, opts...)
+}
+
+// TestLoadOutlivesItsCaller: once the CLI has loaded the session, the rest of the load does not end with the call that began
+// it: no later load makes up for it.
+func TestLoadOutlivesItsCaller(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	p := &puppet{}
+	p.answer = func(method string) (string, error) {
+		if method == listPermissions {
+			cancel()
+		}
+		return `{}`, nil
+	}
+	s := onStock(t, &stock{rt: attentive{p}})
+	if _, err := s.loader.Load(ctx); err != nil {
+		t.Error(err)
+	}
+	if !slices.Contains(p.calls, listTools) {
+		t.Errorf("the calls are %v", p.calls)
 	}
 }
