@@ -69,16 +69,25 @@ func (w *world) declares(kind rune) bool {
 	return w.variant.own() > 0 || len(w.members) > 0
 }
 
+// seats are the tools of participants.
+var seats = []rune{callersTool, permitted}
+
+// brings is what a participant brings.
+func (w *world) brings(i int) roster.Brings {
+	b := roster.Brings{Handling: asks, Grace: time.Hour}
+	if w.variant.own() == 0 {
+		b.Tools = []config.Tool{tool(seats[i])}
+	}
+	return b
+}
+
 // join has the participants join.
 func (w *world) join() {
 	if !w.variant.attended() {
 		return
 	}
-	for _, kind := range []rune{callersTool, permitted} {
-		b := roster.Brings{Handling: asks, Grace: time.Hour}
-		if w.variant.own() == 0 {
-			b.Tools = []config.Tool{tool(kind)}
-		}
+	for i := range seats {
+		b := w.brings(i)
 		joined := false
 		w.do(func() error {
 			j, err := w.s.Participants().Join(w.ctx, session.Joining{Brings: b})
@@ -87,7 +96,7 @@ func (w *world) join() {
 			}
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.members, joined = append(w.members, j.Participant.ID), true
+			w.members, w.tokens, joined = append(w.members, j.Participant.ID), append(w.tokens, j.Participant.Token), true
 			return nil
 		})
 		w.settle(func() bool {
@@ -145,6 +154,9 @@ func (h host) CallbackChanged(_ *session.Session, note any) {
 	w := h.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if h.life != w.life {
+		return
+	}
 	switch n := note.(type) {
 	case session.Requested:
 		w.requested(n.Pending)
@@ -284,9 +296,13 @@ func (w *world) answer(n int) {
 		text = fmt.Sprintf(`{"result":{"kind":%q,"feedback":%q}}`, kind, one.mark)
 	}
 	giver := callback.Giver{Participant: by, Digest: [32]byte{byte(w.answers), byte(w.answers >> 8)}}
-	w.s.Callbacks().Resolve(w.ctx, id, giver, callback.Reply{Members: json.RawMessage(text)}, func(_ journal.Position, err error) {
+	l := w.life
+	l.s.Callbacks().Resolve(l.ctx, id, giver, callback.Reply{Members: json.RawMessage(text)}, func(_ journal.Position, err error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		if l != w.life {
+			return
+		}
 		if one.over {
 			w.failures = append(w.failures, fmt.Sprintf("the answer %s ends twice", one.mark))
 		}
@@ -314,6 +330,7 @@ func (w *world) checkStep() {
 	if n := w.pending(); n != w.room.taken {
 		w.fail("%d callbacks are pending, and %d places are taken", n, w.room.taken)
 	}
+	w.read()
 }
 
 // patience is how long the session may take to bring its callbacks in step with the CLI: as long as an answer may take.
@@ -389,5 +406,5 @@ func (rt *runtime) request(ctx context.Context, q *rpcconn.Request) (json.RawMes
 	if err := json.Unmarshal(q.Params, &p); err != nil {
 		return nil, err
 	}
-	return rt.w.s.Callbacks().AskMethod(ctx, "q-"+p.Question, q.Method, q.Params)
+	return rt.life.s.Callbacks().AskMethod(ctx, "q-"+p.Question, q.Method, q.Params)
 }

@@ -50,6 +50,7 @@ func (w *world) check() string {
 	w.checkOrder(said)
 	w.checkJournal()
 	w.checkCallbacks()
+	w.checkReader()
 	return strings.Join(w.failures, "\n")
 }
 
@@ -71,6 +72,11 @@ func (w *world) wrong(p *prompt, said []int) string {
 		return ""
 	case len(said) > 1:
 		return "the agent got it twice"
+	case errors.Is(p.err, errConnection): // it does not know
+	case errors.Is(p.err, errEnded):
+		if len(said) == 0 && !p.abortable {
+			return "its turn is said to have ended, and the conversation does not have it"
+		}
 	case p.err != nil:
 		if reason := fault.ReasonOf(p.err); !p.crashed || reason != fault.SendUnconfirmed && reason != fault.RuntimeLost {
 			return fmt.Sprint("sending failed: ", p.err)

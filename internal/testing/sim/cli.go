@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 )
 
 // stored is an event that a CLI process keeps in its history.
@@ -133,6 +135,26 @@ func (c *cli) steps() (all []func()) {
 		all = append(all, c.write)
 	}
 	return all
+}
+
+// catchUp has the process take the answers to callbacks that it has received, and reply to them.
+func (c *cli) catchUp() {
+	received := c.requests
+	c.requests = nil
+	for _, r := range received {
+		if callback.Answers(r.method) {
+			c.handle(r)
+		} else {
+			c.requests = append(c.requests, r)
+		}
+	}
+	c.replies = slices.DeleteFunc(c.replies, func(text string) bool {
+		ofAnswer := strings.Contains(text, `"success":`)
+		if ofAnswer {
+			c.pipe.say(text)
+		}
+		return ofAnswer
+	})
 }
 
 func (c *cli) reply(r request, result string) {

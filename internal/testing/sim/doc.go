@@ -3,8 +3,8 @@
 //
 // The session is the real one, with its connection to the CLI; the CLI process, its disk, the callers and the clock are
 // of this package. A run is a list of small steps made from a seed: a caller sends, aborts or answers, the CLI does one of
-// the things that it could do next, it is killed, or time goes by. The bridge comes to rest after each. In the end
-// everything must come to an end, and then:
+// the things that it could do next, it is killed, the bridge ends and begins again, or time goes by. The bridge comes to
+// rest after each. In the end everything must come to an end, and then:
 //
 //   - Each prompt has one outcome: that of its own turn, with its text. Without a kill it is exactly the model's.
 //   - The agent gets a prompt at most once, and after those that had been accepted when it was sent. One that is said
@@ -20,6 +20,10 @@
 //   - As many places are taken as callbacks are pending. When the CLI has done all that it can, it waits for exactly
 //     those that the session shows.
 //   - Each request of a living process has one reply.
+//
+// When the bridge ends, the next process has what was stored: the state as it was saved last, the journal and the outbox.
+// Callers ask again for the prompts that were acknowledged, and participants come back. A reader that comes back by its
+// position gets each durable event once, or a gap.
 //
 // # What the model does
 //

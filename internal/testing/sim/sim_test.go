@@ -17,7 +17,8 @@ var (
 )
 
 // op is a thing that a run does: s sends a prompt, t one whose agent needs callers, r answers a callback, d abstains, a
-// aborts, c has the CLI do something, x kills it, and w waits. n says which. v, which comes first, is the variant.
+// aborts, c has the CLI do something, x kills it, z ends the bridge, and w waits. n says which. v, which comes first, is the
+// variant.
 type op struct {
 	kind rune
 	n    int
@@ -44,6 +45,8 @@ func (w *world) carryOut(o op) {
 		w.step(o.n)
 	case 'x':
 		w.crash()
+	case 'z':
+		w.restart(o.n)
 	case 'w':
 		w.pass(waits[o.n%len(waits)])
 	}
@@ -59,6 +62,9 @@ func script(seed uint64) (ops []op) {
 	if seed%4 >= 2 {
 		kinds = "ccccccccccccccccccccccccsttttwwarrrrrddx"
 		ops = append(ops, op{'v', rng.IntN(36)})
+	}
+	if seed%8 >= 6 {
+		kinds += "zz"
 	}
 	if seed%2 == 0 {
 		kinds += "xx"[:1+seed/2%2]
@@ -81,6 +87,9 @@ func play(t *testing.T, ops []op) (wrong string) {
 		defer w.close()
 		for _, o := range ops {
 			w.carryOut(o)
+			if o.n%2 == 0 {
+				w.save()
+			}
 			w.checkStep()
 		}
 		wrong = w.check()

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
@@ -45,6 +44,7 @@ type prompt struct {
 	accepted map[int]bool
 
 	sent    bool
+	id      string // of the message that the caller was told
 	err     error
 	outcome turn.Outcome
 	over    bool
@@ -53,7 +53,7 @@ type prompt struct {
 // world is one session of the bridge with its callers and CLI processes. Time is that of a synctest bubble. A run does one
 // thing at a time and lets the bridge come to rest in between, so that equal runs behave alike.
 type world struct {
-	s           *session.Session
+	*life
 	mu          sync.Mutex // guards what goroutines of the bridge reach: all that follows but the disk
 	disk        disk
 	cli         *cli
@@ -66,20 +66,22 @@ type world struct {
 	aborts      int // that the agent has carried out
 	failures    []string
 	variant     variant
-	room        room
+	room        *room
 	callbacks   map[string]*asking
 	order       []*asking
 	answers     int
 	members     []string // the ids of participants
-
-	ctx    context.Context
-	cancel context.CancelFunc
-	tasks  sync.WaitGroup
+	tokens      []string
+	saved       json.RawMessage // the state of the session as it was saved last
+	dirty       bool
+	restarts    int
+	reader      reader
 }
 
 // runtime is the bridge's side of a CLI process.
 type runtime struct {
 	w    *world
+	life *life
 	conn *rpcconn.Conn
 	told chan struct{}
 	// routed and err are guarded by the world's lock.
@@ -89,20 +91,14 @@ type runtime struct {
 
 func newWorld(v variant) *world {
 	w := &world{variant: v, callbacks: map[string]*asking{}}
-	if v.narrow() {
-		w.room.places = 2
-	}
-	w.ctx, w.cancel = context.WithCancel(context.Background())
-	w.s = session.New(session.Config{
-		ID: "s1", Host: host{w}, Epoch: 1, Encode: func(*journal.Record, journal.Form) []byte { return nil },
-		Room: &w.room,
-	})
+	w.life = w.newLife(nil)
 	w.do(func() error {
 		_, err := w.s.Loader().Create(w.ctx, v.opening())
 		return err
 	})
 	w.settle(func() bool { return w.s.Loader().State() == session.Loaded })
 	w.join()
+	w.save()
 	return w
 }
 
@@ -110,7 +106,7 @@ func newWorld(v variant) *world {
 func (w *world) close() {
 	w.cancel()
 	w.crash()
-	w.tasks.Wait()
+	w.life.close()
 }
 
 func (w *world) fail(format string, args ...any) {
@@ -131,8 +127,9 @@ func (w *world) ended(n int, fate string) { w.prompts[n].fates = append(w.prompt
 
 // do runs f beside the run. Its error is a failure of the run.
 func (w *world) do(f func() error) {
-	w.tasks.Go(func() {
-		if err := f(); err != nil && w.ctx.Err() == nil {
+	l := w.life
+	l.tasks.Go(func() {
+		if err := f(); err != nil && l.ctx.Err() == nil {
 			w.fail("%v", err)
 		}
 	})
@@ -154,9 +151,13 @@ func (w *world) send(p *prompt) {
 	if p.immediate {
 		m.Params.SetString("mode", "immediate")
 	}
+	l := w.life
 	over := func(out turn.Outcome, err error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		if l != w.life { // its caller has lost the connection
+			return
+		}
 		if p.over {
 			w.failures = append(w.failures, fmt.Sprintf("P%d has two outcomes", n))
 		}
@@ -168,16 +169,11 @@ func (w *world) send(p *prompt) {
 			return
 		}
 		w.mu.Lock()
-		p.sent = true
+		if p.sent = true; l == w.life {
+			p.id = sent.MessageID
+		}
 		w.mu.Unlock()
-		w.tasks.Go(func() {
-			done, outcome := sent.Waiter.Done()
-			select {
-			case <-done:
-				over(outcome(), nil)
-			case <-w.ctx.Done():
-			}
-		})
+		l.await(sent.Waiter, over)
 	})
 	synctest.Wait()
 }
@@ -188,10 +184,10 @@ func (w *world) abort() {
 	for _, p := range w.prompts {
 		p.abortable = p.abortable || !p.over
 	}
-	crashes := w.crashes
+	crashes, l := w.crashes, w.life
 	w.mu.Unlock()
 	w.do(func() error {
-		_, _, err := w.s.Sender().Abort(w.ctx)
+		_, _, err := l.s.Sender().Abort(l.ctx)
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.crashes != crashes { // a call of a process that has ended may fail
@@ -234,15 +230,16 @@ const reviveTries = 3
 
 // revive loads the session again, as package fleet does it.
 func (w *world) revive() {
-	w.tasks.Go(func() {
+	l := w.life
+	l.tasks.Go(func() {
 		var err error
 		for range reviveTries {
-			if _, err = w.s.Loader().Load(w.ctx); fault.ReasonOf(err) != fault.RuntimeLost {
+			if _, err = l.s.Loader().Load(l.ctx); fault.ReasonOf(err) != fault.RuntimeLost {
 				break
 			}
 		}
-		if w.ctx.Err() == nil {
-			w.s.Watchdog().GiveUp(w.ctx, err)
+		if l.ctx.Err() == nil {
+			l.s.Watchdog().GiveUp(l.ctx, err)
 		}
 	})
 }
@@ -270,19 +267,17 @@ func (w *world) step(choice int) bool {
 	return len(steps) > 0
 }
 
-// pass lets time go by. A reply that is ready takes less than seconds.
+// pass lets time go by. The CLI takes an answer and sends a reply that is ready in less than seconds.
 func (w *world) pass(d time.Duration) {
 	if w.mu.Lock(); w.cli != nil && d > time.Second {
-		for _, text := range w.cli.replies {
-			w.cli.pipe.say(text)
-		}
-		w.cli.replies = nil
+		w.cli.catchUp()
 	}
 	w.mu.Unlock()
 	synctest.Wait()
 	time.Sleep(d)
 	w.s.Watchdog().Check()
 	synctest.Wait()
+	w.save()
 }
 
 // maxSettling bounds the time in which everything that was begun must end, when the CLI works without delay.
@@ -318,25 +313,34 @@ func (w *world) settle(until func() bool) bool {
 }
 
 // host implements session.Host.
-type host struct{ w *world }
+type host struct {
+	w *world
+	*life
+}
 
 func (h host) Runtime(context.Context) (session.Runtime, error) {
 	w := h.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if h.life != w.life {
+		return nil, errors.New("the bridge has ended")
+	}
 	if w.rt == nil {
 		w.cli = newCLI(w)
-		w.rt = &runtime{w: w, told: make(chan struct{})}
+		w.rt = &runtime{w: w, life: h.life, told: make(chan struct{})}
 		w.rt.conn = rpcconn.New(w.cli.pipe, rpcconn.Options{Event: w.rt.event, Request: w.rt.request})
 	}
 	return w.rt, nil
 }
 
 func (h host) Go(f func(context.Context)) bool {
-	h.w.tasks.Go(func() { f(h.w.ctx) })
+	if h.ctx.Err() != nil {
+		return false
+	}
+	h.tasks.Go(func() { f(h.ctx) })
 	return true
 }
-func (h host) Spawn(f func()) { h.w.tasks.Go(f) }
+func (host) Spawn(f func()) { go f() }
 func (h host) Epoch() uint64 {
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
@@ -348,7 +352,6 @@ func (host) Changed(*session.Session, bridgev1.SessionChange)     {}
 func (host) Watched(*session.Session, map[string]string) []string { return nil }
 func (host) LabelsChanged(*session.Session)                       {}
 func (host) Refresh(*session.Session)                             {}
-func (host) MarkDirty(*session.Session)                           {}
 func (host) Logger() *slog.Logger                                 { return slog.New(slog.DiscardHandler) }
 
 func (rt *runtime) Call(ctx context.Context, method string, params []byte, opts ...rpcconn.CallOption) (json.RawMessage, error) {
@@ -398,6 +401,6 @@ func (rt *runtime) event(body []byte) {
 	if err != nil {
 		rt.w.fail("the bridge cannot read %s: %v", body, err)
 	} else if routed {
-		rt.w.s.Ingest(event.Record(f.Event, bytes.Clone(f.Event.Raw), nil), time.Now())
+		rt.life.s.Ingest(event.Record(f.Event, bytes.Clone(f.Event.Raw), nil), time.Now())
 	}
 }
