@@ -346,11 +346,7 @@ func (w *world) checkWaiting() {
 		if w.cli != nil {
 			waits = slices.Concat(w.cli.waiting(asked, false), w.cli.waiting(called, false), w.cli.waiting(called, true))
 		}
-		shown := slices.DeleteFunc(w.openCallbacks(), func(id string) bool {
-			// The end of an abort shows nothing of a call that an earlier process began, if the agent takes up a message
-			// at once: the callback is shown until its deadline.
-			return w.aborts > w.callbacks[id].aborts && !slices.Contains(waits, id)
-		})
+		shown := w.openCallbacks()
 		w.mu.Unlock()
 		slices.Sort(waits)
 		slices.Sort(shown)
