@@ -85,6 +85,23 @@ describe("journeys", () => {
       await page.getByRole("dialog").waitFor({ state: "detached" });
     }));
 
+  test("the fleet shows the last message of each session, as plain text", () =>
+    journey(async (page) => {
+      const path = await startSession(page, server, "hello words");
+      await says(page, "You said: hello words");
+      await page.keyboard.press("Escape");
+      await page.keyboard.press("Escape");
+      const sessionId = decodeURIComponent(path.split("/").pop() ?? "");
+      const row = page.getByRole("listitem").filter({ hasText: sessionId });
+      await row.getByText("You said: hello words", { exact: true }).waitFor();
+      const text = `**more** words\n\n- <img src=x onerror='window.attacked=1'> \`here\`${" and there".repeat(60)}`;
+      await server.call("SessionService/SendAndWait", { sessionId, prompt: { text } });
+      await row.getByText("You said: more words <img src=x onerror='window.attacked=1'> here and there").waitFor();
+      assert.equal(await row.locator("img").count(), 0);
+      const widths = await row.getByRole("link").evaluate(({ scrollWidth, clientWidth }) => [scrollWidth, clientWidth]);
+      assert.equal(widths[0], widths[1], "the line is cut");
+    }));
+
   test("answer a question, and one with a text of one's own", () =>
     journey(async (page) => {
       await startSession(page, server, "which database");

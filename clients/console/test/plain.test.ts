@@ -5,7 +5,7 @@ import { fetchMe, linkToken, logIn, LoginError, logOut, mayAct, returnPath, righ
 import { refusal } from "../src/lib/attachments.js";
 import { age, bytes, cost, count, countdown, duration, plural, shortPath } from "../src/lib/format.js";
 import { parseRoute, pathOf, type Route, sessionPath } from "../src/lib/router.js";
-import { clip, firstLine, output, plain, visible } from "../src/lib/text.js";
+import { clip, firstLine, oneLine, output, plain, visible } from "../src/lib/text.js";
 import { comparedLines, type DiffLine, diffStats, unifiedLines } from "../src/lib/diff.js";
 import { changesOf, describeTool, prettyJson } from "../src/lib/tools.js";
 
@@ -119,6 +119,16 @@ describe("hostile text", () => {
     assert.deepEqual(clip(line, 400, 40_000), { text: line.slice(0, 40_000), hidden: line.length - 40_000 });
     assert.equal(firstLine(line).length, 120);
   });
+  table<[string], string>("texts in one line", (text) => oneLine(text), [
+    [[""], ""],
+    [[" \n---\n"], ""],
+    [["The **answer** is `snake_case`,\n\n2 * 3 - 1."], "The answer is snake_case, 2 * 3 - 1."],
+    [["## Files\r\n\r\n- one\n* two\n> three\n"], "Files one two three"],
+    [["| file | use |\n|---|:-:|\n| `a.go` | b |"], "file use a.go b"],
+    [["```go\nx := 1\n```"], "go x := 1"],
+    [["<b>no</b> \u001b[31mred\u001b[0m \u202eright"], "<b>no</b> red ⟦U+202E⟧right"],
+    [["long ".repeat(10_000)], "long ".repeat(60)],
+  ]);
   table<[string], string>("first lines", (text) => firstLine(text), [
     [["\n\n  hello \nworld"], "hello"],
     [[""], ""],

@@ -4,6 +4,7 @@ import { fetchMe, type Identity, linkToken, type LoginMethod, logOut, mayAct, ma
 import { Connection } from "./connection.js";
 import { FleetStream } from "./fleetstream.js";
 import { InboxStream } from "./inboxstream.js";
+import { LastMessages } from "./lastmessages.js";
 import { Offers } from "./offers.js";
 import { Store } from "./store.js";
 
@@ -14,6 +15,7 @@ export interface Desk {
   readonly fleet: FleetStream;
   readonly inbox: InboxStream;
   readonly offers: Offers;
+  readonly lastMessages: LastMessages;
   /** The caller may send, answer and change. */
   readonly acts: boolean;
   /** The caller may start sessions. */
@@ -80,8 +82,9 @@ export class App {
     const inbox = new InboxStream(client, this.connection, this.isFinal, reader);
     inbox.start();
     const offers = new Offers(client, this.isFinal);
+    const lastMessages = new LastMessages(client);
     const rights = { acts: mayAct(identity), owns: mayOwn(identity) };
-    this.state.set({ state: "ready", desk: { client, identity, fleet, inbox, offers, ...rights } });
+    this.state.set({ state: "ready", desk: { client, identity, fleet, inbox, offers, lastMessages, ...rights } });
   }
 
   async logOut(): Promise<void> {
@@ -98,6 +101,7 @@ export class App {
     now.desk.fleet.stop();
     now.desk.inbox.stop();
     now.desk.offers.stop();
+    now.desk.lastMessages.stop();
     void now.desk.client.close();
   }
 

@@ -1,5 +1,5 @@
 import { SessionChange, type WatchSessionsResponse } from "@copilot-grpc/client/gen/copilot/bridge/v1/event_service_pb";
-import { type Session as SessionMessage, SessionState } from "@copilot-grpc/client/gen/copilot/bridge/v1/session_pb";
+import { type Position, type Session as SessionMessage, SessionState } from "@copilot-grpc/client/gen/copilot/bridge/v1/session_pb";
 import { millis } from "./format.js";
 
 /** All sessions of the caller, by id. */
@@ -65,6 +65,9 @@ export interface FleetRow {
   readonly people: readonly string[];
   readonly updatedAt: number;
   readonly problem: string;
+  /** The position of the session's last event; undefined if the server has no events of it. */
+  readonly position: Position | undefined;
+  readonly turnRunning: boolean;
 }
 
 export function rowOf(session: SessionMessage, waiting: number): FleetRow {
@@ -82,6 +85,8 @@ export function rowOf(session: SessionMessage, waiting: number): FleetRow {
     people: session.participants.filter(({ connected }) => connected).map(({ name, participantId }) => name || participantId),
     updatedAt: millis(session.updateTime) || millis(session.createTime),
     problem: session.damage?.reason ?? session.storageProblem,
+    position: session.position,
+    turnRunning: session.turnRunning,
   };
 }
 

@@ -62,6 +62,17 @@ export function clip(text: string, maxLines: number, maxChars: number): Clipped 
   return { text: text.slice(0, end), hidden: text.length - end };
 }
 
+/** Marks of Markdown at the beginning of a line, lines of tables and rules, and marks between words. */
+const blockMarks = /^[ \t]*(?:#{1,6}|>+|[-+*])[ \t]+|^[ \t]*[-=:|*_ ]{3,}$|\|/gm;
+const inlineMarks = /\*\*|~~|`/g;
+
+/** The beginning of a Markdown text as plain text in one line, without its commonest marks. */
+export function oneLine(text: string, max = 300): string {
+  const begin = output(clip(text, Number.POSITIVE_INFINITY, 4 * max).text);
+  const words = begin.replace(blockMarks, " ").replace(inlineMarks, "").replace(/\s+/g, " ").trim();
+  return clip(words, 1, max).text;
+}
+
 /** The first line with text, for titles. */
 export function firstLine(text: string, max = 120): string {
   const line = /\S[^\n]*/.exec(text.slice(0, 4 * max))?.[0].trim() ?? "";
