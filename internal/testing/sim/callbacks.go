@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing/synctest"
 	"time"
 
@@ -107,23 +108,24 @@ func (w *world) join() {
 	}
 }
 
-// room counts the callbacks that have a place. The world's lock does not guard it: the session is alone with it.
+// room counts the callbacks that have a place. Without places it has room for all.
 type room struct {
-	places, taken, refused int
+	places         int64
+	taken, refused atomic.Int64
 }
 
 // Take implements callback.Room.
 func (r *room) Take() bool {
-	if r.places > 0 && r.taken >= r.places {
-		r.refused++
+	if r.places > 0 && r.taken.Load() >= r.places { // the registry takes one at a time
+		r.refused.Add(1)
 		return false
 	}
-	r.taken++
+	r.taken.Add(1)
 	return true
 }
 
 // Give implements callback.Room.
-func (r *room) Give() { r.taken-- }
+func (r *room) Give() { r.taken.Add(-1) }
 
 // asking is a callback as callers know it.
 type asking struct {
@@ -227,14 +229,14 @@ func (w *world) left(a *asking) bool {
 func (w *world) taken(id, text string) {
 	a := w.callbacks[id]
 	if a == nil {
-		if w.room.refused == 0 {
+		if w.room.refused.Load() == 0 {
 			w.failures = append(w.failures, fmt.Sprintf("callback %s is answered unasked", id))
 		}
 		return
 	}
 	a.taken = append(a.taken, text)
 	// The default answer for lack of room may reach the next process, which asks again when there is room.
-	if strings.Contains(text, "mark") || w.room.refused > 0 {
+	if strings.Contains(text, "mark") || w.room.refused.Load() > 0 {
 		return
 	}
 	if late := time.Since(a.since) >= limit; !late && w.handled(a.p) && !w.left(a) && w.aborts == a.aborts && w.crashes == a.dead {
@@ -327,8 +329,8 @@ func (w *world) abstain(n int) {
 
 // checkStep checks what holds after each step.
 func (w *world) checkStep() {
-	if n := w.pending(); n != w.room.taken {
-		w.fail("%d callbacks are pending, and %d places are taken", n, w.room.taken)
+	if n, taken := w.pending(), w.room.taken.Load(); int64(n) != taken {
+		w.fail("%d callbacks are pending, and %d places are taken", n, taken)
 	}
 	w.read()
 }
@@ -374,7 +376,7 @@ func (w *world) checkCallbacks() {
 				reached := slices.ContainsFunc(a.taken, func(text string) bool { return strings.Contains(text, one.mark) })
 				// A question has no reply to its answer: the CLI may be gone, or the turn aborted.
 				// The default answer for lack of room has no claim, and may reach the next process before the answer does.
-				if !reached && w.room.refused == 0 && !(a.p.Kind.Method == askUser && (w.crashes > a.dead || w.aborts > a.aborts)) {
+				if !reached && w.room.refused.Load() == 0 && !(a.p.Kind.Method == askUser && (w.crashes > a.dead || w.aborts > a.aborts)) {
 					w.fail("the answer %s to callback %s has not reached the CLI", one.mark, a.p.ID)
 				}
 			}
