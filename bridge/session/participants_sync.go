@@ -94,7 +94,7 @@ func (m *Participants) Sync(ctx context.Context) error {
 	})
 }
 
-// Refresh follows a change of Tx.Watched: it gives callbacks that have lost their handler the default answer, and sends
+// Refresh follows a change of what callers of WatchPending handle: it gives callbacks that have lost their handler the default answer, and sends
 // the switches to the CLI if the session is loaded.
 func (m *Participants) Refresh(ctx context.Context) error {
 	m.s.callbacks.Orphans(ctx)

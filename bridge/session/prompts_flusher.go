@@ -49,7 +49,7 @@ func (f *flusher) soon() {
 		for more := true; more; delay.Reset(flushDelay) {
 			select {
 			case <-delay.C:
-			case <-ctx.Done(): // Queue.Close does the rest
+			case <-ctx.Done(): // Prompts.Close does the rest
 			}
 			end := f.journal.Appended()
 			err := f.journal.Settle(ctx)

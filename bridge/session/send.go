@@ -14,7 +14,7 @@ import (
 // Sender sends messages to the CLI: in order, with the session's prompts kept in the outbox, with headers that replace
 // the provider's, and with an answer for each message whose runtime ended before it replied.
 //
-// prompts.Queue lets one send at a time begin; a Sender holds it until the CLI has replied, or until the turn has ended
+// Prompts lets one send at a time begin; a Sender holds it until the CLI has replied, or until the turn has ended
 // whose headers replace the provider's. A goroutine of the host is started for each such turn, which ends with the turn,
 // the runtime or the host, and one for each message that has to wait before the CLI can have it, which ends when the CLI
 // has it, or with its caller or the host.
