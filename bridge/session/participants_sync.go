@@ -94,8 +94,8 @@ func (m *Participants) Sync(ctx context.Context) error {
 	})
 }
 
-// Refresh follows a change of what callers of WatchPending handle: it gives callbacks that have lost their handler the default answer, and sends
-// the switches to the CLI if the session is loaded.
+// Refresh follows a change of what callers of WatchPending handle: it gives callbacks that have lost their handler the
+// default answer, and sends the switches to the CLI if the session is loaded.
 func (m *Participants) Refresh(ctx context.Context) error {
 	m.s.callbacks.Orphans(ctx)
 	m.s.mu.Lock()
