@@ -134,11 +134,11 @@ func TestFollow(t *testing.T) {
 		announced, pending int
 		said, turned       bool // it had a message; a turn has ended
 	}{
-		"a message":         {event: "user.message", saved: true},
+		"a message":         {event: "user.message", saved: true, announced: 1},
 		"of another agent":  {event: "user.message", agent: "a1"},
 		"a title":           {event: "session.title_changed", data: `{"title":"t"}`, saved: true, announced: 1},
-		"the turn's end":    {event: "session.idle", saved: true, said: true, turned: true},
-		"no turn's end":     {event: "session.idle", saved: true},
+		"the turn's end":    {event: "session.idle", saved: true, announced: 1, said: true, turned: true},
+		"no turn's end":     {event: "session.idle", saved: true, announced: 1},
 		"a callback":        {event: callback.PermissionRequested, data: ask, saved: true, pending: 1},
 		"a callback of one": {event: callback.PermissionRequested, data: ask, agent: "a1", saved: true, pending: 1},
 		"a delta":           {event: "assistant.message_delta"},

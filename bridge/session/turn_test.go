@@ -341,3 +341,24 @@ func TestSendWithoutSession(t *testing.T) {
 	_, err = sendAndAwaitReply(t.Context(), r.s, message("x"))
 	wantReason(t, err, fault.SessionNotFound)
 }
+
+// TestWatchersSeeTurns: each time a turn begins or ends, watchers of sessions are told, and the session shows it.
+func TestWatchersSeeTurns(t *testing.T) {
+	t.Parallel()
+	f := newStoryteller()
+	for i, step := range []struct {
+		kind, data string
+		runs       bool
+	}{
+		{"user.message", `{"messageId":"m1","interactionId":"i1"}`, true},
+		{"session.idle", `{}`, false},
+		{"user.message", `{"messageId":"m2","interactionId":"i2"}`, true},
+		{"session.error", `{"message":"broken"}`, true}, // until the CLI is idle
+		{"session.idle", `{}`, false},
+	} {
+		f.takes(t, textOf(i+1, step.kind, step.data))
+		if got := f.s.Snapshot().GetTurnRunning(); len(f.done) != i+1 || got != step.runs {
+			t.Errorf("after %s: told %d times of %d, a turn runs: %v", step.kind, len(f.done), i+1, got)
+		}
+	}
+}

@@ -34,14 +34,18 @@ type Turns struct {
 // Machine returns the state of the turn. The caller holds the lock to use it.
 func (t *Turns) Machine() *turn.Machine { return t.machine }
 
-// CarryOut does what the machine asks for. The caller holds the lock.
+// CarryOut does what the machine asks for, and tells watchers of sessions of turns that begin or end. The caller holds the
+// lock.
 func (t *Turns) CarryOut(effects []turn.Effect) {
+	told := true
 	for i := range effects {
 		switch e := &effects[i]; e.Kind {
 		case turn.Begun:
 			t.begin(e.Span)
+			told = false
 		case turn.Ended:
 			t.End(e.Outcome)
+			told = false
 		case turn.Finished:
 			e.Waiter.Span.EndTurn(e.Outcome.Status.String())
 			if e.Waiter.Entry != 0 {
@@ -53,7 +57,11 @@ func (t *Turns) CarryOut(effects []turn.Effect) {
 			if e.Outcome.Status == bridgev1.TurnStatus_TURN_STATUS_ABORTED {
 				t.s.callbacks.WithdrawAborted()
 			}
+			told = false // after an error the turn ends twice: for those who wait, and for the CLI
 		}
+	}
+	if !told {
+		t.s.host.Changed(t.s, bridgev1.SessionChange_SESSION_CHANGE_UPDATED)
 	}
 }
 

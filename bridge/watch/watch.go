@@ -61,6 +61,9 @@ type change struct {
 // Changed publishes a change to the watchers of all tenants that may know of the session. It never
 // blocks.
 func (svc *Service) Changed(e *registry.Entry, what bridgev1.SessionChange) {
+	if !svc.hub.Active() {
+		return
+	}
 	svc.hub.Publish(change{e: e, what: what, id: e.Session.ID(), shown: e.VisibleTo})
 }
 

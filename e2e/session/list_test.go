@@ -338,9 +338,11 @@ func TestSessionsWatch(t *testing.T) {
 	s := r.Session(r.Options())
 	w.until(s.ID(), bridgev1.SessionChange_SESSION_CHANGE_CREATED)
 	s.Ask("Tell me about herons")
-	if got := w.until(s.ID(),
-		bridgev1.SessionChange_SESSION_CHANGE_UPDATED); got.GetState() != bridgev1.SessionState_SESSION_STATE_LOADED {
-		t.Errorf("updated session is %v", got)
+	for runs := true; runs; { // the last change shows that the turn has ended
+		got := w.until(s.ID(), bridgev1.SessionChange_SESSION_CHANGE_UPDATED)
+		if runs = got.GetTurnRunning(); got.GetState() != bridgev1.SessionState_SESSION_STATE_LOADED {
+			t.Errorf("updated session is %v", got)
+		}
 	}
 	if err := s.Disconnect(r.Ctx); err != nil {
 		t.Fatal(err)

@@ -3076,7 +3076,7 @@ pub enum SessionChange {
     Current = 1,
     /// The session was created.
     Created = 2,
-    /// The session's name, summary, context, labels or state changed.
+    /// The session's name, summary, context, labels or state changed, or a turn began or ended.
     Updated = 3,
     /// The session was deleted.
     Deleted = 4,

@@ -369,7 +369,7 @@ const (
 	SessionChange_SESSION_CHANGE_CURRENT SessionChange = 1
 	// The session was created.
 	SessionChange_SESSION_CHANGE_CREATED SessionChange = 2
-	// The session's name, summary, context, labels or state changed.
+	// The session's name, summary, context, labels or state changed, or a turn began or ended.
 	SessionChange_SESSION_CHANGE_UPDATED SessionChange = 3
 	// The session was deleted.
 	SessionChange_SESSION_CHANGE_DELETED SessionChange = 4

@@ -15,7 +15,7 @@ public record SessionChange(WatchSessionsResponse proto) {
 		CURRENT,
 		/** The session was created. */
 		CREATED,
-		/** The session's name, summary, context, labels or state changed. */
+		/** The session's name, summary, context, labels or state changed, or a turn began or ended. */
 		UPDATED,
 		/** The session was deleted. */
 		DELETED,
