@@ -24,11 +24,21 @@ import (
 type Reconciler struct{ s *Session }
 
 // History adds the events of the CLI's history that the journal lacks. With continuePending, callbacks
-// without an answer in the history become pending.
+// without an answer in the history become pending. It aborts a turn that the CLI has taken over and can never end.
 func (r *Reconciler) History(ctx context.Context, rt Runtime, continuePending bool) error {
 	records, err := r.read(ctx, rt)
 	if err != nil {
 		return err
+	}
+	unfinished := history.Unfinished(records)
+	if continuePending && history.Unended(records) {
+		// Before anybody can send a message, which the abort would remove.
+		if _, _, err := r.s.call(ctx, rt, "session.abort", nil); err != nil {
+			return err
+		}
+		if records, err = r.read(ctx, rt); err != nil {
+			return err
+		}
 	}
 	found := r.s.prompts.LookUp(ctx, records, nil)
 	r.tie(ctx, records)
@@ -51,7 +61,7 @@ func (r *Reconciler) History(ctx context.Context, rt Runtime, continuePending bo
 		}
 	}
 	goesOn := continuePending && r.s.callbacks.Registry().Len() > 0
-	if r.s.settings.State.Continues && !goesOn && !found.Forgot() && history.Unfinished(records) {
+	if r.s.settings.State.Continues && !goesOn && !found.Forgot() && unfinished {
 		r.s.prompts.Continue()
 	} else {
 		r.s.prompts.LeaveInterrupted()

@@ -1,7 +1,10 @@
 package runtime
 
 import (
+	"bytes"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -98,5 +101,37 @@ func TestApprovedAfterAKill(t *testing.T) {
 	}
 	if out := st.Say(s, "and on"); out.Text() != "You said: and on" {
 		t.Errorf("the agent said %q", out.Text())
+	}
+}
+
+// TestKilledBetweenAnAnswerAndItsCall: the CLI wrote down that a caller's tool had answered, and was killed before it wrote
+// the end of the call. The process that resumes the session waits for that end in vain; the next prompt does not.
+func TestKilledBetweenAnAnswerAndItsCall(t *testing.T) {
+	t.Parallel()
+	st := harness.NewOwnScripted(t, harness.HostConfig{Change: impatient}, harness.OnUser("and on", harness.Say("went on")),
+		harness.OnUser("work", harness.Call("works", nil)), harness.OnResult("works", harness.Say("{{tool_result}}")))
+	works := harness.NewHold()
+	works.Release()
+	s := st.Create(copilot.SessionOptions{Tools: []copilot.Tool{works.Tool("works", "worked")}})
+	if out := st.Say(s, "work"); out.Text() != "worked" {
+		t.Fatalf("the agent said %q", out.Text())
+	}
+	st.Written(s)
+	record := filepath.Join(st.Host.Home, "session-state", s.ID(), "events.jsonl")
+	text, err := os.ReadFile(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, _, found := bytes.Cut(text, []byte(`"external_tool.completed"`))
+	if !found {
+		t.Skip("this CLI does not record that a tool has answered")
+	}
+	end := len(before) + bytes.IndexByte(text[len(before):], '\n') + 1
+	if err := os.Truncate(record, int64(end)); err != nil {
+		t.Fatal(err)
+	}
+	st.Kill(s.ID())
+	if out := st.Say(s, "and on"); out.Text() != "went on" {
+		t.Errorf("the agent said %q: %v", out.Text(), out)
 	}
 }

@@ -3,6 +3,7 @@ package history
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -175,6 +176,45 @@ func TestUnfinished(t *testing.T) {
 	} {
 		if got := Unfinished(test.events); got != test.want {
 			t.Errorf("%s: unfinished is %v", name, got)
+		}
+	}
+}
+
+func TestUnended(t *testing.T) {
+	t.Parallel()
+	const (
+		asked, answered = `external_tool.requested {"requestId":"r","toolCallId":"c"}`, `external_tool.completed {"requestId":"r"}`
+		ended           = `tool.execution_complete {"toolCallId":"c"}`
+	)
+	for name, test := range map[string]struct {
+		events []string
+		want   bool
+	}{
+		"nothing":             {},
+		"not answered":        {events: []string{asked}},
+		"answered":            {events: []string{asked, answered}, want: true},
+		"ended":               {events: []string{asked, answered, ended}},
+		"another one ended":   {events: []string{asked, answered, `tool.execution_complete {"toolCallId":"d"}`}, want: true},
+		"aborted":             {events: []string{asked, answered, `abort {}`}},
+		"the agent went on":   {events: []string{asked, answered, `assistant.turn_end {}`}},
+		"a message came":      {events: []string{asked, answered, `user.message {}`}},
+		"not asked":           {events: []string{answered}},
+		"asked once more":     {events: []string{asked, answered, ended, asked}},
+		"answered once again": {events: []string{asked, answered, ended, asked, answered}, want: true},
+	} {
+		var records []*journal.Record
+		for _, e := range test.events {
+			kind, data, _ := strings.Cut(e, " ")
+			records = append(records, &journal.Record{Type: kind, JSON: fmt.Appendf(nil, `{"type":%q,"data":%s}`, kind, data)})
+		}
+		if got := Unended(records); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+		for _, rec := range records {
+			rec.Agent = "a1"
+		}
+		if Unended(records) {
+			t.Errorf("%s, of a sub-agent: the session's own agent waits", name)
 		}
 	}
 }

@@ -29,6 +29,31 @@ func Unfinished(events []*journal.Record) bool {
 	return false
 }
 
+// Unended reports whether a history ends within a turn in which a caller's tool has answered a call that has no end. The
+// CLI process that had the answer would have written the end; another one waits for it until the turn is aborted.
+func Unended(events []*journal.Record) bool {
+	asked := map[string]string{} // calls by their requests
+	calls := map[string]bool{}   // those with an answer and without an end
+	for _, rec := range events {
+		if rec.Agent != "" {
+			continue
+		}
+		switch rec.Type {
+		case "external_tool.requested":
+			asked[event.Text(rec, "requestId")] = CallID(event.Raw(rec))
+		case "external_tool.completed":
+			if call := asked[event.Text(rec, "requestId")]; call != "" {
+				calls[call] = true
+			}
+		case "tool.execution_complete":
+			delete(calls, CallID(event.Raw(rec)))
+		case "user.message", "assistant.turn_end", "abort":
+			clear(calls)
+		}
+	}
+	return len(calls) > 0
+}
+
 // LeftRunning reports whether the last turn in a recovered journal has no end there, and where
 // that turn showed that it ran. recovered returns the sequence number of the last event of a
 // type, 0 if there is none; get returns the event with a number.

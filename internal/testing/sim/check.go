@@ -92,7 +92,6 @@ func (w *world) wrong(p *prompt, said []int) string {
 		if !p.crashed {
 			return "its runtime is said to be lost"
 		}
-	case told == "STALLED" && p.stuck:
 	case slices.Contains(p.fates, told) && (p.crashed || p.late || p.fates[len(p.fates)-1] == told):
 	case told == "ABORTED" && p.abortable && (p.crashed || len(p.fates) == 0):
 	default:

@@ -273,7 +273,6 @@ func (c *cli) beginAbort(r request) {
 	c.abortEvent = c.send("abort", `{"reason":"user_initiated"}`, -1)
 	for _, in := range slices.Concat(c.steering, c.queue) {
 		c.w.ended(in.n, "ABORTED")
-		c.w.prompts[in.n].stuck = slices.ContainsFunc(c.calls, func(t *toolCall) bool { return t.stage == unended })
 	}
 	c.steering, c.queue = nil, nil
 	works := c.phase == thinking || c.phase == calling

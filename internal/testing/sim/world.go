@@ -33,8 +33,6 @@ type prompt struct {
 	fates []string
 	// late: the abort came between the end of its turn and the rest of the session, so that either outcome is right.
 	late bool
-	// stuck: the agent waited for the end of a call of an earlier process until the watchdog aborted it.
-	stuck bool
 	// abortable: a caller called Abort after the prompt was sent.
 	abortable bool
 	// crashed: a CLI process ended since it was sent, and before the caller knew its outcome.
