@@ -173,7 +173,7 @@ func (s *Scope) WaitRequests(ctx context.Context, n int) ([]Request, error) {
 }
 
 // WaitRequest waits for a captured request that fits and returns the first. It
-// looks again whenever a request arrives and whenever one has its outcome.
+// looks again whenever a request arrives, has its rule, or has its outcome.
 func (s *Scope) WaitRequest(ctx context.Context, fits func(*Request) bool) (Request, error) {
 	var found []Request
 	err := s.wait(ctx, func() bool {
@@ -258,6 +258,7 @@ func (s *Scope) pick(r *Request) (*compiledRule, *values, *Script) {
 	rule, found := s.program.pick(r)
 	if rule != nil {
 		r.Rule = rule.label
+		s.notify()
 	}
 	return rule, found, s.program.script
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -72,6 +73,31 @@ func TestWaitRequests(t *testing.T) {
 	if _, err := server.WaitRequests(ctx, 4); err == nil {
 		t.Error("a request that never came was waited for")
 	}
+}
+
+// TestWaitForRule: who waits learns of the rule of a request that has neither an answer nor an outcome after it.
+func TestWaitForRule(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, err := compile(&Script{Rules: []Rule{{Name: "silence", Reply: []Step{{Hang: true}}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newScope(t.Context(), "", "", p, func() {})
+		request := &Request{API: APICompletions}
+		s.capture(request)
+		found := false
+		go func() {
+			_, err := s.WaitRequest(t.Context(), func(r *Request) bool { return r.Rule == "silence" })
+			found = err == nil
+		}()
+		synctest.Wait()
+		s.pick(request)
+		synctest.Wait()
+		if !found {
+			t.Error("the rule was not noticed")
+		}
+	})
 }
 
 func TestCaptureIsBounded(t *testing.T) {
