@@ -48,7 +48,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/transfer"
 	"github.com/copilot-grpc/copilot-grpc/bridge/turns"
-	"github.com/copilot-grpc/copilot-grpc/bridge/watch"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -148,7 +147,7 @@ type Services struct {
 	Sessions     *api.Service
 	Turns        *turns.Service
 	Shares       *sharing.Service
-	Watch        *watch.Service
+	Watch        *stream.SessionWatch
 	Callbacks    Callbacks
 	Runtimes     *runtimes.Service
 	Events       *stream.Service
@@ -272,7 +271,7 @@ func (b *Bridge) compose(defaults jsonobj.Object) {
 	})
 	b.shells = shell.New(b.shutdown, b.log)
 	b.operations = operation.New(b.shutdown, b.admission.Remembered, b.log)
-	b.Watch = watch.New(b.store, b.shutdown, b.codec)
+	b.Watch = stream.NewSessionWatch(b.store, b.shutdown, b.codec)
 	b.Events = stream.New(b.store, b.codec, b.shutdown)
 	b.Callbacks = Callbacks{
 		inbox.New(b.store, b.codec, b.operations), pending.New(b.store, b.codec, b.shutdown, b.log),

@@ -18,8 +18,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
+	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
-	"github.com/copilot-grpc/copilot-grpc/bridge/watch"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -123,7 +123,7 @@ func (svc *Service) WatchPending(
 			Heartbeat: &bridgev1.PendingHeartbeat{},
 		}})
 	}
-	return watch.Loop(ctx, svc.shutdown, q.heartbeat, w.Ready(), beat, func() error {
+	return stream.Loop(ctx, svc.shutdown, q.heartbeat, w.Ready(), beat, func() error {
 		batch := w.Take()
 		if batch.Reset {
 			if err := v.reset(); err != nil {

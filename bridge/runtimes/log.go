@@ -5,7 +5,6 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
-	"github.com/copilot-grpc/copilot-grpc/bridge/watch"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -38,7 +37,7 @@ func (svc *Service) WatchServerLog(
 			Heartbeat: &bridgev1.ServerLogHeartbeat{},
 		}})
 	}
-	return watch.Loop(ctx, svc.cfg.Shutdown, every, w.Ready(), beat, func() error {
+	return stream.Loop(ctx, svc.cfg.Shutdown, every, w.Ready(), beat, func() error {
 		batch := w.Take()
 		if batch.Dropped > 0 {
 			gap := &bridgev1.WatchServerLogResponse_Gap{Gap: &bridgev1.ServerLogGap{Lost: batch.Dropped}}

@@ -10,7 +10,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fleet"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
-	"github.com/copilot-grpc/copilot-grpc/bridge/watch"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
@@ -97,7 +96,7 @@ func (svc *Service) watchNotices(
 	if err := beat(); err != nil {
 		return err
 	}
-	return watch.Loop(ctx, svc.cfg.Shutdown, every, w.Ready(), beat, func() error {
+	return stream.Loop(ctx, svc.cfg.Shutdown, every, w.Ready(), beat, func() error {
 		batch := w.Take()
 		for i := range batch.Values {
 			if err := send(&batch.Values[i], batch.Dropped); err != nil {

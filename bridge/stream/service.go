@@ -1,7 +1,7 @@
-// Package stream serves EventService: streams of events, notes and callbacks of sessions, and
-// pages of their journals. Participants' streams and runs use its Stream.
+// Package stream serves EventService: streams of events, notes and callbacks of sessions, pages of their journals, and the
+// watch of all sessions. Participants' streams and runs use its Stream.
 //
-// A Stream runs on its caller's goroutine and ends with the call. The only lock is the readyQueue's, which guards the
+// A Stream runs on its caller's goroutine and ends with the call. Its only lock is the readyQueue's, which guards the
 // queue and the ready members of its elements.
 package stream
 

@@ -1,4 +1,4 @@
-package watch
+package stream
 
 import (
 	"google.golang.org/protobuf/proto"

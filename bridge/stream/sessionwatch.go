@@ -1,9 +1,4 @@
-// Package watch serves EventService.WatchSessions: it reports which sessions are created, change
-// and end.
-//
-// A Service owns a broadcast.Hub, which has the only lock; the lock of an entry's shares is taken
-// while it is held. A watch runs on its caller's goroutine; the package starts none.
-package watch
+package stream
 
 import (
 	"bytes"
@@ -16,7 +11,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/selection"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
-	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -24,27 +18,30 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/leaving"
 )
 
-// queueSize bounds the changes that wait for one watcher. A slower watcher gets RESET and then
+// watchQueue bounds the changes that wait for one watcher. A slower watcher gets RESET and then
 // the current state.
-const queueSize = 256
+const watchQueue = 256
 
-// Sessions finds sessions for callers.
-type Sessions interface {
+// VisibleSessions finds sessions for watchers.
+type VisibleSessions interface {
 	// Visible returns the sessions that the caller may use, in no order.
 	Visible(ctx context.Context) []*registry.Entry
 }
 
-// Service reports changes of sessions to watchers. It is safe for concurrent use.
-type Service struct {
-	sessions Sessions
+// SessionWatch serves EventService.WatchSessions: it reports which sessions are created, change and end. A watch runs on
+// its caller's goroutine. The only lock is the hub's; the lock of an entry's shares is taken while it is held.
+//
+// It is safe for concurrent use.
+type SessionWatch struct {
+	sessions VisibleSessions
 	shutdown *shutdown.Coordinator
 	codec    *wire.Codec
 	hub      *broadcast.Hub[change]
 }
 
-// New returns a service. Its streams end when s drains.
-func New(sessions Sessions, s *shutdown.Coordinator, codec *wire.Codec) *Service {
-	return &Service{sessions: sessions, shutdown: s, codec: codec, hub: broadcast.New[change](queueSize, broadcast.Reset)}
+// NewSessionWatch returns a SessionWatch. Its streams end when s drains.
+func NewSessionWatch(sessions VisibleSessions, s *shutdown.Coordinator, codec *wire.Codec) *SessionWatch {
+	return &SessionWatch{sessions: sessions, shutdown: s, codec: codec, hub: broadcast.New[change](watchQueue, broadcast.Reset)}
 }
 
 // change is a change to a session of the bridge or, if e is nil, of the history.
@@ -60,7 +57,7 @@ type change struct {
 
 // Changed publishes a change to the watchers of all tenants that may know of the session. It never
 // blocks.
-func (svc *Service) Changed(e *registry.Entry, what bridgev1.SessionChange) {
+func (svc *SessionWatch) Changed(e *registry.Entry, what bridgev1.SessionChange) {
 	if !svc.hub.Active() {
 		return
 	}
@@ -69,7 +66,7 @@ func (svc *Service) Changed(e *registry.Entry, what bridgev1.SessionChange) {
 
 // ChangedFor publishes a change to the watchers of one tenant: the session was shared with it, or
 // no longer is.
-func (svc *Service) ChangedFor(e *registry.Entry, with string, what bridgev1.SessionChange) {
+func (svc *SessionWatch) ChangedFor(e *registry.Entry, with string, what bridgev1.SessionChange) {
 	svc.hub.Publish(change{
 		e: e, what: what, id: e.Session.ID(), shown: func(tenant string) bool { return tenant == with },
 	})
@@ -77,7 +74,7 @@ func (svc *Service) ChangedFor(e *registry.Entry, with string, what bridgev1.Ses
 
 // Deleted publishes that a session of the history was deleted; e is nil unless the bridge has the
 // session.
-func (svc *Service) Deleted(e *registry.Entry, tenant, id string) {
+func (svc *SessionWatch) Deleted(e *registry.Entry, tenant, id string) {
 	svc.hub.Publish(change{
 		e: e, what: bridgev1.SessionChange_SESSION_CHANGE_DELETED, id: id, shown: shownTo(e, tenant),
 	})
@@ -85,7 +82,7 @@ func (svc *Service) Deleted(e *registry.Entry, tenant, id string) {
 
 // Notified publishes a session.lifecycle notification of a tenant's CLI process, with the session's id; e is nil unless
 // the bridge has the session. It never blocks and does not keep params.
-func (svc *Service) Notified(e *registry.Entry, tenant, id string, params []byte) {
+func (svc *SessionWatch) Notified(e *registry.Entry, tenant, id string, params []byte) {
 	if !svc.hub.Active() {
 		return
 	}
@@ -101,7 +98,7 @@ func shownTo(e *registry.Entry, tenant string) func(to string) bool {
 }
 
 // subscribe subscribes to the changes that a tenant may know of, and to the CLI's notifications if asked.
-func (svc *Service) subscribe(tenant string, notifications bool) *broadcast.Subscription[change] {
+func (svc *SessionWatch) subscribe(tenant string, notifications bool) *broadcast.Subscription[change] {
 	return svc.hub.Subscribe(func(c change) bool {
 		return (notifications || c.notification == nil) && c.shown(tenant)
 	})
@@ -109,11 +106,11 @@ func (svc *Service) subscribe(tenant string, notifications bool) *broadcast.Subs
 
 // WatchSessions streams the current sessions and then their changes. It calls open before it sends: changes after
 // that are among those that it sends, and sessions created after that are not among the current ones.
-func (svc *Service) WatchSessions(
+func (svc *SessionWatch) WatchSessions(
 	ctx context.Context, r *bridgev1.WatchSessionsRequest, open func() error,
 	send func(*bridgev1.WatchSessionsResponse) error,
 ) error {
-	every, err := stream.Heartbeat(r.GetHeartbeatInterval(), "heartbeat_interval")
+	every, err := Heartbeat(r.GetHeartbeatInterval(), "heartbeat_interval")
 	if err != nil {
 		return err
 	}
@@ -162,7 +159,7 @@ func (svc *Service) WatchSessions(
 }
 
 // response describes a change to callers of a tenant.
-func (svc *Service) response(c change, tenant string) (*bridgev1.WatchSessionsResponse, error) {
+func (svc *SessionWatch) response(c change, tenant string) (*bridgev1.WatchSessionsResponse, error) {
 	out := c.response(tenant)
 	if c.notification == nil {
 		return out, nil

@@ -1,4 +1,4 @@
-package watch
+package stream
 
 import (
 	"context"
@@ -68,7 +68,7 @@ func TestFilteredChanges(t *testing.T) {
 // with the tenant. The watcher receives the end of the share.
 func TestQueuedChangesEndWithTheShare(t *testing.T) {
 	t.Parallel()
-	svc, e := New(nil, nil, nil), registry.NewEntry(runtime.Profile{})
+	svc, e := NewSessionWatch(nil, nil, nil), registry.NewEntry(runtime.Profile{})
 	e.Session = session.New(session.Config{ID: "s", Host: struct{ session.Host }{}}) // the host is not called
 	const updated = bridgev1.SessionChange_SESSION_CHANGE_UPDATED
 	w := svc.subscribe("guest", false)
@@ -120,7 +120,7 @@ func TestCreatedAfterTheWatchIsOpen(t *testing.T) {
 		return e
 	}
 	there := &appearing{sessions: []*registry.Entry{entry("old")}}
-	svc, done := New(there, shutdown.New(), nil), errors.New("enough")
+	svc, done := NewSessionWatch(there, shutdown.New(), nil), errors.New("enough")
 	var got []string
 	err := svc.WatchSessions(t.Context(), &bridgev1.WatchSessionsRequest{},
 		func() error {
