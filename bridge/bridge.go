@@ -34,6 +34,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/passthrough"
 	"github.com/copilot-grpc/copilot-grpc/bridge/pending"
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
+	"github.com/copilot-grpc/copilot-grpc/bridge/prompt"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/request"
@@ -47,7 +48,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/transfer"
-	"github.com/copilot-grpc/copilot-grpc/bridge/turns"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -145,7 +145,7 @@ type Config struct {
 // goroutine. Package server/rpc serves them over gRPC.
 type Services struct {
 	Sessions     *api.Service
-	Turns        *turns.Service
+	Turns        *prompt.Service
 	Shares       *sharing.Service
 	Watch        *stream.SessionWatch
 	Callbacks    Callbacks
@@ -291,7 +291,7 @@ func (b *Bridge) compose(defaults jsonobj.Object) {
 		Shutdown: b.shutdown, Audit: cfg.Audit, Log: b.log, Defaults: defaults, Providers: b.providersOf,
 		CheckJournals: b.admission.CheckJournals,
 	})
-	b.Turns = turns.New(turns.Config{
+	b.Turns = prompt.New(prompt.Config{
 		Sessions: b.store, Create: b.Sessions.CreateAs, Delete: b.Sessions.Delete, Parser: parser, Streams: b.Events,
 		Operations: b.operations, Shutdown: b.shutdown, Admission: b.admission, Log: cfg.Logger,
 		MaxAttachmentBytes: func() int { return b.tuned.Load().MaxAttachmentBytes },

@@ -14,7 +14,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/settle"
+	"github.com/copilot-grpc/copilot-grpc/bridge/prompt"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
@@ -44,7 +44,7 @@ func (svc *Service) startOnce(
 		do(ctx, done)
 		return
 	}
-	c.request = settle.Key(ctx, c.method, requestID)
+	c.request = prompt.RequestKey(ctx, c.method, requestID)
 	first := false
 	op := operation.Operation[*wrapperspb.BytesValue]{
 		Scope: operation.On(c.method, c.id), ID: requestID, Request: wrapperspb.Bytes(c.params.JSON()),
@@ -134,8 +134,8 @@ func (svc *Service) settlePrompt(c *call) *operation.Settlement[*wrapperspb.Byte
 	if display := c.params.String("displayPrompt"); display != "" {
 		texts = append(texts, display)
 	}
-	p := settle.Prompt{SessionID: c.id, Key: c.request, Texts: texts}
-	settlement := settle.Sent(svc.sessions.Open, p, func(messageID string, _ journal.Position) *wrapperspb.BytesValue {
+	p := prompt.Interrupted{SessionID: c.id, Key: c.request, Texts: texts}
+	settlement := prompt.Settlement(svc.sessions.Open, p, func(messageID string, _ journal.Position) *wrapperspb.BytesValue {
 		var result jsonobj.Object
 		result.SetString("messageId", messageID)
 		return wrapperspb.Bytes(result.JSON())

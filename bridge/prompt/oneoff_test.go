@@ -1,4 +1,4 @@
-package turns_test
+package prompt_test
 
 import (
 	"context"

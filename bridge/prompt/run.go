@@ -1,4 +1,4 @@
-package turns
+package prompt
 
 import (
 	"cmp"
@@ -16,7 +16,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/settle"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -115,7 +114,7 @@ type startedTurn struct {
 func (svc *Service) runTurn(ctx context.Context, r *bridgev1.RunRequest, m session.Message) (*startedTurn, error) {
 	key := idempotency.Key{Tenant: caller.From(ctx).Tenant, Operation: idempotency.Run, ID: r.GetRequestId()}
 	id := cmp.Or(r.GetSessionId(), r.GetCreate().GetSessionId(), key.SessionID(), registry.NewID())
-	m.Request = settle.Key(ctx, idempotency.Run, r.GetRequestId())
+	m.Request = RequestKey(ctx, idempotency.Run, r.GetRequestId())
 	var begun *startedTurn
 	run := func(ctx context.Context) (*bridgev1.RunStarted, error) {
 		s, end, err := svc.runSession(ctx, r, id)
@@ -142,7 +141,7 @@ func (svc *Service) runTurn(ctx context.Context, r *bridgev1.RunRequest, m sessi
 	}
 	started, err := operation.Run(ctx, svc.operations, operation.Operation[*bridgev1.RunStarted]{
 		Scope: idempotency.Run, ID: r.GetRequestId(), Request: r, Detach: true, Do: operation.Blocking(run),
-		Settle: svc.settleRun(r, settle.Prompt{SessionID: id, Key: m.Request, Texts: textsOf(r.GetPrompt())}, run),
+		Settle: svc.settleRun(r, Interrupted{SessionID: id, Key: m.Request, Texts: textsOf(r.GetPrompt())}, run),
 	})
 	if err != nil {
 		return nil, err // a detached run may still be setting begun

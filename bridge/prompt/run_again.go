@@ -1,4 +1,4 @@
-package turns
+package prompt
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/settle"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -18,11 +17,11 @@ import (
 // exists, its outbox and its history decide whether the prompt was sent; if a session that the Run
 // was to create does not exist, run starts it again.
 func (svc *Service) settleRun(
-	r *bridgev1.RunRequest, p settle.Prompt, run func(context.Context) (*bridgev1.RunStarted, error),
+	r *bridgev1.RunRequest, p Interrupted, run func(context.Context) (*bridgev1.RunStarted, error),
 ) *operation.Settlement[*bridgev1.RunStarted] {
 	of := func(id string) *operation.Settlement[*bridgev1.RunStarted] {
 		p.SessionID = id
-		return settle.Sent(svc.sessions.Open, p, func(messageID string, _ journal.Position) *bridgev1.RunStarted {
+		return Settlement(svc.sessions.Open, p, func(messageID string, _ journal.Position) *bridgev1.RunStarted {
 			return &bridgev1.RunStarted{SessionId: id, MessageId: messageID}
 		})
 	}

@@ -1,4 +1,4 @@
-package turns
+package prompt
 
 import (
 	"context"
@@ -16,7 +16,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/settle"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
@@ -43,12 +42,12 @@ func once[T proto.Message](
 	ctx context.Context, svc *Service, call string, r sendRequest, found func(messageID string, at journal.Position) T,
 	do func(context.Context, func(T, error)),
 ) operation.Operation[T] {
-	p := settle.Prompt{
-		SessionID: r.GetSessionId(), Key: settle.Key(ctx, call, r.GetRequestId()), Texts: textsOf(r.GetPrompt()),
+	p := Interrupted{
+		SessionID: r.GetSessionId(), Key: RequestKey(ctx, call, r.GetRequestId()), Texts: textsOf(r.GetPrompt()),
 	}
 	return operation.Operation[T]{
 		Scope: operation.On(call, r.GetSessionId()), ID: r.GetRequestId(), Request: r, Detach: true, Do: do,
-		Settle: settle.Sent(svc.sessions.Open, p, found),
+		Settle: Settlement(svc.sessions.Open, p, found),
 	}
 }
 
@@ -146,7 +145,7 @@ func (svc *Service) promptOf(
 		return nil, session.Message{}, err
 	}
 	m, err := svc.parser.Prompt(caller.From(ctx), r.GetPrompt(), "prompt")
-	m.Request = settle.Key(ctx, call, r.GetRequestId())
+	m.Request = RequestKey(ctx, call, r.GetRequestId())
 	return s, m, err
 }
 

@@ -1,8 +1,4 @@
-// Package settle finds out whether a prompt was sent whose request a crash of the bridge
-// interrupted: the session's outbox has its message, or the CLI's history has it.
-//
-// The package has no state, lock or goroutine.
-package settle
+package prompt
 
 import (
 	"context"
@@ -22,25 +18,25 @@ import (
 // Opener returns a session that the caller may use.
 type Opener func(ctx context.Context, id string) (*session.Session, error)
 
-// Key names a request with a prompt in the session's outbox; empty without an id.
-func Key(ctx context.Context, call, id string) string {
+// RequestKey names a request with a prompt in the session's outbox; empty without an id.
+func RequestKey(ctx context.Context, call, id string) string {
 	if id == "" {
 		return ""
 	}
 	return caller.From(ctx).Tenant + "\x00" + call + "\x00" + id
 }
 
-// Prompt identifies a prompt whose request a crash may have interrupted.
-type Prompt struct {
+// Interrupted identifies a prompt whose request a crash may have interrupted.
+type Interrupted struct {
 	SessionID string
 	Key       string   // in the session's outbox
 	Texts     []string // by which the history may show it
 }
 
-// Sent settles a prompt that a crash interrupted: if the outbox or the history has its message,
-// it was sent. found makes the answer of that message.
-func Sent[T proto.Message](
-	open Opener, p Prompt, found func(messageID string, at journal.Position) T,
+// Settlement finds out whether a prompt was sent whose request a crash of the bridge interrupted: it was if the
+// session's outbox or the CLI's history has its message. found makes the answer of that message.
+func Settlement[T proto.Message](
+	open Opener, p Interrupted, found func(messageID string, at journal.Position) T,
 ) *operation.Settlement[T] {
 	return &operation.Settlement[T]{
 		Before: func(ctx context.Context) []byte {
@@ -67,7 +63,7 @@ func Sent[T proto.Message](
 
 // find returns the message of a prompt that a crash interrupted. before is the journal's
 // position before the prompt was sent; without one the whole journal counts.
-func find(ctx context.Context, open Opener, p Prompt, before []byte) (message string, at journal.Position, err error) {
+func find(ctx context.Context, open Opener, p Interrupted, before []byte) (message string, at journal.Position, err error) {
 	s, err := open(ctx, p.SessionID)
 	if err != nil {
 		return "", at, err

@@ -1,9 +1,10 @@
-// Package turns serves the calls that send a prompt: Send, SendStream, SendAndWait and Run.
+// Package prompt serves the calls that send a prompt: Send, SendStream, SendAndWait and Run. A prompt whose request has an
+// id is sent once, also across a crash of the bridge.
 //
 // A Service remembers the turns of Run and SendAndWait; the mutex of runs guards them. The mutex of
 // a oneOff guards the state of a session that Run made for one turn. The goroutines that end such a
 // session run in the background of the shutdown.Coordinator.
-package turns
+package prompt
 
 import (
 	"context"
