@@ -32,7 +32,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/passthrough"
-	"github.com/copilot-grpc/copilot-grpc/bridge/pending"
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/prompt"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
@@ -159,14 +158,7 @@ type Services struct {
 // Callbacks serves the calls of CallbackService except Attach.
 type Callbacks struct {
 	*inbox.Service
-	Pending *pending.Service
-}
-
-// WatchPending streams the callbacks that wait and then their changes.
-func (c Callbacks) WatchPending(
-	ctx context.Context, r *bridgev1.WatchPendingRequest, send func(*bridgev1.WatchPendingResponse) error,
-) error {
-	return c.Pending.WatchPending(ctx, r, send)
+	*inbox.Watch
 }
 
 // Names for programs that embed a bridge.
@@ -274,9 +266,9 @@ func (b *Bridge) compose(defaults jsonobj.Object) {
 	b.Watch = stream.NewSessionWatch(b.store, b.shutdown, b.codec)
 	b.Events = stream.New(b.store, b.codec, b.shutdown)
 	b.Callbacks = Callbacks{
-		inbox.New(b.store, b.codec, b.operations), pending.New(b.store, b.codec, b.shutdown, b.log),
+		inbox.New(b.store, b.codec, b.operations), inbox.NewWatch(b.store, b.codec, b.shutdown, b.log),
 	}
-	b.Shares = sharing.New(b.store, sharing.Watchers{Sessions: b.Watch, Pending: b.Callbacks.Pending}, cfg.Audit)
+	b.Shares = sharing.New(b.store, sharing.Watchers{Sessions: b.Watch, Pending: b.Callbacks.Watch}, cfg.Audit)
 	b.Runtimes = runtimes.New(runtimes.Config{
 		Fleet: b.fleet, Tenants: b.tenants, Codec: b.codec, Shutdown: b.shutdown, Audit: cfg.Audit,
 		Limits: b.limits, Warnings: cfg.Warnings, Durable: cfg.Directory != nil,

@@ -49,21 +49,21 @@ func (h host) Changed(_ *session.Session, what bridgev1.SessionChange) {
 // LabelsChanged implements session.Host.
 func (h host) LabelsChanged(*session.Session) {
 	h.b.Watch.Changed(h.e, bridgev1.SessionChange_SESSION_CHANGE_UPDATED)
-	h.b.Callbacks.Pending.SharesChanged(h.e)
+	h.b.Callbacks.Watch.SharesChanged(h.e)
 }
 
 // Watched implements session.Host.
 func (h host) Watched(_ *session.Session, labels map[string]string) []string {
-	return h.b.Callbacks.Pending.Watched(h.e, labels)
+	return h.b.Callbacks.Watch.Watched(h.e, labels)
 }
 
 // CallbackChanged implements session.Host.
 func (h host) CallbackChanged(_ *session.Session, note any) {
-	h.b.Callbacks.Pending.CallbackChanged(h.e, note)
+	h.b.Callbacks.Watch.CallbackChanged(h.e, note)
 }
 
 // Refresh implements session.Host.
-func (h host) Refresh(*session.Session) { h.b.Callbacks.Pending.Refresh(h.e) }
+func (h host) Refresh(*session.Session) { h.b.Callbacks.Watch.Refresh(h.e) }
 
 // MarkDirty implements session.Host. It does not wait.
 func (h host) MarkDirty(*session.Session) { h.b.store.MarkDirty(h.e) }

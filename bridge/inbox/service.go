@@ -1,7 +1,7 @@
-// Package inbox serves the calls about pending callbacks: it lists and reads them, and gives the
-// CLI the answers of callers and participants.
+// Package inbox serves the calls about pending callbacks: it lists, watches and reads them, and gives the CLI the answers
+// of callers and participants.
 //
-// A Service has no lock. An answer continues when its caller leaves, without a goroutine that waits for the CLI.
+// A Service has no lock; a Watch has. An answer continues when its caller leaves, without a goroutine that waits for the CLI.
 package inbox
 
 import (

@@ -1,4 +1,4 @@
-package pending
+package inbox
 
 import (
 	"cmp"
@@ -24,8 +24,8 @@ type view struct {
 	shown map[*registry.Entry]map[string]time.Time
 }
 
-// waiting is a callback that waits. It does not retain the request.
-type waiting struct {
+// waitingIn is a callback that waits in a session. It does not retain the request.
+type waitingIn struct {
 	e       *registry.Entry
 	id      string
 	created time.Time
@@ -34,13 +34,13 @@ type waiting struct {
 // current sends all callbacks that wait, oldest first.
 func (v *view) current(entries []*registry.Entry) error {
 	v.shown = map[*registry.Entry]map[string]time.Time{}
-	var all []waiting
+	var all []waitingIn
 	for _, e := range entries {
 		if v.matches(e) {
 			all = append(all, v.waiting(e)...)
 		}
 	}
-	slices.SortFunc(all, func(a, b waiting) int {
+	slices.SortFunc(all, func(a, b waitingIn) int {
 		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.e.Key(), b.e.Key()), cmp.Compare(a.id, b.id))
 	})
 	for _, w := range all {
@@ -61,10 +61,10 @@ func (v *view) reset() error {
 }
 
 // waiting returns the callbacks of a session that the filter selects.
-func (v *view) waiting(e *registry.Entry) (all []waiting) {
+func (v *view) waiting(e *registry.Entry) (all []waitingIn) {
 	for _, p := range e.Session.Callbacks().Registry().List() {
 		if v.includesKind(e, p.Kind) {
-			all = append(all, waiting{e, p.ID, p.Created})
+			all = append(all, waitingIn{e, p.ID, p.Created})
 		}
 	}
 	return all

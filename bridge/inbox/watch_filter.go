@@ -1,4 +1,4 @@
-package pending
+package inbox
 
 import (
 	"fmt"

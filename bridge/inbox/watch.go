@@ -1,11 +1,4 @@
-// Package pending serves CallbackService.WatchPending: it streams the callbacks that wait in all sessions of a
-// caller, and knows which callers handle them there.
-//
-// A Service owns a broadcast.Hub, the handlers and a refresher, each with its own lock; no two of these are held
-// together. The lock of a session, and then that of an entry's shares, may be held before them. A stream runs on
-// its caller's goroutine. The refresher's goroutines are tasks of the shutdown.Coordinator. A timer for each
-// handler in its grace time stops when the handler is replaced or displaced.
-package pending
+package inbox
 
 import (
 	"context"
@@ -28,15 +21,21 @@ import (
 // wait.
 const queueSize = 256
 
-// Sessions has the sessions.
-type Sessions interface {
+// AllSessions has the sessions.
+type AllSessions interface {
 	// All returns the sessions of all tenants, in no order.
 	All() []*registry.Entry
 }
 
-// Service streams pending callbacks. It is safe for concurrent use.
-type Service struct {
-	sessions  Sessions
+// Watch serves CallbackService.WatchPending: it streams the callbacks that wait in all sessions of a caller, and knows
+// which callers handle them there. It is safe for concurrent use.
+//
+// Its hub, its handlers and its refresher have a lock each; no two of these are held together. The lock of a session, and
+// then that of an entry's shares, may be held before them. A stream runs on its caller's goroutine. The refresher's
+// goroutines are tasks of the shutdown.Coordinator. A timer for each handler in its grace time stops when the handler is
+// replaced or displaced.
+type Watch struct {
+	sessions  AllSessions
 	codec     *wire.Codec
 	shutdown  *shutdown.Coordinator
 	log       *slog.Logger
@@ -45,9 +44,9 @@ type Service struct {
 	refresher refresher
 }
 
-// New returns a service. Its streams end when c drains.
-func New(sessions Sessions, codec *wire.Codec, c *shutdown.Coordinator, log *slog.Logger) *Service {
-	return &Service{
+// NewWatch returns a Watch. Its streams end when c drains.
+func NewWatch(sessions AllSessions, codec *wire.Codec, c *shutdown.Coordinator, log *slog.Logger) *Watch {
+	return &Watch{
 		sessions: sessions, codec: codec, shutdown: c, log: log, hub: broadcast.New[change](queueSize, broadcast.Reset),
 		refresher: refresher{
 			run: c.Go, log: log,
@@ -67,7 +66,7 @@ type change struct {
 
 // CallbackChanged publishes a session.Requested or session.Resolved of a session. It does not block; the
 // session may be locked.
-func (svc *Service) CallbackChanged(e *registry.Entry, note any) {
+func (svc *Watch) CallbackChanged(e *registry.Entry, note any) {
 	switch n := note.(type) {
 	case session.Requested:
 		svc.hub.Publish(change{e: e, kind: n.Pending.Kind, id: n.Pending.ID})
@@ -77,27 +76,27 @@ func (svc *Service) CallbackChanged(e *registry.Entry, note any) {
 }
 
 // SharesChanged follows a change of the shares or labels of a session. It does not block; the session may be locked.
-func (svc *Service) SharesChanged(e *registry.Entry) {
+func (svc *Watch) SharesChanged(e *registry.Entry) {
 	svc.hub.Publish(change{e: e})
 	svc.Refresh(e)
 }
 
 // Refresh schedules a refresh of a session's handlers. It does not block; the session may be locked.
-func (svc *Service) Refresh(e *registry.Entry) {
+func (svc *Watch) Refresh(e *registry.Entry) {
 	svc.refresher.mark(e)
 }
 
 // Watched returns the methods and event types that callers handle in a session with these labels. It does not
 // block; the session may be locked.
-func (svc *Service) Watched(e *registry.Entry, labels map[string]string) []string {
+func (svc *Watch) Watched(e *registry.Entry, labels map[string]string) []string {
 	return svc.handlers.watched(e, labels)
 }
 
 // Handlers returns how many handlers there are, including those in their grace time.
-func (svc *Service) Handlers() int { return len(svc.handlers.all()) }
+func (svc *Watch) Handlers() int { return len(svc.handlers.all()) }
 
 // WatchPending streams the callbacks that wait and then their changes.
-func (svc *Service) WatchPending(
+func (svc *Watch) WatchPending(
 	ctx context.Context, r *bridgev1.WatchPendingRequest, send func(*bridgev1.WatchPendingResponse) error,
 ) error {
 	c := caller.From(ctx)
@@ -141,14 +140,14 @@ func (svc *Service) WatchPending(
 }
 
 // begin makes a caller a handler.
-func (svc *Service) begin(c caller.Caller, q *request, h *handler) {
+func (svc *Watch) begin(c caller.Caller, q *request, h *handler) {
 	svc.log.Info("handler of callbacks started", "name", q.name, "caller", c.Name, "tenant", c.Tenant)
 	svc.handlers.add(h)
 	svc.changed(h)
 }
 
 // end ends a handler whose stream has ended: after its grace time, or at once if its caller lost its rights.
-func (svc *Service) end(ctx context.Context, q *request, h *handler) {
+func (svc *Watch) end(ctx context.Context, q *request, h *handler) {
 	ended := func() {
 		svc.log.Info("handler of callbacks ended", "name", q.name, "tenant", q.tenant)
 		svc.changed(h)
@@ -164,7 +163,7 @@ func (svc *Service) end(ctx context.Context, q *request, h *handler) {
 }
 
 // changed refreshes the sessions of a handler that came or left.
-func (svc *Service) changed(h *handler) {
+func (svc *Watch) changed(h *handler) {
 	var covered []*registry.Entry
 	for _, e := range svc.sessions.All() {
 		if h.covers(e, e.Session.Labels()) {
