@@ -35,7 +35,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/prompt"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/request"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/serverlog"
@@ -242,8 +241,8 @@ func (b *Bridge) compose(defaults jsonobj.Object) {
 	b.store = sessions.New(sessions.Config{
 		Directory: cfg.Directory, Session: b.sessionConfig, Profile: b.tenants.ProfileOf, Defaults: defaults,
 		Providers: b.providersOf, Sealer: cfg.Sealer, Forget: b.forget, Go: b.Go, Log: cfg.Logger,
-		Host:       func(e *registry.Entry) session.Host { return host{b, e} },
-		SetProfile: func(e *registry.Entry, p runtime.Profile) (undo func()) { return b.fleet.SetProfile(e, p) },
+		Host:       func(e *sessions.Entry) session.Host { return host{b, e} },
+		SetProfile: func(e *sessions.Entry, p runtime.Profile) (undo func()) { return b.fleet.SetProfile(e, p) },
 	})
 	b.admission = admission.New(admission.Config{
 		Sessions: b.store.Sessions, EvictedBytes: b.store.EvictedBytes,
@@ -346,7 +345,7 @@ func (b *Bridge) updated(s *session.Session, what bridgev1.SessionChange) {
 
 // notified publishes a notification of a CLI process; s is nil if the process has not loaded the session.
 func (b *Bridge) notified(s *session.Session, tenant, id string, params []byte) {
-	var e *registry.Entry
+	var e *sessions.Entry
 	if s != nil {
 		e = b.store.EntryOf(s)
 	}

@@ -4,16 +4,16 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
 // host implements session.Host for one session. Its runtimes have the session's profile.
 type host struct {
 	b *Bridge
-	e *registry.Entry
+	e *sessions.Entry
 }
 
 // Runtime implements session.Host.

@@ -11,10 +11,10 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/position"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/request"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -67,7 +67,7 @@ func (svc *Service) Create(
 // idOf returns the id of the session that a call creates: the caller's, or the one of its request id, or a random one.
 func idOf(ctx context.Context, call string, r *bridgev1.CreateSessionRequest) string {
 	key := idempotency.Key{Tenant: caller.From(ctx).Tenant, Operation: call, ID: r.GetRequestId()}
-	return cmp.Or(r.GetSessionId(), key.SessionID(), registry.NewID())
+	return cmp.Or(r.GetSessionId(), key.SessionID(), sessions.NewID())
 }
 
 // CreateAs is Create without a participant. id is the session's if the request has none.
@@ -146,7 +146,7 @@ func (svc *Service) insert(
 
 // reserve makes the entry of a new session, which the caller then opens. While a resume looks for a session of that id, reserve waits for the end of
 // that.
-func (svc *Service) reserve(ctx context.Context, tenant, id string) (*registry.Entry, error) {
+func (svc *Service) reserve(ctx context.Context, tenant, id string) (*sessions.Entry, error) {
 	for range maxResumes {
 		e, fresh, err := svc.store.GetOrCreate(ctx, tenant, id)
 		switch {
@@ -167,7 +167,7 @@ func (svc *Service) reserve(ctx context.Context, tenant, id string) (*registry.E
 }
 
 // abandon removes a session that was not opened, if this call has created it.
-func (svc *Service) abandon(e *registry.Entry, fresh bool) {
+func (svc *Service) abandon(e *sessions.Entry, fresh bool) {
 	if fresh {
 		svc.store.Remove(e)
 	}

@@ -9,10 +9,10 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/selection"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -82,7 +82,7 @@ func (svc *Service) GetSession(
 
 // sharedSession describes a session that another tenant shares; err says why there is none. It does
 // not read the history in the owner's home, which needs one of the owner's CLI processes.
-func sharedSession(ctx context.Context, e *registry.Entry, err error) (*bridgev1.GetSessionResponse, error) {
+func sharedSession(ctx context.Context, e *sessions.Entry, err error) (*bridgev1.GetSessionResponse, error) {
 	if err != nil {
 		return nil, err
 	}

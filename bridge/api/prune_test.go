@@ -15,7 +15,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -131,7 +131,7 @@ func TestPruneEvictedSessions(t *testing.T) {
 	a := newAged(t, fakecli.Script{})
 	a.used("s", 2*time.Hour)
 	a.Disconnect("s")
-	for i := range registry.MaxDisconnected {
+	for i := range sessions.MaxDisconnected {
 		id := fmt.Sprint("later", i)
 		a.Create(id)
 		a.Disconnect(id)

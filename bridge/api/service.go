@@ -12,7 +12,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/request"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
@@ -26,13 +25,13 @@ import (
 // Runtimes has the CLI processes and the profiles of sessions.
 type Runtimes interface {
 	// ProfileNow returns a session's profile as the policy has it now.
-	ProfileNow(*registry.Entry) (runtime.Profile, error)
+	ProfileNow(*sessions.Entry) (runtime.Profile, error)
 	// SetProfile gives a session a profile; undo restores the previous one.
-	SetProfile(*registry.Entry, runtime.Profile) (undo func())
+	SetProfile(*sessions.Entry, runtime.Profile) (undo func())
 	// Reprofile gives a session that is resumed the profile that its caller asks for; undo restores
 	// the previous one. It refuses another runtime for a session that is loaded.
 	Reprofile(
-		ctx context.Context, e *registry.Entry, m *bridgev1.RuntimeProfile, join *session.Joining, at string,
+		ctx context.Context, e *sessions.Entry, m *bridgev1.RuntimeProfile, join *session.Joining, at string,
 	) (undo func(), err error)
 	// Homes returns a profile for each home of the caller's tenant that is in use, its default first.
 	Homes(ctx context.Context) []runtime.Profile
@@ -49,7 +48,7 @@ type Admission interface {
 // Watchers receive the changes for WatchSessions.
 type Watchers interface {
 	// Deleted publishes that a session was deleted; e is nil unless the bridge has the session.
-	Deleted(e *registry.Entry, tenant, id string)
+	Deleted(e *sessions.Entry, tenant, id string)
 }
 
 // Config has the parts that a service uses.

@@ -14,9 +14,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/selection"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/usage"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -51,7 +51,7 @@ func (svc *Service) GetUsage(
 		if err != nil {
 			return nil, err
 		}
-		entries = []*registry.Entry{e}
+		entries = []*sessions.Entry{e}
 	}
 	sums := map[usageKey]usage.Sums{}
 	for _, e := range entries {

@@ -14,7 +14,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -169,7 +169,7 @@ func TestUsageOfDeletedSessions(t *testing.T) {
 	want("with one deleted", "[   1 1 1  stays  1 1 1 m1   0 1 7 m1 stays  0 1 7]")
 	k = k.Restart()
 	want("after a restart", "[   1 1 1  stays  1 1 1 m1   0 1 7 m1 stays  0 1 7]")
-	for i := range registry.MaxDisconnected {
+	for i := range sessions.MaxDisconnected {
 		id := fmt.Sprint("later", i)
 		k.Create(id)
 		k.Disconnect(id)

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 )
 
 // askingTimeout bounds the questions for the names of the CLI's own tools and commands.
@@ -17,7 +17,7 @@ const askingTimeout = 10 * time.Second
 // BuiltIns returns the names of the CLI's own tools and commands, for a session. It starts a runtime if need be and the
 // caller may. A CLI whose sessions have their files with a caller is not asked: then, and after a failure, BuiltIns
 // returns the names that a CLI told last, or nil.
-func (f *Fleet) BuiltIns(ctx context.Context, e *registry.Entry) *config.BuiltIns {
+func (f *Fleet) BuiltIns(ctx context.Context, e *sessions.Entry) *config.BuiltIns {
 	profile, err := f.ProfileNow(e)
 	if err != nil || profile.SessionFS != nil {
 		return f.builtIns.Load()
@@ -56,7 +56,7 @@ func (rt *Runtime) askBuiltIns(ctx context.Context) (*config.BuiltIns, error) {
 	defer cancel()
 	conn := rt.Process().Conn()
 	var about jsonobj.Object
-	about.SetString("sessionId", registry.NewID())
+	about.SetString("sessionId", sessions.NewID())
 	features, err := jsonobj.Parse([]byte("{" + allFeatures + "}"))
 	if err != nil {
 		return nil, err

@@ -7,9 +7,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 )
 
 const (
@@ -128,7 +128,7 @@ func checkFence(ctx context.Context, rt *Runtime, method string) error {
 // checkSandbox refuses to load a session outside a sandbox that has been loaded in one: callers of its
 // tenant were allowed to give it commands and files of the host then, which only the sandbox
 // confined.
-func checkSandbox(e *registry.Entry, p runtime.Profile) error {
+func checkSandbox(e *sessions.Entry, p runtime.Profile) error {
 	if !e.Sandboxed() || len(p.Sandbox) > 0 {
 		return nil
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 )
 
 // attempts is how often a runtime is chosen again when the policy changes meanwhile.
@@ -20,7 +20,7 @@ const attempts = 3
 
 // Place returns a runtime with room for the session, whose confinement is what the policy says. It starts one if need
 // be and the caller may.
-func (f *Fleet) Place(ctx context.Context, e *registry.Entry) (*Runtime, error) {
+func (f *Fleet) Place(ctx context.Context, e *sessions.Entry) (*Runtime, error) {
 	rt, err := f.choose(func() (*Runtime, error) { return f.placed(ctx, e) }, func(rt *Runtime) {
 		f.table.Remove(e.Key(), rt.profile)
 	})
@@ -62,7 +62,7 @@ func (f *Fleet) Uses() quota.Uses { return f.table.Uses() }
 func (f *Fleet) Forget(key string) { f.table.Forget(key) }
 
 // placed gives the session a place, and returns the runtime that it is in.
-func (f *Fleet) placed(ctx context.Context, e *registry.Entry) (*Runtime, error) {
+func (f *Fleet) placed(ctx context.Context, e *sessions.Entry) (*Runtime, error) {
 	profile, err := f.ProfileNow(e)
 	if err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func mayStart(ctx context.Context, tenant string) bool {
 
 // mayStartFor reports whether the caller may start the process that the session is to be in: one of
 // its tenant's, or of a tenant that it is shared with to take part.
-func mayStartFor(ctx context.Context, e *registry.Entry) bool {
+func mayStartFor(ctx context.Context, e *sessions.Entry) bool {
 	c := caller.From(ctx)
 	return mayStart(ctx, e.Session.Tenant()) || c.May(caller.Drive) && e.Shares.Class(c.Tenant) >= caller.Drive
 }

@@ -11,10 +11,10 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -39,7 +39,7 @@ func (host) Logger() *slog.Logger                                 { return slog.
 type shared struct{ s *session.Session }
 
 func (f shared) Following(context.Context, string) (*session.Session, error) { return f.s, nil }
-func (shared) Visible(context.Context) []*registry.Entry                     { return nil }
+func (shared) Visible(context.Context) []*sessions.Entry                     { return nil }
 
 // model counts the parts of responses that the CLI receives.
 type model struct{ parts atomic.Int32 }

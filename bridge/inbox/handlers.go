@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/selection"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/bridge/share"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 )
@@ -26,7 +26,7 @@ type scope struct {
 
 // includes reports whether a session with these labels is in the scope and the tenant may make calls of the class
 // in it.
-func (c scope) includes(e *registry.Entry, labels map[string]string, class caller.Class) bool {
+func (c scope) includes(e *sessions.Entry, labels map[string]string, class caller.Class) bool {
 	s := e.Session
 	return (s.Tenant() == c.tenant || e.Shares.Class(c.tenant) >= class) &&
 		(c.owner == "" || c.owner == share.PublicTenant(s.Tenant())) && selection.HasLabels(labels, c.labels)
@@ -40,7 +40,7 @@ type handler struct {
 }
 
 // covers reports whether the handler handles callbacks in a session with these labels.
-func (h *handler) covers(e *registry.Entry, labels map[string]string) bool {
+func (h *handler) covers(e *sessions.Entry, labels map[string]string) bool {
 	return h.includes(e, labels, caller.Drive)
 }
 
@@ -135,7 +135,7 @@ func (hs *handlers) all() []*handler {
 }
 
 // watched returns the methods that are handled in a session with these labels.
-func (hs *handlers) watched(e *registry.Entry, labels map[string]string) (methods []string) {
+func (hs *handlers) watched(e *sessions.Entry, labels map[string]string) (methods []string) {
 	for _, h := range hs.all() {
 		if !h.covers(e, labels) {
 			continue

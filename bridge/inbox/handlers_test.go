@@ -11,14 +11,14 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 )
 
 // entry returns a session of a tenant.
-func entry(tenant string) *registry.Entry {
-	e := registry.NewEntry(runtime.Profile{})
+func entry(tenant string) *sessions.Entry {
+	e := sessions.NewEntry(runtime.Profile{})
 	host := struct{ session.Host }{} // it is not called
 	e.Session = session.New(session.Config{ID: "s", Tenant: tenant, Host: host})
 	return e
@@ -41,7 +41,7 @@ func TestWatched(t *testing.T) {
 	observed.Shares.Accept("b")
 	given.Shares.Offer("b", caller.Drive)
 	for name, test := range map[string]struct {
-		e       *registry.Entry
+		e       *sessions.Entry
 		labels  map[string]string
 		handler *handler
 		want    []string
@@ -135,14 +135,14 @@ func TestRefresher(t *testing.T) {
 		var tasks sync.WaitGroup
 		var mu sync.Mutex
 		running, most := 0, 0
-		counts := map[*registry.Entry]int{}
+		counts := map[*sessions.Entry]int{}
 		r := &refresher{
 			run: func(f func(context.Context)) bool {
 				tasks.Go(func() { f(t.Context()) })
 				return true
 			},
 			log: slog.New(slog.DiscardHandler),
-			refresh: func(_ context.Context, e *registry.Entry) error {
+			refresh: func(_ context.Context, e *sessions.Entry) error {
 				mu.Lock()
 				running++
 				most = max(most, running)
@@ -156,7 +156,7 @@ func TestRefresher(t *testing.T) {
 			},
 		}
 		r.mark()
-		entries := make([]*registry.Entry, 1000)
+		entries := make([]*sessions.Entry, 1000)
 		for i := range entries {
 			entries[i] = entry("a")
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/position"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
@@ -63,7 +63,7 @@ type waiting struct {
 // page returns a page of the pending callbacks of sessions, oldest first, and the token of the next
 // page, in the form for callers of a tenant.
 func (svc *Service) page(
-	tenant string, entries []*registry.Entry, r *bridgev1.ListPendingRequest, size int,
+	tenant string, entries []*sessions.Entry, r *bridgev1.ListPendingRequest, size int,
 ) (*bridgev1.ListPendingResponse, error) {
 	after, err := parseToken(r.GetPageToken())
 	if err != nil {
@@ -113,5 +113,5 @@ func (svc *Service) ListPending(
 		return nil, err
 	}
 	position.Record(ctx, position.Position(s.Journal().Last()))
-	return svc.page(tenant, []*registry.Entry{{Session: s}}, r, cmp.Or(size, callback.MaxPending))
+	return svc.page(tenant, []*sessions.Entry{{Session: s}}, r, cmp.Or(size, callback.MaxPending))
 }

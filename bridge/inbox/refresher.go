@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 )
 
 const (
@@ -20,20 +20,20 @@ const (
 // when no session waits. A session that is marked several times is refreshed once after the last mark.
 type refresher struct {
 	run     func(f func(ctx context.Context)) bool
-	refresh func(ctx context.Context, e *registry.Entry) error
+	refresh func(ctx context.Context, e *sessions.Entry) error
 	log     *slog.Logger
 
 	mu      sync.Mutex
-	dirty   map[*registry.Entry]struct{}
+	dirty   map[*sessions.Entry]struct{}
 	workers int
 }
 
 // mark schedules the refresh of sessions. It does not block.
-func (r *refresher) mark(entries ...*registry.Entry) {
+func (r *refresher) mark(entries ...*sessions.Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.dirty == nil {
-		r.dirty = map[*registry.Entry]struct{}{}
+		r.dirty = map[*sessions.Entry]struct{}{}
 	}
 	for _, e := range entries {
 		r.dirty[e] = struct{}{}
@@ -61,7 +61,7 @@ func (r *refresher) work(ctx context.Context) {
 }
 
 // next takes a session that waits; nil ends the worker.
-func (r *refresher) next() *registry.Entry {
+func (r *refresher) next() *sessions.Entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for e := range r.dirty {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/answer"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 )
 
@@ -19,7 +19,7 @@ type Sessions interface {
 	// Following returns a session whose callbacks the caller may answer.
 	Following(ctx context.Context, id string) (*session.Session, error)
 	// Visible returns the sessions that the caller may use, in no order.
-	Visible(ctx context.Context) []*registry.Entry
+	Visible(ctx context.Context) []*sessions.Entry
 }
 
 // Service lists callbacks and answers them. It is safe for concurrent use.

@@ -8,8 +8,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/broadcast"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
@@ -24,7 +24,7 @@ const queueSize = 256
 // AllSessions has the sessions.
 type AllSessions interface {
 	// All returns the sessions of all tenants, in no order.
-	All() []*registry.Entry
+	All() []*sessions.Entry
 }
 
 // Watch serves CallbackService.WatchPending: it streams the callbacks that wait in all sessions of a caller, and knows
@@ -45,19 +45,19 @@ type Watch struct {
 }
 
 // NewWatch returns a Watch. Its streams end when c drains.
-func NewWatch(sessions AllSessions, codec *wire.Codec, c *shutdown.Coordinator, log *slog.Logger) *Watch {
+func NewWatch(all AllSessions, codec *wire.Codec, c *shutdown.Coordinator, log *slog.Logger) *Watch {
 	return &Watch{
-		sessions: sessions, codec: codec, shutdown: c, log: log, hub: broadcast.New[change](queueSize, broadcast.Reset),
+		sessions: all, codec: codec, shutdown: c, log: log, hub: broadcast.New[change](queueSize, broadcast.Reset),
 		refresher: refresher{
 			run: c.Go, log: log,
-			refresh: func(ctx context.Context, e *registry.Entry) error { return e.Session.Participants().Refresh(ctx) },
+			refresh: func(ctx context.Context, e *sessions.Entry) error { return e.Session.Participants().Refresh(ctx) },
 		},
 	}
 }
 
 // change is a change of a callback, or of who may see a session. It does not retain the callback's request.
 type change struct {
-	e    *registry.Entry
+	e    *sessions.Entry
 	kind *callback.Kind // nil: the session's labels or shares changed
 	id   string
 	// resolved is the end of the callback; nil if it begins to wait.
@@ -66,7 +66,7 @@ type change struct {
 
 // CallbackChanged publishes a session.Requested or session.Resolved of a session. It does not block; the
 // session may be locked.
-func (svc *Watch) CallbackChanged(e *registry.Entry, note any) {
+func (svc *Watch) CallbackChanged(e *sessions.Entry, note any) {
 	switch n := note.(type) {
 	case session.Requested:
 		svc.hub.Publish(change{e: e, kind: n.Pending.Kind, id: n.Pending.ID})
@@ -76,19 +76,19 @@ func (svc *Watch) CallbackChanged(e *registry.Entry, note any) {
 }
 
 // SharesChanged follows a change of the shares or labels of a session. It does not block; the session may be locked.
-func (svc *Watch) SharesChanged(e *registry.Entry) {
+func (svc *Watch) SharesChanged(e *sessions.Entry) {
 	svc.hub.Publish(change{e: e})
 	svc.Refresh(e)
 }
 
 // Refresh schedules a refresh of a session's handlers. It does not block; the session may be locked.
-func (svc *Watch) Refresh(e *registry.Entry) {
+func (svc *Watch) Refresh(e *sessions.Entry) {
 	svc.refresher.mark(e)
 }
 
 // Watched returns the methods and event types that callers handle in a session with these labels. It does not
 // block; the session may be locked.
-func (svc *Watch) Watched(e *registry.Entry, labels map[string]string) []string {
+func (svc *Watch) Watched(e *sessions.Entry, labels map[string]string) []string {
 	return svc.handlers.watched(e, labels)
 }
 
@@ -164,7 +164,7 @@ func (svc *Watch) end(ctx context.Context, q *request, h *handler) {
 
 // changed refreshes the sessions of a handler that came or left.
 func (svc *Watch) changed(h *handler) {
-	var covered []*registry.Entry
+	var covered []*sessions.Entry
 	for _, e := range svc.sessions.All() {
 		if h.covers(e, e.Session.Labels()) {
 			covered = append(covered, e)

@@ -7,8 +7,8 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
@@ -21,19 +21,19 @@ type view struct {
 	codec *wire.Codec
 	send  func(*bridgev1.WatchPendingResponse) error
 	// shown are the callbacks that the reader knows as pending, by id, with their times: an id may be asked again.
-	shown map[*registry.Entry]map[string]time.Time
+	shown map[*sessions.Entry]map[string]time.Time
 }
 
 // waitingIn is a callback that waits in a session. It does not retain the request.
 type waitingIn struct {
-	e       *registry.Entry
+	e       *sessions.Entry
 	id      string
 	created time.Time
 }
 
 // current sends all callbacks that wait, oldest first.
-func (v *view) current(entries []*registry.Entry) error {
-	v.shown = map[*registry.Entry]map[string]time.Time{}
+func (v *view) current(entries []*sessions.Entry) error {
+	v.shown = map[*sessions.Entry]map[string]time.Time{}
 	var all []waitingIn
 	for _, e := range entries {
 		if v.matches(e) {
@@ -61,7 +61,7 @@ func (v *view) reset() error {
 }
 
 // waiting returns the callbacks of a session that the filter selects.
-func (v *view) waiting(e *registry.Entry) (all []waitingIn) {
+func (v *view) waiting(e *sessions.Entry) (all []waitingIn) {
 	for _, p := range e.Session.Callbacks().Registry().List() {
 		if v.includesKind(e, p.Kind) {
 			all = append(all, waitingIn{e, p.ID, p.Created})
@@ -71,12 +71,12 @@ func (v *view) waiting(e *registry.Entry) (all []waitingIn) {
 }
 
 // includesKind reports whether the filter selects callbacks of a kind that the caller may see in a session.
-func (v *view) includesKind(e *registry.Entry, k *callback.Kind) bool {
+func (v *view) includesKind(e *sessions.Entry, k *callback.Kind) bool {
 	return v.wants(k) && tenancy.Sees(e.Session, v.tenant, k)
 }
 
 // matches reports whether the caller sees a session, and the filter selects it.
-func (v *view) matches(e *registry.Entry) bool {
+func (v *view) matches(e *sessions.Entry) bool {
 	return v.includes(e, e.Session.Labels(), caller.Read) && e.Session.Loader().Answerable() == nil
 }
 
@@ -101,7 +101,7 @@ func (v *view) follow(c change) error {
 }
 
 // add sends a callback unless it has ended or the reader knows it.
-func (v *view) add(e *registry.Entry, id string) error {
+func (v *view) add(e *sessions.Entry, id string) error {
 	pending := e.Session.Callbacks().Registry()
 	p, err := pending.Get(id)
 	if err != nil || !v.includesKind(e, p.Kind) || v.shown[e][id].Equal(p.Created) {
@@ -117,7 +117,7 @@ func (v *view) add(e *registry.Entry, id string) error {
 }
 
 // remove sends the end of a callback that the reader knows.
-func (v *view) remove(e *registry.Entry, n *session.Resolved) error {
+func (v *view) remove(e *sessions.Entry, n *session.Resolved) error {
 	if _, known := v.shown[e][n.ID]; !known || !e.VisibleTo(v.tenant) {
 		return nil
 	}
@@ -129,7 +129,7 @@ func (v *view) remove(e *registry.Entry, n *session.Resolved) error {
 	}})
 }
 
-func (v *view) forget(e *registry.Entry, id string) {
+func (v *view) forget(e *sessions.Entry, id string) {
 	delete(v.shown[e], id)
 	if len(v.shown[e]) == 0 {
 		delete(v.shown, e)
@@ -137,7 +137,7 @@ func (v *view) forget(e *registry.Entry, id string) {
 }
 
 // removeAll tells the reader to forget a session's callbacks, if it knows any.
-func (v *view) removeAll(e *registry.Entry) error {
+func (v *view) removeAll(e *sessions.Entry) error {
 	if len(v.shown[e]) == 0 {
 		return nil
 	}

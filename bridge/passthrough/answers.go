@@ -10,8 +10,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 )
@@ -52,7 +52,7 @@ func unanswered(ctx context.Context, s *session.Session, c *call, err error) (js
 	}
 	params := c.params.Clone()
 	if params.String("requestId") != "" {
-		params.SetString("requestId", registry.NewID())
+		params.SetString("requestId", sessions.NewID())
 	}
 	result, at, err := s.Loader().Do(ctx, c.method, params)
 	return recorded(ctx, result, at, err)

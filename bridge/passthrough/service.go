@@ -23,10 +23,10 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/shell"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
@@ -45,13 +45,13 @@ type Sessions interface {
 	// Open returns a session that the caller may use.
 	Open(ctx context.Context, id string) (*session.Session, error)
 	// Visible returns the sessions that the caller may use, in no order.
-	Visible(ctx context.Context) []*registry.Entry
+	Visible(ctx context.Context) []*sessions.Entry
 	// CheckOwn refuses names of sessions of another tenant and ids of a bad form.
 	CheckOwn(ctx context.Context, id, field string) error
 	// EntryOf returns the entry of a session; nil if the session was removed.
-	EntryOf(*session.Session) *registry.Entry
+	EntryOf(*session.Session) *sessions.Entry
 	// Remove removes a session that the CLI has deleted.
-	Remove(*registry.Entry)
+	Remove(*sessions.Entry)
 }
 
 // Opener opens and ends sessions.

@@ -11,9 +11,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
@@ -99,7 +99,7 @@ func (svc *Service) create(ctx context.Context, c *call) (json.RawMessage, error
 	}
 	id := c.id
 	if id == "" {
-		id = registry.NewID()
+		id = sessions.NewID()
 	} else if err := tenancy.CheckID(id, "session_id"); err != nil {
 		return nil, err
 	} else if err := svc.opener.CheckNew(ctx, svc.tenants.CallerProfile(ctx), id); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/progress"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
@@ -113,7 +113,7 @@ type startedTurn struct {
 // runTurn begins the turn, or returns the turn of an earlier Run with the same request id.
 func (svc *Service) runTurn(ctx context.Context, r *bridgev1.RunRequest, m session.Message) (*startedTurn, error) {
 	key := idempotency.Key{Tenant: caller.From(ctx).Tenant, Operation: idempotency.Run, ID: r.GetRequestId()}
-	id := cmp.Or(r.GetSessionId(), r.GetCreate().GetSessionId(), key.SessionID(), registry.NewID())
+	id := cmp.Or(r.GetSessionId(), r.GetCreate().GetSessionId(), key.SessionID(), sessions.NewID())
 	m.Request = RequestKey(ctx, idempotency.Run, r.GetRequestId())
 	var begun *startedTurn
 	run := func(ctx context.Context) (*bridgev1.RunStarted, error) {

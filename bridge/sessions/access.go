@@ -7,7 +7,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/share"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
@@ -16,7 +15,7 @@ import (
 
 // Own returns the session of that id that the caller's own tenant has; nil if it has none. Sessions
 // of other tenants have names, not ids, and are not found.
-func (st *Store) Own(ctx context.Context, id string) *registry.Entry {
+func (st *Store) Own(ctx context.Context, id string) *Entry {
 	return st.Get(session.Key(caller.From(ctx).Tenant, id))
 }
 
@@ -25,7 +24,7 @@ func (st *Store) Own(ctx context.Context, id string) *registry.Entry {
 // only if that tenant shares it for the class of the call, the caller's tenant has accepted, and the
 // server has checked the request by the rules for guests. For a session of another tenant that is
 // not shared and for no session it makes the same look-ups and returns the same error.
-func (st *Store) FindEntry(ctx context.Context, id string) (*registry.Entry, error) {
+func (st *Store) FindEntry(ctx context.Context, id string) (*Entry, error) {
 	c := caller.From(ctx)
 	e := st.Get(tenancy.KeyOf(c.Tenant, id))
 	if e == nil {
@@ -52,7 +51,7 @@ func (st *Store) Find(ctx context.Context, id string) (*session.Session, error) 
 }
 
 // sessionOf returns the session of an entry.
-func sessionOf(e *registry.Entry, err error) (*session.Session, error) {
+func sessionOf(e *Entry, err error) (*session.Session, error) {
 	if e == nil {
 		return nil, err
 	}
@@ -60,7 +59,7 @@ func sessionOf(e *registry.Entry, err error) (*session.Session, error) {
 }
 
 // OpenEntry returns a session that the caller may use.
-func (st *Store) OpenEntry(ctx context.Context, id string) (*registry.Entry, error) {
+func (st *Store) OpenEntry(ctx context.Context, id string) (*Entry, error) {
 	if err := tenancy.CheckName(id, "session_id"); err != nil {
 		return nil, err
 	}
@@ -106,16 +105,16 @@ func (st *Store) CheckOwn(ctx context.Context, id, field string) error {
 
 // Visible returns the sessions that the caller may use, in no order: the sessions of its tenant, and the
 // sessions that are shared with it.
-func (st *Store) Visible(ctx context.Context) []*registry.Entry {
+func (st *Store) Visible(ctx context.Context) []*Entry {
 	tenant := caller.From(ctx).Tenant
-	return slices.DeleteFunc(st.Usable(), func(e *registry.Entry) bool { return !e.VisibleTo(tenant) })
+	return slices.DeleteFunc(st.Usable(), func(e *Entry) bool { return !e.VisibleTo(tenant) })
 }
 
 // Snapshot describes a session to callers of a tenant.
 func (st *Store) Snapshot(s *session.Session, tenant string) *bridgev1.Session {
 	e := st.EntryOf(s)
 	if e == nil { // it was removed, and its shares with it
-		e = &registry.Entry{Session: s}
+		e = &Entry{Session: s}
 	}
 	return e.Snapshot(tenant)
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -17,7 +16,7 @@ import (
 func newStore() *Store {
 	return New(Config{
 		Session: func(string) session.Config { return session.Config{} },
-		Host:    func(*registry.Entry) session.Host { return struct{ session.Host }{} },
+		Host:    func(*Entry) session.Host { return struct{ session.Host }{} },
 		Profile: func(tenant string) runtime.Profile { return runtime.Profile{Tenant: tenant} },
 		Forget:  func(string) {},
 		Log:     slog.New(slog.DiscardHandler),

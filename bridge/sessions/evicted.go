@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 )
@@ -67,7 +66,7 @@ func (st *Store) EvictedBytes() map[string]int64 {
 
 // OwnOrEvicted returns the session of that id that the caller's own tenant has, also one that was disconnected and
 // evicted from memory. It returns SESSION_NOT_FOUND if there is none.
-func (st *Store) OwnOrEvicted(ctx context.Context, id string) (*registry.Entry, error) {
+func (st *Store) OwnOrEvicted(ctx context.Context, id string) (*Entry, error) {
 	if e := st.Own(ctx, id); e != nil {
 		return e, nil
 	}
@@ -100,7 +99,7 @@ func (st *Store) knowsEvicted(ctx context.Context, id string) bool {
 }
 
 // bringBack brings an evicted session back into memory, where it remains disconnected.
-func (st *Store) bringBack(ctx context.Context, tenant, id string) (*registry.Entry, error) {
+func (st *Store) bringBack(ctx context.Context, tenant, id string) (*Entry, error) {
 	e, fresh, err := st.GetOrCreate(ctx, tenant, id)
 	if err != nil {
 		return nil, err

@@ -7,7 +7,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -25,7 +25,7 @@ func TestDisconnectedLongAgo(t *testing.T) {
 	}
 	last := s.Journal().Last()
 	r.Disconnect("old")
-	for i := range registry.MaxDisconnected {
+	for i := range sessions.MaxDisconnected {
 		id := fmt.Sprint("s", i)
 		r.Create(id)
 		r.Disconnect(id)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"slices"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 )
 
@@ -40,7 +39,7 @@ func (st *Store) HandOver(ctx context.Context, key string, quiet bool, give func
 }
 
 // drop ends what memory has of a session that is Deleted there. The directory still has it.
-func (st *Store) drop(e *registry.Entry) {
+func (st *Store) drop(e *Entry) {
 	s := e.Session
 	s.Prompts().Box().Close()
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
@@ -61,7 +60,7 @@ func NodeLabels(saved []byte) map[string]string {
 }
 
 // Unsaved returns the paths of the credentials of a session that the directory does not store.
-func (st *Store) Unsaved(e *registry.Entry) []string {
+func (st *Store) Unsaved(e *Entry) []string {
 	r, ok := st.recordOf(e)
 	if !ok || len(r.Sealed) > 0 {
 		return nil

@@ -11,27 +11,26 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
 // Save saves a session now.
-func (st *Store) Save(e *registry.Entry) { st.saver.Save(e) }
+func (st *Store) Save(e *Entry) { st.saver.Save(e) }
 
 // SaveDirty saves the changed sessions now.
 func (st *Store) SaveDirty() { st.saver.SaveDirty() }
 
 // MarkDirty has Run save a session. It does not wait.
-func (st *Store) MarkDirty(e *registry.Entry) {
+func (st *Store) MarkDirty(e *Entry) {
 	if st.cfg.Directory != nil {
 		st.saver.MarkDirty(e)
 	}
 }
 
 // save writes the states of sessions. later reports that no call waits for that. Only the saver calls it.
-func (st *Store) save(entries []*registry.Entry, later bool) {
+func (st *Store) save(entries []*Entry, later bool) {
 	d := st.cfg.Directory
 	if d == nil {
 		return
@@ -59,7 +58,7 @@ func (st *Store) save(entries []*registry.Entry, later bool) {
 }
 
 // recordOf returns the saved form of a session; ok is false if it has none.
-func (st *Store) recordOf(e *registry.Entry) (r record, ok bool) {
+func (st *Store) recordOf(e *Entry) (r record, ok bool) {
 	s := e.Session
 	state, secret := s.SaveWithSecret(st.cfg.Defaults, st.cfg.Providers(caller.HostTenant))
 	if state == nil {

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/share"
@@ -80,11 +79,11 @@ func (st *Store) Restore() error {
 // restored.
 func (st *Store) Load(
 	ctx context.Context, key string, before func() error,
-) (e *registry.Entry, loaded bool, err error) {
+) (e *Entry, loaded bool, err error) {
 	if st.cfg.Directory == nil {
 		return st.Get(key), false, nil
 	}
-	e, loaded, err = st.table.GetOrCreate(ctx, key, st.Remove, func() (*registry.Entry, error) {
+	e, loaded, err = st.table.GetOrCreate(ctx, key, st.Remove, func() (*Entry, error) {
 		state, err := st.cfg.Directory.Session(key)
 		if err == nil && state == nil {
 			err = errNotStored
@@ -116,7 +115,7 @@ func (st *Store) Load(
 var errNotStored = errors.New("the session is not stored")
 
 // restore makes a session of its saved form.
-func (st *Store) restore(key string, text json.RawMessage) (*registry.Entry, error) {
+func (st *Store) restore(key string, text json.RawMessage) (*Entry, error) {
 	var r record
 	if err := json.Unmarshal(text, &r); err != nil {
 		return nil, err
@@ -157,7 +156,7 @@ func (st *Store) restore(key string, text json.RawMessage) (*registry.Entry, err
 }
 
 // reopen returns the session that the directory has of an id, else a new one.
-func (st *Store) reopen(tenant, id string) (e *registry.Entry, fresh bool, err error) {
+func (st *Store) reopen(tenant, id string) (e *Entry, fresh bool, err error) {
 	if d := st.cfg.Directory; d != nil {
 		key := session.Key(tenant, id)
 		if err := d.TakeUp(key); err != nil {

@@ -7,10 +7,10 @@
 // had keys to encrypt them. At the start a Store restores all sessions, ends the processes of a killed bridge, and
 // loads the sessions with pending tool calls or permissions, so that callers receive these again.
 //
-// A Store has no lock. It owns a registry.Registry, a registry.Saver, registry.Epochs and the usage of deleted
-// sessions, each with its own lock. No lock is held while the directory is used to create or restore a session: it may
-// be slow or remote. Run saves changed sessions on the goroutine that calls it; evictions run on goroutines of
-// Config.Go. Close comes after both have ended.
+// A Store has no lock. It owns a registry, a saver, epochs and the usage of deleted sessions, each with its own lock; an
+// Entry's lock guards the session's profile, and nothing else is locked while it is held. No lock is held while the
+// directory is used to create or restore a session: it may be slow or remote. Run saves changed sessions on the goroutine
+// that calls it; evictions run on goroutines of Config.Go. Close comes after both have ended.
 package sessions
 
 import (
@@ -25,7 +25,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
@@ -78,11 +77,11 @@ type Config struct {
 	// identity, host, journal and outbox.
 	Session func(tenant string) session.Config
 	// Host returns what the session of an entry uses of the bridge.
-	Host func(*registry.Entry) session.Host
+	Host func(*Entry) session.Host
 	// Profile returns the default profile of a tenant's runtimes.
 	Profile func(tenant string) runtime.Profile
 	// SetProfile gives a restored session its profile.
-	SetProfile func(*registry.Entry, runtime.Profile) (undo func())
+	SetProfile func(*Entry, runtime.Profile) (undo func())
 	// Defaults are members of the configuration of sessions that do not set them.
 	Defaults jsonobj.Object
 	// Providers returns the server's model providers that a tenant's sessions may name. For caller.HostTenant
@@ -101,9 +100,9 @@ type Config struct {
 type Store struct {
 	cfg    Config
 	log    *slog.Logger
-	table  *registry.Registry[*registry.Entry]
-	saver  *registry.Saver[*registry.Entry]
-	epochs registry.Epochs
+	table  *registry[*Entry]
+	saver  *saver[*Entry]
+	epochs epochs
 	// evicted has the journals of sessions that the directory has and the table has not.
 	evicted evictedJournals
 	// Deleted has the usage of deleted sessions.
@@ -114,10 +113,10 @@ type Store struct {
 func New(cfg Config) *Store {
 	st := &Store{
 		cfg: cfg, log: cfg.Log,
-		table:   registry.New(inState(session.Deleted), inState(session.Disconnected)),
+		table:   newRegistry(inState(session.Deleted), inState(session.Disconnected)),
 		Deleted: &DeletedUsage{directory: cfg.Directory, log: cfg.Log, tenants: map[string]*tenantUsage{}},
 	}
-	st.saver = registry.NewSaver(st.save)
+	st.saver = newSaver(st.save)
 	if cfg.Directory != nil {
 		st.epochs.Reserve = cfg.Directory.NextEpoch
 	}
@@ -125,29 +124,29 @@ func New(cfg Config) *Store {
 }
 
 // inState returns a function that reports whether a session is in a state.
-func inState(state session.State) func(*registry.Entry) bool {
-	return func(e *registry.Entry) bool { return e.Session.Loader().State() == state }
+func inState(state session.State) func(*Entry) bool {
+	return func(e *Entry) bool { return e.Session.Loader().State() == state }
 }
 
 // Run saves changed sessions until ctx ends.
 func (st *Store) Run(ctx context.Context) { st.saver.Run(ctx) }
 
 // Get returns the session of a key, nil if there is none.
-func (st *Store) Get(key string) *registry.Entry { return st.table.Get(key) }
+func (st *Store) Get(key string) *Entry { return st.table.Get(key) }
 
 // All returns the sessions of all tenants, in no order.
-func (st *Store) All() []*registry.Entry { return st.table.All() }
+func (st *Store) All() []*Entry { return st.table.All() }
 
 // Usable returns the sessions that their callers may use, of all tenants, in no order.
-func (st *Store) Usable() []*registry.Entry {
-	return slices.DeleteFunc(st.All(), func(e *registry.Entry) bool { return e.Session.Loader().Usable() != nil })
+func (st *Store) Usable() []*Entry {
+	return slices.DeleteFunc(st.All(), func(e *Entry) bool { return e.Session.Loader().Usable() != nil })
 }
 
 // Sessions returns the sessions of all tenants, in no order.
 func (st *Store) Sessions() []*session.Session { return Of(st.All()) }
 
 // Of returns the sessions of entries.
-func Of(entries []*registry.Entry) []*session.Session {
+func Of(entries []*Entry) []*session.Session {
 	out := make([]*session.Session, len(entries))
 	for i, e := range entries {
 		out[i] = e.Session
@@ -156,7 +155,7 @@ func Of(entries []*registry.Entry) []*session.Session {
 }
 
 // EntryOf returns the entry of a session; nil if the session was removed.
-func (st *Store) EntryOf(s *session.Session) *registry.Entry {
+func (st *Store) EntryOf(s *session.Session) *Entry {
 	if e := st.Get(s.Key()); e != nil && e.Session == s {
 		return e
 	}
@@ -166,8 +165,8 @@ func (st *Store) EntryOf(s *session.Session) *registry.Entry {
 // GetOrCreate returns the session of an id: the one in memory, else the one that the directory has,
 // else a new one. fresh reports whether it is new. It returns SESSION_UNAVAILABLE if the directory
 // cannot open the session's journal.
-func (st *Store) GetOrCreate(ctx context.Context, tenant, id string) (e *registry.Entry, fresh bool, err error) {
-	e, made, err := st.table.GetOrCreate(ctx, session.Key(tenant, id), st.Remove, func() (e *registry.Entry, err error) {
+func (st *Store) GetOrCreate(ctx context.Context, tenant, id string) (e *Entry, fresh bool, err error) {
+	e, made, err := st.table.GetOrCreate(ctx, session.Key(tenant, id), st.Remove, func() (e *Entry, err error) {
 		e, fresh, err = st.reopen(tenant, id)
 		return e, err
 	})
@@ -182,7 +181,7 @@ func (st *Store) GetOrCreate(ctx context.Context, tenant, id string) (e *registr
 
 // Remove removes a session that could not be opened, or was deleted, with its state. What it used of models stays in
 // Deleted.
-func (st *Store) Remove(e *registry.Entry) {
+func (st *Store) Remove(e *Entry) {
 	finish, ok := st.table.BeginRemove(e)
 	if !ok {
 		return
@@ -200,14 +199,14 @@ func (st *Store) Remove(e *registry.Entry) {
 }
 
 // TrackDisconnected notes that a session was disconnected, and evicts older ones.
-func (st *Store) TrackDisconnected(e *registry.Entry) {
+func (st *Store) TrackDisconnected(e *Entry) {
 	for _, oldest := range st.table.TrackDisconnected(e) {
 		st.cfg.Go(func(context.Context) { st.evict(oldest) })
 	}
 }
 
 // evict removes a disconnected session from memory. The directory still has it.
-func (st *Store) evict(e *registry.Entry) {
+func (st *Store) evict(e *Entry) {
 	if st.cfg.Directory == nil {
 		st.Remove(e)
 		return
@@ -227,7 +226,7 @@ func (st *Store) evict(e *registry.Entry) {
 }
 
 // create returns a new session with its journal and outbox, or SESSION_UNAVAILABLE if these cannot be opened.
-func (st *Store) create(tenant, id string) (*registry.Entry, error) {
+func (st *Store) create(tenant, id string) (*Entry, error) {
 	key := session.Key(tenant, id)
 	epoch, err := st.epochs.Next()
 	if err != nil {
@@ -243,7 +242,7 @@ func (st *Store) create(tenant, id string) (*registry.Entry, error) {
 			return nil, err
 		}
 	}
-	e := registry.NewEntry(st.cfg.Profile(tenant))
+	e := NewEntry(st.cfg.Profile(tenant))
 	cfg := st.cfg.Session(tenant)
 	cfg.ID, cfg.Tenant, cfg.Host = id, tenant, st.cfg.Host(e)
 	cfg.Epoch, cfg.Log, cfg.Outbox = epoch, disk, box

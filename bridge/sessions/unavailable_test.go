@@ -12,7 +12,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/usage"
@@ -64,7 +63,7 @@ func (f *failing) Usage(tenant string) (json.RawMessage, error) {
 type quiet struct {
 	session.Host
 	st *Store
-	e  *registry.Entry
+	e  *Entry
 }
 
 func (q quiet) MarkDirty(*session.Session) { q.st.MarkDirty(q.e) }
@@ -82,7 +81,7 @@ func openStore(t *testing.T, dir string) (*Store, *failing) {
 	st = New(Config{
 		Directory: f,
 		Session:   func(string) session.Config { return session.Config{} },
-		Host:      func(e *registry.Entry) session.Host { return quiet{st: st, e: e} },
+		Host:      func(e *Entry) session.Host { return quiet{st: st, e: e} },
 		Profile:   func(tenant string) runtime.Profile { return runtime.Profile{Tenant: tenant} },
 		Providers: func(string) session.Providers { return nil },
 		Forget:    func(string) {},
@@ -233,7 +232,7 @@ func TestSlowStorageBlocksOnlyItsSession(t *testing.T) {
 		done <- err
 	}()
 	<-f.opening
-	found := make(chan *registry.Entry, 1)
+	found := make(chan *Entry, 1)
 	go func() { found <- st.Get("other") }()
 	select {
 	case e := <-found:

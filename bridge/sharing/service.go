@@ -1,7 +1,7 @@
 // Package sharing serves the calls that share a session with another tenant: offers, their
 // acceptance and their end.
 //
-// A Service has no lock and no goroutine: the shares of a session are in its registry.Entry.
+// A Service has no lock and no goroutine: the shares of a session are in its sessions.Entry.
 package sharing
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/bridge/share"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -23,13 +23,13 @@ import (
 // Sessions has the sessions.
 type Sessions interface {
 	// OpenEntry returns a session that the caller may use.
-	OpenEntry(ctx context.Context, id string) (*registry.Entry, error)
+	OpenEntry(ctx context.Context, id string) (*sessions.Entry, error)
 	// Get returns the session of a key, nil if there is none.
-	Get(key string) *registry.Entry
+	Get(key string) *sessions.Entry
 	// Usable returns the sessions that their callers may use, of all tenants, in no order.
-	Usable() []*registry.Entry
+	Usable() []*sessions.Entry
 	// Save saves a session now.
-	Save(*registry.Entry)
+	Save(*sessions.Entry)
 }
 
 // Watchers receive changes of shares.
@@ -37,12 +37,12 @@ type Watchers struct {
 	// Sessions receives the changes for WatchSessions.
 	Sessions interface {
 		// ChangedFor publishes a change to the watchers of one tenant.
-		ChangedFor(e *registry.Entry, tenant string, what bridgev1.SessionChange)
+		ChangedFor(e *sessions.Entry, tenant string, what bridgev1.SessionChange)
 	}
 	// Pending receives them for WatchPending.
 	Pending interface {
 		// SharesChanged follows a change of a session's shares.
-		SharesChanged(e *registry.Entry)
+		SharesChanged(e *sessions.Entry)
 	}
 }
 
@@ -164,7 +164,7 @@ func (svc *Service) ListShareOffers(
 
 // offered returns the session of a name, for the answer to an offer. The caller checks that the
 // session was offered.
-func (svc *Service) offered(ctx context.Context, name string) (*registry.Entry, error) {
+func (svc *Service) offered(ctx context.Context, name string) (*sessions.Entry, error) {
 	if err := tenancy.CheckName(name, "session_id"); err != nil {
 		return nil, err
 	}
@@ -177,7 +177,7 @@ func (svc *Service) offered(ctx context.Context, name string) (*registry.Entry, 
 }
 
 // changed saves, publishes and records a change of a session's shares.
-func (svc *Service) changed(ctx context.Context, e *registry.Entry, action, with string, class caller.Class) {
+func (svc *Service) changed(ctx context.Context, e *sessions.Entry, action, with string, class caller.Class) {
 	svc.sessions.Save(e)
 	svc.watchers.Pending.SharesChanged(e)
 	s := e.Session
@@ -191,7 +191,7 @@ func (svc *Service) changed(ctx context.Context, e *registry.Entry, action, with
 }
 
 // shared returns the session of a request and the tenant that it is shared with.
-func (svc *Service) shared(ctx context.Context, id, tenant string) (e *registry.Entry, with string, err error) {
+func (svc *Service) shared(ctx context.Context, id, tenant string) (e *sessions.Entry, with string, err error) {
 	if e, err = svc.sessions.OpenEntry(ctx, id); err != nil {
 		return nil, "", err
 	}

@@ -17,10 +17,10 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/bridge/share"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -36,7 +36,7 @@ const (
 // fixture is a service with the sessions of several tenants. It implements Sessions, both Watchers and audit.Sink.
 type fixture struct {
 	*Service
-	entries map[string]*registry.Entry
+	entries map[string]*sessions.Entry
 	saves   int
 	// refreshed counts the changes that WatchPending receives.
 	refreshed int
@@ -46,10 +46,10 @@ type fixture struct {
 
 // newFixture returns a service with a session "s" of each tenant.
 func newFixture(t interface{ Fatal(...any) }, tenants ...string) *fixture {
-	f := &fixture{entries: map[string]*registry.Entry{}}
+	f := &fixture{entries: map[string]*sessions.Entry{}}
 	f.Service = New(f, Watchers{Sessions: f, Pending: f}, f)
 	for _, tenant := range tenants {
-		e := registry.NewEntry(runtime.Profile{})
+		e := sessions.NewEntry(runtime.Profile{})
 		e.Session = session.New(session.Config{ID: "s", Tenant: tenant, Host: host{}, Epoch: 1})
 		if err := e.Session.Restore([]byte(`{"config":{}}`), nil, nil); err != nil {
 			t.Fatal(err)
@@ -59,19 +59,19 @@ func newFixture(t interface{ Fatal(...any) }, tenants ...string) *fixture {
 	return f
 }
 
-func (f *fixture) OpenEntry(ctx context.Context, id string) (*registry.Entry, error) {
+func (f *fixture) OpenEntry(ctx context.Context, id string) (*sessions.Entry, error) {
 	if e := f.Get(tenancy.KeyOf(caller.From(ctx).Tenant, id)); e != nil {
 		return e, nil
 	}
 	return nil, session.NotFound(id)
 }
 
-func (f *fixture) Get(key string) *registry.Entry          { return f.entries[key] }
-func (f *fixture) Usable() []*registry.Entry               { return slices.Collect(maps.Values(f.entries)) }
-func (f *fixture) Save(*registry.Entry)                    { f.saves++ }
+func (f *fixture) Get(key string) *sessions.Entry          { return f.entries[key] }
+func (f *fixture) Usable() []*sessions.Entry               { return slices.Collect(maps.Values(f.entries)) }
+func (f *fixture) Save(*sessions.Entry)                    { f.saves++ }
 func (f *fixture) Record(_ context.Context, e audit.Entry) { f.audited = append(f.audited, e) }
-func (f *fixture) SharesChanged(*registry.Entry)           { f.refreshed++ }
-func (f *fixture) ChangedFor(_ *registry.Entry, tenant string, what bridgev1.SessionChange) {
+func (f *fixture) SharesChanged(*sessions.Entry)           { f.refreshed++ }
+func (f *fixture) ChangedFor(_ *sessions.Entry, tenant string, what bridgev1.SessionChange) {
 	f.changes = append(f.changes, fmt.Sprint(tenant, " ", what))
 }
 

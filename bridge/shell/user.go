@@ -9,8 +9,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -46,7 +46,7 @@ func (rn *Runner) runAsUser(
 	emit func(*bridgev1.RunShellResponse) error,
 ) error {
 	sh := &userShell{
-		runner: rn, s: s, request: registry.NewID(), command: inDirectory(r),
+		runner: rn, s: s, request: sessions.NewID(), command: inDirectory(r),
 		woken: make(chan struct{}, 1), emit: emit,
 	}
 	// Two commands with the same text cannot be distinguished before they have begun, so they start one after

@@ -7,9 +7,9 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/broadcast"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/selection"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
@@ -25,7 +25,7 @@ const watchQueue = 256
 // VisibleSessions finds sessions for watchers.
 type VisibleSessions interface {
 	// Visible returns the sessions that the caller may use, in no order.
-	Visible(ctx context.Context) []*registry.Entry
+	Visible(ctx context.Context) []*sessions.Entry
 }
 
 // SessionWatch serves EventService.WatchSessions: it reports which sessions are created, change and end. A watch runs on
@@ -46,7 +46,7 @@ func NewSessionWatch(sessions VisibleSessions, s *shutdown.Coordinator, codec *w
 
 // change is a change to a session of the bridge or, if e is nil, of the history.
 type change struct {
-	e    *registry.Entry
+	e    *sessions.Entry
 	what bridgev1.SessionChange
 	id   string
 	// notification has the parameters of the CLI's notification, for NOTIFICATION only.
@@ -57,7 +57,7 @@ type change struct {
 
 // Changed publishes a change to the watchers of all tenants that may know of the session. It never
 // blocks.
-func (svc *SessionWatch) Changed(e *registry.Entry, what bridgev1.SessionChange) {
+func (svc *SessionWatch) Changed(e *sessions.Entry, what bridgev1.SessionChange) {
 	if !svc.hub.Active() {
 		return
 	}
@@ -66,7 +66,7 @@ func (svc *SessionWatch) Changed(e *registry.Entry, what bridgev1.SessionChange)
 
 // ChangedFor publishes a change to the watchers of one tenant: the session was shared with it, or
 // no longer is.
-func (svc *SessionWatch) ChangedFor(e *registry.Entry, with string, what bridgev1.SessionChange) {
+func (svc *SessionWatch) ChangedFor(e *sessions.Entry, with string, what bridgev1.SessionChange) {
 	svc.hub.Publish(change{
 		e: e, what: what, id: e.Session.ID(), shown: func(tenant string) bool { return tenant == with },
 	})
@@ -74,7 +74,7 @@ func (svc *SessionWatch) ChangedFor(e *registry.Entry, with string, what bridgev
 
 // Deleted publishes that a session of the history was deleted; e is nil unless the bridge has the
 // session.
-func (svc *SessionWatch) Deleted(e *registry.Entry, tenant, id string) {
+func (svc *SessionWatch) Deleted(e *sessions.Entry, tenant, id string) {
 	svc.hub.Publish(change{
 		e: e, what: bridgev1.SessionChange_SESSION_CHANGE_DELETED, id: id, shown: shownTo(e, tenant),
 	})
@@ -82,7 +82,7 @@ func (svc *SessionWatch) Deleted(e *registry.Entry, tenant, id string) {
 
 // Notified publishes a session.lifecycle notification of a tenant's CLI process, with the session's id; e is nil unless
 // the bridge has the session. It never blocks and does not keep params.
-func (svc *SessionWatch) Notified(e *registry.Entry, tenant, id string, params []byte) {
+func (svc *SessionWatch) Notified(e *sessions.Entry, tenant, id string, params []byte) {
 	if !svc.hub.Active() {
 		return
 	}
@@ -93,7 +93,7 @@ func (svc *SessionWatch) Notified(e *registry.Entry, tenant, id string, params [
 }
 
 // shownTo returns which tenants may know of a change in a tenant's history: e may be nil.
-func shownTo(e *registry.Entry, tenant string) func(to string) bool {
+func shownTo(e *sessions.Entry, tenant string) func(to string) bool {
 	return func(to string) bool { return to == tenant || e != nil && e.VisibleTo(to) }
 }
 
@@ -204,7 +204,7 @@ func Loop(
 
 // sendCurrent sends the sessions that match, as a tenant sees them.
 func sendCurrent(
-	sessions []*registry.Entry, tenant string, matching *matcher, send func(*bridgev1.WatchSessionsResponse) error,
+	sessions []*sessions.Entry, tenant string, matching *matcher, send func(*bridgev1.WatchSessionsResponse) error,
 ) error {
 	matching.reset()
 	for _, e := range sessions {

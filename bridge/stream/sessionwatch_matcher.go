@@ -3,8 +3,8 @@ package stream
 import (
 	"google.golang.org/protobuf/proto"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/selection"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -12,7 +12,7 @@ import (
 // most the caller's sessions. Only the stream's goroutine uses it.
 type matcher struct {
 	filter   *bridgev1.SessionFilter
-	reported map[*registry.Entry]struct{} // nil without a filter
+	reported map[*sessions.Entry]struct{} // nil without a filter
 }
 
 func newMatcher(f *bridgev1.SessionFilter) *matcher {
@@ -24,13 +24,13 @@ func newMatcher(f *bridgev1.SessionFilter) *matcher {
 // reset forgets what was reported.
 func (m *matcher) reset() {
 	if proto.Size(m.filter) > 0 {
-		m.reported = map[*registry.Entry]struct{}{}
+		m.reported = map[*sessions.Entry]struct{}{}
 	}
 }
 
 // pass returns the change to report for a change of e, nil for none. e is nil for sessions of the history that the
 // bridge does not have, which match no filter.
-func (m *matcher) pass(e *registry.Entry, r *bridgev1.WatchSessionsResponse) *bridgev1.WatchSessionsResponse {
+func (m *matcher) pass(e *sessions.Entry, r *bridgev1.WatchSessionsResponse) *bridgev1.WatchSessionsResponse {
 	if m.reported == nil {
 		return r
 	}

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -47,7 +47,7 @@ func TestFilteredChanges(t *testing.T) {
 		"ends":          {{current, red, current}, {disconnected, red, disconnected}, {updated, red, updated}},
 	} {
 		m, all := newMatcher(&bridgev1.SessionFilter{Labels: labels{"team": "red"}}), newMatcher(&bridgev1.SessionFilter{})
-		e := registry.NewEntry(runtime.Profile{})
+		e := sessions.NewEntry(runtime.Profile{})
 		for i, s := range steps {
 			r := &bridgev1.WatchSessionsResponse{Change: s.what, Session: &bridgev1.Session{Labels: s.labels}}
 			if got := all.pass(e, r); got.GetChange() != s.what {
@@ -68,7 +68,7 @@ func TestFilteredChanges(t *testing.T) {
 // with the tenant. The watcher receives the end of the share.
 func TestQueuedChangesEndWithTheShare(t *testing.T) {
 	t.Parallel()
-	svc, e := NewSessionWatch(nil, nil, nil), registry.NewEntry(runtime.Profile{})
+	svc, e := NewSessionWatch(nil, nil, nil), sessions.NewEntry(runtime.Profile{})
 	e.Session = session.New(session.Config{ID: "s", Host: struct{ session.Host }{}}) // the host is not called
 	const updated = bridgev1.SessionChange_SESSION_CHANGE_UPDATED
 	w := svc.subscribe("guest", false)
@@ -107,19 +107,19 @@ func TestQueuedChangesEndWithTheShare(t *testing.T) {
 }
 
 // appearing has another session when open was called.
-type appearing struct{ sessions []*registry.Entry }
+type appearing struct{ sessions []*sessions.Entry }
 
-func (a *appearing) Visible(context.Context) []*registry.Entry { return a.sessions }
+func (a *appearing) Visible(context.Context) []*sessions.Entry { return a.sessions }
 
 // A session that is created after the watch is open is reported as created, and not as current.
 func TestCreatedAfterTheWatchIsOpen(t *testing.T) {
 	t.Parallel()
-	entry := func(id string) *registry.Entry {
-		e := registry.NewEntry(runtime.Profile{})
+	entry := func(id string) *sessions.Entry {
+		e := sessions.NewEntry(runtime.Profile{})
 		e.Session = session.New(session.Config{ID: id, Host: struct{ session.Host }{}})
 		return e
 	}
-	there := &appearing{sessions: []*registry.Entry{entry("old")}}
+	there := &appearing{sessions: []*sessions.Entry{entry("old")}}
 	svc, done := NewSessionWatch(there, shutdown.New(), nil), errors.New("enough")
 	var got []string
 	err := svc.WatchSessions(t.Context(), &bridgev1.WatchSessionsRequest{},

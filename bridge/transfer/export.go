@@ -10,8 +10,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/record"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -61,7 +61,7 @@ func (svc *Service) exportFailed(id string, err error) error {
 }
 
 // pack writes the archive of a session to a temporary file, which its caller removes.
-func (svc *Service) pack(ctx context.Context, e *registry.Entry) (*spool, *bridgev1.ExportSessionHeader, error) {
+func (svc *Service) pack(ctx context.Context, e *sessions.Entry) (*spool, *bridgev1.ExportSessionHeader, error) {
 	parts, err := newSpool()
 	if err != nil {
 		return nil, nil, err
@@ -92,7 +92,7 @@ func (svc *Service) pack(ctx context.Context, e *registry.Entry) (*spool, *bridg
 }
 
 // copy copies a session at rest.
-func (svc *Service) copy(ctx context.Context, e *registry.Entry, into *spool) (epoch, seq uint64, st state, err error) {
+func (svc *Service) copy(ctx context.Context, e *sessions.Entry, into *spool) (epoch, seq uint64, st state, err error) {
 	profile, err := svc.cfg.Runtimes.ProfileNow(e)
 	if err == nil {
 		err = svc.checkPlace()

@@ -15,9 +15,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -277,7 +277,7 @@ func (im *importing) fill(ctx context.Context, s *session.Session) (int64, error
 }
 
 // abandon removes a session that was not imported, if this call has created it.
-func abandon(remove func(*registry.Entry), e *registry.Entry, fresh bool) {
+func abandon(remove func(*sessions.Entry), e *sessions.Entry, fresh bool) {
 	if fresh {
 		remove(e)
 	}

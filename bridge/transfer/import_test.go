@@ -26,7 +26,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
@@ -312,13 +312,13 @@ func TestImportsCountForTheQuota(t *testing.T) {
 	}
 	refused("a fourth", imports("four", text), 9)
 	small := newArchived().pack(t, "s1")
-	for i := range registry.MaxDisconnected - 2 {
+	for i := range sessions.MaxDisconnected - 2 {
 		if err := imports(fmt.Sprint("s", i), small); err != nil {
 			t.Fatal(err)
 		}
 	}
 	bridgetest.Eventually(t, "the first import to be out of memory", func() bool { return r.Store().Get("one") == nil })
-	refused("a fourth when the first is evicted", imports("four", text), 3*(registry.MaxDisconnected+1))
+	refused("a fourth when the first is evicted", imports("four", text), 3*(sessions.MaxDisconnected+1))
 	if n := r.Uses()[""].JournalBytes; n < 900_000 || n > 1_000_000 {
 		t.Errorf("the imports use %d bytes", n)
 	}

@@ -1,4 +1,4 @@
-package registry
+package sessions
 
 import (
 	"context"
@@ -16,13 +16,13 @@ const (
 	saveTogether = 64
 )
 
-// Saver saves sessions that have changed. Call NewSaver to make one. It is safe for concurrent
+// saver saves sessions that have changed. Make one with newSaver. It is safe for concurrent
 // use.
 //
 // The mutex mu guards the set of changed sessions and is held briefly. The mutex saving is held while
 // sessions are saved, so that a newer state is never overwritten by an older one. The mutex rounds is
 // held during SaveDirty and locked before the other two.
-type Saver[S Session] struct {
+type saver[S keyed] struct {
 	save    func(changed []S, later bool)
 	changed chan struct{} // capacity 1
 
@@ -33,14 +33,14 @@ type Saver[S Session] struct {
 	rounds sync.Mutex
 }
 
-// NewSaver returns a saver that saves the current states of sessions by save, whose calls do not overlap. later reports
+// newSaver returns a saver that saves the current states of sessions by save, whose calls do not overlap. later reports
 // that no call waits for the save.
-func NewSaver[S Session](save func(changed []S, later bool)) *Saver[S] {
-	return &Saver[S]{save: save, changed: make(chan struct{}, 1), dirty: map[S]struct{}{}}
+func newSaver[S keyed](save func(changed []S, later bool)) *saver[S] {
+	return &saver[S]{save: save, changed: make(chan struct{}, 1), dirty: map[S]struct{}{}}
 }
 
 // MarkDirty has Run save a session. It does not wait.
-func (v *Saver[S]) MarkDirty(s S) {
+func (v *saver[S]) MarkDirty(s S) {
 	v.mu.Lock()
 	v.dirty[s] = struct{}{}
 	v.mu.Unlock()
@@ -51,21 +51,21 @@ func (v *Saver[S]) MarkDirty(s S) {
 }
 
 // Save saves a session now.
-func (v *Saver[S]) Save(s S) {
+func (v *saver[S]) Save(s S) {
 	v.Exclusively(func() { v.save([]S{s}, false) })
 }
 
 // Exclusively runs f while no session is being saved.
-func (v *Saver[S]) Exclusively(f func()) {
+func (v *saver[S]) Exclusively(f func()) {
 	v.saving.Lock()
 	defer v.saving.Unlock()
 	f()
 }
 
 // SaveDirty saves the sessions that were marked before the call. It waits for a round of Run.
-func (v *Saver[S]) SaveDirty() { v.round(false) }
+func (v *saver[S]) SaveDirty() { v.round(false) }
 
-func (v *Saver[S]) round(later bool) {
+func (v *saver[S]) round(later bool) {
 	v.rounds.Lock()
 	defer v.rounds.Unlock()
 	v.mu.Lock()
@@ -78,7 +78,7 @@ func (v *Saver[S]) round(later bool) {
 }
 
 // Run saves sessions that are marked, until ctx ends.
-func (v *Saver[S]) Run(ctx context.Context) {
+func (v *saver[S]) Run(ctx context.Context) {
 	paced(ctx, v.changed, saveInterval, func() { v.round(true) })
 }
 

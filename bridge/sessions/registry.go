@@ -1,11 +1,4 @@
-// Package registry holds the sessions of a bridge by key. A session's journal has one owner at a
-// time: while a session is being removed, nothing else gets its key.
-//
-// A Registry owns the table and the list of disconnected sessions. One mutex guards both; the
-// functions given to New run while it is held, and may lock an entry or a session, never the
-// registry. The functions given to GetOrCreate run without it. An Entry's mutex guards the session's
-// profile; nothing else is locked while it is held. The package starts no goroutine.
-package registry
+package sessions
 
 import (
 	"context"
@@ -16,14 +9,18 @@ import (
 // MaxDisconnected is how many disconnected sessions stay in the registry. Older ones are evicted.
 const MaxDisconnected = 256
 
-// Session is what a registry holds.
-type Session interface {
+// keyed is what a registry holds.
+type keyed interface {
 	comparable
 	Key() string
 }
 
-// Registry is a table of sessions. Call New to make one. It is safe for concurrent use.
-type Registry[S Session] struct {
+// registry is the table of sessions by key, with the list of disconnected ones. A session's journal has one owner at a time:
+// while a session is being removed, nothing else gets its key. Make one with newRegistry. It is safe for concurrent use.
+//
+// The functions given to newRegistry run while mu is held, and may lock an entry or a session, never the registry. Those
+// given to GetOrCreate run without it.
+type registry[S keyed] struct {
 	deleted, disconnected func(S) bool
 
 	mu       sync.Mutex
@@ -32,26 +29,26 @@ type Registry[S Session] struct {
 	oldest   []S                      // disconnected ones, oldest first
 }
 
-// New returns an empty registry. deleted and disconnected report the state of a session.
-func New[S Session](deleted, disconnected func(S) bool) *Registry[S] {
-	return &Registry[S]{
+// newRegistry returns an empty registry. deleted and disconnected report the state of a session.
+func newRegistry[S keyed](deleted, disconnected func(S) bool) *registry[S] {
+	return &registry[S]{
 		deleted: deleted, disconnected: disconnected,
 		sessions: map[string]S{}, busy: map[string]chan struct{}{},
 	}
 }
 
 // Get returns the session of a key, the zero value if there is none.
-func (r *Registry[S]) Get(key string) S {
+func (r *registry[S]) Get(key string) S {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.sessions[key]
 }
 
 // Holds reports whether s is the session of its key.
-func (r *Registry[S]) Holds(s S) bool { return r.Get(s.Key()) == s }
+func (r *registry[S]) Holds(s S) bool { return r.Get(s.Key()) == s }
 
 // All returns all sessions, in no order.
-func (r *Registry[S]) All() []S {
+func (r *registry[S]) All() []S {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := make([]S, 0, len(r.sessions))
@@ -62,7 +59,7 @@ func (r *Registry[S]) All() []S {
 }
 
 // Put makes s the session of its key.
-func (r *Registry[S]) Put(s S) {
+func (r *registry[S]) Put(s S) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sessions[s.Key()] = s
@@ -72,7 +69,7 @@ func (r *Registry[S]) Put(s S) {
 // creates or removes the session of a key; the others wait until that is over or ctx ends.
 // GetOrCreate calls remove for a session that was deleted. made reports whether create has made the
 // session. If create fails, the key stays free.
-func (r *Registry[S]) GetOrCreate(ctx context.Context, key string, remove func(S), create func() (S, error)) (
+func (r *registry[S]) GetOrCreate(ctx context.Context, key string, remove func(S), create func() (S, error)) (
 	s S, made bool, err error,
 ) {
 	var none S
@@ -109,7 +106,7 @@ func fill[S any](create func() (S, error), put func(S)) (s S, err error) {
 // find returns the session of a key. Instead it returns deleted if the session was deleted, busy if
 // another caller creates or removes the session, and put if there is none: the key is the caller's
 // until it calls put with the session, or with the zero value.
-func (r *Registry[S]) find(key string) (found, deleted S, busy <-chan struct{}, put func(S)) {
+func (r *registry[S]) find(key string) (found, deleted S, busy <-chan struct{}, put func(S)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if over := r.busy[key]; over != nil {
@@ -126,7 +123,7 @@ func (r *Registry[S]) find(key string) (found, deleted S, busy <-chan struct{}, 
 }
 
 // reserve reserves a key until the returned function is called. The caller holds mu.
-func (r *Registry[S]) reserve(key string) (put func(S)) {
+func (r *registry[S]) reserve(key string) (put func(S)) {
 	over := make(chan struct{})
 	r.busy[key] = over
 	return func(s S) {
@@ -143,7 +140,7 @@ func (r *Registry[S]) reserve(key string) (put func(S)) {
 
 // Reserve keeps a key from being created until release is called; ok is false if the registry has a session of that
 // key, or one is being created or removed.
-func (r *Registry[S]) Reserve(key string) (release func(), ok bool) {
+func (r *registry[S]) Reserve(key string) (release func(), ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, taken := r.sessions[key]; taken || r.busy[key] != nil {
@@ -159,7 +156,7 @@ func (r *Registry[S]) Reserve(key string) (release func(), ok bool) {
 // BeginRemove starts the removal of a session; ok is false if the session is not in the registry
 // or is being removed already. The caller calls finish once the session's journal is closed; with
 // false the session stays.
-func (r *Registry[S]) BeginRemove(s S) (finish func(remove bool), ok bool) {
+func (r *registry[S]) BeginRemove(s S) (finish func(remove bool), ok bool) {
 	key := s.Key()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -180,7 +177,7 @@ func (r *Registry[S]) BeginRemove(s S) (finish func(remove bool), ok bool) {
 }
 
 // Drop takes a session out whose removal has begun. Its key stays reserved until the removal is finished.
-func (r *Registry[S]) Drop(s S) {
+func (r *registry[S]) Drop(s S) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.sessions[s.Key()] == s {
@@ -190,7 +187,7 @@ func (r *Registry[S]) Drop(s S) {
 
 // TrackDisconnected notes that a session was disconnected. It returns the sessions that are
 // beyond MaxDisconnected, which the caller evicts.
-func (r *Registry[S]) TrackDisconnected(s S) (evict []S) {
+func (r *registry[S]) TrackDisconnected(s S) (evict []S) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.oldest = slices.DeleteFunc(r.oldest, func(o S) bool { return o == s || !r.disconnected(o) })

@@ -1,4 +1,4 @@
-package registry
+package sessions
 
 import (
 	"crypto/rand"

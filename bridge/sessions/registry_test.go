@@ -1,4 +1,4 @@
-package registry
+package sessions
 
 import (
 	"context"
@@ -18,13 +18,13 @@ type entry struct {
 
 func (e *entry) Key() string { return e.key }
 
-func newRegistry() *Registry[*entry] {
-	return New(func(e *entry) bool { return e.deleted }, func(e *entry) bool { return e.disconnected })
+func registryOfFakes() *registry[*entry] {
+	return newRegistry(func(e *entry) bool { return e.deleted }, func(e *entry) bool { return e.disconnected })
 }
 
 func TestGetOrCreate(t *testing.T) {
 	t.Parallel()
-	r := newRegistry()
+	r := registryOfFakes()
 	first := &entry{key: "a"}
 	create := func(e *entry) func() (*entry, error) { return func() (*entry, error) { return e, nil } }
 	remove := func(e *entry) {
@@ -59,7 +59,7 @@ func TestRemoving(t *testing.T) {
 		t.Run(fmt.Sprint(remove), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				r := newRegistry()
+				r := registryOfFakes()
 				old, next := &entry{key: "a"}, &entry{key: "a"}
 				r.Put(old)
 				finish, ok := r.BeginRemove(old)
@@ -96,7 +96,7 @@ func TestRemoving(t *testing.T) {
 
 func TestDisconnectedAreBounded(t *testing.T) {
 	t.Parallel()
-	r := newRegistry()
+	r := registryOfFakes()
 	all := make([]*entry, MaxDisconnected+3)
 	for i := range all {
 		all[i] = &entry{key: fmt.Sprint(i), disconnected: true}
@@ -120,7 +120,7 @@ func TestDisconnectedAreBounded(t *testing.T) {
 // One of many that want a key at once makes the session.
 func TestOneCreates(t *testing.T) {
 	t.Parallel()
-	r := newRegistry()
+	r := registryOfFakes()
 	var wg sync.WaitGroup
 	got := make(chan *entry, 50)
 	made := 0 // guarded by the reservation of the key
@@ -150,7 +150,7 @@ func TestOneCreates(t *testing.T) {
 func TestCreatingBlocksOnlyItsKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRegistry()
+		r := registryOfFakes()
 		failed, release := errors.New("no storage"), make(chan struct{})
 		result := make(chan error, 1)
 		go func() {
@@ -198,16 +198,16 @@ func TestEpochs(t *testing.T) {
 		failed := errors.New("the disk is full")
 		var reserved uint64
 		var fail error
-		next := func(e *Epochs, want uint64, wantErr error) {
+		next := func(e *epochs, want uint64, wantErr error) {
 			t.Helper()
 			if got, err := e.Next(); got != want || !errors.Is(err, wantErr) {
 				t.Errorf("%d, %v, want %d, %v", got, err, want, wantErr)
 			}
 		}
-		memory := &Epochs{}
+		memory := &epochs{}
 		next(memory, now, nil)
 		next(memory, now+1, nil) // within a millisecond
-		e := &Epochs{Reserve: func() (uint64, error) { return reserved, fail }}
+		e := &epochs{Reserve: func() (uint64, error) { return reserved, fail }}
 		reserved = 7 // a directory's epochs need not be times
 		next(e, 7, nil)
 		reserved = now + 100

@@ -1,4 +1,4 @@
-package registry
+package sessions
 
 import (
 	"context"
@@ -66,7 +66,7 @@ func TestSaver(t *testing.T) {
 		a, b := &entry{key: "a"}, &entry{key: "b"}
 		saved := map[*entry]int{}
 		busy := false
-		v := NewSaver(func(entries []*entry, _ bool) {
+		v := newSaver(func(entries []*entry, _ bool) {
 			if busy {
 				t.Error("two calls at once")
 			}
@@ -108,7 +108,7 @@ func TestSaveDirtyWaitsForARound(t *testing.T) {
 	t.Parallel()
 	started, proceed := make(chan struct{}), make(chan struct{})
 	saved := make(chan *entry, 1)
-	v := NewSaver(func(entries []*entry, _ bool) {
+	v := newSaver(func(entries []*entry, _ bool) {
 		close(started)
 		<-proceed
 		saved <- entries[0]
@@ -135,7 +135,7 @@ func TestSaveDirtyWaitsForARound(t *testing.T) {
 func TestSaverTogether(t *testing.T) {
 	t.Parallel()
 	var sizes []int
-	v := NewSaver(func(entries []*entry, _ bool) { sizes = append(sizes, len(entries)) })
+	v := newSaver(func(entries []*entry, _ bool) { sizes = append(sizes, len(entries)) })
 	for range 2*saveTogether + 1 {
 		v.MarkDirty(&entry{})
 	}
@@ -150,7 +150,7 @@ func TestSaverSaysWhoWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var later []bool
-		v := NewSaver(func(_ []*entry, l bool) { later = append(later, l) })
+		v := newSaver(func(_ []*entry, l bool) { later = append(later, l) })
 		a := &entry{key: "a"}
 		v.Save(a)
 		v.MarkDirty(a)

@@ -1,13 +1,13 @@
-package registry
+package sessions
 
 import (
 	"sync"
 	"time"
 )
 
-// Epochs issues the epochs of journals, each higher than all before. Its mutex guards last, and is not
+// epochs issues the epochs of journals, each higher than all before. Its mutex guards last, and is not
 // held while Reserve runs. It is safe for concurrent use.
-type Epochs struct {
+type epochs struct {
 	// Reserve reserves an epoch beyond the end of the process, higher than all before; nil without a
 	// directory. It is safe for concurrent use.
 	Reserve func() (uint64, error)
@@ -18,7 +18,7 @@ type Epochs struct {
 
 // Next returns the next epoch. If it could not be reserved, the epoch is returned with the error, and
 // is valid for this process.
-func (e *Epochs) Next() (epoch uint64, err error) {
+func (e *epochs) Next() (epoch uint64, err error) {
 	if e.Reserve != nil {
 		epoch, err = e.Reserve()
 	}

@@ -1,4 +1,4 @@
-package registry
+package sessions
 
 import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
