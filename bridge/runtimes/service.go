@@ -19,7 +19,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
 	"github.com/copilot-grpc/copilot-grpc/bridge/serverlog"
-	"github.com/copilot-grpc/copilot-grpc/bridge/share"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
@@ -124,7 +123,7 @@ func (svc *Service) ListRuntimes(
 func described(ctx context.Context, rt *fleet.Runtime) *bridgev1.RuntimeInfo {
 	out := rt.Proto()
 	if tenant := rt.Profile().Tenant; tenant != caller.From(ctx).Tenant {
-		out.Tenant = share.PublicTenant(tenant)
+		out.Tenant = tenancy.PublicTenant(tenant)
 	}
 	return out
 }

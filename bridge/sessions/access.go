@@ -8,7 +8,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
-	"github.com/copilot-grpc/copilot-grpc/bridge/share"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -131,7 +130,7 @@ func (st *Store) AcquireShared(ctx context.Context, s *session.Session, end func
 		end()
 		return func() {}
 	}
-	release, ok := e.Shares.Enter(&share.Guest{Tenant: c.Tenant, Class: c.Class, End: end})
+	release, ok := e.Shares.Enter(&tenancy.Guest{Tenant: c.Tenant, Class: c.Class, End: end})
 	if !ok {
 		end()
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
-	"github.com/copilot-grpc/copilot-grpc/bridge/share"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 )
 
 // Entry is a session with the profile of its runtimes and its shares. It is safe for concurrent use.
@@ -13,7 +13,7 @@ type Entry struct {
 	// Session must be set before the entry is shared, and not changed afterwards.
 	Session *session.Session
 	// Shares has the tenants that the session is shared with. It has its own lock.
-	Shares share.Set
+	Shares tenancy.Shares
 
 	mu        sync.Mutex
 	profile   runtime.Profile

@@ -12,7 +12,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
-	"github.com/copilot-grpc/copilot-grpc/bridge/share"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 )
 
@@ -21,7 +20,7 @@ type record struct {
 	// Tenant owns the session; empty for the host's own tenant.
 	Tenant string `json:"tenant,omitempty"`
 	// SharedWith are the tenants that it is shared with or offered to.
-	SharedWith map[string]share.Record `json:"shared_with,omitempty"`
+	SharedWith map[string]tenancy.SavedShare `json:"shared_with,omitempty"`
 	// Shares is how versions before the consent of the other tenant saved that: the class of calls
 	// by tenant. It is read, never written, so that such a version shares nothing with a tenant
 	// that has not accepted.
@@ -150,7 +149,7 @@ func (st *Store) restore(key string, text json.RawMessage) (*Entry, error) {
 	}
 	if offers := e.Shares.Restore(r.SharedWith, r.Shares); offers > 0 {
 		st.log.Warn("shares of an older version are offers until the other tenants accept them",
-			"session_id", id, "tenant", share.PublicTenant(r.Tenant), "offers", offers)
+			"session_id", id, "tenant", tenancy.PublicTenant(r.Tenant), "offers", offers)
 	}
 	return e, nil
 }

@@ -2,7 +2,7 @@ package sessions
 
 import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
-	"github.com/copilot-grpc/copilot-grpc/bridge/share"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -18,8 +18,8 @@ func (e *Entry) Snapshot(tenant string) *bridgev1.Session {
 	s := e.Session
 	out := s.Snapshot()
 	if s.Tenant() != tenant {
-		out.SessionId, out.Owner = share.Name(s.Tenant(), s.ID()), share.PublicTenant(s.Tenant())
-		out.Access = share.AccessOf(e.Shares.Class(tenant))
+		out.SessionId, out.Owner = tenancy.ShareName(s.Tenant(), s.ID()), tenancy.PublicTenant(s.Tenant())
+		out.Access = tenancy.ShareAccess(e.Shares.Class(tenant))
 	}
 	return out
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
-	"github.com/copilot-grpc/copilot-grpc/bridge/share"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -62,7 +61,7 @@ func New(s Sessions, w Watchers, a audit.Sink) *Service {
 func (svc *Service) ShareSession(
 	ctx context.Context, r *bridgev1.ShareSessionRequest,
 ) (*bridgev1.ShareSessionResponse, error) {
-	class, ok := share.ClassOf(r.GetAccess())
+	class, ok := tenancy.ShareClass(r.GetAccess())
 	if !ok {
 		return nil, fault.New(fault.InvalidField, "access is %v", r.GetAccess()).WithField("access")
 	}
@@ -72,7 +71,7 @@ func (svc *Service) ShareSession(
 	}
 	if !e.Shares.Offer(with, class) {
 		return nil, fault.New(fault.LimitExceeded,
-			"the session is shared with %d tenants, and no more are allowed: unshare it with one", share.Max).
+			"the session is shared with %d tenants, and no more are allowed: unshare it with one", tenancy.MaxShares).
 			With("limit", "shares")
 	}
 	svc.changed(ctx, e, "session.share", with, class)
@@ -124,10 +123,10 @@ func (svc *Service) DeclineShare(
 	}
 	tenant := caller.From(ctx).Tenant
 	switch e.Shares.Decline(tenant) {
-	case share.Accepted:
+	case tenancy.Accepted:
 		svc.watchers.Sessions.ChangedFor(e, tenant, bridgev1.SessionChange_SESSION_CHANGE_UNSHARED)
-	case share.Offered:
-	case share.Declined:
+	case tenancy.Offered:
+	case tenancy.Declined:
 		return &bridgev1.DeclineShareResponse{}, nil
 	default:
 		return nil, session.NotFound(r.GetSessionId())
@@ -147,10 +146,10 @@ func (svc *Service) ListShareOffers(
 	tenant := caller.From(ctx).Tenant
 	var offers []*bridgev1.ShareOffer
 	for _, e := range svc.sessions.Usable() {
-		if g, ok := e.Shares.Grant(tenant); ok && g.State == share.Offered {
+		if g, ok := e.Shares.Grant(tenant); ok && g.State == tenancy.Offered {
 			offers = append(offers, &bridgev1.ShareOffer{
-				SessionId: tenancy.NameFor(e.Session, tenant), Owner: share.PublicTenant(e.Session.Tenant()),
-				Access: share.AccessOf(g.Class),
+				SessionId: tenancy.NameFor(e.Session, tenant), Owner: tenancy.PublicTenant(e.Session.Tenant()),
+				Access: tenancy.ShareAccess(g.Class),
 			})
 		}
 	}
@@ -182,7 +181,7 @@ func (svc *Service) changed(ctx context.Context, e *sessions.Entry, action, with
 	svc.watchers.Pending.SharesChanged(e)
 	s := e.Session
 	entry := audit.Entry{
-		Action: action, Outcome: audit.Done, Session: s.ID(), Owner: s.Tenant(), With: share.PublicTenant(with),
+		Action: action, Outcome: audit.Done, Session: s.ID(), Owner: s.Tenant(), With: tenancy.PublicTenant(with),
 	}
 	if class != caller.Unclassed {
 		entry.Access = class.String()
@@ -198,7 +197,7 @@ func (svc *Service) shared(ctx context.Context, id, tenant string) (e *sessions.
 	if tenancy.Foreign(ctx, e.Session) {
 		return nil, "", fault.New(fault.Forbidden, "session %q belongs to another tenant", id).WithField("session_id")
 	}
-	with = share.InternalTenant(tenant)
+	with = tenancy.InternalTenant(tenant)
 	if !caller.ValidTenant(tenant) || with == e.Session.Tenant() {
 		return nil, "", fault.New(fault.InvalidField, "%q is not the name of another tenant", tenant).WithField("tenant")
 	}

@@ -21,7 +21,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
-	"github.com/copilot-grpc/copilot-grpc/bridge/share"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -182,7 +181,7 @@ func TestAudit(t *testing.T) {
 func TestSharesAreBounded(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "acme")
-	for n := range share.Max {
+	for n := range tenancy.MaxShares {
 		if err := f.share("acme", "s", fmt.Sprint("t", n), observe); err != nil {
 			t.Fatal(err)
 		}
@@ -248,7 +247,7 @@ func TestOffersAreListedInPages(t *testing.T) {
 
 // model is what a series of calls makes of a share between an owner and a guest.
 type model struct {
-	state  share.State
+	state  tenancy.ShareState
 	access bridgev1.ShareAccess
 	saves  int
 	// changes are what the guest's watchers receive.
@@ -259,36 +258,36 @@ type model struct {
 func (m *model) apply(call string) bool {
 	switch call {
 	case "observe", "participate":
-		if m.state != share.Accepted {
-			m.state = share.Offered
+		if m.state != tenancy.Accepted {
+			m.state = tenancy.Offered
 		}
 		m.access = map[string]bridgev1.ShareAccess{"observe": observe, "participate": participate}[call]
 		m.saves++
 	case "unshare":
-		if m.state == share.Accepted {
+		if m.state == tenancy.Accepted {
 			m.changes = append(m.changes, fmt.Sprint("guest ", unshared))
 		}
 		m.state, m.access = "", 0
 		m.saves++
 	case "accept":
-		if m.state == "" || m.state == share.Declined {
+		if m.state == "" || m.state == tenancy.Declined {
 			return false
 		}
-		if m.state == share.Offered {
+		if m.state == tenancy.Offered {
 			m.changes = append(m.changes, fmt.Sprint("guest ", shared))
 			m.saves++
 		}
-		m.state = share.Accepted
+		m.state = tenancy.Accepted
 	case "decline":
 		switch m.state {
 		case "":
 			return false
-		case share.Declined:
+		case tenancy.Declined:
 			return true
-		case share.Accepted:
+		case tenancy.Accepted:
 			m.changes = append(m.changes, fmt.Sprint("guest ", unshared))
 		}
-		m.state = share.Declined
+		m.state = tenancy.Declined
 		m.saves++
 	}
 	return true
@@ -326,10 +325,10 @@ func TestShares(t *testing.T) {
 func (f *fixture) compare(rt *rapid.T, m *model, before int) {
 	e := f.entries[session.Key("acme", "s")]
 	grant, has := e.Shares.Grant("guest")
-	if has != (m.state != "") || has && (grant.State != m.state || share.AccessOf(grant.Class) != m.access) {
+	if has != (m.state != "") || has && (grant.State != m.state || tenancy.ShareAccess(grant.Class) != m.access) {
 		rt.Fatalf("the share is %+v, %t; want %s for %v", grant, has, m.state, m.access)
 	}
-	if other, ok := e.Shares.Grant("other"); !ok || other.State != share.Accepted || other.Class != caller.Read {
+	if other, ok := e.Shares.Grant("other"); !ok || other.State != tenancy.Accepted || other.Class != caller.Read {
 		rt.Fatalf("the other tenant's share is %+v", other)
 	}
 	offers, err := f.ListShareOffers(as("guest"), &bridgev1.ListShareOffersRequest{})
@@ -337,7 +336,7 @@ func (f *fixture) compare(rt *rapid.T, m *model, before int) {
 		rt.Fatal(err)
 	}
 	var want []*bridgev1.ShareOffer
-	if m.state == share.Offered {
+	if m.state == tenancy.Offered {
 		want = []*bridgev1.ShareOffer{{SessionId: "acme/s", Owner: "acme", Access: m.access}}
 	}
 	if !proto.Equal(offers, &bridgev1.ListShareOffersResponse{Offers: want}) {

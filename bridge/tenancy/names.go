@@ -1,7 +1,7 @@
 // Package tenancy says how tenants are treated: the profile of their runtimes, what confines these,
 // and which part of the profile callers may set. It also says what a session is to callers of a
 // tenant: the name they use for it, and what guests, callers of another tenant that it is shared
-// with, may do in it. It has no state, lock or goroutine.
+// with, may do in it. Shares have the tenants that a session is shared with; only they have state and a lock.
 //
 // The profile of a tenant's runtimes contains the tenant's name, so each tenant has separate processes, homes and
 // histories. Sessions are identified by tenant and id: another tenant's id gives the same error as a missing one. A
@@ -14,7 +14,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
-	"github.com/copilot-grpc/copilot-grpc/bridge/share"
 )
 
 // Session is a session with the tenant that owns it.
@@ -25,7 +24,7 @@ type Session interface {
 
 // KeyOf returns the key of the session that callers of a tenant mean by an id or a name.
 func KeyOf(tenant, id string) string {
-	if owner, own, ok := share.ParseName(id); ok {
+	if owner, own, ok := ParseShareName(id); ok {
 		return session.Key(owner, own)
 	}
 	return session.Key(tenant, id)
@@ -33,7 +32,7 @@ func KeyOf(tenant, id string) string {
 
 // IsShared reports whether a caller's name of a session is that of a shared one.
 func IsShared(id string) bool {
-	_, _, ok := share.ParseName(id)
+	_, _, ok := ParseShareName(id)
 	return ok
 }
 
@@ -43,7 +42,7 @@ func NameFor(s Session, tenant string) string {
 	if s.Tenant() == tenant {
 		return s.ID()
 	}
-	return share.Name(s.Tenant(), s.ID())
+	return ShareName(s.Tenant(), s.ID())
 }
 
 // NameOf returns the name of a session for the caller in ctx.
@@ -82,7 +81,7 @@ func CheckID(id, field string) error {
 // CheckName checks a caller's name of a session: an id of the caller's tenant, or the name of a shared session.
 // field is the path of the name in the request.
 func CheckName(name, field string) error {
-	if _, id, ok := share.ParseName(name); ok {
+	if _, id, ok := ParseShareName(name); ok {
 		return CheckID(id, field)
 	}
 	return CheckID(name, field)

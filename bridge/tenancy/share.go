@@ -1,8 +1,4 @@
-// Package share records the tenants that a session is shared with: offers, their acceptance, and the calls in
-// progress of those tenants. It also forms the names by which those tenants use the session.
-//
-// Set.mu guards a Set. The package starts no goroutines.
-package share
+package tenancy
 
 import (
 	"maps"
@@ -12,22 +8,22 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 )
 
-// Max bounds the tenants that a session is shared with, including offers and declined ones.
-const Max = 64
+// MaxShares bounds the tenants that a session is shared with, including offers and declined ones.
+const MaxShares = 64
 
-// separator stands between the owner and the id in a name. It occurs in no session id and no tenant name, so a name
+// shareSeparator stands between the owner and the id in a name. It occurs in no session id and no tenant name, so a name
 // never equals an id.
-const separator = "/"
+const shareSeparator = "/"
 
-// Name returns the name of a shared session for the tenants that it is shared with.
-func Name(owner, id string) string {
-	return PublicTenant(owner) + separator + id
+// ShareName returns the name of a shared session for the tenants that it is shared with.
+func ShareName(owner, id string) string {
+	return PublicTenant(owner) + shareSeparator + id
 }
 
-// ParseName splits the name of a shared session into its owner and its id. ok is false for any other text, such as a
+// ParseShareName splits the name of a shared session into its owner and its id. ok is false for any other text, such as a
 // tenant's own session ids. The id is not checked.
-func ParseName(name string) (owner, id string, ok bool) {
-	owner, id, ok = strings.Cut(name, separator)
+func ParseShareName(name string) (owner, id string, ok bool) {
+	owner, id, ok = strings.Cut(name, shareSeparator)
 	if !ok || !caller.ValidTenant(owner) {
 		return "", "", false
 	}
@@ -50,13 +46,13 @@ func InternalTenant(name string) string {
 	return name
 }
 
-// State is the progress of a share. It is stored on disk.
-type State string
+// ShareState is the progress of a share. It is stored on disk.
+type ShareState string
 
 const (
-	Offered  State = "offered"
-	Accepted State = "accepted"
-	Declined State = "declined"
+	Offered  ShareState = "offered"
+	Accepted ShareState = "accepted"
+	Declined ShareState = "declined"
 )
 
 // Grant is the access that the owner gave a tenant.
@@ -64,7 +60,7 @@ type Grant struct {
 	// Class is the highest class of calls that the tenant may make: caller.Read or caller.Drive.
 	Class caller.Class
 	// State tells whether the tenant has accepted. Before that it has no access.
-	State State
+	State ShareState
 }
 
 // effective returns the highest class of calls that the tenant may make now.
@@ -79,12 +75,13 @@ func (g Grant) effective() caller.Class {
 type Guest struct {
 	Tenant string
 	Class  caller.Class
-	// End is called once, when the share no longer permits the call. No lock of the Set is held.
+	// End is called once, when the share no longer permits the call. No lock of the Shares is held.
 	End func()
 }
 
-// Set is the set of tenants that one session is shared with. The zero Set is empty. It is safe for concurrent use.
-type Set struct {
+// Shares are the tenants that one session is shared with: offers, their acceptance, and the calls in progress of those
+// tenants. The zero value has none. It is safe for concurrent use.
+type Shares struct {
 	mu     sync.Mutex
 	grants map[string]Grant
 	guests map[*Guest]struct{}
@@ -93,10 +90,10 @@ type Set struct {
 // Offer offers the session to a tenant for calls up to class. A tenant that has accepted before keeps access, with
 // the new class. A tenant that has declined receives a new offer. Offer returns false if the session already has Max
 // grants.
-func (s *Set) Offer(tenant string, class caller.Class) bool {
+func (s *Shares) Offer(tenant string, class caller.Class) bool {
 	return s.change(func() bool {
 		g, had := s.grants[tenant]
-		if !had && len(s.grants) >= Max {
+		if !had && len(s.grants) >= MaxShares {
 			return false
 		}
 		if g.State != Accepted {
@@ -109,7 +106,7 @@ func (s *Set) Offer(tenant string, class caller.Class) bool {
 }
 
 // Withdraw removes a tenant's grant and reports whether the tenant had accepted it.
-func (s *Set) Withdraw(tenant string) (accepted bool) {
+func (s *Shares) Withdraw(tenant string) (accepted bool) {
 	s.change(func() bool {
 		accepted = s.grants[tenant].State == Accepted
 		delete(s.grants, tenant)
@@ -120,7 +117,7 @@ func (s *Set) Withdraw(tenant string) (accepted bool) {
 
 // Accept accepts a tenant's offer. known is false if there is no offer or it was declined. changed is false if it was
 // already accepted.
-func (s *Set) Accept(tenant string) (known, changed bool) {
+func (s *Shares) Accept(tenant string) (known, changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g, has := s.grants[tenant]
@@ -135,7 +132,7 @@ func (s *Set) Accept(tenant string) (known, changed bool) {
 
 // Decline declines a tenant's offer or gives up accepted access. before is the previous state; empty if the session
 // is not shared with the tenant.
-func (s *Set) Decline(tenant string) (before State) {
+func (s *Shares) Decline(tenant string) (before ShareState) {
 	s.change(func() bool {
 		g, has := s.grants[tenant]
 		if before = g.State; has {
@@ -147,7 +144,7 @@ func (s *Set) Decline(tenant string) (before State) {
 }
 
 // put stores a grant. The caller holds mu.
-func (s *Set) put(tenant string, g Grant) {
+func (s *Shares) put(tenant string, g Grant) {
 	if s.grants == nil {
 		s.grants = map[string]Grant{}
 	}
@@ -155,7 +152,7 @@ func (s *Set) put(tenant string, g Grant) {
 }
 
 // change applies f under the lock, and then ends the calls that are no longer permitted.
-func (s *Set) change(f func() bool) bool {
+func (s *Shares) change(f func() bool) bool {
 	s.mu.Lock()
 	ok := f()
 	var gone []*Guest
@@ -173,14 +170,14 @@ func (s *Set) change(f func() bool) bool {
 }
 
 // Class returns the highest class of calls that a tenant may make; caller.Unclassed if the tenant has not accepted.
-func (s *Set) Class(tenant string) caller.Class {
+func (s *Shares) Class(tenant string) caller.Class {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.grants[tenant].effective()
 }
 
 // Grant returns a tenant's grant.
-func (s *Set) Grant(tenant string) (g Grant, ok bool) {
+func (s *Shares) Grant(tenant string) (g Grant, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g, ok = s.grants[tenant]
@@ -188,14 +185,14 @@ func (s *Set) Grant(tenant string) (g Grant, ok bool) {
 }
 
 // Grants returns all grants by tenant.
-func (s *Set) Grants() map[string]Grant {
+func (s *Shares) Grants() map[string]Grant {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.grants)
 }
 
 // Enter registers a guest's call if the grant permits it. The caller must call leave when the call ends.
-func (s *Set) Enter(g *Guest) (leave func(), ok bool) {
+func (s *Shares) Enter(g *Guest) (leave func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if g.Class > s.grants[g.Tenant].effective() {

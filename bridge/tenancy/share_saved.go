@@ -1,23 +1,23 @@
-package share
+package tenancy
 
 import "github.com/copilot-grpc/copilot-grpc/bridge/caller"
 
-// Record is the saved form of a grant.
-type Record struct {
-	Class string `json:"class"`
-	State State  `json:"state"`
+// SavedShare is the saved form of a grant.
+type SavedShare struct {
+	Class string     `json:"class"`
+	State ShareState `json:"state"`
 }
 
 // Records returns the saved form of the grants by tenant; nil if there are none.
-func (s *Set) Records() map[string]Record {
+func (s *Shares) Records() map[string]SavedShare {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.grants) == 0 {
 		return nil
 	}
-	out := make(map[string]Record, len(s.grants))
+	out := make(map[string]SavedShare, len(s.grants))
 	for tenant, g := range s.grants {
-		out[tenant] = Record{Class: g.Class.String(), State: g.State}
+		out[tenant] = SavedShare{Class: g.Class.String(), State: g.State}
 	}
 	return out
 }
@@ -25,7 +25,7 @@ func (s *Set) Records() map[string]Record {
 // Restore adds saved grants. It omits unreadable ones, so that a damaged file grants no rights. older are grants of a
 // version that did not ask the other tenant for consent, by the name of their class: they become offers. Restore
 // returns the count of those.
-func (s *Set) Restore(saved map[string]Record, older map[string]string) (offers int) {
+func (s *Shares) Restore(saved map[string]SavedShare, older map[string]string) (offers int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for tenant, k := range saved {

@@ -1,4 +1,4 @@
-package share
+package tenancy
 
 import (
 	"encoding/json"
@@ -12,41 +12,41 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 )
 
-func TestNames(t *testing.T) {
+func TestShareNames(t *testing.T) {
 	t.Parallel()
 	for owner, want := range map[string]string{"acme": "acme/s", caller.HostTenant: "host/s"} {
-		name := Name(owner, "s")
+		name := ShareName(owner, "s")
 		if name != want {
 			t.Errorf("the name is %q, want %q", name, want)
 		}
-		if o, id, ok := ParseName(name); o != owner || id != "s" || !ok {
+		if o, id, ok := ParseShareName(name); o != owner || id != "s" || !ok {
 			t.Errorf("%q is read as %q, %q, %v", name, o, id, ok)
 		}
 	}
 	long := strings.Repeat("a", 64) + "/s"
 	for _, id := range []string{"", "s", "0000-aaaa_B", "acme.s", "/s", "Acme/s", "a b/s", "../s", long} {
-		if owner, own, ok := ParseName(id); ok {
+		if owner, own, ok := ParseShareName(id); ok {
 			t.Errorf("%q is read as a name: %q, %q", id, owner, own)
 		}
 	}
 }
 
 // step is a change of a Set, by a name.
-var steps = map[string]func(*Set){
-	"observe":     func(s *Set) { s.Offer("g", caller.Read) },
-	"participate": func(s *Set) { s.Offer("g", caller.Drive) },
-	"withdraw":    func(s *Set) { s.Withdraw("g") },
-	"accept":      func(s *Set) { s.Accept("g") },
-	"decline":     func(s *Set) { s.Decline("g") },
-	"other":       func(s *Set) { s.Offer("other", caller.Drive); s.Accept("other") },
+var steps = map[string]func(*Shares){
+	"observe":     func(s *Shares) { s.Offer("g", caller.Read) },
+	"participate": func(s *Shares) { s.Offer("g", caller.Drive) },
+	"withdraw":    func(s *Shares) { s.Withdraw("g") },
+	"accept":      func(s *Shares) { s.Accept("g") },
+	"decline":     func(s *Shares) { s.Decline("g") },
+	"other":       func(s *Shares) { s.Offer("other", caller.Drive); s.Accept("other") },
 }
 
 // The rights of a tenant after each series of changes, and the owner's view of them.
-func TestSet(t *testing.T) {
+func TestShareSet(t *testing.T) {
 	t.Parallel()
 	for series, want := range map[string]struct {
 		class caller.Class
-		state State
+		state ShareState
 	}{
 		"":                                       {caller.Unclassed, ""},
 		"accept":                                 {caller.Unclassed, ""},
@@ -68,11 +68,11 @@ func TestSet(t *testing.T) {
 		"observe accept withdraw observe":        {caller.Unclassed, Offered},
 		"observe accept withdraw observe accept": {caller.Read, Accepted},
 	} {
-		var s Set
+		var s Shares
 		for _, step := range strings.Fields(series) {
 			steps[step](&s)
 		}
-		check := func(what string, s *Set) {
+		check := func(what string, s *Shares) {
 			g, _ := s.Grant("g")
 			if got := s.Class("g"); got != want.class || g.State != want.state {
 				t.Errorf("%q%s: class %v, state %q, want %v, %q", series, what, got, g.State, want.class, want.state)
@@ -83,11 +83,11 @@ func TestSet(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var kept map[string]Record
+		var kept map[string]SavedShare
 		if err := json.Unmarshal(text, &kept); err != nil {
 			t.Fatal(err)
 		}
-		var restored Set
+		var restored Shares
 		restored.Restore(kept, nil)
 		check(", restored", &restored)
 		if !maps.Equal(restored.Grants(), s.Grants()) {
@@ -103,7 +103,7 @@ func TestGuestsEndWithTheirRights(t *testing.T) {
 		"observe": {"drive"}, "participate": nil, "accept": nil, "other": nil,
 		"decline": {"drive", "read"}, "withdraw": {"drive", "read"},
 	} {
-		var s Set
+		var s Shares
 		steps["participate"](&s)
 		if _, ok := s.Enter(&Guest{Tenant: "g", Class: caller.Read}); ok {
 			t.Fatal("a guest is let in before the share is accepted")
@@ -136,8 +136,8 @@ func TestGuestsEndWithTheirRights(t *testing.T) {
 
 func TestSharesAreBounded(t *testing.T) {
 	t.Parallel()
-	var s Set
-	for i := range Max {
+	var s Shares
+	for i := range MaxShares {
 		if !s.Offer(fmt.Sprint("t", i), caller.Read) {
 			t.Fatalf("share %d is refused", i)
 		}
@@ -156,8 +156,8 @@ func TestSharesAreBounded(t *testing.T) {
 // A share that an older version saved is an offer, and a damaged one gives no right.
 func TestRestoreGivesNoRightThatWasNotAccepted(t *testing.T) {
 	t.Parallel()
-	var s Set
-	n := s.Restore(map[string]Record{
+	var s Shares
+	n := s.Restore(map[string]SavedShare{
 		"good": {"read", Accepted}, "unknown": {"read", "granted"}, "none": {"read", ""}, "host": {"host", Accepted},
 		"own": {"own", Accepted}, "bad": {"", Accepted}, "both": {"read", Declined},
 	}, map[string]string{"old": "drive", "both": "drive", "odd": "own", "worse": ""})
@@ -170,7 +170,7 @@ func TestRestoreGivesNoRightThatWasNotAccepted(t *testing.T) {
 // Concurrent changes and guests: in the end no guest without a right has a call.
 func TestSetConcurrently(t *testing.T) {
 	t.Parallel()
-	var s Set
+	var s Shares
 	var wg sync.WaitGroup
 	for _, step := range steps {
 		wg.Go(func() {
