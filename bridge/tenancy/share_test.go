@@ -31,7 +31,7 @@ func TestShareNames(t *testing.T) {
 	}
 }
 
-// step is a change of a Set, by a name.
+// step is a change of Shares, by a name.
 var steps = map[string]func(*Shares){
 	"observe":     func(s *Shares) { s.Offer("g", caller.Read) },
 	"participate": func(s *Shares) { s.Offer("g", caller.Drive) },
