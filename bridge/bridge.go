@@ -17,11 +17,10 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
-	"github.com/copilot-grpc/copilot-grpc/bridge/runtimes"
+	"github.com/copilot-grpc/copilot-grpc/bridge/manage"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/admission"
-	"github.com/copilot-grpc/copilot-grpc/bridge/api"
 	"github.com/copilot-grpc/copilot-grpc/bridge/attach"
 	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
@@ -40,7 +39,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/serverlog"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
-	"github.com/copilot-grpc/copilot-grpc/bridge/sharing"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shell"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
@@ -142,12 +140,12 @@ type Config struct {
 // Services are the parts of a bridge that serve calls. Their methods may be called from any
 // goroutine. Package server/rpc serves them over gRPC.
 type Services struct {
-	Sessions     *api.Service
+	Sessions     *manage.Sessions
 	Turns        *prompt.Service
-	Shares       *sharing.Service
+	Shares       *manage.Shares
 	Watch        *stream.SessionWatch
 	Callbacks    Callbacks
-	Runtimes     *runtimes.Service
+	Runtimes     *manage.Runtimes
 	Events       *stream.Service
 	Participants *attach.Service
 	CLI          *passthrough.Service
@@ -267,13 +265,13 @@ func (b *Bridge) compose(defaults jsonobj.Object) {
 	b.Callbacks = Callbacks{
 		inbox.New(b.store, b.codec, b.operations), inbox.NewWatch(b.store, b.codec, b.shutdown, b.log),
 	}
-	b.Shares = sharing.New(b.store, sharing.Watchers{Sessions: b.Watch, Pending: b.Callbacks.Watch}, cfg.Audit)
-	b.Runtimes = runtimes.New(runtimes.Config{
+	b.Shares = manage.NewShares(b.store, manage.ShareWatchers{Sessions: b.Watch, Pending: b.Callbacks.Watch}, cfg.Audit)
+	b.Runtimes = manage.NewRuntimes(manage.RuntimesConfig{
 		Fleet: b.fleet, Tenants: b.tenants, Codec: b.codec, Shutdown: b.shutdown, Audit: cfg.Audit,
 		Limits: b.limits, Warnings: cfg.Warnings, Durable: cfg.Directory != nil,
 		Version: cfg.Version, Raw: cfg.Raw, OfflineModel: cfg.OfflineModel, Sole: cfg.Sole,
 	})
-	b.Sessions = api.New(api.Config{
+	b.Sessions = manage.NewSessions(manage.SessionsConfig{
 		Store: b.store, Parser: parser, Tenants: b.tenants, Runtimes: b.fleet, Admission: b.admission,
 		Watchers: b.Watch, Operations: b.operations, Shutdown: b.shutdown, Codec: b.codec, Audit: cfg.Audit,
 	})

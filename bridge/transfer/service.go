@@ -21,11 +21,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/api"
 	"github.com/copilot-grpc/copilot-grpc/bridge/archive"
 	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/manage"
 	"github.com/copilot-grpc/copilot-grpc/bridge/request"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
@@ -54,8 +54,8 @@ var limits = archive.Limits{Bytes: maxBytes, Parts: maxParts, Depth: maxDepth}
 // Config has the parts that a service uses.
 type Config struct {
 	Store    *sessions.Store
-	Sessions *api.Service
-	Runtimes api.Runtimes
+	Sessions *manage.Sessions
+	Runtimes manage.Processes
 	Tenants  *tenancy.Tenants
 	Parser   *request.Parser
 	Codec    *wire.Codec

@@ -1,0 +1,33 @@
+package manage
+
+import (
+	"context"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/selection"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// UpdateLabels sets and removes labels of a session of the caller's tenant, and saves the session.
+func (svc *Sessions) UpdateLabels(
+	ctx context.Context, r *bridgev1.UpdateLabelsRequest,
+) (*bridgev1.UpdateLabelsResponse, error) {
+	if err := svc.store.CheckOwn(ctx, r.GetSessionId(), "session_id"); err != nil {
+		return nil, err
+	}
+	if err := selection.CheckUpdate(r.GetSet(), r.GetRemove()); err != nil {
+		return nil, err
+	}
+	e, err := svc.store.OpenEntry(ctx, r.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	err = e.Session.UpdateLabels(func(labels map[string]string) (map[string]string, error) {
+		return selection.Update(labels, r.GetSet(), r.GetRemove())
+	})
+	if err != nil {
+		return nil, err
+	}
+	svc.store.Save(e)
+	record(ctx, e.Session.Journal().Last())
+	return &bridgev1.UpdateLabelsResponse{Session: e.Session.Snapshot()}, nil
+}

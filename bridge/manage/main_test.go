@@ -1,0 +1,9 @@
+package manage_test
+
+import (
+	"testing"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/leak"
+)
+
+func TestMain(m *testing.M) { leak.Main(m) }
