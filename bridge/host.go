@@ -35,7 +35,7 @@ func (h host) Go(f func(ctx context.Context)) bool { return h.b.Go(f) }
 func (h host) Spawn(f func()) { h.b.shutdown.Spawn(f) }
 
 // Changed implements session.Host. A disconnected or deleted session has no place in a runtime.
-func (h host) Changed(_ *session.Session, what bridgev1.SessionChange) {
+func (h host) Changed(what bridgev1.SessionChange) {
 	switch what {
 	case bridgev1.SessionChange_SESSION_CHANGE_DISCONNECTED:
 		h.b.fleet.Forget(h.e.Key())
@@ -47,26 +47,26 @@ func (h host) Changed(_ *session.Session, what bridgev1.SessionChange) {
 }
 
 // LabelsChanged implements session.Host.
-func (h host) LabelsChanged(*session.Session) {
+func (h host) LabelsChanged() {
 	h.b.Watch.Changed(h.e, bridgev1.SessionChange_SESSION_CHANGE_UPDATED)
 	h.b.Callbacks.Watch.SharesChanged(h.e)
 }
 
 // Watched implements session.Host.
-func (h host) Watched(_ *session.Session, labels map[string]string) []string {
+func (h host) Watched(labels map[string]string) []string {
 	return h.b.Callbacks.Watch.Watched(h.e, labels)
 }
 
 // CallbackChanged implements session.Host.
-func (h host) CallbackChanged(_ *session.Session, note any) {
+func (h host) CallbackChanged(note any) {
 	h.b.Callbacks.Watch.CallbackChanged(h.e, note)
 }
 
 // Refresh implements session.Host.
-func (h host) Refresh(*session.Session) { h.b.Callbacks.Watch.Refresh(h.e) }
+func (h host) Refresh() { h.b.Callbacks.Watch.Refresh(h.e) }
 
 // MarkDirty implements session.Host. It does not wait.
-func (h host) MarkDirty(*session.Session) { h.b.store.MarkDirty(h.e) }
+func (h host) MarkDirty() { h.b.store.MarkDirty(h.e) }
 
 // Epoch implements session.Host.
 func (h host) Epoch() uint64 { return h.b.store.NextEpoch() }

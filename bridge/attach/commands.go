@@ -132,8 +132,8 @@ func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*b
 	case *bridgev1.AttachCommand_ExactSend:
 		return nil, a.checkExact(do.ExactSend)
 	case *bridgev1.AttachCommand_Abort:
-		_, at, err := a.s.Sender().Abort(ctx)
-		return done(at, err)
+		aborted, err := a.s.Sender().Abort(ctx, nil)
+		return done(aborted.At, err)
 	case *bridgev1.AttachCommand_SetTools:
 		tools, err := a.svc.parser.Tools(do.SetTools.GetTools(), "command.set_tools.tools", a.start.GetExact())
 		if err == nil && !a.start.GetExact() {

@@ -261,19 +261,19 @@ func (r *Registry) Release(p *Pending) (over bool) {
 }
 
 // Done removes a resolved callback, and reports whether it was pending.
-func (r *Registry) Done(id string) (*Pending, bool) { return r.done(id, journal.Position{}, false) }
+func (r *Registry) Done(id string) bool { return r.done(id, journal.Position{}, false) }
 
 // Answered is Done for a callback whose claimant's answer reached the CLI at a position.
-func (r *Registry) Answered(id string, at journal.Position) (*Pending, bool) {
+func (r *Registry) Answered(id string, at journal.Position) bool {
 	return r.done(id, at, true)
 }
 
-func (r *Registry) done(id string, at journal.Position, answered bool) (*Pending, bool) {
+func (r *Registry) done(id string, at journal.Position, answered bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.pending[id]
 	if p == nil {
-		return nil, false
+		return false
 	}
 	delete(r.pending, id)
 	if r.room != nil {
@@ -301,7 +301,7 @@ func (r *Registry) done(id string, at journal.Position, answered bool) (*Pending
 		delete(r.over, r.overIDs[0])
 		r.overIDs = r.overIDs[1:]
 	}
-	return p, true
+	return true
 }
 
 // Ends returns how many callbacks have ended, for EndedSince and Awaited.

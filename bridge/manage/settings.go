@@ -20,12 +20,12 @@ func (svc *Sessions) Abort(ctx context.Context, r *bridgev1.AbortRequest) (*brid
 	if err != nil {
 		return nil, err
 	}
-	running, at, err := s.Sender().Abort(ctx)
+	aborted, err := s.Sender().Abort(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
-	record(ctx, at)
-	return &bridgev1.AbortResponse{TurnWasRunning: running}, nil
+	record(ctx, aborted.At)
+	return &bridgev1.AbortResponse{TurnWasRunning: aborted.Running}, nil
 }
 
 // SetModel switches the model.

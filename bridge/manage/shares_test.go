@@ -80,16 +80,16 @@ type host struct{}
 func (host) Runtime(context.Context) (session.Runtime, error) { return nil, errors.New("no runtime") }
 func (host) Go(func(context.Context)) bool                    { return false }
 func (host) Spawn(func())                                     {}
-func (host) Changed(*session.Session, bridgev1.SessionChange) {}
-func (host) MarkDirty(*session.Session)                       {}
-func (host) LabelsChanged(*session.Session)                   {}
-func (host) CallbackChanged(*session.Session, any)            {}
-func (host) Refresh(*session.Session)                         {}
+func (host) Changed(bridgev1.SessionChange)                   {}
+func (host) MarkDirty()                                       {}
+func (host) LabelsChanged()                                   {}
+func (host) CallbackChanged(any)                              {}
+func (host) Refresh()                                         {}
 func (host) BuiltIns(context.Context) *config.BuiltIns        { return nil }
 
-func (host) Watched(*session.Session, map[string]string) []string { return nil }
-func (host) Epoch() uint64                                        { return 1 }
-func (host) Logger() *slog.Logger                                 { return slog.New(slog.DiscardHandler) }
+func (host) Watched(map[string]string) []string { return nil }
+func (host) Epoch() uint64                      { return 1 }
+func (host) Logger() *slog.Logger               { return slog.New(slog.DiscardHandler) }
 
 func as(tenant string) context.Context {
 	return caller.With(context.Background(), caller.Caller{Tenant: tenant})

@@ -273,7 +273,7 @@ func (svc *Service) abort(ctx context.Context, c *call) (json.RawMessage, error)
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.Sender().AbortWith(ctx, c.params)
+	out, err := s.Sender().Abort(ctx, c.params)
 	result := out.Result
 	if result == nil {
 		result = done

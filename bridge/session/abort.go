@@ -9,10 +9,39 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 )
 
-// Abortable reports whether a runtime has the session, so that an abort needs a call of the CLI. It waits for a load in
+// Aborted is the result of an abort.
+type Aborted struct {
+	// Running reports that there was a turn, or a prompt, to end.
+	Running bool
+	// Result is the CLI's result; nil if no runtime has the session.
+	Result json.RawMessage
+	// At is the journal's end when the CLI replied.
+	At journal.Position
+}
+
+// Abort stops the running turn and what is queued. params are those of session.abort; they may be nil.
+func (sd *Sender) Abort(ctx context.Context, params jsonobj.Object) (out Aborted, err error) {
+	given := sd.s.prompts.Acknowledged()
+	loaded, err := sd.s.loader.abortable(ctx)
+	switch {
+	case err != nil:
+		return out, err
+	case !loaded:
+		return Aborted{Running: sd.s.prompts.Abort(given), At: sd.s.journal.Last()}, nil
+	}
+	running := sd.s.turns.Running()
+	result, at, err := sd.s.loader.abort(ctx, params)
+	if err != nil {
+		return Aborted{Running: running, At: at}, err
+	}
+	sd.s.prompts.Abort(given)
+	return Aborted{running, result, at}, nil
+}
+
+// abortable reports whether a runtime has the session, so that an abort needs a call of the CLI. It waits for a load in
 // progress, because the load may continue the turn of an earlier runtime. If callbacks of such a turn are pending and no
-// load is in progress, Abortable loads the session: only the CLI can end their turn.
-func (l *Loader) Abortable(ctx context.Context) (bool, error) {
+// load is in progress, abortable loads the session: only the CLI can end their turn.
+func (l *Loader) abortable(ctx context.Context) (bool, error) {
 	if err := l.Usable(); err != nil {
 		return false, err
 	}
@@ -34,9 +63,9 @@ func (l *Loader) Abortable(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// Abort calls session.abort. If the runtime ends during the call, the session's next runtime may continue the turn, so
-// Abort repeats the call there; a second abort does no harm.
-func (l *Loader) Abort(ctx context.Context, params jsonobj.Object) (json.RawMessage, journal.Position, error) {
+// abort calls session.abort. If the runtime ends during the call, the session's next runtime may continue the turn, so
+// abort repeats the call there; a second abort does no harm.
+func (l *Loader) abort(ctx context.Context, params jsonobj.Object) (json.RawMessage, journal.Position, error) {
 	result, at, err := l.Do(ctx, "session.abort", params)
 	if fault.ReasonOf(err) == fault.RuntimeLost && l.Usable() == nil {
 		return l.Do(ctx, "session.abort", params)

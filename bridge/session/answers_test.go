@@ -71,7 +71,7 @@ func TestAnswerThatNoGoroutineAwaits(t *testing.T) {
 	t.Run("the CLI has withdrawn the callback", func(t *testing.T) {
 		t.Parallel()
 		r, call := asking(t)
-		if _, _, err := r.s.sender.Abort(t.Context()); err != nil {
+		if _, err := r.s.sender.Abort(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
 		r.awaitOver(withdrawn) // the CLI's reply may come before its event

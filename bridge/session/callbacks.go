@@ -147,7 +147,7 @@ func (d *Callbacks) register(p *callback.Pending, past bool) {
 	d.registry.Offer(p.ID, to...)
 	d.s.markDirty()
 	d.s.journal.Note(Requested{p})
-	d.s.host.CallbackChanged(d.s, Requested{p})
+	d.s.host.CallbackChanged(Requested{p})
 	if p.Reply != nil {
 		d.s.roster.TellAsked(to)
 	}
@@ -172,18 +172,12 @@ func (d *Callbacks) covers(p *callback.Pending) bool {
 	return p.For == roster.Everybody && !d.s.roster.OwnsCommand(p) && (own.Handling.Handles(p) || d.s.watched().Handles(p))
 }
 
-// Completed ends the callback that an event says is over, unless an answer of the bridge's own
-// ended it.
-func (d *Callbacks) Completed(rec *journal.Record) {
-	d.Over(event.Text(rec, "requestId"))
-}
-
 // Over ends the callback with an id, for which the CLI does not wait, and reports whether it did. While an answer is being
 // delivered, that answer ends the callback, also if nothing is known of its end.
 func (d *Callbacks) Over(id string) bool {
 	p := d.registry.ClaimOver(id)
 	if p != nil {
-		d.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN, "")
+		d.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
 	}
 	return p != nil
 }
@@ -192,7 +186,7 @@ func (d *Callbacks) Over(id string) bool {
 func (d *Callbacks) Withdraw(which func(*callback.Pending) bool, outcome bridgev1.CallbackOutcome) {
 	for _, p := range d.registry.List() {
 		if which(p) {
-			d.Finish(p, outcome, "")
+			d.Finish(p, outcome)
 		}
 	}
 }
@@ -207,11 +201,10 @@ func (d *Callbacks) WithdrawAborted() {
 
 // Finish removes a callback and tells its watchers. A request that has not been answered is
 // answered now, since it occupies a worker of the connection.
-func (d *Callbacks) Finish(p *callback.Pending, outcome bridgev1.CallbackOutcome, participant string) {
-	if _, ok := d.registry.Done(p.ID); !ok {
-		return
+func (d *Callbacks) Finish(p *callback.Pending, outcome bridgev1.CallbackOutcome) {
+	if d.registry.Done(p.ID) {
+		d.notifyFinished(p, outcome, "", Answerer{})
 	}
-	d.notifyFinished(p, outcome, participant, Answerer{})
 }
 
 // notifyFinished reports the end of a callback, which was just removed, to metrics, readers and the CLI.
@@ -224,7 +217,7 @@ func (d *Callbacks) notifyFinished(
 		ID: p.ID, Kind: p.Kind, Offered: d.registry.Offered(p), Outcome: outcome, Participant: participant, By: by,
 	}
 	d.s.journal.Note(note)
-	d.s.host.CallbackChanged(d.s, note)
+	d.s.host.CallbackChanged(note)
 	if p.Reply != nil {
 		p.Reply(callback.Reply{Error: &callback.ReplyError{Code: callback.DefaultErrorCode, Message: p.Kind.Method + ": the callback ended without an answer"}})
 	}
@@ -251,7 +244,7 @@ func (d *Callbacks) giveUp(id string, why callback.Why, done func()) {
 			d.registry.Unreached(p)
 		}
 		d.s.audit.Defaulted(p, outcome)
-		d.Finish(p, outcome, "")
+		d.Finish(p, outcome)
 		done()
 	})
 }
@@ -292,7 +285,7 @@ func (d *Callbacks) Ask(ctx context.Context, p *callback.Pending) (json.RawMessa
 		}
 		return r.Members, nil
 	case <-ctx.Done():
-		d.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST, "")
+		d.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
 		return nil, ctx.Err()
 	}
 }
@@ -344,18 +337,18 @@ func (d *Callbacks) settle(
 	switch {
 	case err != nil:
 		if d.registry.Release(p) {
-			d.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN, "")
+			d.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
 		}
 		return err
 	case !accepted:
-		d.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN, "")
+		d.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
 		return fault.New(fault.CallbackResolved, "callback %q has been withdrawn by the CLI", p.ID).
 			WithField("callback_id").With("callback_id", p.ID)
 	}
 	if urls := config.ApprovedURLs(p, a.reply); urls != nil {
 		d.s.update(func() { d.s.settings.Approve(urls) })
 	}
-	if _, ok := d.registry.Answered(p.ID, at); ok {
+	if d.registry.Answered(p.ID, at) {
 		d.s.audit.Decided(ctx, p, a.at, a.by.Participant, a.reply)
 		outcome := bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED
 		d.notifyFinished(p, outcome, a.by.Participant, d.answerer(ctx, a.by.Participant))
@@ -436,7 +429,7 @@ func (d *Callbacks) AnsweredElsewhere(requestID, method string) {
 	for _, p := range d.registry.List() {
 		if p.Kind.Method == method && sameQuestion(p.Params, asked) {
 			if _, err := d.registry.Claim(p.ID); err == nil {
-				d.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED, "")
+				d.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED)
 				return
 			}
 		}

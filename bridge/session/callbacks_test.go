@@ -229,7 +229,7 @@ func TestAbortWithdraws(t *testing.T) {
 	r.open(Opening{Tools: &own})
 	r.send(message("tool"))
 	call := r.awaitAsked()
-	if _, _, err := r.s.sender.Abort(t.Context()); err != nil {
+	if _, err := r.s.sender.Abort(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.awaitOver(withdrawn); got.ID != call.ID {

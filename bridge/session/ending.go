@@ -24,7 +24,7 @@ func (l *Loader) RuntimeLost(rt Runtime, cause error) (wanted bool) {
 	l.s.participants.Unloaded()
 	l.state, l.runtime = Unloaded, nil
 	l.s.sender.RuntimeEnded()
-	l.s.turns.Machine().Heard(time.Now()) // the time limit for a load begins now
+	l.s.turns.machine.Heard(time.Now()) // the time limit for a load begins now
 	outcome := l.s.turns.Lose(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST)
 	fleeting := func(p *callback.Pending) bool { return !p.Kind.Survives }
 	l.s.callbacks.Withdraw(fleeting, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
@@ -72,7 +72,7 @@ func (l *Loader) disconnect(ctx context.Context, prevents func(*roster.Participa
 	if state != Deleted {
 		l.s.audit.did(ctx, "session.disconnect", nil)
 		l.end(Disconnected, bridgev1.CloseReason_CLOSE_REASON_DISCONNECTED)
-		l.s.host.Changed(l.s, bridgev1.SessionChange_SESSION_CHANGE_DISCONNECTED)
+		l.s.host.Changed(bridgev1.SessionChange_SESSION_CHANGE_DISCONNECTED)
 	}
 	return true, nil
 }
@@ -147,7 +147,7 @@ func (l *Loader) delete(ctx context.Context, storedByCaller bool, check func() e
 		return err
 	}
 	l.end(Deleted, bridgev1.CloseReason_CLOSE_REASON_DELETED)
-	l.s.host.Changed(l.s, bridgev1.SessionChange_SESSION_CHANGE_DELETED)
+	l.s.host.Changed(bridgev1.SessionChange_SESSION_CHANGE_DELETED)
 	return nil
 }
 

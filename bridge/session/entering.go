@@ -13,13 +13,11 @@ var ErrNotAdmitted error = fault.New(fault.RuntimeLost, "the runtime stopped acc
 // maxEnterings bounds how often a runtime is chosen for one load. Each further choice needs another drain meanwhile.
 const maxEnterings = 5
 
-// enter chooses a runtime and calls open, which creates or loads a session in it. If the runtime stops accepting
-// sessions before the session is routed there, enter chooses another one. The caller holds the lifecycle lock.
-func enter(
-	ctx context.Context, choose func(context.Context) (Runtime, error), open func(rt Runtime) error,
-) (rt Runtime, err error) {
+// enter asks the host for a runtime and calls open, which creates or loads the session in it. If the runtime stops
+// accepting sessions before the session is routed there, enter asks for another one. The caller holds the lifecycle lock.
+func (l *Loader) enter(ctx context.Context, open func(rt Runtime) error) (rt Runtime, err error) {
 	for range maxEnterings {
-		if rt, err = choose(ctx); err != nil {
+		if rt, err = l.s.host.Runtime(ctx); err != nil {
 			return nil, err
 		}
 		if err = open(rt); !errors.Is(err, ErrNotAdmitted) {

@@ -6,6 +6,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/history"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/info"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/reorder"
@@ -169,7 +170,7 @@ func (i *Intake) apply(rec *journal.Record) bool {
 	if k := callback.ForEvent(rec.Type); k != nil {
 		i.s.callbacks.Requested(k, rec)
 	} else if callback.Ends(rec.Type) {
-		i.s.callbacks.Completed(rec)
+		i.s.callbacks.Over(event.Text(rec, "requestId"))
 		i.s.settings.Approve(config.ApprovalsIn(rec))
 	}
 	return true
@@ -215,7 +216,7 @@ func (i *Intake) Follow(rec *journal.Record, at time.Time) {
 	switch i.Info.Apply(rec, at) {
 	case info.Announce:
 		i.s.markDirty()
-		i.s.host.Changed(i.s, bridgev1.SessionChange_SESSION_CHANGE_UPDATED)
+		i.s.host.Changed(bridgev1.SessionChange_SESSION_CHANGE_UPDATED)
 	case info.Save:
 		i.s.markDirty()
 	}

@@ -112,7 +112,7 @@ func TestInterruptedTurnsAreBounded(t *testing.T) {
 	// A turn that ends begins the count anew.
 	r.send(message("hang once more"))
 	r.awaitEvent("assistant.turn_start")
-	if _, _, err := r.s.sender.Abort(t.Context()); err != nil {
+	if _, err := r.s.sender.Abort(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	r.awaitEvent("session.idle")
@@ -128,7 +128,7 @@ func TestInterruptedTurnIsLeft(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(r *rig) error{
 		"aborted": func(r *rig) error {
-			_, _, err := r.s.sender.Abort(r.t.Context())
+			_, err := r.s.sender.Abort(r.t.Context(), nil)
 			return err
 		},
 		"disconnected": func(r *rig) error {

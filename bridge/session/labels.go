@@ -13,7 +13,7 @@ func (s *Session) UpdateLabels(change func(labels map[string]string) (map[string
 	}
 	s.settings.State.Labels = labels
 	s.markDirty()
-	s.host.LabelsChanged(s)
+	s.host.LabelsChanged()
 	return nil
 }
 

@@ -84,13 +84,13 @@ func (l *Loader) Create(ctx context.Context, o Opening) (_ Joined, err error) {
 		return joined, err
 	}
 	params := l.s.settings.Traced(ctx, o.Params)
-	if _, err := enter(ctx, l.s.host.Runtime, func(rt Runtime) error { return l.create(ctx, rt, params) }); err != nil {
+	if _, err := l.enter(ctx, func(rt Runtime) error { return l.create(ctx, rt, params) }); err != nil {
 		l.s.mu.Lock()
 		l.state = Deleted
 		l.s.mu.Unlock()
 		return Joined{}, err
 	}
-	l.s.host.Changed(l.s, bridgev1.SessionChange_SESSION_CHANGE_CREATED)
+	l.s.host.Changed(bridgev1.SessionChange_SESSION_CHANGE_CREATED)
 	return joined, nil
 }
 
@@ -218,7 +218,7 @@ func (l *Loader) loadedIn(rt Runtime) {
 	l.shut = false
 	l.s.markDirty()
 	if l.s.participants.Outdated() { // a handler came or left during the call
-		l.s.host.Refresh(l.s)
+		l.s.host.Refresh()
 	}
 	l.s.mu.Unlock()
 	if cause := rt.Err(); cause != nil {
@@ -338,7 +338,7 @@ func (l *Loader) resume(ctx context.Context, o Opening, before jsonobj.Object) e
 		}
 	}
 	l.s.mu.Lock()
-	rt, warm, continuing := l.runtime, l.state == Loaded, l.s.turns.Machine().Continuing()
+	rt, warm, continuing := l.runtime, l.state == Loaded, l.s.turns.machine.Continuing()
 	l.s.mu.Unlock()
 	params := l.s.settings.Traced(ctx, o.Params)
 	if o.ContinuePending { // false is the default, and would be in the session.resume event
@@ -363,7 +363,7 @@ func (l *Loader) resume(ctx context.Context, o Opening, before jsonobj.Object) e
 	if err != nil {
 		return err
 	}
-	_, err = enter(ctx, l.s.host.Runtime, func(rt Runtime) error {
+	_, err = l.enter(ctx, func(rt Runtime) error {
 		if err := l.checkUnused(ctx, rt); err != nil {
 			return err
 		}
@@ -372,7 +372,7 @@ func (l *Loader) resume(ctx context.Context, o Opening, before jsonobj.Object) e
 	if err != nil {
 		return err
 	}
-	l.s.host.Changed(l.s, bridgev1.SessionChange_SESSION_CHANGE_UPDATED)
+	l.s.host.Changed(bridgev1.SessionChange_SESSION_CHANGE_UPDATED)
 	return nil
 }
 

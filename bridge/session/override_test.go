@@ -79,7 +79,7 @@ func TestTurnsWaitAroundAnOverride(t *testing.T) {
 	if len(r.received("session.resume")) != 0 {
 		t.Error("the headers were taken from a running turn")
 	}
-	if _, _, err := r.s.sender.Abort(t.Context()); err != nil {
+	if _, err := r.s.sender.Abort(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	work.Wait()
@@ -99,7 +99,7 @@ func TestTurnsWaitAroundAnOverride(t *testing.T) {
 	cancel()
 	work.Wait()
 	wantReason(t, waited, fault.Cancelled)
-	if _, _, err := r.s.sender.Abort(t.Context()); err != nil {
+	if _, err := r.s.sender.Abort(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	r.send(message("next")).Waiter.Wait(t.Context(), 0)

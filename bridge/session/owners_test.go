@@ -147,7 +147,7 @@ func TestWaitsForWhatIsNotPending(t *testing.T) {
 		if again.Pos.Seq == 0 || again.Kind.Method != callback.PermissionRequested {
 			t.Errorf("it is asked again as %+v", again)
 		}
-		s.callbacks.Finish(again, 0, "") // its timer is the bubble's
+		s.callbacks.Finish(again, 0) // its timer is the bubble's
 	})
 }
 
@@ -206,7 +206,7 @@ func TestDesertedWaiters(t *testing.T) {
 				w.Accept()
 				w.Identify("m1")
 				if test.begun {
-					s.turns.Machine().AwaitRest(w.State())
+					s.turns.machine.AwaitRest(w.State())
 				}
 				begin := time.Now()
 				for !w.State().Over() && time.Since(begin) < time.Hour {

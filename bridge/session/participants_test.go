@@ -39,7 +39,7 @@ func (s *satellite) Call(_ context.Context, method string, params []byte) (json.
 func (s *satellite) Close() { s.closed = true }
 
 // MarkDirty implements Host.
-func (f *crowded) MarkDirty(*Session) { f.saved++ }
+func (f *crowded) MarkDirty() { f.saved++ }
 
 // Satellite implements Runtime.
 func (f *crowded) Satellite(context.Context, string, Asker) (roster.Satellite, error) {

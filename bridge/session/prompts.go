@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -260,6 +259,3 @@ func lostError(ids []string, why string) error {
 	}
 	return err
 }
-
-// ErrBehind says that a lost runtime's prompts have to be sent before a new one.
-var ErrBehind = errors.New("prompts of a lost runtime must be sent first")

@@ -168,7 +168,7 @@ func (r *Reconciler) append(records []*journal.Record) (open history.Unanswered)
 		open.Follow(rec)
 		switch {
 		case callback.Ends(rec.Type):
-			r.s.callbacks.Completed(rec)
+			r.s.callbacks.Over(event.Text(rec, "requestId"))
 		case rec.Type == "tool.execution_complete":
 			r.toolEnded(rec)
 		}

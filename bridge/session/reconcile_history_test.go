@@ -43,7 +43,7 @@ func newStoryteller() *storyteller {
 }
 
 // MarkDirty implements Host.
-func (f *storyteller) MarkDirty(*Session) { f.saved++ }
+func (f *storyteller) MarkDirty() { f.saved++ }
 
 // Call implements Runtime. A method without a reply is unknown to the CLI.
 func (f *storyteller) Call(_ context.Context, method string, text []byte, _ ...rpcconn.CallOption) (json.RawMessage, error) {
@@ -387,7 +387,7 @@ func TestPending(t *testing.T) {
 				t.Error(err)
 			}
 			f.s.callbacks.Registry().Unreached(p)
-			f.s.callbacks.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_TIMED_OUT, "")
+			f.s.callbacks.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_TIMED_OUT)
 		}},
 		"an answer is on its way": {live: []string{permission(1, "a")}, want: []string{"a"}, during: func(t *testing.T, f *storyteller) {
 			if _, err := f.s.callbacks.Registry().Claim("a"); err != nil {

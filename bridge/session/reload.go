@@ -98,7 +98,7 @@ func (l *Loader) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Objec
 	}
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
-	l.s.turns.Machine().Continue(l.s.callbacks.Registry().Len() > 0)
+	l.s.turns.machine.Continue(l.s.callbacks.Registry().Len() > 0)
 	return nil
 }
 

@@ -133,22 +133,22 @@ func (r *rig) Go(f func(context.Context)) bool {
 func (r *rig) Spawn(f func()) { go f() }
 
 // Changed implements Host.
-func (r *rig) Changed(_ *Session, c bridgev1.SessionChange) {
+func (r *rig) Changed(c bridgev1.SessionChange) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.done = append(r.done, c)
 }
 
 // Logger implements Host.
-func (r *rig) MarkDirty(*Session) {}
+func (r *rig) MarkDirty() {}
 
 // Watched, LabelsChanged, CallbackChanged and Refresh implement Host.
 func (r *rig) BuiltIns(context.Context) *config.BuiltIns { return r.names }
 
-func (r *rig) Watched(*Session, map[string]string) []string { return nil }
-func (r *rig) LabelsChanged(*Session)                       {}
-func (r *rig) CallbackChanged(*Session, any)                {}
-func (r *rig) Refresh(*Session)                             {}
+func (r *rig) Watched(map[string]string) []string { return nil }
+func (r *rig) LabelsChanged()                     {}
+func (r *rig) CallbackChanged(any)                {}
+func (r *rig) Refresh()                           {}
 
 // Epoch implements Host: later than New's.
 func (r *rig) Epoch() uint64 { return 7 + r.epoch.Add(1) }

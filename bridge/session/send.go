@@ -2,13 +2,10 @@ package session
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 )
 
 // Sender sends messages to the CLI: in order, with the session's prompts kept in the outbox, with headers that replace
@@ -56,41 +53,6 @@ func (sd *Sender) unanswered(method string, bound time.Duration) error {
 		"no reply to %s within %v: the CLI may have accepted the message", method, bound)
 }
 
-// Abort stops the running turn and what is queued, and reports whether one was running.
-func (sd *Sender) Abort(ctx context.Context) (bool, journal.Position, error) {
-	out, err := sd.AbortWith(ctx, nil)
-	return out.Running, out.At, err
-}
-
-// Aborted is the result of an abort.
-type Aborted struct {
-	// Running reports that there was a turn, or a prompt, to end.
-	Running bool
-	// Result is the CLI's result; nil if no runtime has the session.
-	Result json.RawMessage
-	// At is the journal's end when the CLI replied.
-	At journal.Position
-}
-
-// AbortWith is Abort with parameters of session.abort.
-func (sd *Sender) AbortWith(ctx context.Context, params jsonobj.Object) (out Aborted, err error) {
-	given := sd.s.prompts.Acknowledged()
-	loaded, err := sd.s.loader.Abortable(ctx)
-	switch {
-	case err != nil:
-		return out, err
-	case !loaded:
-		return Aborted{Running: sd.s.prompts.Abort(given), At: sd.s.journal.Last()}, nil
-	}
-	running := sd.s.turns.Running()
-	result, at, err := sd.s.loader.Abort(ctx, params)
-	if err != nil {
-		return Aborted{Running: running, At: at}, err
-	}
-	sd.s.prompts.Abort(given)
-	return Aborted{running, result, at}, nil
-}
-
 // Repeat returns what has become of a message that the CLI accepted. It fails with SEND_UNCONFIRMED
 // if the message is not part of the conversation. Where only the history can show that, the session
 // is loaded.
@@ -110,7 +72,7 @@ func (sd *Sender) Repeat(ctx context.Context, id string) (Repeated, error) {
 	}
 	sd.s.mu.Lock()
 	defer sd.s.mu.Unlock()
-	if err := sd.s.turns.Machine().LostMessage(id); err != nil {
+	if err := sd.s.turns.machine.LostMessage(id); err != nil {
 		return Repeated{}, err
 	}
 	out := Repeated{ResentID: box.MovedTo(id)}

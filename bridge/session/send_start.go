@@ -261,7 +261,7 @@ func (sd *Sender) give(
 	ctx context.Context, rt Runtime, method string, params jsonobj.Object, sent *Sent, done func(error),
 ) {
 	params.SetString("sessionId", sd.s.id)
-	bound := sd.s.turns.Machine().Bounds.Send // the next messages of the session wait behind this one
+	bound := sd.s.turns.machine.Bounds.Send // the next messages of the session wait behind this one
 	end := func(result json.RawMessage, err error) {
 		switch {
 		case err == nil:

@@ -19,13 +19,13 @@ func TestUnansweredMessage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fakecli.Script{Faults: []fakecli.MethodFault{{Method: "session.send", Times: 1, Fault: fakecli.Fault{Kind: fakecli.FaultHang}}}})
 	r.open(Opening{})
-	r.s.turns.Machine().Bounds.Send = 300 * time.Millisecond // enough for the CLI to receive the message, however busy the machine is
+	r.s.turns.machine.Bounds.Send = 300 * time.Millisecond // enough for the CLI to receive the message, however busy the machine is
 	_, err := sendAndAwaitReply(t.Context(), r.s, message("nobody hears it"))
 	wantReason(t, err, fault.SendUnconfirmed)
 	if !errors.Is(err, ErrUnsettled) {
 		t.Errorf("it is not told that it may have been taken up: %v", err)
 	}
-	r.s.turns.Machine().Bounds.Send = time.Minute
+	r.s.turns.machine.Bounds.Send = time.Minute
 	if out := r.send(message("hello")).Waiter.Wait(t.Context(), 0); out.Status != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
 		t.Errorf("the next one's turn is %v", out.Status)
 	}

@@ -76,7 +76,7 @@ type Runtime interface {
 	Ended() <-chan struct{}
 }
 
-// Host gives a session the services of the bridge. Its methods are safe for concurrent use.
+// Host gives one session the services of the bridge. Its methods are safe for concurrent use.
 type Host interface {
 	// Runtime returns a runtime to load the session in. It starts one if necessary.
 	Runtime(ctx context.Context) (Runtime, error)
@@ -88,19 +88,19 @@ type Host interface {
 	// Spawn runs f on another goroutine. The host does not wait for f, which may hang in a call of the disk.
 	Spawn(f func())
 	// Changed publishes a change of the session to WatchSessions.
-	Changed(s *Session, change bridgev1.SessionChange)
+	Changed(change bridgev1.SessionChange)
 	// Watched returns the methods and event types that callers of WatchPending handle in the session, which has
 	// these labels. The caller may hold the session's lock.
-	Watched(s *Session, labels map[string]string) []string
+	Watched(labels map[string]string) []string
 	// LabelsChanged publishes a change of the session's labels to WatchSessions and WatchPending. It does not block.
-	LabelsChanged(s *Session)
+	LabelsChanged()
 	// CallbackChanged publishes Requested and Resolved to WatchPending. It does not block.
-	CallbackChanged(s *Session, note any)
+	CallbackChanged(note any)
 	// Refresh schedules a call of Participants().Refresh for the session and returns at once.
-	Refresh(s *Session)
+	Refresh()
 	// MarkDirty schedules a save of the session and returns at once. The save includes changes that
 	// follow shortly after the call. The caller holds the session's lock.
-	MarkDirty(s *Session)
+	MarkDirty()
 	// Epoch returns an epoch greater than all that it returned before.
 	Epoch() uint64
 	// Logger returns the logger for failures of background work, which have no caller to return to.
@@ -220,11 +220,11 @@ func (s *Session) update(f func()) {
 }
 
 // markDirty schedules a save of the session. The caller holds mu.
-func (s *Session) markDirty() { s.host.MarkDirty(s) }
+func (s *Session) markDirty() { s.host.MarkDirty() }
 
 // watched returns the callbacks that callers of WatchPending handle in the session. The caller holds mu.
 func (s *Session) watched() config.Handling {
-	return config.Handling{Methods: s.host.Watched(s, s.settings.State.Labels)}
+	return config.Handling{Methods: s.host.Watched(s.settings.State.Labels)}
 }
 
 // ID returns the session's id.

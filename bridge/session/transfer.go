@@ -89,7 +89,7 @@ func (l *Loader) atRest() bool {
 
 // nothingToDo reports whether the session has no turn, pending callback or prompt. The caller holds the session's lock.
 func (l *Loader) nothingToDo() bool {
-	return !l.s.turns.Machine().Busy() && l.s.callbacks.Registry().Len() == 0 && l.s.prompts.Box().Empty()
+	return !l.s.turns.machine.Busy() && l.s.callbacks.Registry().Len() == 0 && l.s.prompts.Box().Empty()
 }
 
 // Imported is a session of another installation.

@@ -115,7 +115,7 @@ func TestTurnOutcomes(t *testing.T) {
 			if test.want == failed && out.GetError() == nil {
 				t.Error("it does not say why")
 			}
-			if s.turns.Machine().Waiting() {
+			if s.turns.machine.Waiting() {
 				t.Error("waiters are left")
 			}
 		})
@@ -167,8 +167,8 @@ func TestTurnEndsBeforeTheNextMessage(t *testing.T) {
 	queued := &turn.Waiter{}
 	queued.Init()
 	s.mu.Lock()
-	s.turns.Machine().Expect(queued)
-	s.turns.Machine().Identify(queued, "m2")
+	s.turns.machine.Expect(queued)
+	s.turns.machine.Identify(queued, "m2")
 	s.mu.Unlock()
 	for i, e := range [][2]string{
 		{"user.message", `{"messageId":"m1","interactionId":"i1"}`}, {"assistant.message", `{"content":"A1"}`}, {"assistant.turn_end", "{}"},
@@ -222,9 +222,9 @@ func TestPromptsStayUntilTheCLIRests(t *testing.T) {
 				w.Init()
 				s.mu.Lock()
 				s.prompts.Expect(w, n)
-				s.turns.Machine().Expect(w)
-				s.turns.Machine().Accept(w, time.Now())
-				s.turns.CarryOut(s.turns.Machine().Identify(w, id))
+				s.turns.machine.Expect(w)
+				s.turns.machine.Accept(w, time.Now())
+				s.turns.CarryOut(s.turns.machine.Identify(w, id))
 				s.mu.Unlock()
 				s.prompts.Accepted(n, []string{id}, func(bool, bool, error) {})
 			}
@@ -295,17 +295,17 @@ func TestTurnsOnTheCLI(t *testing.T) {
 		t.Errorf("outcome is %v", out)
 	}
 	one, two := r.send(message("hang")), r.send(message("queued"))
-	running, _, err := r.s.sender.Abort(t.Context())
-	if err != nil || !running {
-		t.Errorf("abort: %v, %v", running, err)
+	stopped, err := r.s.sender.Abort(t.Context(), nil)
+	if err != nil || !stopped.Running {
+		t.Errorf("abort: %+v, %v", stopped, err)
 	}
 	for _, sent := range []Sent{one, two} {
 		if out := sent.Waiter.Wait(t.Context(), 0); out.Status != aborted {
 			t.Errorf("outcome is %v", out)
 		}
 	}
-	if running, _, err := r.s.sender.Abort(t.Context()); err != nil || running {
-		t.Errorf("abort of nothing: %v, %v", running, err)
+	if stopped, err := r.s.sender.Abort(t.Context(), nil); err != nil || stopped.Running {
+		t.Errorf("abort of nothing: %+v, %v", stopped, err)
 	}
 	sent := r.send(message("hang"))
 	r.await("the message", func(rec *journal.Record) bool {

@@ -31,9 +31,6 @@ type Turns struct {
 	own     *observe.Span
 }
 
-// Machine returns the state of the turn. The caller holds the lock to use it.
-func (t *Turns) Machine() *turn.Machine { return t.machine }
-
 // CarryOut does what the machine asks for, and tells watchers of sessions of turns that begin or end. The caller holds the
 // lock.
 func (t *Turns) CarryOut(effects []turn.Effect) {
@@ -61,7 +58,7 @@ func (t *Turns) CarryOut(effects []turn.Effect) {
 		}
 	}
 	if !told {
-		t.s.host.Changed(t.s, bridgev1.SessionChange_SESSION_CHANGE_UPDATED)
+		t.s.host.Changed(bridgev1.SessionChange_SESSION_CHANGE_UPDATED)
 	}
 }
 

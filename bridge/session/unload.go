@@ -28,7 +28,7 @@ func (l *Loader) Hold() (release func()) {
 
 // idleFor is Idle with the session's lock held.
 func (l *Loader) idleFor(idle time.Duration) bool {
-	turn, last := l.s.turns.Machine(), l.usedAt
+	turn, last := l.s.turns.machine, l.usedAt
 	if turn.LastEvent().After(last) {
 		last = turn.LastEvent()
 	}

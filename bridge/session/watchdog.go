@@ -36,7 +36,7 @@ type Watchdog struct{ s *Session }
 func (w *Watchdog) Check() {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
-	machine, loaded := w.s.turns.Machine(), w.s.loader.state == Loaded
+	machine, loaded := w.s.turns.machine, w.s.loader.state == Loaded
 	switch now := time.Now(); {
 	case loaded && machine.Overdue(now, w.s.callbacks.Registry().Len() > 0):
 		machine.SetStalling(true)
@@ -53,7 +53,7 @@ func (w *Watchdog) Check() {
 func (w *Watchdog) endStalled(ctx context.Context, rt Runtime, last time.Time) {
 	working := w.stillActive(ctx, rt)
 	w.s.mu.Lock()
-	machine := w.s.turns.Machine()
+	machine := w.s.turns.machine
 	heard := w.s.loader.runtime != rt || !machine.Busy() || machine.LastEvent() != last
 	if working && !heard {
 		machine.Heard(time.Now())
@@ -83,7 +83,7 @@ func (w *Watchdog) stillActive(ctx context.Context, rt Runtime) bool {
 		return true
 	}
 	w.s.mu.Lock()
-	asking, machine := w.s.callbacks.Registry().Len() > 0, w.s.turns.Machine()
+	asking, machine := w.s.callbacks.Registry().Len() > 0, w.s.turns.machine
 	tools, missing := machine.ToolsRun(), machine.Missing()
 	w.s.mu.Unlock()
 	call := func(ctx context.Context, method string) (json.RawMessage, error) {
@@ -105,7 +105,7 @@ func (w *Watchdog) reloadForWaiters(ctx context.Context) {
 	}
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
-	w.s.turns.Machine().SetStalling(false)
+	w.s.turns.machine.SetStalling(false)
 	if err == nil {
 		return
 	}
@@ -122,7 +122,7 @@ func (w *Watchdog) abortStalled(ctx context.Context, rt Runtime) {
 	rest := w.s.turns.Expect(nil)
 	defer rest.Close()
 	w.s.mu.Lock()
-	machine := w.s.turns.Machine()
+	machine := w.s.turns.machine
 	machine.AwaitRest(rest.State())
 	machine.Abandon()
 	w.s.mu.Unlock()

@@ -66,8 +66,8 @@ type quiet struct {
 	e  *Entry
 }
 
-func (q quiet) MarkDirty(*session.Session) { q.st.MarkDirty(q.e) }
-func (quiet) Logger() *slog.Logger         { return slog.New(slog.DiscardHandler) }
+func (q quiet) MarkDirty()         { q.st.MarkDirty(q.e) }
+func (quiet) Logger() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // openStore returns a store of a data directory.
 func openStore(t *testing.T, dir string) (*Store, *failing) {

@@ -70,16 +70,16 @@ func newFixture(t *testing.T) *fixture {
 func (f *fixture) Runtime(context.Context) (session.Runtime, error) { return f, nil }
 func (*fixture) Go(func(context.Context)) bool                      { return false }
 func (*fixture) Spawn(func())                                       {}
-func (*fixture) Changed(*session.Session, bridgev1.SessionChange)   {}
-func (*fixture) MarkDirty(*session.Session)                         {}
-func (*fixture) LabelsChanged(*session.Session)                     {}
-func (*fixture) CallbackChanged(*session.Session, any)              {}
-func (*fixture) Refresh(*session.Session)                           {}
+func (*fixture) Changed(bridgev1.SessionChange)                     {}
+func (*fixture) MarkDirty()                                         {}
+func (*fixture) LabelsChanged()                                     {}
+func (*fixture) CallbackChanged(any)                                {}
+func (*fixture) Refresh()                                           {}
 func (*fixture) BuiltIns(context.Context) *config.BuiltIns          { return nil }
 
-func (*fixture) Watched(*session.Session, map[string]string) []string { return nil }
-func (*fixture) Epoch() uint64                                        { return 8 }
-func (*fixture) Logger() *slog.Logger                                 { return slog.New(slog.DiscardHandler) }
+func (*fixture) Watched(map[string]string) []string { return nil }
+func (*fixture) Epoch() uint64                      { return 8 }
+func (*fixture) Logger() *slog.Logger               { return slog.New(slog.DiscardHandler) }
 
 // Version and the other methods of session.Runtime.
 func (f *fixture) Version() string            { return f.version }

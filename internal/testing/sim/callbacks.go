@@ -152,7 +152,7 @@ type answered struct {
 }
 
 // CallbackChanged implements session.Host.
-func (h host) CallbackChanged(_ *session.Session, note any) {
+func (h host) CallbackChanged(note any) {
 	w := h.w
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -90,7 +90,7 @@ func (l *life) await(waiter *session.Waiter, over func(turn.Outcome, error)) {
 }
 
 // MarkDirty implements session.Host.
-func (h host) MarkDirty(*session.Session) {
+func (h host) MarkDirty() {
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
 	h.w.dirty = h.w.dirty || h.life == h.w.life

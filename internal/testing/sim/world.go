@@ -185,7 +185,7 @@ func (w *world) abort() {
 	crashes, l := w.crashes, w.life
 	w.mu.Unlock()
 	w.do(func() error {
-		_, _, err := l.s.Sender().Abort(l.ctx)
+		_, err := l.s.Sender().Abort(l.ctx, nil)
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.crashes != crashes { // a call of a process that has ended may fail
@@ -345,12 +345,12 @@ func (h host) Epoch() uint64 {
 	h.w.epoch++
 	return 1 + h.w.epoch
 }
-func (host) BuiltIns(context.Context) *config.BuiltIns            { return nil }
-func (host) Changed(*session.Session, bridgev1.SessionChange)     {}
-func (host) Watched(*session.Session, map[string]string) []string { return nil }
-func (host) LabelsChanged(*session.Session)                       {}
-func (host) Refresh(*session.Session)                             {}
-func (host) Logger() *slog.Logger                                 { return slog.New(slog.DiscardHandler) }
+func (host) BuiltIns(context.Context) *config.BuiltIns { return nil }
+func (host) Changed(bridgev1.SessionChange)            {}
+func (host) Watched(map[string]string) []string        { return nil }
+func (host) LabelsChanged()                            {}
+func (host) Refresh()                                  {}
+func (host) Logger() *slog.Logger                      { return slog.New(slog.DiscardHandler) }
 
 func (rt *runtime) Call(ctx context.Context, method string, params []byte, opts ...rpcconn.CallOption) (json.RawMessage, error) {
 	return rt.conn.Call(ctx, method, params, opts...)
