@@ -21,20 +21,20 @@ type Aborted struct {
 
 // Abort stops the running turn and what is queued. params are those of session.abort; they may be nil.
 func (sd *Sender) Abort(ctx context.Context, params jsonobj.Object) (out Aborted, err error) {
-	given := sd.s.prompts.Acknowledged()
+	given := sd.s.prompts.acknowledged()
 	loaded, err := sd.s.loader.abortable(ctx)
 	switch {
 	case err != nil:
 		return out, err
 	case !loaded:
-		return Aborted{Running: sd.s.prompts.Abort(given), At: sd.s.journal.Last()}, nil
+		return Aborted{Running: sd.s.prompts.abort(given), At: sd.s.journal.Last()}, nil
 	}
 	running := sd.s.turns.Running()
 	result, at, err := sd.s.loader.abort(ctx, params)
 	if err != nil {
 		return Aborted{Running: running, At: at}, err
 	}
-	sd.s.prompts.Abort(given)
+	sd.s.prompts.abort(given)
 	return Aborted{running, result, at}, nil
 }
 

@@ -61,7 +61,7 @@ func (l *Loader) answerLater(
 		defer cancel()
 		defer context.AfterFunc(bridge, cancel)()
 		var d Delivery
-		d.Err = l.In(ctx, func(rt Runtime) (err error) {
+		d.Err = l.in(ctx, func(rt Runtime) (err error) {
 			d.Ended = rt.Ended()
 			d.Result, d.At, err = l.s.call(ctx, rt, method, params, rpcconn.Priority())
 			return err

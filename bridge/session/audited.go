@@ -26,9 +26,9 @@ func bulk(method string) bool {
 	return strings.HasPrefix(method, "sessionFs.") || strings.HasPrefix(method, "llmInference.")
 }
 
-// Decided records a participant's answer to a callback, after the CLI has taken it. at is when the answer claimed the
+// decided records a participant's answer to a callback, after the CLI has taken it. at is when the answer claimed the
 // callback, so that the entry's time precedes all effects of the answer.
-func (t auditTrail) Decided(ctx context.Context, p *callback.Pending, at time.Time, participant string, reply callback.Reply) {
+func (t auditTrail) decided(ctx context.Context, p *callback.Pending, at time.Time, participant string, reply callback.Reply) {
 	if t.log != audit.Discard && !bulk(p.Kind.Method) {
 		e := t.entry(p, "callback.answer", decision(reply), participant)
 		e.At = at
@@ -36,8 +36,8 @@ func (t auditTrail) Decided(ctx context.Context, p *callback.Pending, at time.Ti
 	}
 }
 
-// Defaulted records that the bridge answered a callback with the default answer.
-func (t auditTrail) Defaulted(p *callback.Pending, outcome bridgev1.CallbackOutcome) {
+// defaulted records that the bridge answered a callback with the default answer.
+func (t auditTrail) defaulted(p *callback.Pending, outcome bridgev1.CallbackOutcome) {
 	if bulk(p.Kind.Method) {
 		return
 	}

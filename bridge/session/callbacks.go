@@ -86,13 +86,13 @@ func (r Resolved) Proto(tenant string) *bridgev1.CallbackResolved {
 	return out
 }
 
-// Requested registers the callback that an event asks. The caller holds the lock.
-func (d *Callbacks) Requested(k *callback.Kind, rec *journal.Record) {
+// requested registers the callback that an event asks. The caller holds the lock.
+func (d *Callbacks) requested(k *callback.Kind, rec *journal.Record) {
 	p := asked(k, rec)
 	if p.ID == "" {
 		return
 	}
-	d.register(p, d.s.intake.Holding())
+	d.register(p, d.s.intake.holding())
 }
 
 // asked returns the callback that an event asks; without an id if the event has none.
@@ -135,7 +135,7 @@ func (d *Callbacks) register(p *callback.Pending, past bool) {
 	}
 	to, handled := d.handlers(p)
 	kind := p.Kind.Type.String()
-	p.Span = d.observer.Callback(d.s.turns.Span(), p.Trace, d.s.id, d.s.tenant, p.ID, kind)
+	p.Span = d.observer.Callback(d.s.turns.span(), p.Trace, d.s.id, d.s.tenant, p.ID, kind)
 	if !d.registry.Add(p, d.expire) {
 		p.Span.EndCallback("overflow")
 		if _, err := d.registry.Get(p.ID); err != nil {
@@ -172,12 +172,12 @@ func (d *Callbacks) covers(p *callback.Pending) bool {
 	return p.For == roster.Everybody && !d.s.roster.OwnsCommand(p) && (own.Handling.Handles(p) || d.s.watched().Handles(p))
 }
 
-// Over ends the callback with an id, for which the CLI does not wait, and reports whether it did. While an answer is being
+// over ends the callback with an id, for which the CLI does not wait, and reports whether it did. While an answer is being
 // delivered, that answer ends the callback, also if nothing is known of its end.
-func (d *Callbacks) Over(id string) bool {
+func (d *Callbacks) over(id string) bool {
 	p := d.registry.ClaimOver(id)
 	if p != nil {
-		d.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
+		d.finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
 	}
 	return p != nil
 }
@@ -186,22 +186,22 @@ func (d *Callbacks) Over(id string) bool {
 func (d *Callbacks) Withdraw(which func(*callback.Pending) bool, outcome bridgev1.CallbackOutcome) {
 	for _, p := range d.registry.List() {
 		if which(p) {
-			d.Finish(p, outcome)
+			d.finish(p, outcome)
 		}
 	}
 }
 
-// WithdrawAborted ends what the session's own agent waits for when its turn has been aborted: the CLI does not tell the
+// withdrawAborted ends what the session's own agent waits for when its turn has been aborted: the CLI does not tell the
 // end of its questions then, and CLI 1.0.81 not that of tool calls either.
-func (d *Callbacks) WithdrawAborted() {
+func (d *Callbacks) withdrawAborted() {
 	d.Withdraw(func(p *callback.Pending) bool {
 		return p.Kind.OfTurn && p.Agent == ""
 	}, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
 }
 
-// Finish removes a callback and tells its watchers. A request that has not been answered is
+// finish removes a callback and tells its watchers. A request that has not been answered is
 // answered now, since it occupies a worker of the connection.
-func (d *Callbacks) Finish(p *callback.Pending, outcome bridgev1.CallbackOutcome) {
+func (d *Callbacks) finish(p *callback.Pending, outcome bridgev1.CallbackOutcome) {
 	if d.registry.Done(p.ID) {
 		d.notifyFinished(p, outcome, "", Answerer{})
 	}
@@ -243,8 +243,8 @@ func (d *Callbacks) giveUp(id string, why callback.Why, done func()) {
 		if err != nil {
 			d.registry.Unreached(p)
 		}
-		d.s.audit.Defaulted(p, outcome)
-		d.Finish(p, outcome)
+		d.s.audit.defaulted(p, outcome)
+		d.finish(p, outcome)
 		done()
 	})
 }
@@ -265,11 +265,11 @@ func (d *Callbacks) AskMethod(ctx context.Context, id, method string, params jso
 	if method == callback.HooksInvoke {
 		return d.askHooks(ctx, id, params)
 	}
-	return d.Ask(ctx, &callback.Pending{ID: id, Kind: callback.ForRequest(method), Params: params})
+	return d.ask(ctx, &callback.Pending{ID: id, Kind: callback.ForRequest(method), Params: params})
 }
 
-// Ask registers a callback and waits for its answer.
-func (d *Callbacks) Ask(ctx context.Context, p *callback.Pending) (json.RawMessage, error) {
+// ask registers a callback and waits for its answer.
+func (d *Callbacks) ask(ctx context.Context, p *callback.Pending) (json.RawMessage, error) {
 	answer := make(chan callback.Reply, 1)
 	p.Reply = func(r callback.Reply) {
 		select {
@@ -285,7 +285,7 @@ func (d *Callbacks) Ask(ctx context.Context, p *callback.Pending) (json.RawMessa
 		}
 		return r.Members, nil
 	case <-ctx.Done():
-		d.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
+		d.finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
 		return nil, ctx.Err()
 	}
 }
@@ -337,19 +337,19 @@ func (d *Callbacks) settle(
 	switch {
 	case err != nil:
 		if d.registry.Release(p) {
-			d.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
+			d.finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
 		}
 		return err
 	case !accepted:
-		d.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
+		d.finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
 		return fault.New(fault.CallbackResolved, "callback %q has been withdrawn by the CLI", p.ID).
 			WithField("callback_id").With("callback_id", p.ID)
 	}
 	if urls := config.ApprovedURLs(p, a.reply); urls != nil {
-		d.s.update(func() { d.s.settings.Approve(urls) })
+		d.s.update(func() { d.s.settings.approve(urls) })
 	}
 	if d.registry.Answered(p.ID, at) {
-		d.s.audit.Decided(ctx, p, a.at, a.by.Participant, a.reply)
+		d.s.audit.decided(ctx, p, a.at, a.by.Participant, a.reply)
 		outcome := bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED
 		d.notifyFinished(p, outcome, a.by.Participant, d.answerer(ctx, a.by.Participant))
 	}
@@ -398,10 +398,10 @@ func (d *Callbacks) Abstain(ctx context.Context, id, participant string, done fu
 	d.giveUp(id, callback.Abstained, func() { done(d.s.journal.Last(), nil) })
 }
 
-// Orphans sends the default answers for callbacks that have no handler any longer and do not survive their
+// orphans sends the default answers for callbacks that have no handler any longer and do not survive their
 // handlers, and waits for their ends. Tool calls and permissions stay pending: another caller may answer them. The
-// caller calls Orphans before it withdraws the handlers from the CLI, which might reject the answers afterwards.
-func (d *Callbacks) Orphans(ctx context.Context) {
+// caller calls orphans before it withdraws the handlers from the CLI, which might reject the answers afterwards.
+func (d *Callbacks) orphans(ctx context.Context) {
 	for _, p := range d.registry.List() {
 		d.s.mu.Lock()
 		_, handled := d.handlers(p)
@@ -429,7 +429,7 @@ func (d *Callbacks) AnsweredElsewhere(requestID, method string) {
 	for _, p := range d.registry.List() {
 		if p.Kind.Method == method && sameQuestion(p.Params, asked) {
 			if _, err := d.registry.Claim(p.ID); err == nil {
-				d.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED)
+				d.finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED)
 				return
 			}
 		}

@@ -21,7 +21,7 @@ func (d *Callbacks) askHooks(ctx context.Context, id string, params json.RawMess
 	hook := call.String("hookType")
 	d.s.mu.Lock()
 	who := d.s.roster.HookOrder(hook, d.s.settings.State.Handling)
-	elsewhere := d.s.participants.WantsMethod(callback.HooksInvoke)
+	elsewhere := d.s.participants.wantsMethod(callback.HooksInvoke)
 	d.s.mu.Unlock()
 	if len(who) == 0 && elsewhere {
 		return json.RawMessage(`{}`), nil // only hooks of other types are of interest
@@ -31,7 +31,7 @@ func (d *Callbacks) askHooks(ctx context.Context, id string, params json.RawMess
 		if len(who) == 1 {
 			only = who[0]
 		}
-		return d.Ask(ctx, &callback.Pending{ID: id, Kind: callback.ForRequest(callback.HooksInvoke), Params: params, Hook: hook, For: only})
+		return d.ask(ctx, &callback.Pending{ID: id, Kind: callback.ForRequest(callback.HooksInvoke), Params: params, Hook: hook, For: only})
 	}
 	var out jsonobj.Object
 	for i, participant := range who {
@@ -39,7 +39,7 @@ func (d *Callbacks) askHooks(ctx context.Context, id string, params json.RawMess
 			ID: fmt.Sprintf("%s.%d", id, i), Kind: callback.ForRequest(callback.HooksInvoke),
 			Params: call.JSON(), Hook: hook, For: participant,
 		}
-		answer, err := d.Ask(ctx, p)
+		answer, err := d.ask(ctx, p)
 		if ctx.Err() != nil {
 			return nil, err
 		}

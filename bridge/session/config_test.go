@@ -25,7 +25,7 @@ func TestEffectiveConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	has(t, r.last("session.tools.set"), `"tools":[{"name":"own"},{"name":"a"},{"name":"b"}]`)
-	if err := r.s.participants.Sync(t.Context()); err != nil || len(r.received("session.tools.set")) != 1 || len(r.received("session.resume")) != 0 {
+	if err := r.s.participants.sync(t.Context()); err != nil || len(r.received("session.tools.set")) != 1 || len(r.received("session.resume")) != 0 {
 		t.Errorf("a sync without changes: %v, %d, %d", err, len(r.received("session.tools.set")), len(r.received("session.resume")))
 	}
 
@@ -78,7 +78,7 @@ func TestToolNamesClash(t *testing.T) {
 	taken := tools("b")
 	_, err = r.s.loader.Resume(t.Context(), Opening{Config: object(t, `{"model":"kept out"}`), Tools: &taken})
 	wantReason(t, err, fault.ToolNameConflict)
-	if err := r.s.participants.Sync(t.Context()); err != nil {
+	if err := r.s.participants.sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	has(t, r.last("session.tools.set"), `[{"name":"own"},{"name":"a"},{"name":"b"}]`)

@@ -22,14 +22,14 @@ func (s *Session) Follow(w *Waiter, message string) *Waiter {
 	state.Init()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w.State().Then(func(out turn.Outcome) {
+	w.state.Then(func(out turn.Outcome) {
 		if out.Lost() && s.settings.State.Continues {
 			s.host.Go(func(ctx context.Context) { s.follow(ctx, state, out, message) })
 		} else {
 			state.Finish(out)
 		}
 	})
-	return s.turns.Waiter(state)
+	return s.turns.waiter(state)
 }
 
 // follow ends a waiter whose turn was lost, when the turns that continue that one have ended.
@@ -56,7 +56,7 @@ func (s *Session) continuation(ctx context.Context, lost turn.Outcome, message s
 	if _, err := s.loader.Load(ctx); err != nil {
 		return nil, ""
 	}
-	if err := s.prompts.AwaitDelivery(ctx); err != nil {
+	if err := s.prompts.awaitDelivery(ctx); err != nil {
 		return nil, ""
 	}
 	if told := s.toldAfter(ctx, lost.End); told != "" {
@@ -72,7 +72,7 @@ func (s *Session) continuation(ctx context.Context, lost turn.Outcome, message s
 		}
 		return nil, ""
 	}
-	if w := s.turns.Continuing(); w != nil {
+	if w := s.turns.continuing(); w != nil {
 		return w, message
 	}
 	// The CLI may have finished what it went on with by itself.

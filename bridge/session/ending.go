@@ -18,14 +18,14 @@ func (l *Loader) RuntimeLost(rt Runtime, cause error) (wanted bool) {
 	if l.runtime != rt || l.state != Loaded {
 		return false
 	}
-	l.s.intake.End()
+	l.s.intake.end()
 	l.s.models.Drop()
-	l.s.participants.CloseSatellites()
-	l.s.participants.Unloaded()
+	l.s.participants.closeSatellites()
+	l.s.participants.unloaded()
 	l.state, l.runtime = Unloaded, nil
-	l.s.sender.RuntimeEnded()
+	l.s.sender.runtimeEnded()
 	l.s.turns.machine.Heard(time.Now()) // the time limit for a load begins now
-	outcome := l.s.turns.Lose(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST)
+	outcome := l.s.turns.lose(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST)
 	fleeting := func(p *callback.Pending) bool { return !p.Kind.Survives }
 	l.s.callbacks.Withdraw(fleeting, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
 	l.s.journal.Note(Restarted{Turn: outcome, Cause: cause.Error()})
@@ -63,7 +63,7 @@ func (l *Loader) disconnect(ctx context.Context, prevents func(*roster.Participa
 		return true, nil
 	}
 	if state == Loaded {
-		l.s.participants.LeaveSatellites(ctx)
+		l.s.participants.leaveSatellites(ctx)
 		_, _, err := l.s.call(ctx, rt, "session.destroy", nil)
 		if reason := fault.ReasonOf(err); err != nil && reason != fault.SessionNotFound && reason != fault.RuntimeLost {
 			return false, err
@@ -172,30 +172,30 @@ func (l *Loader) Evict() bool {
 
 // end sets the state Disconnected or Deleted, ends the turn and the callbacks, and removes all participants.
 func (l *Loader) end(state State, reason bridgev1.CloseReason) {
-	defer l.s.prompts.Flush()
+	defer l.s.prompts.flush()
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
 	if l.runtime != nil {
 		l.runtime.Unroute(l.s)
 	}
-	l.s.intake.End()
+	l.s.intake.end()
 	l.s.models.Drop()
-	l.s.participants.CloseSatellites()
-	l.s.participants.Unloaded()
+	l.s.participants.closeSatellites()
+	l.s.participants.unloaded()
 	l.state, l.runtime = state, nil
-	l.s.sender.RuntimeEnded()
+	l.s.sender.runtimeEnded()
 	l.s.roster.Clear()
 	l.endWork()
 	l.s.journal.Note(Ended{reason})
 }
 
 // endWork ends the turn, the prompts and the callbacks. The caller holds the session's lock, and afterwards calls
-// prompts.Flush without it.
+// prompts.flush without it.
 func (l *Loader) endWork() {
 	l.s.markDirty()
-	l.s.turns.Lose(bridgev1.TurnStatus_TURN_STATUS_ABORTED)
+	l.s.turns.lose(bridgev1.TurnStatus_TURN_STATUS_ABORTED)
 	l.s.prompts.Clear()
-	l.s.prompts.LeaveInterrupted()
+	l.s.prompts.leaveInterrupted()
 	every := func(*callback.Pending) bool { return true }
 	l.s.callbacks.Withdraw(every, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_SESSION_ENDED)
 }

@@ -60,14 +60,14 @@ func newIntake(s *Session, at time.Time) *Intake {
 	return i
 }
 
-// Take takes an event that arrived at a time, in the order in which the CLI sent it. It never
+// take takes an event that arrived at a time, in the order in which the CLI sent it. It never
 // blocks, and keeps the record.
-func (i *Intake) Take(rec *journal.Record, at time.Time) {
+func (i *Intake) take(rec *journal.Record, at time.Time) {
 	rec.Bridge = i.Internal
 	if i.reading {
 		i.held = append(i.held, rec)
 		if len(i.held) >= maxHeld {
-			i.Release()
+			i.release()
 		}
 		return
 	}
@@ -76,31 +76,31 @@ func (i *Intake) Take(rec *journal.Record, at time.Time) {
 	i.arrivedAt = time.Time{}
 }
 
-// Hold holds events back until Release or Discard: the CLI's history is read meanwhile.
-func (i *Intake) Hold() { i.reading = true }
+// hold holds events back until release or discard: the CLI's history is read meanwhile.
+func (i *Intake) hold() { i.reading = true }
 
-// Holding reports whether events are held back because the history is being read.
-func (i *Intake) Holding() bool { return i.reading }
+// holding reports whether events are held back because the history is being read.
+func (i *Intake) holding() bool { return i.reading }
 
 // Held returns the events that are held back because the history is being read.
 func (i *Intake) Held() []*journal.Record { return i.held }
 
-// Release takes the events that were held back.
-func (i *Intake) Release() {
+// release takes the events that were held back.
+func (i *Intake) release() {
 	held := i.held
-	i.Discard()
+	i.discard()
 	now := time.Now()
 	for _, rec := range held {
 		i.inOrder(rec, now) // a burst may go on while the session is loaded
 	}
 }
 
-// Discard drops the events that were held back.
-func (i *Intake) Discard() { i.held, i.reading = nil, false }
+// discard drops the events that were held back.
+func (i *Intake) discard() { i.held, i.reading = nil, false }
 
-// End hands on all that the buffer holds back, forgets the burst and stops the timer: no more
+// end hands on all that the buffer holds back, forgets the burst and stops the timer: no more
 // events come.
-func (i *Intake) End() {
+func (i *Intake) end() {
 	i.buffer.Flush(time.Now())
 	i.buffer.Reset()
 	i.arm()
@@ -168,10 +168,10 @@ func (i *Intake) apply(rec *journal.Record) bool {
 		return true
 	}
 	if k := callback.ForEvent(rec.Type); k != nil {
-		i.s.callbacks.Requested(k, rec)
+		i.s.callbacks.requested(k, rec)
 	} else if callback.Ends(rec.Type) {
-		i.s.callbacks.Over(event.Text(rec, "requestId"))
-		i.s.settings.Approve(config.ApprovalsIn(rec))
+		i.s.callbacks.over(event.Text(rec, "requestId"))
+		i.s.settings.approve(config.ApprovalsIn(rec))
 	}
 	return true
 }
@@ -187,7 +187,7 @@ func (i *Intake) Append(rec *journal.Record) bool {
 		at = time.Now()
 	}
 	i.carryOut(i.s.turns.machine.Apply(rec, at), at)
-	i.Follow(rec, at)
+	i.follow(rec, at)
 	if i.Usage.Apply(rec, at) {
 		i.s.markDirty()
 	}
@@ -199,7 +199,7 @@ func (i *Intake) carryOut(effects []turn.Effect, at time.Time) {
 	if effects == nil {
 		return
 	}
-	i.s.turns.CarryOut(effects)
+	i.s.turns.carryOut(effects)
 	for _, e := range effects {
 		if e.Kind == turn.Ended {
 			i.Usage.EndTurn(at, i.Info.Model)
@@ -207,8 +207,8 @@ func (i *Intake) carryOut(effects []turn.Effect, at time.Time) {
 	}
 }
 
-// Follow brings what is known of the session in step with an event that arrived at a time.
-func (i *Intake) Follow(rec *journal.Record, at time.Time) {
+// follow brings what is known of the session in step with an event that arrived at a time.
+func (i *Intake) follow(rec *journal.Record, at time.Time) {
 	if rec.Agent != "" {
 		return
 	}

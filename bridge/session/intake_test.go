@@ -57,12 +57,12 @@ func repeating(t *testing.T) (*taking, *reordertest.Burst) {
 func TestOrderWhileLoaded(t *testing.T) {
 	t.Parallel()
 	b, s := reordertest.New(350, map[int]time.Duration{300: time.Second}), newTaking()
-	s.Hold()
+	s.hold()
 	for _, n := range slices.Concat(run(0, 10), []int{0}, run(10, 100), run(600, 620), run(100, 600), run(620, 700)) {
 		s.take(b.Event(n))
 	}
 	s.s.mu.Lock()
-	s.Release()
+	s.release()
 	s.s.mu.Unlock()
 	wantKept(t, s, names(run(0, 700))...)
 }
@@ -80,7 +80,7 @@ func TestOrderReleased(t *testing.T) {
 		"idle":           {func(s *taking) { s.take(reordertest.EventAt("session.idle", "{}", "d", now, true)) }, []string{"d"}},
 		"callback":       {func(s *taking) { s.take(reordertest.EventAt("permission.requested", "{}", "d", now, true)) }, []string{"d"}},
 		"title":          {func(s *taking) { s.take(reordertest.EventAt("session.title_changed", "{}", "d", now, true)) }, []string{"d"}},
-		"no more events": {func(s *taking) { s.End() }, nil},
+		"no more events": {func(s *taking) { s.end() }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -165,7 +165,7 @@ func TestFollow(t *testing.T) {
 func TestInternal(t *testing.T) {
 	t.Parallel()
 	s := newTaking()
-	s.Hold()
+	s.hold()
 	s.Internal = true
 	a := &journal.Record{Type: "a", JSON: []byte(`{}`)}
 	s.take(a)
@@ -175,14 +175,14 @@ func TestInternal(t *testing.T) {
 	if len(s.Held()) != 2 || s.s.journal.Last().Seq != 0 {
 		t.Errorf("%d held, last %v", len(s.Held()), s.s.journal.Last())
 	}
-	s.Release()
-	if s.Holding() || !a.Bridge || b.Bridge || b.Pos.Seq != 2 {
-		t.Errorf("holding %v, %+v, %+v", s.Holding(), a, b)
+	s.release()
+	if s.holding() || !a.Bridge || b.Bridge || b.Pos.Seq != 2 {
+		t.Errorf("holding %v, %+v, %+v", s.holding(), a, b)
 	}
-	s.Hold()
+	s.hold()
 	s.take(&journal.Record{Type: "c", JSON: []byte(`{}`)})
-	if s.Discard(); s.Holding() || s.s.journal.Last().Seq != 2 {
-		t.Errorf("holding %v, last %v", s.Holding(), s.s.journal.Last())
+	if s.discard(); s.holding() || s.s.journal.Last().Seq != 2 {
+		t.Errorf("holding %v, last %v", s.holding(), s.s.journal.Last())
 	}
 }
 

@@ -16,7 +16,7 @@ func (st *Settings) Register(ctx context.Context, eventType string) (handle stri
 	if handle, err = st.addInterest(eventType); err != nil {
 		return "", err
 	}
-	if err := st.s.participants.Sync(ctx); err != nil {
+	if err := st.s.participants.sync(ctx); err != nil {
 		st.Release(handle)
 		return "", err
 	}

@@ -163,15 +163,15 @@ func (l *Loader) setInternal(on bool) {
 func (l *Loader) Answerable() error {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
-	if l.state == Creating || l.state != Deleted && l.s.settings.Requires("") {
+	if l.state == Creating || l.state != Deleted && l.s.settings.requires("") {
 		return nil
 	}
 	return l.usable()
 }
 
-// In calls f with the runtime that has the session. It loads the session if no runtime has it. If the runtime
+// in calls f with the runtime that has the session. It loads the session if no runtime has it. If the runtime
 // loses the session before f's call reaches it, In calls f a second time, with the next runtime.
-func (l *Loader) In(ctx context.Context, f func(rt Runtime) error) error {
+func (l *Loader) in(ctx context.Context, f func(rt Runtime) error) error {
 	defer l.Hold()()
 	rt, err := l.Load(ctx)
 	if err != nil {
@@ -205,16 +205,16 @@ func (l *Loader) moved(ctx context.Context, rt Runtime, err error) bool {
 }
 
 // Invoke is Do for a method that the caller chose. The CLI may ask callbacks before it replies, so the call
-// can last until callers have answered them. Meanwhile no warm resume runs (ResumeLock), unless
+// can last until callers have answered them. Meanwhile no warm resume runs (resumeLock), unless
 // the method answers a callback.
 func (l *Loader) Invoke(ctx context.Context, method string, params jsonobj.Object) (
 	json.RawMessage, journal.Position, error) {
 	if !callback.Answers(method) {
-		calls := l.s.participants.Resumes()
-		if err := calls.BeginCall(ctx); err != nil {
+		calls := &l.s.participants.resumes
+		if err := calls.beginCall(ctx); err != nil {
 			return nil, journal.Position{}, Classify(err, "")
 		}
-		defer calls.EndCall()
+		defer calls.endCall()
 	}
 	return l.Do(ctx, method, params)
 }
@@ -225,7 +225,7 @@ func (l *Loader) Do(ctx context.Context, method string, params jsonobj.Object, o
 	json.RawMessage, journal.Position, error) {
 	var result json.RawMessage
 	var at journal.Position
-	err := l.In(ctx, func(rt Runtime) (err error) {
+	err := l.in(ctx, func(rt Runtime) (err error) {
 		result, at, err = l.s.call(ctx, rt, method, params, opts...)
 		return err
 	})

@@ -83,7 +83,7 @@ func (l *Loader) Create(ctx context.Context, o Opening) (_ Joined, err error) {
 	if err != nil {
 		return joined, err
 	}
-	params := l.s.settings.Traced(ctx, o.Params)
+	params := l.s.settings.traced(ctx, o.Params)
 	if _, err := l.enter(ctx, func(rt Runtime) error { return l.create(ctx, rt, params) }); err != nil {
 		l.s.mu.Lock()
 		l.state = Deleted
@@ -181,17 +181,17 @@ func (l *Loader) apply(o Opening) (Joined, error) {
 	if o.Join == nil {
 		return Joined{}, nil
 	}
-	return l.s.participants.Add(*o.Join)
+	return l.s.participants.add(*o.Join)
 }
 
 // create calls session.create and applies the result. The caller holds the lifecycle lock.
 func (l *Loader) create(ctx context.Context, rt Runtime, extra jsonobj.Object) error {
 	l.s.mu.Lock()
-	if err := l.s.settings.CheckProviders(); err != nil {
+	if err := l.s.settings.checkProviders(); err != nil {
 		l.s.mu.Unlock()
 		return err
 	}
-	plan := l.s.participants.Plan()
+	plan := l.s.participants.plan()
 	l.s.mu.Unlock()
 	if err := rt.Route(l.s); err != nil {
 		return err
@@ -203,21 +203,21 @@ func (l *Loader) create(ctx context.Context, rt Runtime, extra jsonobj.Object) e
 	}
 	l.s.participants.Told(plan, result, at)
 	l.loadedIn(rt)
-	if err := l.s.participants.Attend(ctx, rt); err != nil {
+	if err := l.s.participants.attend(ctx, rt); err != nil {
 		return err
 	}
-	return l.s.settings.Repeat(ctx, rt)
+	return l.s.settings.repeat(ctx, rt)
 }
 
 // loadedIn records that a runtime has the session. If the runtime has ended since its reply, loadedIn handles
 // the end: the runtime reports its end only to the sessions that were loaded at that time.
 func (l *Loader) loadedIn(rt Runtime) {
 	l.s.mu.Lock()
-	l.s.participants.Loaded()
+	l.s.participants.loaded()
 	l.runtime, l.state, l.usedAt, l.awaited = rt, Loaded, time.Now(), false
 	l.shut = false
 	l.s.markDirty()
-	if l.s.participants.Outdated() { // a handler came or left during the call
+	if l.s.participants.outdated() { // a handler came or left during the call
 		l.s.host.Refresh()
 	}
 	l.s.mu.Unlock()
@@ -310,7 +310,7 @@ func (l *Loader) Resume(ctx context.Context, o Opening) (_ Joined, err error) {
 		undo()
 		l.s.mu.Unlock()
 		if joined.Participant != nil {
-			l.s.participants.Withdraw(joined)
+			l.s.participants.withdraw(joined)
 		}
 		return Joined{}, err
 	}
@@ -340,13 +340,13 @@ func (l *Loader) resume(ctx context.Context, o Opening, before jsonobj.Object) e
 	l.s.mu.Lock()
 	rt, warm, continuing := l.runtime, l.state == Loaded, l.s.turns.machine.Continuing()
 	l.s.mu.Unlock()
-	params := l.s.settings.Traced(ctx, o.Params)
+	params := l.s.settings.traced(ctx, o.Params)
 	if o.ContinuePending { // false is the default, and would be in the session.resume event
 		params.SetBool("continuePendingWork", true)
 	}
 	if warm {
 		// Without disableResume the CLI writes a resume event, as for any caller's resume.
-		err := l.s.participants.WarmResume(ctx, rt, func(p *jsonobj.Object) {
+		err := l.s.participants.warmResume(ctx, rt, func(p *jsonobj.Object) {
 			if !continuing {
 				p.Set("disableResume", nil)
 			}
@@ -355,7 +355,7 @@ func (l *Loader) resume(ctx context.Context, o Opening, before jsonobj.Object) e
 		if err != nil {
 			return err
 		}
-		return l.s.participants.Attend(ctx, rt)
+		return l.s.participants.attend(ctx, rt)
 	}
 	l.s.mu.Lock()
 	err := l.s.settings.State.CredentialsNeeded(l.s.id)

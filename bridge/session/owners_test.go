@@ -147,7 +147,7 @@ func TestWaitsForWhatIsNotPending(t *testing.T) {
 		if again.Pos.Seq == 0 || again.Kind.Method != callback.PermissionRequested {
 			t.Errorf("it is asked again as %+v", again)
 		}
-		s.callbacks.Finish(again, 0) // its timer is the bubble's
+		s.callbacks.finish(again, 0) // its timer is the bubble's
 	})
 }
 
@@ -202,25 +202,25 @@ func TestDesertedWaiters(t *testing.T) {
 				if test.state != 0 {
 					s.loader.state = test.state
 				}
-				w := s.turns.Expect(nil)
-				w.Accept()
-				w.Identify("m1")
+				w := s.turns.expect(nil)
+				w.accept()
+				w.identify("m1")
 				if test.begun {
-					s.turns.machine.AwaitRest(w.State())
+					s.turns.machine.AwaitRest(w.state)
 				}
 				begin := time.Now()
-				for !w.State().Over() && time.Since(begin) < time.Hour {
+				for !w.state.Over() && time.Since(begin) < time.Hour {
 					time.Sleep(time.Second)
 					s.watchdog.Check()
 					synctest.Wait()
 				}
-				if took := time.Since(begin).Round(time.Minute); !w.State().Over() || took != 10*time.Minute {
-					t.Fatalf("over is %v after %v", w.State().Over(), took)
+				if took := time.Since(begin).Round(time.Minute); !w.state.Over() || took != 10*time.Minute {
+					t.Fatalf("over is %v after %v", w.state.Over(), took)
 				}
-				if w.State().Outcome().Status != lost {
-					t.Errorf("the outcome is %v", w.State().Outcome())
+				if w.state.Outcome().Status != lost {
+					t.Errorf("the outcome is %v", w.state.Outcome())
 				}
-				wantReason(t, w.State().Outcome().Err, test.want)
+				wantReason(t, w.state.Outcome().Err, test.want)
 			})
 		})
 	}
@@ -236,9 +236,9 @@ func TestMessageWhileDropped(t *testing.T) {
 		p := &puppet{answer: func(method string) (string, error) {
 			switch method {
 			case "session.destroy":
-				w = s.turns.Expect(nil)
-				w.Accept()
-				w.Identify("m2")
+				w = s.turns.expect(nil)
+				w.accept()
+				w.identify("m2")
 			case "session.getMessages":
 				return `{"events":[]}`, nil
 			}
@@ -251,10 +251,10 @@ func TestMessageWhileDropped(t *testing.T) {
 			t.Fatal("the turn does not end")
 		}
 		synctest.Wait()
-		if w == nil || !w.State().Over() {
+		if w == nil || !w.state.Over() {
 			t.Fatalf("nobody ends the waiting for the message; calls: %q", p.calls)
 		}
-		wantReason(t, w.State().Outcome().Err, fault.SendUnconfirmed)
+		wantReason(t, w.state.Outcome().Err, fault.SendUnconfirmed)
 		if !slices.Contains(p.calls, "session.resume") {
 			t.Errorf("nobody has looked into the history; calls: %q", p.calls)
 		}
@@ -278,8 +278,8 @@ func TestSilenceDoesNotCountTools(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := onPuppet(t, &puppet{})
-				w := s.turns.Expect(nil)
-				w.Accept()
+				w := s.turns.expect(nil)
+				w.accept()
 				test.begin(s)
 				over := make(chan turn.Outcome, 1)
 				go func() { over <- w.Wait(t.Context(), time.Second) }()

@@ -67,10 +67,10 @@ type Joined struct {
 // (runtime.Profile.Multi): on a loopback port, with a random token. A session that a participant with canvases creates
 // is placed in such a runtime.
 //
-// # ResumeLock
+// # The resume lock
 //
 // In CLI 1.0.102 a warm resume waits for calls in progress, and later calls wait for the resume. A call that waits for
-// an answer would therefore never end. ResumeLock lets callers' calls and warm resumes exclude each other; answers do
+// an answer would therefore never end. resumeLock lets callers' calls and warm resumes exclude each other; answers do
 // not take it.
 //
 // The session's lock guards the roster and the fields that change. A method says when its caller holds the lock; all other
@@ -78,7 +78,7 @@ type Joined struct {
 // of the host. The timer of a participant's grace time stops when the participant resumes or leaves.
 type Participants struct {
 	s       *Session
-	resumes ResumeLock
+	resumes resumeLock
 	// switchNames is constant.
 	switchNames []string
 	told        told
@@ -91,9 +91,9 @@ func newParticipants(s *Session) *Participants {
 	return m
 }
 
-// Add puts a participant in place, or back in its old one. The CLI learns of its tools and switches
-// by Sync. The caller holds the lock.
-func (m *Participants) Add(j Joining) (Joined, error) {
+// add puts a participant in place, or back in its old one. The CLI learns of its tools and switches
+// by sync. The caller holds the lock.
+func (m *Participants) add(j Joining) (Joined, error) {
 	before := m.s.roster.BroughtBy(j.Token)
 	p, displaced, err := m.s.roster.Place(j.Brings, j.Token, j.Reclaim, &m.s.settings.State)
 	if err != nil {
@@ -126,8 +126,8 @@ func (m *Participants) Join(ctx context.Context, j Joining) (Joined, error) {
 	if err != nil {
 		return Joined{}, err
 	}
-	if err := m.Sync(ctx); err != nil {
-		m.Withdraw(joined)
+	if err := m.sync(ctx); err != nil {
+		m.withdraw(joined)
 		if joined.Returned { // it may try again, such as when it has given back what is lacking
 			m.Lost(joined.Participant, err)
 		}
@@ -136,10 +136,10 @@ func (m *Participants) Join(ctx context.Context, j Joining) (Joined, error) {
 	return joined, nil
 }
 
-// Withdraw takes back what a participant brought whose opening of the session failed: the CLI would reject it at every
+// withdraw takes back what a participant brought whose opening of the session failed: the CLI would reject it at every
 // later load and change too, those of other callers included. A participant that returned has what it had before; any
 // other leaves.
-func (m *Participants) Withdraw(joined Joined) {
+func (m *Participants) withdraw(joined Joined) {
 	p := joined.Participant
 	if !joined.Returned {
 		m.Leave(p)
@@ -147,7 +147,7 @@ func (m *Participants) Withdraw(joined Joined) {
 	}
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
-	m.told.tools = nil // the CLI may have accepted a part: the next Sync sends the tools
+	m.told.tools = nil // the CLI may have accepted a part: the next sync sends the tools
 	if p.Streams == joined.stream {
 		p.Tools, p.Commands, p.Handling, p.Own = joined.before.Tools, joined.before.Commands, joined.before.Handling, joined.before.Own
 		m.s.markDirty()
@@ -161,7 +161,7 @@ func (m *Participants) place(j Joining) (Joined, error) {
 	if err := m.s.loader.usable(); err != nil {
 		return Joined{}, err
 	}
-	return m.Add(j)
+	return m.add(j)
 }
 
 // offer offers the pending callbacks to a participant that handles them. The caller holds the lock.
@@ -183,8 +183,8 @@ func (m *Participants) Change(ctx context.Context, p *roster.Participant, tools 
 	if err != nil {
 		return err
 	}
-	m.s.callbacks.Orphans(ctx)
-	if err := m.Sync(ctx); err != nil {
+	m.s.callbacks.orphans(ctx)
+	if err := m.sync(ctx); err != nil {
 		undo()
 		return err
 	}
@@ -201,7 +201,7 @@ func (m *Participants) change(
 	undo = func() {
 		m.s.mu.Lock()
 		defer m.s.mu.Unlock()
-		m.told.tools = nil // the CLI may have accepted the change: the next Sync sends the tools
+		m.told.tools = nil // the CLI may have accepted the change: the next sync sends the tools
 		if p.Streams == stream {
 			p.Tools, p.Handling = toolsBefore, handlingBefore
 			m.s.markDirty()
@@ -296,7 +296,7 @@ func (m *Participants) leave(p *roster.Participant, right func() bool) {
 func (m *Participants) left(ctx context.Context, p *roster.Participant, sat roster.Satellite, last bool) {
 	ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
 	defer cancel()
-	m.s.callbacks.Orphans(ctx)
+	m.s.callbacks.orphans(ctx)
 	m.s.models.FailOf(p.ID, modelproxy.StatusRefused, "the participant that was answering has left")
 	if sat != nil {
 		sat.Close()
@@ -305,16 +305,16 @@ func (m *Participants) left(ctx context.Context, p *roster.Participant, sat rost
 	if last {
 		_, err = m.s.loader.Disconnect(ctx, false)
 	} else if m.s.loader.State() == Loaded {
-		err = m.Sync(ctx)
+		err = m.sync(ctx)
 	}
 	if err != nil {
 		m.s.host.Logger().Warn("the CLI did not accept the end of a participant", "session_id", m.s.id, "error", err)
 	}
 }
 
-// Restore adds the participants that an earlier process of the bridge saved. Each has its grace time
+// restore adds the participants that an earlier process of the bridge saved. Each has its grace time
 // to return; one without grace had left when its stream broke. The caller holds the lock.
-func (m *Participants) Restore(saved []roster.Saved) {
+func (m *Participants) restore(saved []roster.Saved) {
 	m.s.roster.Restore(saved)
 	for p := range m.s.roster.All() {
 		m.awaitReturn(p)
@@ -342,18 +342,15 @@ func (m *Participants) Alone(p *roster.Participant) (alone, ends bool) {
 	return alone, alone && m.endsWithLast()
 }
 
-// Resumes returns the lock that excludes warm resumes and callers' calls from each other.
-func (m *Participants) Resumes() *ResumeLock { return &m.resumes }
-
 // Handles reports whether the session is in use, and it or a participant answers a method.
 func (m *Participants) Handles(method string) bool {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
-	return m.s.loader.usable() == nil && m.WantsMethod(method)
+	return m.s.loader.usable() == nil && m.wantsMethod(method)
 }
 
-// Proto returns the participants in the form of the API. The caller holds the lock.
-func (m *Participants) Proto() []*bridgev1.Participant {
+// proto returns the participants in the form of the API. The caller holds the lock.
+func (m *Participants) proto() []*bridgev1.Participant {
 	out := make([]*bridgev1.Participant, 0, m.s.roster.Len())
 	for p := range m.s.roster.All() {
 		names := make([]string, 0, len(p.Tools))

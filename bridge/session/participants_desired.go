@@ -10,14 +10,14 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 )
 
-// Effective is the whole configuration that the CLI is to have: the session's own, the union of
+// effective is the whole configuration that the CLI is to have: the session's own, the union of
 // tools, and every switch that the session or a participant needs. A warm resume takes all of it,
 // since it withdraws what it leaves out; a cold one too, since the CLI keeps nothing. In a turn whose
 // headers replace the provider's, the provider has none. The caller holds the lock.
-func (m *Participants) Effective() jsonobj.Object {
+func (m *Participants) effective() jsonobj.Object {
 	own := &m.s.settings.State
 	o := own.Object.Clone()
-	if provider, err := jsonobj.Parse(o.Get("provider")); m.s.sender.HeadersReplaced() && err == nil {
+	if provider, err := jsonobj.Parse(o.Get("provider")); m.s.sender.headersReplaced() && err == nil {
 		provider.Set("headers", json.RawMessage("{}"))
 		o.Set("provider", provider.JSON())
 	}
@@ -43,9 +43,9 @@ func (m *Participants) wants(name string) bool {
 		m.s.watched().Wants(name)
 }
 
-// WantsMethod reports whether the session or a participant handles a method or event type. The
+// wantsMethod reports whether the session or a participant handles a method or event type. The
 // caller holds the lock.
-func (m *Participants) WantsMethod(method string) bool {
+func (m *Participants) wantsMethod(method string) bool {
 	return slices.Contains(m.s.settings.State.Handling.Methods, method) || m.s.roster.Handles(method) ||
 		slices.Contains(m.s.watched().Methods, method)
 }
@@ -64,13 +64,13 @@ func (m *Participants) switches() string {
 	return b.String()
 }
 
-// Outdated reports whether the runtime was told of other switches than are wanted now. The caller holds the lock.
-func (m *Participants) Outdated() bool { return m.switches() != m.told.switches }
+// outdated reports whether the runtime was told of other switches than are wanted now. The caller holds the lock.
+func (m *Participants) outdated() bool { return m.switches() != m.told.switches }
 
 // interests lists the event types that the CLI sends on request only, that are wanted, and that it
 // was not asked for. The caller holds the lock.
 func (m *Participants) interests() []string {
-	types := slices.DeleteFunc(callback.Interests(), func(t string) bool { return !m.WantsMethod(t) })
+	types := slices.DeleteFunc(callback.Interests(), func(t string) bool { return !m.wantsMethod(t) })
 	for _, t := range m.s.settings.State.Registered {
 		if !slices.Contains(types, t) {
 			types = append(types, t)

@@ -26,16 +26,16 @@ type told struct {
 }
 
 // Plan is the configuration to send to a runtime.
-type Plan struct {
+type plan struct {
 	// Params is the whole configuration.
 	Params   jsonobj.Object
 	tools    json.RawMessage
 	switches string
 }
 
-// Plan returns the configuration that a runtime needs now. The caller holds the lock.
-func (m *Participants) Plan() Plan {
-	return Plan{m.Effective(), m.toolsJSON(), m.switches()}
+// plan returns the configuration that a runtime needs now. The caller holds the lock.
+func (m *Participants) plan() plan {
+	return plan{m.effective(), m.toolsJSON(), m.switches()}
 }
 
 // toolsJSON is the union of the session's tools and the participants'. The caller holds the lock.
@@ -44,7 +44,7 @@ func (m *Participants) toolsJSON() json.RawMessage {
 }
 
 // Told records that a runtime received a plan, its reply, and the journal's position of the reply.
-func (m *Participants) Told(p Plan, result json.RawMessage, at journal.Position) {
+func (m *Participants) Told(p plan, result json.RawMessage, at journal.Position) {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
 	t := &m.told
@@ -62,22 +62,22 @@ func (m *Participants) Opened() (json.RawMessage, journal.Position) {
 	return m.told.result, m.told.at
 }
 
-// Loaded records that a runtime has loaded the session and that no event types are registered there. The caller
+// loaded records that a runtime has loaded the session and that no event types are registered there. The caller
 // holds the lock.
-func (m *Participants) Loaded() { m.told.interests = map[string]bool{} }
+func (m *Participants) loaded() { m.told.interests = map[string]bool{} }
 
-// Unloaded notes that no runtime has the session any more. The caller holds the lock.
-func (m *Participants) Unloaded() { m.told.toolsKnown = false }
+// unloaded notes that no runtime has the session any more. The caller holds the lock.
+func (m *Participants) unloaded() { m.told.toolsKnown = false }
 
-// Sync brings the CLI's tools and switches in step with the participants'. Tools alone are set as
+// sync brings the CLI's tools and switches in step with the participants'. Tools alone are set as
 // such, which does not disturb a running turn; a changed switch takes a warm resume with everything.
-func (m *Participants) Sync(ctx context.Context) error {
+func (m *Participants) sync(ctx context.Context) error {
 	return m.s.loader.exclusive(ctx, func() error {
 		rt, err := m.s.loader.load(ctx)
 		if err != nil {
 			return err
 		}
-		if err := m.Attend(ctx, rt); err != nil {
+		if err := m.attend(ctx, rt); err != nil {
 			return err
 		}
 		m.s.mu.Lock()
@@ -86,7 +86,7 @@ func (m *Participants) Sync(ctx context.Context) error {
 		m.s.mu.Unlock()
 		switch {
 		case switched:
-			return m.WarmResume(ctx, rt, nil)
+			return m.warmResume(ctx, rt, nil)
 		case changed:
 			return m.setTools(ctx, rt, tools)
 		}
@@ -97,14 +97,14 @@ func (m *Participants) Sync(ctx context.Context) error {
 // Refresh follows a change of what callers of WatchPending handle: it gives callbacks that have lost their handler the
 // default answer, and sends the switches to the CLI if the session is loaded.
 func (m *Participants) Refresh(ctx context.Context) error {
-	m.s.callbacks.Orphans(ctx)
+	m.s.callbacks.orphans(ctx)
 	m.s.mu.Lock()
-	outdated := m.Outdated() || len(m.interests()) > 0
+	outdated := m.outdated() || len(m.interests()) > 0
 	m.s.mu.Unlock()
 	if !outdated || m.s.loader.State() != Loaded {
 		return nil
 	}
-	return m.Sync(ctx)
+	return m.sync(ctx)
 }
 
 // setTools tells the CLI the tools. The caller holds the lifecycle lock.
@@ -120,9 +120,9 @@ func (m *Participants) setTools(ctx context.Context, rt Runtime, tools json.RawM
 	return nil
 }
 
-// Attend puts in place what is apart from the session's configuration: interests in events, and the
+// attend puts in place what is apart from the session's configuration: interests in events, and the
 // connections of participants. The caller holds the lifecycle lock.
-func (m *Participants) Attend(ctx context.Context, rt Runtime) error {
+func (m *Participants) attend(ctx context.Context, rt Runtime) error {
 	if err := m.registerInterests(ctx, rt); err != nil {
 		return err
 	}
@@ -147,15 +147,15 @@ func (m *Participants) registerInterests(ctx context.Context, rt Runtime) error 
 	return nil
 }
 
-// WarmResume gives the CLI the whole effective configuration, with changes, for a session that it
+// warmResume gives the CLI the whole effective configuration, with changes, for a session that it
 // has loaded. It leaves no event. The caller holds the lifecycle lock.
-func (m *Participants) WarmResume(ctx context.Context, rt Callee, change func(*jsonobj.Object)) error {
-	if err := m.resumes.BeginResume(ctx); err != nil {
+func (m *Participants) warmResume(ctx context.Context, rt Callee, change func(*jsonobj.Object)) error {
+	if err := m.resumes.beginResume(ctx); err != nil {
 		return Classify(err, "")
 	}
-	defer m.resumes.EndResume()
+	defer m.resumes.endResume()
 	m.s.mu.Lock()
-	plan := m.Plan()
+	plan := m.plan()
 	// A resume without the token does not remove it. With the token, CLI 1.0.81 asks GitHub for the token's
 	// user again, and a turn that begins meanwhile uses the wrong endpoint.
 	if token := plan.Params.Get(config.GitHubToken); token != nil && string(token) == string(m.told.token) {

@@ -97,7 +97,7 @@ func TestSync(t *testing.T) {
 	if result, at := f.of.participants.Opened(); string(result) != `{"of":"session.resume"}` {
 		t.Errorf("opened with %s at %v", result, at)
 	}
-	if err := f.of.participants.Sync(t.Context()); err != nil {
+	if err := f.of.participants.sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	want(t, f.methods())
@@ -129,7 +129,7 @@ func TestSatellite(t *testing.T) {
 	t.Parallel()
 	f := newCrowded()
 	p := f.join(t, roster.Brings{Own: jsonobj.Object{{Key: "canvases", Value: json.RawMessage(`[{"id":"c"}]`)}}})
-	if err := f.of.participants.Sync(t.Context()); err != nil {
+	if err := f.of.participants.sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if len(f.opened) != 1 || len(f.opened[0].calls) != 1 || !strings.Contains(f.opened[0].calls[0], `"canvases":[{"id":"c"}]`) {

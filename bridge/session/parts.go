@@ -15,7 +15,7 @@ import (
 func newModels(s *Session) *modelproxy.Proxy {
 	return modelproxy.New(modelproxy.Config{
 		Ask: func(ctx context.Context, p *callback.Pending) (json.RawMessage, error) {
-			return s.callbacks.Ask(ctx, p)
+			return s.callbacks.ask(ctx, p)
 		},
 		Take: func(ctx context.Context, id, participant string) {
 			// Resolve fails if another participant has answered; the proxy knows that participant then.
@@ -34,9 +34,6 @@ func newModels(s *Session) *modelproxy.Proxy {
 		Logger:   func() *slog.Logger { return s.host.Logger().With("session_id", s.id) },
 	})
 }
-
-// Host returns the host of the session's configuration.
-func (s *Session) Host() Host { return s.host }
 
 // Loader returns the part that loads and unloads the session.
 func (s *Session) Loader() *Loader { return s.loader }

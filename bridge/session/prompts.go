@@ -51,7 +51,7 @@ func newPrompts(s *Session, box *outbox.Box) *Prompts {
 		s: s, box: box, sending: make(chan struct{}, 1),
 		waiters: map[uint64]*turn.Waiter{}, restored: map[string]*turn.Waiter{}, forgotten: map[uint64]bool{},
 	}
-	q.flusher = &flusher{box: box, journal: s.journal, start: s.host.Go, flush: q.Flush}
+	q.flusher = &flusher{box: box, journal: s.journal, start: s.host.Go, flush: q.flush}
 	return q
 }
 
@@ -61,12 +61,12 @@ func (q *Prompts) Box() *outbox.Box { return q.box }
 // Close writes what has changed to the outbox and closes it.
 func (q *Prompts) Close() {
 	q.box.Release(q.s.journal.Shown())
-	q.Flush()
+	q.flush()
 	q.box.Close()
 }
 
-// Acquire waits until no other send is under way. Release ends that.
-func (q *Prompts) Acquire(ctx context.Context) error {
+// acquire waits until no other send is under way. Release ends that.
+func (q *Prompts) acquire(ctx context.Context) error {
 	select {
 	case q.sending <- struct{}{}:
 		return nil
@@ -75,8 +75,8 @@ func (q *Prompts) Acquire(ctx context.Context) error {
 	}
 }
 
-// TryAcquire is Acquire if no other send is under way; otherwise it returns false.
-func (q *Prompts) TryAcquire() bool {
+// tryAcquire is acquire if no other send is under way; otherwise it returns false.
+func (q *Prompts) tryAcquire() bool {
 	select {
 	case q.sending <- struct{}{}:
 		return true
@@ -85,13 +85,13 @@ func (q *Prompts) TryAcquire() bool {
 	}
 }
 
-// Release lets the next send begin.
-func (q *Prompts) Release() { <-q.sending }
+// release lets the next send begin.
+func (q *Prompts) release() { <-q.sending }
 
-// Add adds a prompt that is about to be sent; before is the journal's end. It reports whether the prompt is in memory
+// add adds a prompt that is about to be sent; before is the journal's end. It reports whether the prompt is in memory
 // only. A remote storage has the prompt before it is sent, so that the call can still fail; a disk has it with the
 // CLI's answer, in one write.
-func (q *Prompts) Add(p outbox.Prompt, before journal.Position) (n uint64, inMemory bool, err error) {
+func (q *Prompts) add(p outbox.Prompt, before journal.Position) (n uint64, inMemory bool, err error) {
 	if !q.s.journal.Remote() {
 		return q.box.AddLater(p, withoutSecrets, before)
 	}
@@ -99,28 +99,28 @@ func (q *Prompts) Add(p outbox.Prompt, before journal.Position) (n uint64, inMem
 	return n, !durable, err
 }
 
-// Accepted notes the CLI's answer to a prompt, as outbox.Box.AcceptedThen does: it may hang in the disk's call. It
+// accepted notes the CLI's answer to a prompt, as outbox.Box.AcceptedThen does: it may hang in the disk's call. It
 // removes prompts whose turns have ended in the same write.
-func (q *Prompts) Accepted(n uint64, ids []string, done func(durable, again bool, err error)) {
+func (q *Prompts) accepted(n uint64, ids []string, done func(durable, again bool, err error)) {
 	q.box.Release(q.s.journal.Shown())
 	q.box.AcceptedThen(n, ids, done)
 }
 
-// Expect has a waiter wait for the turn of a prompt.
-func (q *Prompts) Expect(w *turn.Waiter, n uint64) {
+// expect has a waiter wait for the turn of a prompt.
+func (q *Prompts) expect(w *turn.Waiter, n uint64) {
 	w.Entry = n
 	q.waiters[n] = w
 }
 
-// Forget removes a prompt whose sender receives an error.
-func (q *Prompts) Forget(w *turn.Waiter) {
+// forget removes a prompt whose sender receives an error.
+func (q *Prompts) forget(w *turn.Waiter) {
 	delete(q.waiters, w.Entry)
 	delete(q.forgotten, w.Entry)
 	q.box.Drop(w.Entry)
 }
 
-// Ended notes that the turn of a prompt has ended.
-func (q *Prompts) Ended(entry uint64, out turn.Outcome) {
+// ended notes that the turn of a prompt has ended.
+func (q *Prompts) ended(entry uint64, out turn.Outcome) {
 	delete(q.waiters, entry)
 	delete(q.forgotten, entry)
 	switch {
@@ -133,14 +133,14 @@ func (q *Prompts) Ended(entry uint64, out turn.Outcome) {
 	default:
 		q.over = append(q.over, entry)
 		if !q.s.turns.machine.Busy() {
-			q.Rested()
+			q.rested()
 		}
 	}
 }
 
-// Rested notes that the CLI is idle. It has then written the turns down that have ended: until then its history may
+// rested notes that the CLI is idle. It has then written the turns down that have ended: until then its history may
 // still lose them, and their prompts stay in the outbox.
-func (q *Prompts) Rested() {
+func (q *Prompts) rested() {
 	if len(q.over) == 0 {
 		return
 	}
@@ -151,8 +151,8 @@ func (q *Prompts) Rested() {
 	q.flusher.soon()
 }
 
-// Flush writes what has changed to the disk.
-func (q *Prompts) Flush() {
+// flush writes what has changed to the disk.
+func (q *Prompts) flush() {
 	if err := q.box.Flush(); err != nil {
 		q.s.host.Logger().Error("prompts are in memory only", "session_id", q.s.id, "error", err)
 	}
@@ -162,35 +162,35 @@ func (q *Prompts) Flush() {
 // again.
 func (q *Prompts) Edit() {
 	q.box.Edit()
-	q.Flush()
+	q.flush()
 }
 
 // Clear removes all prompts: the CLI takes none of them up any more.
 func (q *Prompts) Clear() { q.box.Clear(func(*outbox.Entry) bool { return true }) }
 
-// Acknowledged returns the prompts that the CLI has answered.
-func (q *Prompts) Acknowledged() []outbox.Entry {
+// acknowledged returns the prompts that the CLI has answered.
+func (q *Prompts) acknowledged() []outbox.Entry {
 	return slices.DeleteFunc(q.box.Entries(), func(e outbox.Entry) bool { return !e.Acknowledged() })
 }
 
-// Abort ends the prompts that an abort has removed. Waiters of a lost runtime's prompts end at once, the others when the
+// abort ends the prompts that an abort has removed. Waiters of a lost runtime's prompts end at once, the others when the
 // CLI says that it is idle, or with its runtime. It reports whether there was a prompt to end.
-func (q *Prompts) Abort(which []outbox.Entry) bool {
-	q.s.update(q.LeaveInterrupted)
+func (q *Prompts) abort(which []outbox.Entry) bool {
+	q.s.update(q.leaveInterrupted)
 	if len(which) == 0 {
 		return false
 	}
 	ended := q.box.Clear(func(e *outbox.Entry) bool {
 		return slices.ContainsFunc(which, func(o outbox.Entry) bool { return o.N == e.N })
 	})
-	q.Flush()
+	q.flush()
 	q.s.update(func() {
 		out := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_ABORTED, End: q.s.journal.Last()}
 		for _, n := range ended {
 			switch w := q.waiters[n]; {
 			case w == nil:
 			case w.Unconfirmed():
-				q.s.turns.CarryOut(q.s.turns.machine.Finish(w, out))
+				q.s.turns.carryOut(q.s.turns.machine.Finish(w, out))
 			default:
 				q.s.turns.machine.Remove(w)
 			}
@@ -199,8 +199,8 @@ func (q *Prompts) Abort(which []outbox.Entry) bool {
 	return len(ended) > 0
 }
 
-// Restore takes up the prompts that an earlier process of the bridge sent.
-func (q *Prompts) Restore() {
+// restore takes up the prompts that an earlier process of the bridge sent.
+func (q *Prompts) restore() {
 	q.s.turns.machine.Heard(time.Now())
 	for _, e := range q.box.Entries() {
 		if !e.Acknowledged() || e.Ended {
@@ -222,9 +222,9 @@ func (q *Prompts) Restore() {
 // was sent again; nil if there is none.
 func (q *Prompts) Restored(id string) *turn.Waiter { return q.restored[id] }
 
-// Renumber posts the notes about prompts again, in order, with a journal's new positions. post
+// renumber posts the notes about prompts again, in order, with a journal's new positions. post
 // gets each note's form in the journal and its old position.
-func (q *Prompts) Renumber(post func(note any, at journal.Position) journal.Position) {
+func (q *Prompts) renumber(post func(note any, at journal.Position) journal.Position) {
 	q.box.Renumber(func(n outbox.Note) journal.Position { return post(q.note(n), n.At) })
 }
 

@@ -7,9 +7,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 )
 
-// MaxContinuations bounds how often in a row the agent is told to continue: the task may be the reason for which each
+// maxContinuations bounds how often in a row the agent is told to continue: the task may be the reason for which each
 // process ends.
-const MaxContinuations = 3
+const maxContinuations = 3
 
 // continuationText tells the agent to continue. The CLI tells the agent itself which tool calls have no result.
 const continuationText = "The process that ran you ended before you finished your last turn. Another one has started. " +
@@ -26,24 +26,24 @@ type Continued struct {
 
 // Continue has the agent told to continue the turn that ended with its process, before it receives what is owed. The
 // caller has found that the turn is unfinished and that no runtime continues it. Continue does nothing if the agent
-// was told, or was told MaxContinuations times in a row.
+// was told, or was told maxContinuations times in a row.
 func (q *Prompts) Continue() {
 	switch in := &q.s.intake.Marks.Interruption; {
 	case !in.Last:
 	case q.box.Continues(): // an earlier process stored it
-		q.LeaveInterrupted()
-	case in.Told >= MaxContinuations:
-		q.LeaveInterrupted()
+		q.leaveInterrupted()
+	case in.Told >= maxContinuations:
+		q.leaveInterrupted()
 		q.s.host.Logger().Warn("the agent is not told again to continue: each time its process ended",
 			"session_id", q.s.id, "times", in.Told)
 	default:
 		q.continuing = true
-		q.Deliver()
+		q.deliver()
 	}
 }
 
-// LeaveInterrupted leaves the last turn as it ended: the agent is not told to continue it.
-func (q *Prompts) LeaveInterrupted() {
+// leaveInterrupted leaves the last turn as it ended: the agent is not told to continue it.
+func (q *Prompts) leaveInterrupted() {
 	q.continuing = false
 	if in := &q.s.intake.Marks.Interruption; in.Last {
 		in.Last = false
@@ -74,18 +74,18 @@ func (q *Prompts) storeContinuation() {
 		if stored = q.continuing && err == nil; stored {
 			q.s.intake.Marks.Interruption.Told = attempt
 		}
-		q.LeaveInterrupted()
+		q.leaveInterrupted()
 	})
 	if !stored { // a caller has aborted it meanwhile
 		q.box.Drop(n)
 	}
 }
 
-// owes reports whether the CLI is to receive prompts before those that callers send now. The caller holds the lock.
-func (q *Prompts) owes() bool { return q.continuing || q.box.Owes() }
+// owesLocked reports whether the CLI is to receive prompts before those that callers send now. The caller holds the lock.
+func (q *Prompts) owesLocked() bool { return q.continuing || q.box.Owes() }
 
-// Owes is owes with the lock.
-func (q *Prompts) Owes() (owes bool) {
-	q.s.update(func() { owes = q.owes() })
+// owes is owesLocked for callers without the lock.
+func (q *Prompts) owes() (owes bool) {
+	q.s.update(func() { owes = q.owesLocked() })
 	return owes
 }

@@ -34,8 +34,8 @@ const storePause = 100 * time.Millisecond
 // maxLoads bounds how often a session is loaded for what is owed, while that ends runtimes.
 const maxLoads = 3
 
-// TurnBegun notes that a turn has begun.
-func (q *Prompts) TurnBegun() {
+// turnBegun notes that a turn has begun.
+func (q *Prompts) turnBegun() {
 	if q.delivery == nil {
 		return
 	}
@@ -59,8 +59,8 @@ func (d *delivery) awaitTurn(ctx context.Context, rt Runtime, w *turn.Waiter) {
 	}
 }
 
-// Deliver begins a delivery unless one is under way.
-func (q *Prompts) Deliver() {
+// deliver begins a delivery unless one is under way.
+func (q *Prompts) deliver() {
 	if q.delivery != nil {
 		return
 	}
@@ -71,7 +71,7 @@ func (q *Prompts) Deliver() {
 			q.storeContinuation()
 			d.err = q.deliverNext(ctx, d)
 			q.s.update(func() {
-				if more = d.err == nil && q.owes(); !more {
+				if more = d.err == nil && q.owesLocked(); !more {
 					q.delivery = nil
 					close(d.done)
 				}
@@ -80,12 +80,12 @@ func (q *Prompts) Deliver() {
 	})
 }
 
-// AwaitDelivery waits until all prompts that are owed have been given to the CLI.
-func (q *Prompts) AwaitDelivery(ctx context.Context) error {
+// awaitDelivery waits until all prompts that are owed have been given to the CLI.
+func (q *Prompts) awaitDelivery(ctx context.Context) error {
 	var d *delivery
 	q.s.update(func() {
-		if q.owes() && q.s.loader.state == Loaded {
-			q.Deliver()
+		if q.owesLocked() && q.s.loader.state == Loaded {
+			q.deliver()
 		}
 		d = q.delivery
 	})
@@ -103,17 +103,17 @@ func (q *Prompts) AwaitDelivery(ctx context.Context) error {
 // deliverNext sends the next owed prompt to the CLI. It fails if the session cannot be loaded now. It reports a
 // prompt that can never be sent as lost.
 func (q *Prompts) deliverNext(ctx context.Context, d *delivery) error {
-	if err := q.Acquire(ctx); err != nil {
+	if err := q.acquire(ctx); err != nil {
 		return err
 	}
 	keep := false
 	defer func() {
 		if !keep {
-			q.Release()
+			q.release()
 		}
 	}()
 	var given outbox.Entry
-	err := q.s.loader.In(ctx, func(rt Runtime) (err error) {
+	err := q.s.loader.in(ctx, func(rt Runtime) (err error) {
 		select {
 		case <-d.begun: // of an earlier turn
 		default:
@@ -153,7 +153,7 @@ func (q *Prompts) giveAgain(ctx context.Context, rt Runtime) (w *turn.Waiter, e 
 	override := false
 	for _, next := range q.box.Entries() {
 		if next.Owed {
-			override = next.Prompt().Override && q.s.settings.HasHeaders()
+			override = next.Prompt().Override && q.s.settings.hasHeaders()
 			break
 		}
 	}
@@ -210,9 +210,9 @@ func (q *Prompts) giveNext(ctx context.Context, rt Runtime) (*turn.Waiter, outbo
 			q.box.Moved(note)
 		}
 		w.Span.Message(lastOf(ids))
-		q.s.turns.CarryOut(q.s.turns.machine.Identify(w, lastOf(ids)))
+		q.s.turns.carryOut(q.s.turns.machine.Identify(w, lastOf(ids)))
 	})
-	q.Flush()
+	q.flush()
 	return w, e, nil
 }
 
@@ -250,7 +250,7 @@ func (q *Prompts) reset(e outbox.Entry) *turn.Waiter {
 // deliveryFailed handles a prompt that could not be sent again. It returns the error if no prompt can be sent
 // now.
 func (q *Prompts) deliveryFailed(ctx context.Context, e outbox.Entry, err error) (out error) {
-	defer q.Flush()
+	defer q.flush()
 	q.s.update(func() { out = q.failed(ctx, e, err) })
 	return out
 }

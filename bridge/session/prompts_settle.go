@@ -12,8 +12,8 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// Settlement is what is known of the prompts once the history was read.
-type Settlement struct {
+// settlement is what is known of the prompts once the history was read.
+type settlement struct {
 	entries   []outbox.Entry
 	decisions []outbox.Decision
 	outcomes  []turn.Outcome // of the turns of the prompts in the journal
@@ -21,20 +21,20 @@ type Settlement struct {
 	unread error
 }
 
-// Forgot reports whether the CLI took a prompt up and has lost it: its history does not show the last turn.
-func (s Settlement) Forgot() bool {
+// forgot reports whether the CLI took a prompt up and has lost it: its history does not show the last turn.
+func (s settlement) forgot() bool {
 	return slices.ContainsFunc(s.decisions, func(d outbox.Decision) bool { return d.Verdict == outbox.Forgotten })
 }
 
-// LookUp compares the prompts with the history, or notes why that could not be read. It comes
+// lookUp compares the prompts with the history, or notes why that could not be read. It comes
 // before the journal takes the history up, and Settle after.
-func (q *Prompts) LookUp(ctx context.Context, history []*journal.Record, unread error) Settlement {
+func (q *Prompts) lookUp(ctx context.Context, history []*journal.Record, unread error) settlement {
 	entries := q.box.Entries()
 	if len(entries) == 0 {
-		return Settlement{}
+		return settlement{}
 	}
 	decisions := outbox.Decide(entries, q.said(ctx, history, entries))
-	found := Settlement{entries, decisions, make([]turn.Outcome, len(entries)), unread}
+	found := settlement{entries, decisions, make([]turn.Outcome, len(entries)), unread}
 	for i, d := range found.decisions {
 		if d.At.Seq > 0 {
 			found.outcomes[i] = q.s.turns.OutcomeOf(ctx, d.At)
@@ -75,7 +75,7 @@ func (q *Prompts) said(ctx context.Context, history []*journal.Record, entries [
 }
 
 // Settle does with the prompts what the history says. The caller flushes after.
-func (q *Prompts) Settle(found Settlement) {
+func (q *Prompts) Settle(found settlement) {
 	for i := range found.entries {
 		e, d := &found.entries[i], found.decisions[i]
 		if e.Owed && found.unread == nil && e.Obstacle() == "" {
@@ -87,7 +87,7 @@ func (q *Prompts) Settle(found Settlement) {
 		q.settle(e, d, found.outcomes[i], found.unread)
 	}
 	if q.box.Owes() {
-		q.Deliver()
+		q.deliver()
 	}
 }
 
@@ -97,7 +97,7 @@ func (q *Prompts) settle(e *outbox.Entry, d outbox.Decision, out turn.Outcome, u
 	if (d.Verdict == outbox.Taken || d.Verdict == outbox.Partly) && d.At.Seq == 0 && !e.Ended {
 		// Readers do not know of its turn yet.
 		out = turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: q.s.journal.Last()}
-		q.s.turns.End(out)
+		q.s.turns.end(out)
 	}
 	if !e.Acknowledged() {
 		switch {
@@ -115,7 +115,7 @@ func (q *Prompts) settle(e *outbox.Entry, d outbox.Decision, out turn.Outcome, u
 			q.box.Finish(e.N)
 		}
 		if w != nil {
-			q.s.turns.CarryOut(q.s.turns.machine.Finish(w, out))
+			q.s.turns.carryOut(q.s.turns.machine.Finish(w, out))
 		}
 		return
 	}
@@ -171,6 +171,6 @@ func (q *Prompts) lose(e *outbox.Entry, why string) {
 	}
 	if w := q.waiters[e.N]; w != nil {
 		out := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: note.At, Err: lostError(ids, why)}
-		q.s.turns.CarryOut(q.s.turns.machine.Finish(w, out))
+		q.s.turns.carryOut(q.s.turns.machine.Finish(w, out))
 	}
 }

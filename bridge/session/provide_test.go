@@ -25,7 +25,7 @@ func TestKeptPlaceProvidesNothing(t *testing.T) {
 	s.settings.RequireHandlers(callback.FSReadFile)
 	join := Joining{Brings: roster.Brings{Handling: config.Handling{Methods: []string{callback.FSReadFile}}, Grace: time.Hour}}
 	s.mu.Lock()
-	place, err := s.participants.Add(join)
+	place, err := s.participants.add(join)
 	s.mu.Unlock()
 	if err != nil {
 		t.Fatal(err)

@@ -38,8 +38,8 @@ func (st *Settings) ProviderRef() string {
 	return st.State.ProviderRef
 }
 
-// HasHeaders reports whether the session's provider has headers.
-func (st *Settings) HasHeaders() bool {
+// hasHeaders reports whether the session's provider has headers.
+func (st *Settings) hasHeaders() bool {
 	st.s.mu.Lock()
 	defer st.s.mu.Unlock()
 	return st.State.HasHeaders()
@@ -51,7 +51,7 @@ func (st *Settings) SetProvider(
 	ctx context.Context, change func(provider jsonobj.Object) (jsonobj.Object, error), model string,
 ) error {
 	return st.s.loader.exclusive(ctx, func() error {
-		if err := st.s.turns.AwaitFailed(ctx); err != nil {
+		if err := st.s.turns.awaitFailed(ctx); err != nil {
 			return err
 		}
 		if st.s.turns.Running() {
@@ -72,7 +72,7 @@ func (st *Settings) SetProvider(
 			return err
 		}
 		st.replaceProvider(before, provider, model)
-		if err := st.s.participants.WarmResume(ctx, rt, nil); err != nil {
+		if err := st.s.participants.warmResume(ctx, rt, nil); err != nil {
 			st.s.mu.Lock()
 			defer st.s.mu.Unlock()
 			st.State.Object, st.State.ProviderRef = before, ref
@@ -105,7 +105,7 @@ func (st *Settings) SetCredentials(ctx context.Context, secrets jsonobj.Object, 
 		}
 		rt, err := st.s.loader.load(ctx)
 		if err == nil && loaded {
-			err = st.s.participants.WarmResume(ctx, rt, nil)
+			err = st.s.participants.warmResume(ctx, rt, nil)
 		}
 		if err != nil && fault.ReasonOf(err) != fault.CredentialsNeeded { // some may still be missing
 			// A configuration that the CLI rejects would make every later load fail.

@@ -23,9 +23,9 @@ import (
 // Its caller holds the lifecycle lock, and not the session's lock, which the Reconciler takes for each change.
 type Reconciler struct{ s *Session }
 
-// History adds the events of the CLI's history that the journal lacks. With continuePending, callbacks
+// history adds the events of the CLI's history that the journal lacks. With continuePending, callbacks
 // without an answer in the history become pending. It aborts a turn that the CLI has taken over and can never end.
-func (r *Reconciler) History(ctx context.Context, rt Runtime, continuePending bool) error {
+func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bool) error {
 	records, err := r.read(ctx, rt)
 	if err != nil {
 		return err
@@ -40,14 +40,14 @@ func (r *Reconciler) History(ctx context.Context, rt Runtime, continuePending bo
 			return err
 		}
 	}
-	found := r.s.prompts.LookUp(ctx, records, nil)
+	found := r.s.prompts.lookUp(ctx, records, nil)
 	r.tie(ctx, records)
-	defer r.s.prompts.Flush()
+	defer r.s.prompts.flush()
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	open := r.append(records)
 	// All turns in the history have ended; the CLI does not store their idle events.
-	r.s.turns.LosePast()
+	r.s.turns.losePast()
 	// The added events belong to these turns. A later process of the bridge must not announce the end of a
 	// turn because of them.
 	r.s.intake.Marks.TurnEnd = r.s.journal.Last()
@@ -56,15 +56,15 @@ func (r *Reconciler) History(ctx context.Context, rt Runtime, continuePending bo
 	if continuePending {
 		for _, rec := range open {
 			if k := callback.ForEvent(rec.Type); k.Survives {
-				r.s.callbacks.Requested(k, r.placed(rec))
+				r.s.callbacks.requested(k, r.placed(rec))
 			}
 		}
 	}
 	goesOn := continuePending && r.s.callbacks.Registry().Len() > 0
-	if r.s.settings.State.Continues && !goesOn && !found.Forgot() && unfinished {
+	if r.s.settings.State.Continues && !goesOn && !found.forgot() && unfinished {
 		r.s.prompts.Continue()
 	} else {
-		r.s.prompts.LeaveInterrupted()
+		r.s.prompts.leaveInterrupted()
 	}
 	return nil
 }
@@ -168,7 +168,7 @@ func (r *Reconciler) append(records []*journal.Record) (open history.Unanswered)
 		open.Follow(rec)
 		switch {
 		case callback.Ends(rec.Type):
-			r.s.callbacks.Over(event.Text(rec, "requestId"))
+			r.s.callbacks.over(event.Text(rec, "requestId"))
 		case rec.Type == "tool.execution_complete":
 			r.toolEnded(rec)
 		}
@@ -194,24 +194,24 @@ func (r *Reconciler) toolEnded(rec *journal.Record) {
 }
 
 // settle resolves the messages whose outcome was unknown since their runtime ended. The caller holds the lock.
-func (r *Reconciler) settle(found Settlement) {
-	r.s.turns.Confirm()
+func (r *Reconciler) settle(found settlement) {
+	r.s.turns.confirm()
 	r.s.prompts.Settle(found)
 }
 
 // resolve is settle with the lock.
-func (r *Reconciler) resolve(found Settlement) {
-	defer r.s.prompts.Flush()
+func (r *Reconciler) resolve(found settlement) {
+	defer r.s.prompts.flush()
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	r.settle(found)
 }
 
-// BeginAnew prepares the journal for a session that the CLI has no history of, and that is created again under
+// beginAnew prepares the journal for a session that the CLI has no history of, and that is created again under
 // its id. A new epoch tells readers that the CLI does not know the earlier events. The caller calls settle
 // after the creation, to resolve the earlier messages.
-func (r *Reconciler) BeginAnew(ctx context.Context) (settle func()) {
-	found := r.s.prompts.LookUp(ctx, nil, nil)
+func (r *Reconciler) beginAnew(ctx context.Context) (settle func()) {
+	found := r.s.prompts.lookUp(ctx, nil, nil)
 	if r.s.journal.Last().Seq > 0 {
 		r.restart(ctx, nil)
 	}
@@ -269,12 +269,12 @@ func (r *Reconciler) restart(ctx context.Context, events []*journal.Record) {
 	r.s.journal.Restart(epoch, merged)
 	marks := &r.s.intake.Marks
 	marks.TurnEnd, marks.InterruptedAt = journal.Position{}, journal.Position{}
-	r.s.prompts.Renumber(func(note any, _ journal.Position) journal.Position {
+	r.s.prompts.renumber(func(note any, _ journal.Position) journal.Position {
 		return r.s.journal.Post(note, journal.Position{})
 	})
 	marks.ReconciledTo = r.s.journal.Last()
 	for _, rec := range fresh {
-		r.s.intake.Follow(rec, time.Now())
+		r.s.intake.follow(rec, time.Now())
 	}
 	r.s.markDirty()
 }

@@ -156,7 +156,7 @@ func TestHistory(t *testing.T) {
 			f.takes(t, test.live...)
 			f.has(test.history...)
 			for load := range 2 {
-				if err := f.s.reconciler.History(t.Context(), f, false); err != nil {
+				if err := f.s.reconciler.history(t.Context(), f, false); err != nil {
 					t.Fatal(err)
 				}
 				if got := f.ids(); !slices.Equal(got, test.want) {
@@ -207,7 +207,7 @@ func TestHistoryOfSeveralFiles(t *testing.T) {
 			f.has(link, summary, said(4))
 			f.replies["session.eventLog.read"], f.replies["session.eventLog.read next"] = test.first, test.second
 			for load := range 2 {
-				if err := f.s.reconciler.History(t.Context(), f, false); fault.ReasonOf(err) != test.reason {
+				if err := f.s.reconciler.history(t.Context(), f, false); fault.ReasonOf(err) != test.reason {
 					t.Fatal(err)
 				}
 				if got := f.ids(); !slices.Equal(got, test.want) || f.s.journal.Last().Epoch != 7 {
@@ -239,7 +239,7 @@ func TestHistoryProperty(t *testing.T) {
 		f.has(storedTexts...)
 		var first []string
 		for load := range 2 {
-			if err := f.s.reconciler.History(context.Background(), f, true); err != nil {
+			if err := f.s.reconciler.history(context.Background(), f, true); err != nil {
 				rt.Fatal(err)
 			}
 			got := f.ids()
@@ -286,7 +286,7 @@ func TestHistoryPending(t *testing.T) {
 			f := newStoryteller()
 			f.takes(t, test.live...)
 			f.has(test.history...)
-			if err := f.s.reconciler.History(t.Context(), f, !test.discard); err != nil {
+			if err := f.s.reconciler.history(t.Context(), f, !test.discard); err != nil {
 				t.Fatal(err)
 			}
 			if got := f.pending(); !slices.Equal(got, test.want) {
@@ -302,15 +302,15 @@ func TestHistoryBeforeLiveEvents(t *testing.T) {
 	f := newStoryteller()
 	f.takes(t, said(1))
 	f.s.mu.Lock()
-	f.s.intake.Hold()
+	f.s.intake.hold()
 	f.s.mu.Unlock()
 	f.takes(t, said(3), said(4))
 	f.has(said(1), said(2), said(3))
-	if err := f.s.reconciler.History(t.Context(), f, true); err != nil {
+	if err := f.s.reconciler.history(t.Context(), f, true); err != nil {
 		t.Fatal(err)
 	}
 	f.s.mu.Lock()
-	f.s.intake.Release()
+	f.s.intake.release()
 	f.s.mu.Unlock()
 	if got, want := f.ids(), idsOf(1, 2, 3, 4); !slices.Equal(got, want) {
 		t.Errorf("the journal has %v, want %v", got, want)
@@ -333,7 +333,7 @@ func TestHistoryErrors(t *testing.T) {
 		if test.reply != "" {
 			f.replies["session.getMessages"] = test.reply
 		}
-		if err := f.s.reconciler.History(t.Context(), f, true); fault.ReasonOf(err) != test.want {
+		if err := f.s.reconciler.history(t.Context(), f, true); fault.ReasonOf(err) != test.want {
 			t.Errorf("%s: the error is %v, want %v", name, err, test.want)
 		}
 	}
@@ -387,7 +387,7 @@ func TestPending(t *testing.T) {
 				t.Error(err)
 			}
 			f.s.callbacks.Registry().Unreached(p)
-			f.s.callbacks.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_TIMED_OUT)
+			f.s.callbacks.finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_TIMED_OUT)
 		}},
 		"an answer is on its way": {live: []string{permission(1, "a")}, want: []string{"a"}, during: func(t *testing.T, f *storyteller) {
 			if _, err := f.s.callbacks.Registry().Claim("a"); err != nil {
@@ -408,7 +408,7 @@ func TestPending(t *testing.T) {
 					test.during(t, f)
 				}
 			}
-			changed, err := f.s.reconciler.Pending(t.Context(), f)
+			changed, err := f.s.reconciler.pending(t.Context(), f)
 			if err != nil || changed != test.changed {
 				t.Errorf("changed: %t, %v; want %t", changed, err, test.changed)
 			}
@@ -433,7 +433,7 @@ func TestPendingDuringAnAnswer(t *testing.T) {
 		if f.lists(); waits {
 			f.lists("a")
 		}
-		if _, err := f.s.reconciler.Pending(t.Context(), f); err != nil {
+		if _, err := f.s.reconciler.pending(t.Context(), f); err != nil {
 			t.Error(err)
 		}
 		if over := f.s.callbacks.Registry().Release(p); over == waits {
@@ -455,10 +455,10 @@ func TestPendingErrors(t *testing.T) {
 	t.Parallel()
 	f := newStoryteller()
 	f.replies["session.permissions.pendingRequests"] = `[]`
-	if _, err := f.s.reconciler.Pending(t.Context(), f); fault.ReasonOf(err) != fault.CLIProtocolError {
+	if _, err := f.s.reconciler.pending(t.Context(), f); fault.ReasonOf(err) != fault.CLIProtocolError {
 		t.Errorf("for a malformed list the error is %v", err)
 	}
-	if _, err := f.s.reconciler.Pending(t.Context(), silent{f}); !errors.Is(err, errBroken) {
+	if _, err := f.s.reconciler.pending(t.Context(), silent{f}); !errors.Is(err, errBroken) {
 		t.Errorf("for a call that fails the error is %v", err)
 	}
 }
@@ -466,12 +466,12 @@ func TestPendingErrors(t *testing.T) {
 func TestBeginAnew(t *testing.T) {
 	t.Parallel()
 	f := newStoryteller()
-	f.s.reconciler.BeginAnew(t.Context())()
+	f.s.reconciler.beginAnew(t.Context())()
 	if f.epoch.Load() != 0 {
 		t.Errorf("an empty journal begins epoch %d", 7+f.epoch.Load())
 	}
 	f.takes(t, said(1), said(2))
-	f.s.reconciler.BeginAnew(t.Context())()
+	f.s.reconciler.beginAnew(t.Context())()
 	if last := f.s.journal.Last(); last.Epoch != 8 || !slices.Equal(f.ids(), idsOf(1, 2)) {
 		t.Errorf("the journal is at %v with %v", last, f.ids())
 	}

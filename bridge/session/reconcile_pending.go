@@ -32,10 +32,10 @@ func (l pendingList) ids() (ids []string) {
 	return ids
 }
 
-// Pending reconciles the pending tool calls and permissions with the CLI's lists, and reports whether it
+// pending reconciles the pending tool calls and permissions with the CLI's lists, and reports whether it
 // changed any. It withdraws callbacks that the CLI does not wait for. If the CLI waits for a callback that is
-// not pending, Pending requests it from callers again: otherwise the turn would never end.
-func (r *Reconciler) Pending(ctx context.Context, rt Runtime) (changed bool, err error) {
+// not pending, pending requests it from callers again: otherwise the turn would never end.
+func (r *Reconciler) pending(ctx context.Context, rt Runtime) (changed bool, err error) {
 	pending := r.s.callbacks.Registry()
 	for _, of := range pendingLists {
 		method, list := of.event, of.list
@@ -60,7 +60,7 @@ func (r *Reconciler) Pending(ctx context.Context, rt Runtime) (changed bool, err
 			}
 		}
 		for _, p := range history.Unawaited(method, before, waiting.ids()) {
-			changed = r.s.callbacks.Over(p.ID) || changed
+			changed = r.s.callbacks.over(p.ID) || changed
 		}
 	}
 	return changed, nil
@@ -85,6 +85,6 @@ func (r *Reconciler) askAgain(ctx context.Context, rt Runtime, method, id string
 	if found == nil || r.s.loader.runtime != rt || r.s.loader.state != Loaded {
 		return false
 	}
-	r.s.callbacks.Requested(callback.ForEvent(method), found)
+	r.s.callbacks.requested(callback.ForEvent(method), found)
 	return true
 }

@@ -25,7 +25,7 @@ func (l *Loader) reload(ctx context.Context, rt Runtime, extra jsonobj.Object, c
 		return err
 	}
 	l.s.callbacks.Withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
-	settle := l.s.reconciler.BeginAnew(ctx)
+	settle := l.s.reconciler.beginAnew(ctx)
 
 	if err := l.create(ctx, rt, nil); err != nil {
 		return err
@@ -41,13 +41,13 @@ const loadedTimeout = 2 * time.Minute
 // events back meanwhile, so that the events of the history precede them in the journal.
 func (l *Loader) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Object, continuePending bool) error {
 	l.s.mu.Lock()
-	if err := l.s.settings.CheckProviders(); err != nil {
+	if err := l.s.settings.checkProviders(); err != nil {
 		l.s.mu.Unlock()
 		return err
 	}
 	// Some CLI versions accept the answers to callbacks of an earlier process and do not continue the turn.
-	leftLying := continuePending && l.s.settings.Requires(callback.FSReadFile) && quirks.LeavesWork.In(rt.Version())
-	plan := l.s.participants.Plan()
+	leftLying := continuePending && l.s.settings.requires(callback.FSReadFile) && quirks.LeavesWork.In(rt.Version())
+	plan := l.s.participants.plan()
 	plan.Params = plan.Params.Merge(extra)
 	if leftLying {
 		continuePending = false
@@ -58,16 +58,16 @@ func (l *Loader) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Objec
 		return err
 	}
 	l.s.mu.Lock()
-	l.s.intake.Hold() // the CLI sends no event of the session before session.resume
+	l.s.intake.hold() // the CLI sends no event of the session before session.resume
 	l.s.mu.Unlock()
 	result, _, err := l.s.call(ctx, rt, "session.resume", plan.Params)
 	if err == nil {
-		err = l.s.reconciler.History(ctx, rt, continuePending)
+		err = l.s.reconciler.history(ctx, rt, continuePending)
 	}
 	if err != nil {
 		rt.Unroute(l.s)
 		l.s.mu.Lock()
-		l.s.intake.Discard()
+		l.s.intake.discard()
 		l.s.mu.Unlock()
 		return err
 	}
@@ -79,12 +79,12 @@ func (l *Loader) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Objec
 	defer cancel()
 	// The events come after loadedIn: callbacks among them can be answered only in a loaded session.
 	l.s.mu.Lock()
-	l.s.intake.Release()
+	l.s.intake.release()
 	l.s.mu.Unlock()
-	if err := l.s.participants.Attend(ctx, rt); err != nil {
+	if err := l.s.participants.attend(ctx, rt); err != nil {
 		return err
 	}
-	if err := l.s.settings.Repeat(ctx, rt); err != nil {
+	if err := l.s.settings.repeat(ctx, rt); err != nil {
 		return err
 	}
 	if !continuePending {
@@ -93,7 +93,7 @@ func (l *Loader) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Objec
 			outcome = bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST
 		}
 		l.s.callbacks.Withdraw(func(p *callback.Pending) bool { return slices.Contains(before, p) }, outcome)
-	} else if _, err := l.s.reconciler.Pending(ctx, rt); err != nil {
+	} else if _, err := l.s.reconciler.pending(ctx, rt); err != nil {
 		return err
 	}
 	l.s.mu.Lock()

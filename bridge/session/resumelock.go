@@ -5,20 +5,20 @@ import (
 	"sync"
 )
 
-// ResumeLock excludes warm resumes of the bridge and the calls that callers make to the CLI about a
+// resumeLock excludes warm resumes of the bridge and the calls that callers make to the CLI about a
 // session from each other; answers to the CLI take no part. CLI 1.0.102 lets a resume wait for the
 // calls that are under way, and every later call for the resume: an answer too, without which a call
 // that waits for one (session.commands.invoke, session.ui.elicitation) never ends. So a resume waits
 // here, where answers pass it. Neither side has preference: each begins when the other has ended.
-type ResumeLock struct {
+type resumeLock struct {
 	mu       sync.Mutex
 	calls    int
 	resuming bool
 	changed  chan struct{}
 }
 
-// BeginCall waits until no resume is under way. EndCall ends the call.
-func (l *ResumeLock) BeginCall(ctx context.Context) error {
+// beginCall waits until no resume is under way. endCall ends the call.
+func (l *resumeLock) beginCall(ctx context.Context) error {
 	return l.await(ctx, func() bool {
 		if !l.resuming {
 			l.calls++
@@ -28,11 +28,11 @@ func (l *ResumeLock) BeginCall(ctx context.Context) error {
 	})
 }
 
-// EndCall ends a call.
-func (l *ResumeLock) EndCall() { l.change(func() { l.calls-- }) }
+// endCall ends a call.
+func (l *resumeLock) endCall() { l.change(func() { l.calls-- }) }
 
-// BeginResume waits until no call and no other resume is under way. EndResume ends the resume.
-func (l *ResumeLock) BeginResume(ctx context.Context) error {
+// beginResume waits until no call and no other resume is under way. endResume ends the resume.
+func (l *resumeLock) beginResume(ctx context.Context) error {
 	return l.await(ctx, func() bool {
 		if l.calls == 0 && !l.resuming {
 			l.resuming = true
@@ -42,11 +42,11 @@ func (l *ResumeLock) BeginResume(ctx context.Context) error {
 	})
 }
 
-// EndResume ends a resume.
-func (l *ResumeLock) EndResume() { l.change(func() { l.resuming = false }) }
+// endResume ends a resume.
+func (l *resumeLock) endResume() { l.change(func() { l.resuming = false }) }
 
 // await waits until done, which is called with the lock held, returns true.
-func (l *ResumeLock) await(ctx context.Context, done func() bool) error {
+func (l *resumeLock) await(ctx context.Context, done func() bool) error {
 	for {
 		l.mu.Lock()
 		if done() {
@@ -66,7 +66,7 @@ func (l *ResumeLock) await(ctx context.Context, done func() bool) error {
 	}
 }
 
-func (l *ResumeLock) change(f func()) {
+func (l *resumeLock) change(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f()

@@ -23,7 +23,7 @@ var ownMembers = []string{"tools", "commands", "canvases", "extensionInfo", "can
 // CLI ask the satellite too, and for the provider, whose tokens the CLI asks of the connection that
 // named it last. The caller holds the lock.
 func (m *Participants) satelliteParams(p *roster.Participant) jsonobj.Object {
-	o := m.Effective()
+	o := m.effective()
 	for _, name := range slices.Concat(ownMembers, m.switchNames, []string{"requestPermission", "provider", "providers"}) {
 		o.Set(name, nil)
 	}
@@ -77,10 +77,10 @@ func (m *Participants) openSatellite(ctx context.Context, rt Runtime, p *roster.
 
 // joinSatellite has a satellite join the session.
 func (m *Participants) joinSatellite(ctx context.Context, sat roster.Satellite, p *roster.Participant) error {
-	if err := m.resumes.BeginResume(ctx); err != nil {
+	if err := m.resumes.beginResume(ctx); err != nil {
 		return Classify(err, "")
 	}
-	defer m.resumes.EndResume()
+	defer m.resumes.endResume()
 	m.s.mu.Lock()
 	params := m.satelliteParams(p)
 	m.s.mu.Unlock()
@@ -96,18 +96,18 @@ func (m *Participants) askOnSatellite(ctx context.Context, p *roster.Participant
 	if !kind.Bound {
 		return m.s.callbacks.AskMethod(ctx, id, method, params)
 	}
-	return m.s.callbacks.Ask(ctx, &callback.Pending{ID: id, Kind: kind, Params: params, For: p.ID})
+	return m.s.callbacks.ask(ctx, &callback.Pending{ID: id, Kind: kind, Params: params, For: p.ID})
 }
 
-// CloseSatellites closes all satellites, in the background. The caller holds the lock.
-func (m *Participants) CloseSatellites() {
+// closeSatellites closes all satellites, in the background. The caller holds the lock.
+func (m *Participants) closeSatellites() {
 	for _, sat := range m.s.roster.TakeSatellites() {
 		m.s.host.Go(func(context.Context) { sat.Close() })
 	}
 }
 
-// LeaveSatellites has all satellites leave the session: the CLI would keep it loaded for them.
-func (m *Participants) LeaveSatellites(ctx context.Context) {
+// leaveSatellites has all satellites leave the session: the CLI would keep it loaded for them.
+func (m *Participants) leaveSatellites(ctx context.Context) {
 	m.s.mu.Lock()
 	all := m.s.roster.TakeSatellites()
 	m.s.mu.Unlock()

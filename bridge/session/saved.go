@@ -139,10 +139,10 @@ func (s *Session) RestoreWithSecret(text, secret []byte, defaults jsonobj.Object
 	if in.Disconnected {
 		s.prompts.Clear() // the end of its use has ended their turns
 	} else {
-		s.prompts.Restore()
+		s.prompts.restore()
 	}
-	s.turns.Renotify(s.loader.state == Unloaded)
-	s.participants.Restore(in.Participants)
+	s.turns.renotify(s.loader.state == Unloaded)
+	s.participants.restore(in.Participants)
 	return nil
 }
 

@@ -31,7 +31,7 @@ func TestSavedWithoutSecrets(t *testing.T) {
 	r := newRig(t, fakecli.Script{})
 	r.make(Opening{Config: object(t, given), Tools: &[]config.Tool{{Name: "t", JSON: json.RawMessage(`{"name":"t"}`)}}, Lifetime: bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT})
 	r.s.mu.Lock()
-	joined, err := r.s.participants.Add(Joining{Brings: roster.Brings{Name: "n", Tools: tools("own"), Grace: time.Hour}})
+	joined, err := r.s.participants.add(Joining{Brings: roster.Brings{Name: "n", Tools: tools("own"), Grace: time.Hour}})
 	r.s.mu.Unlock()
 	if err != nil {
 		t.Fatal(err)
@@ -59,10 +59,10 @@ func TestSavedWithoutSecrets(t *testing.T) {
 	// Only the caller with the token is the same participant.
 	next.mu.Lock()
 	defer next.mu.Unlock()
-	if _, err := next.participants.Add(Joining{Token: "another"}); fault.ReasonOf(err) != fault.ParticipantNotFound {
+	if _, err := next.participants.add(Joining{Token: "another"}); fault.ReasonOf(err) != fault.ParticipantNotFound {
 		t.Errorf("with another token: %v", err)
 	}
-	back, err := next.participants.Add(Joining{Token: p.Token, Brings: roster.Brings{Grace: time.Hour}})
+	back, err := next.participants.add(Joining{Token: p.Token, Brings: roster.Brings{Grace: time.Hour}})
 	if err != nil || !back.Returned || back.Participant.ID != p.ID {
 		t.Errorf("with the token: %+v, %v, %v", back.Participant, back.Returned, err)
 	}

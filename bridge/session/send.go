@@ -41,7 +41,7 @@ func unavailable(cause error) error {
 func (sd *Sender) forget(w *Waiter) {
 	w.Close()
 	sd.s.mu.Lock()
-	sd.s.prompts.Forget(w.State())
+	sd.s.prompts.forget(w.state)
 	sd.s.mu.Unlock()
 }
 
@@ -77,7 +77,7 @@ func (sd *Sender) Repeat(ctx context.Context, id string) (Repeated, error) {
 	}
 	out := Repeated{ResentID: box.MovedTo(id)}
 	if w := sd.s.prompts.Restored(id); w != nil {
-		out.Waiter = sd.s.turns.Waiter(w)
+		out.Waiter = sd.s.turns.waiter(w)
 	}
 	return out, nil
 }

@@ -13,12 +13,12 @@ import (
 // restoreTimeout bounds putting a provider's headers back after a turn.
 const restoreTimeout = time.Minute
 
-// HeadersReplaced reports whether a turn runs whose headers replace the provider's. The caller
+// headersReplaced reports whether a turn runs whose headers replace the provider's. The caller
 // holds the lock.
-func (sd *Sender) HeadersReplaced() bool { return sd.replacedIn != nil }
+func (sd *Sender) headersReplaced() bool { return sd.replacedIn != nil }
 
-// RuntimeEnded notes that no runtime has the session. The caller holds the lock.
-func (sd *Sender) RuntimeEnded() { sd.replacedIn = nil }
+// runtimeEnded notes that no runtime has the session. The caller holds the lock.
+func (sd *Sender) runtimeEnded() { sd.replacedIn = nil }
 
 // takeHeaders takes the provider's headers away once the running turn has ended: the headers of a message take the place
 // of the provider's, and the CLI only knows how to merge. The next message waits until the turn has ended and the headers
@@ -38,7 +38,7 @@ func (sd *Sender) takeHeaders(ctx context.Context, rt Runtime) error {
 // the runtime has.
 func (sd *Sender) restoreAfter(w *turn.Waiter, rt Runtime) {
 	sd.s.host.Go(func(ctx context.Context) {
-		defer sd.s.prompts.Release()
+		defer sd.s.prompts.release()
 		select {
 		case <-w.Done():
 		case <-rt.Ended(): // the message may be sent to another runtime, which needs sending
@@ -74,7 +74,7 @@ func (sd *Sender) setReplaced(rt Runtime) {
 func (sd *Sender) reconfigure(ctx context.Context, rt Runtime, set func()) error {
 	return sd.s.loader.exclusive(ctx, func() error {
 		set()
-		return sd.s.participants.WarmResume(ctx, rt, nil)
+		return sd.s.participants.warmResume(ctx, rt, nil)
 	})
 }
 
@@ -83,7 +83,7 @@ func (sd *Sender) giveAgain(
 	ctx context.Context, rt Runtime, method string, params jsonobj.Object, w *turn.Waiter,
 ) (json.RawMessage, error) {
 	return async.Wait(ctx, func(done func(json.RawMessage, error)) {
-		sent := &Sent{Waiter: sd.s.turns.Waiter(w)}
+		sent := &Sent{Waiter: sd.s.turns.waiter(w)}
 		sd.give(ctx, rt, method, params, sent, func(err error) { done(sent.Result, err) })
 	})
 }

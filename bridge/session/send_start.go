@@ -58,10 +58,10 @@ type attempt struct {
 func (a *attempt) startAtOnce() bool {
 	sd := a.sd
 	if a.m.Override || a.m.Immediate || a.m.size() > maxStarted || sd.s.journal.Remote() ||
-		!sd.s.prompts.TryAcquire() {
+		!sd.s.prompts.tryAcquire() {
 		return false
 	}
-	if a.rt, a.release = sd.s.loader.holdLoaded(); a.rt == nil || sd.s.prompts.Owes() {
+	if a.rt, a.release = sd.s.loader.holdLoaded(); a.rt == nil || sd.s.prompts.owes() {
 		a.end()
 		return false
 	}
@@ -108,11 +108,11 @@ func (a *attempt) prepare(ctx context.Context) error {
 		return unavailable(err)
 	}
 	for {
-		if err := sd.s.prompts.Acquire(ctx); err != nil {
+		if err := sd.s.prompts.acquire(ctx); err != nil {
 			return err
 		}
 		err := a.enter(ctx)
-		if err == nil && !sd.s.prompts.Owes() {
+		if err == nil && !sd.s.prompts.owes() {
 			if err = a.replaceHeaders(ctx); err == nil {
 				err = a.begin()
 			}
@@ -126,7 +126,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := sd.s.prompts.AwaitDelivery(ctx); err != nil { // prompts of a lost runtime come first
+		if err := sd.s.prompts.awaitDelivery(ctx); err != nil { // prompts of a lost runtime come first
 			return err
 		}
 	}
@@ -146,7 +146,7 @@ func (a *attempt) enter(ctx context.Context) error {
 
 // replaceHeaders takes the provider's headers away, if the message has its own.
 func (a *attempt) replaceHeaders(ctx context.Context) error {
-	if !a.m.Override || !a.sd.s.settings.HasHeaders() {
+	if !a.m.Override || !a.sd.s.settings.hasHeaders() {
 		return nil
 	}
 	a.overrides = true
@@ -164,8 +164,8 @@ func (a *attempt) restoreHeaders() {
 func (a *attempt) begin() error {
 	sd := a.sd
 	a.params, a.before = a.m.Params.Clone(), sd.s.journal.Last()
-	a.w = sd.s.turns.Expect(sd.s.turns.StartSpan(a.ctx, &a.params))
-	n, inMemory, err := sd.s.prompts.Add(a.m.outboxForm(a.params), a.before)
+	a.w = sd.s.turns.expect(sd.s.turns.startSpan(a.ctx, &a.params))
+	n, inMemory, err := sd.s.prompts.add(a.m.outboxForm(a.params), a.before)
 	problem := sd.s.prompts.Box().Problem()
 	a.n, a.unstored = n, err == nil && inMemory && problem != nil
 	if a.unstored && sd.s.journal.Remote() { // this process may end with its storage
@@ -177,8 +177,8 @@ func (a *attempt) begin() error {
 		return err
 	}
 	sd.s.mu.Lock()
-	a.w.State().Immediate, a.w.State().Prompt = a.m.Immediate, a.params.Get("prompt")
-	sd.s.prompts.Expect(a.w.State(), n)
+	a.w.state.Immediate, a.w.state.Prompt = a.m.Immediate, a.params.Get("prompt")
+	sd.s.prompts.expect(a.w.state, n)
 	sd.s.mu.Unlock()
 	return nil
 }
@@ -201,7 +201,7 @@ func (a *attempt) call() {
 // accepted has the outbox note what the CLI has replied, before the caller has it. It may hang in the disk's call.
 func (a *attempt) accepted() {
 	sd, sent, ids := a.sd, &a.sent, messageIDs(a.sent.Result)
-	sd.s.prompts.Accepted(a.n, ids, func(durable, again bool, err error) {
+	sd.s.prompts.accepted(a.n, ids, func(durable, again bool, err error) {
 		if err != nil {
 			sd.forget(a.w)
 			a.restoreHeaders()
@@ -211,15 +211,15 @@ func (a *attempt) accepted() {
 		}
 		sent.MessageID = firstOf(ids)
 		sent.InMemory = a.unstored || !durable && sd.s.prompts.Box().Problem() != nil
-		a.w.Identify(lastOf(ids))
+		a.w.identify(lastOf(ids))
 		if again {
 			sd.s.mu.Lock()
-			sd.s.prompts.Deliver()
+			sd.s.prompts.deliver()
 			sd.s.mu.Unlock()
 		}
 		if a.overrides { // the next message waits for the end of the turn
 			a.release()
-			sd.restoreAfter(a.w.State(), a.rt)
+			sd.restoreAfter(a.w.state, a.rt)
 		} else {
 			a.end()
 		}
@@ -252,7 +252,7 @@ func (a *attempt) end() {
 	if a.release != nil {
 		a.release()
 	}
-	a.sd.s.prompts.Release()
+	a.sd.s.prompts.release()
 }
 
 // give makes the call, with the waiter in sent, which was registered before. It sets what the CLI replies in sent, and then
@@ -275,7 +275,7 @@ func (sd *Sender) give(
 	}
 	replied := rpcconn.OnReply(func() {
 		sent.At = sd.s.journal.Last()
-		sent.Waiter.Accept()
+		sent.Waiter.accept()
 	})
 	if err := rt.Start(ctx, method, params.JSON(), bound, end, replied); err != nil {
 		end(nil, err)

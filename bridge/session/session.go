@@ -239,7 +239,7 @@ func (s *Session) Journal() *journal.Journal { return s.journal }
 func (s *Session) Ingest(rec *journal.Record, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.intake.Take(rec, at)
+	s.intake.take(rec, at)
 }
 
 // Stored returns SESSION_NOT_FOUND for a session that exists and is not open.

@@ -73,16 +73,16 @@ func Refused(result json.RawMessage, method string) error {
 	return fault.New(fault.SessionRefused, "%s", r.Error).With("method", method)
 }
 
-// Approve remembers settings that stand for an approval. The caller holds the lock.
-func (st *Settings) Approve(settings []config.Setting) {
+// approve remembers settings that stand for an approval. The caller holds the lock.
+func (st *Settings) approve(settings []config.Setting) {
 	if st.State.Approve(settings) {
 		st.s.markDirty()
 	}
 }
 
-// Repeat makes the calls that set something again, in a runtime that has just loaded the session. A
+// repeat makes the calls that set something again, in a runtime that has just loaded the session. A
 // setting that the CLI refuses, such as that of a server which is gone, is left out.
-func (st *Settings) Repeat(ctx context.Context, rt Callee) error {
+func (st *Settings) repeat(ctx context.Context, rt Callee) error {
 	st.s.mu.Lock()
 	settings := st.State.Settings
 	st.s.mu.Unlock()
@@ -109,7 +109,7 @@ func (st *Settings) SetTools(ctx context.Context, tools []config.Tool) (journal.
 	}
 	st.State.Tools = tools
 	st.s.mu.Unlock()
-	err := st.s.participants.Sync(ctx)
+	err := st.s.participants.sync(ctx)
 	st.s.mu.Lock()
 	defer st.s.mu.Unlock()
 	if err != nil {
@@ -134,15 +134,15 @@ func (st *Settings) Regained(member string) (given []string) {
 	return st.State.Regained(member)
 }
 
-// Traced returns a copy of the parameters of a create or resume with the trace context of the call
+// traced returns a copy of the parameters of a create or resume with the trace context of the call
 // that asks for it, unless they or the configuration name one.
-func (st *Settings) Traced(ctx context.Context, params jsonobj.Object) jsonobj.Object {
+func (st *Settings) traced(ctx context.Context, params jsonobj.Object) jsonobj.Object {
 	st.s.mu.Lock()
 	named := st.State.Object.String("traceparent")
 	st.s.mu.Unlock()
 	params = params.Clone()
 	if named == "" && params.String("traceparent") == "" {
-		PutTrace(&params, observe.Of(ctx))
+		putTrace(&params, observe.Of(ctx))
 	}
 	return params
 }
@@ -162,15 +162,15 @@ func (st *Settings) Provides() bool {
 	return len(st.needs) > 0
 }
 
-// Requires reports whether the session's handlers have to answer a method, or with "" any. The
+// requires reports whether the session's handlers have to answer a method, or with "" any. The
 // caller holds the lock.
-func (st *Settings) Requires(method string) bool {
+func (st *Settings) requires(method string) bool {
 	return method == "" && len(st.needs) > 0 || slices.Contains(st.needs, method)
 }
 
-// CheckProviders returns HANDLER_MISSING if a method that the session needs has no handler: neither
+// checkProviders returns HANDLER_MISSING if a method that the session needs has no handler: neither
 // one of the session's own nor a participant that is connected. The caller holds the lock.
-func (st *Settings) CheckProviders() error {
+func (st *Settings) checkProviders() error {
 	for _, method := range st.needs {
 		if !slices.Contains(st.State.Handling.Methods, method) && !st.s.roster.Answers(method) {
 			return fault.New(fault.HandlerMissing, "no participant handles %s, which session %q needs",

@@ -85,16 +85,16 @@ func TestTurnOutcomes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := played()
-			w := s.turns.Expect(nil)
+			w := s.turns.expect(nil)
 			for _, step := range test.steps {
 				switch step.do {
 				case "accept":
-					w.Accept()
+					w.accept()
 				case "identify":
-					w.Identify(step.data)
+					w.identify(step.data)
 				case "lost":
 					s.mu.Lock()
-					s.turns.Lose(lost)
+					s.turns.lose(lost)
 					s.mu.Unlock()
 				case "sub":
 					s.Ingest(&journal.Record{Type: step.data, Agent: "agent-1", JSON: []byte(`{"data":{}}`)}, time.Now())
@@ -102,7 +102,7 @@ func TestTurnOutcomes(t *testing.T) {
 					s.play(step.do, step.data)
 				}
 			}
-			if !w.State().Over() {
+			if !w.state.Over() {
 				if test.want != 0 {
 					t.Fatal("the turn does not end")
 				}
@@ -125,9 +125,9 @@ func TestTurnOutcomes(t *testing.T) {
 func TestTurnErrorSaysWhy(t *testing.T) {
 	t.Parallel()
 	s := played()
-	w := s.turns.Expect(nil)
-	w.Accept()
-	w.Identify("m1")
+	w := s.turns.expect(nil)
+	w.accept()
+	w.identify("m1")
 	s.play("user.message", user("m1"))
 	s.play("session.error", `{"errorType":"rate_limit","message":"slow down","statusCode":429}`)
 	te := w.Wait(t.Context(), 0).Proto().GetError()
@@ -141,9 +141,9 @@ func TestOldMessageIsForgotten(t *testing.T) {
 	t.Parallel()
 	s := played()
 	for i, text := range []string{"first", ""} {
-		w := s.turns.Expect(nil)
-		w.Accept()
-		w.Identify(fmt.Sprint("m", i))
+		w := s.turns.expect(nil)
+		w.accept()
+		w.identify(fmt.Sprint("m", i))
 		s.play("user.message", user(fmt.Sprint("m", i)))
 		if text != "" {
 			s.play("assistant.message", `{"content":"first"}`)
@@ -221,12 +221,12 @@ func TestPromptsStayUntilTheCLIRests(t *testing.T) {
 				w := &turn.Waiter{}
 				w.Init()
 				s.mu.Lock()
-				s.prompts.Expect(w, n)
+				s.prompts.expect(w, n)
 				s.turns.machine.Expect(w)
 				s.turns.machine.Accept(w, time.Now())
-				s.turns.CarryOut(s.turns.machine.Identify(w, id))
+				s.turns.carryOut(s.turns.machine.Identify(w, id))
 				s.mu.Unlock()
-				s.prompts.Accepted(n, []string{id}, func(bool, bool, error) {})
+				s.prompts.accepted(n, []string{id}, func(bool, bool, error) {})
 			}
 			waiting := func() int { return len(s.prompts.Box().Entries()) }
 			s.play("user.message", `{"messageId":"m1","interactionId":"i1"}`)
@@ -248,7 +248,7 @@ func TestWaitTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := played()
 		wait := func(limit, idle time.Duration) (bridgev1.TurnStatus, time.Duration) {
-			w := s.turns.Expect(nil)
+			w := s.turns.expect(nil)
 			defer w.Close()
 			begin := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), limit)

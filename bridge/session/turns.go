@@ -31,9 +31,9 @@ type Turns struct {
 	own     *observe.Span
 }
 
-// CarryOut does what the machine asks for, and tells watchers of sessions of turns that begin or end. The caller holds the
+// carryOut does what the machine asks for, and tells watchers of sessions of turns that begin or end. The caller holds the
 // lock.
-func (t *Turns) CarryOut(effects []turn.Effect) {
+func (t *Turns) carryOut(effects []turn.Effect) {
 	told := true
 	for i := range effects {
 		switch e := &effects[i]; e.Kind {
@@ -41,18 +41,18 @@ func (t *Turns) CarryOut(effects []turn.Effect) {
 			t.begin(e.Span)
 			told = false
 		case turn.Ended:
-			t.End(e.Outcome)
+			t.end(e.Outcome)
 			told = false
 		case turn.Finished:
 			e.Waiter.Span.EndTurn(e.Outcome.Status.String())
 			if e.Waiter.Entry != 0 {
-				t.s.prompts.Ended(e.Waiter.Entry, e.Outcome)
+				t.s.prompts.ended(e.Waiter.Entry, e.Outcome)
 			}
 			e.Waiter.Release()
 		case turn.Rested:
-			t.s.prompts.Rested()
+			t.s.prompts.rested()
 			if e.Outcome.Status == bridgev1.TurnStatus_TURN_STATUS_ABORTED {
-				t.s.callbacks.WithdrawAborted()
+				t.s.callbacks.withdrawAborted()
 			}
 			told = false // after an error the turn ends twice: for those who wait, and for the CLI
 		}
@@ -64,16 +64,16 @@ func (t *Turns) CarryOut(effects []turn.Effect) {
 
 // begin notes that a turn has begun. A turn without a message's span gets its own.
 func (t *Turns) begin(of *observe.Span) {
-	t.s.prompts.TurnBegun()
+	t.s.prompts.turnBegun()
 	t.beganAt = time.Now()
 	if of == nil && t.own == nil {
 		t.own = t.observer.Turn(context.Background(), t.s.id, t.s.tenant, observe.Remote{})
 	}
 }
 
-// End announces the end of a turn. Readers that return later must not miss one that no event shows.
+// end announces the end of a turn. Readers that return later must not miss one that no event shows.
 // The caller holds the lock.
-func (t *Turns) End(out turn.Outcome) {
+func (t *Turns) end(out turn.Outcome) {
 	t.measure(out.Status.String())
 	marks := &t.s.intake.Marks
 	marks.TurnEnd = out.End
@@ -101,19 +101,19 @@ func (t *Turns) measure(status string) {
 	t.beganAt, t.own = time.Time{}, nil
 }
 
-// Lose ends the turn because its runtime, or the session's use, has ended. It returns the outcome
+// lose ends the turn because its runtime, or the session's use, has ended. It returns the outcome
 // of the turn that ran; nil if there was none. The caller holds the lock.
-func (t *Turns) Lose(status bridgev1.TurnStatus) *turn.Outcome {
+func (t *Turns) lose(status bridgev1.TurnStatus) *turn.Outcome {
 	out, effects := t.machine.Lose(status, t.s.journal.Last())
-	t.CarryOut(effects)
+	t.carryOut(effects)
 	return out
 }
 
-// LosePast ends turns that a load found in the history. The caller holds the lock.
-func (t *Turns) LosePast() { t.CarryOut(t.machine.LosePast(t.s.journal.Last())) }
+// losePast ends turns that a load found in the history. The caller holds the lock.
+func (t *Turns) losePast() { t.carryOut(t.machine.LosePast(t.s.journal.Last())) }
 
-// Confirm resolves unconfirmed messages once the history was applied. The caller holds the lock.
-func (t *Turns) Confirm() { t.CarryOut(t.machine.Confirm(t.s.journal.Last())) }
+// confirm resolves unconfirmed messages once the history was applied. The caller holds the lock.
+func (t *Turns) confirm() { t.carryOut(t.machine.Confirm(t.s.journal.Last())) }
 
 // Running reports whether a turn runs.
 func (t *Turns) Running() bool {
@@ -129,23 +129,23 @@ func (t *Turns) OutcomeOf(ctx context.Context, at journal.Position) turn.Outcome
 	return r.Outcome(t.s.journal.Last())
 }
 
-// Span is the span of the turn: of its first message, as far as that is known, or its own. The
+// span is the span of the turn: of its first message, as far as that is known, or its own. The
 // caller holds the lock.
-func (t *Turns) Span() *observe.Span { return cmp.Or(t.machine.Span(), t.own) }
+func (t *Turns) span() *observe.Span { return cmp.Or(t.machine.Span(), t.own) }
 
-// StartSpan begins the span of a message and puts its context into the message's parameters, unless
+// startSpan begins the span of a message and puts its context into the message's parameters, unless
 // the caller has named a trace that is not the bridge's.
-func (t *Turns) StartSpan(ctx context.Context, params *jsonobj.Object) *observe.Span {
+func (t *Turns) startSpan(ctx context.Context, params *jsonobj.Object) *observe.Span {
 	named := observe.Remote{Traceparent: params.String("traceparent"), Tracestate: params.String("tracestate")}
 	span := t.observer.Turn(ctx, t.s.id, t.s.tenant, named)
 	if named.Traceparent == "" || span.Own() {
-		PutTrace(params, span.Remote())
+		putTrace(params, span.Remote())
 	}
 	return span
 }
 
-// PutTrace puts a trace context into parameters.
-func PutTrace(params *jsonobj.Object, r observe.Remote) {
+// putTrace puts a trace context into parameters.
+func putTrace(params *jsonobj.Object, r observe.Remote) {
 	if r.Traceparent == "" {
 		return
 	}

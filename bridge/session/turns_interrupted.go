@@ -7,16 +7,16 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// Renotify posts the notes that an earlier process of the bridge left about prompts and turns, in
+// renotify posts the notes that an earlier process of the bridge left about prompts and turns, in
 // order, and the one about the turn that its end interrupted: only a session in use had one. The
 // caller holds the lock.
-func (t *Turns) Renotify(inUse bool) {
+func (t *Turns) renotify(inUse bool) {
 	var cut func()
 	if inUse {
 		cut = t.interrupted()
 	}
 	marks := &t.s.intake.Marks
-	t.s.prompts.Renumber(func(note any, at journal.Position) journal.Position {
+	t.s.prompts.renumber(func(note any, at journal.Position) journal.Position {
 		if cut != nil && !before(at, marks.InterruptedAt) {
 			cut()
 			cut = nil

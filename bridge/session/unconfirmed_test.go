@@ -24,7 +24,7 @@ func TestQueuedMessageOfALostRuntime(t *testing.T) {
 	if out := running.Waiter.Wait(t.Context(), 0); out.Status != lost || out.Err != nil {
 		t.Errorf("the running turn ended as %v", out)
 	}
-	if queued.Waiter.State().Over() {
+	if queued.Waiter.state.Over() {
 		t.Error("the queued message is settled before anybody has looked")
 	}
 	if out := r.send(message("next")).Waiter.Wait(t.Context(), 0); out.Status != completed {
@@ -60,7 +60,7 @@ func TestRuntimeEndsBehindAnAbort(t *testing.T) {
 	running := r.send(message("long"))
 	r.awaitEvent("assistant.turn_start")
 	queued := r.send(message("queued"))
-	if !r.s.prompts.Abort(r.s.prompts.Acknowledged()) {
+	if !r.s.prompts.abort(r.s.prompts.acknowledged()) {
 		t.Fatal("no prompt was ended")
 	}
 	r.crash()
@@ -80,16 +80,16 @@ func TestRuntimeEndsBehindAnAbort(t *testing.T) {
 func TestDoubtEndsWithTheTrying(t *testing.T) {
 	t.Parallel()
 	s := played()
-	w := s.turns.Expect(nil)
-	w.Accept()
+	w := s.turns.expect(nil)
+	w.accept()
 	s.mu.Lock()
-	s.turns.Lose(lost)
+	s.turns.lose(lost)
 	s.mu.Unlock()
 	s.watchdog.GiveUp(t.Context(), nil)
-	if w.State().Over() {
+	if w.state.Over() {
 		t.Fatal("it is over before its id is known")
 	}
-	w.Identify("m1")
+	w.identify("m1")
 	wantReason(t, w.Wait(t.Context(), 0).Err, fault.SendUnconfirmed)
 }
 
@@ -126,23 +126,23 @@ func TestSendDuringTheEnd(t *testing.T) {
 func TestMessagesWithoutIDs(t *testing.T) {
 	t.Parallel()
 	s := played()
-	first, second := s.turns.Expect(nil), s.turns.Expect(nil)
+	first, second := s.turns.expect(nil), s.turns.expect(nil)
 	for i, w := range []*Waiter{first, second} {
-		w.Accept()
-		w.Identify([]string{"m1", "m2"}[i])
+		w.accept()
+		w.identify([]string{"m1", "m2"}[i])
 	}
 	s.play("user.message", "")
 	s.play("session.error", `{"errorType":"query"}`)
-	if !first.State().Over() || first.State().Outcome().Status != failed {
-		t.Errorf("the first: %v", first.State().Outcome())
+	if !first.state.Over() || first.state.Outcome().Status != failed {
+		t.Errorf("the first: %v", first.state.Outcome())
 	}
-	if second.State().Over() {
-		t.Fatalf("the second ended with the first: %v", second.State().Outcome())
+	if second.state.Over() {
+		t.Fatalf("the second ended with the first: %v", second.state.Outcome())
 	}
 	s.play("user.message", "")
 	s.play("session.idle", "")
-	if !second.State().Over() || second.State().Outcome().Status != completed {
-		t.Errorf("the second: %v", second.State().Outcome())
+	if !second.state.Over() || second.state.Outcome().Status != completed {
+		t.Errorf("the second: %v", second.state.Outcome())
 	}
 }
 

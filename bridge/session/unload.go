@@ -32,7 +32,7 @@ func (l *Loader) idleFor(idle time.Duration) bool {
 	if turn.LastEvent().After(last) {
 		last = turn.LastEvent()
 	}
-	free := l.state == Loaded && l.uses == 0 && l.s.settings.CheckProviders() == nil && !l.s.sender.HeadersReplaced()
+	free := l.state == Loaded && l.uses == 0 && l.s.settings.checkProviders() == nil && !l.s.sender.headersReplaced()
 	return free && !l.s.roster.HasSatellite() && !turn.Busy() && l.s.callbacks.Registry().Len() == 0 && time.Since(last) >= idle
 }
 
@@ -127,16 +127,16 @@ func (l *Loader) drop(ctx context.Context, rt Runtime) error {
 // destroy calls session.destroy and clears the session's state in the runtime. The caller has set the state
 // Unloaded and holds the lifecycle lock.
 func (l *Loader) destroy(ctx context.Context, rt Runtime) error {
-	l.s.participants.LeaveSatellites(ctx)
+	l.s.participants.leaveSatellites(ctx)
 	_, _, err := l.s.call(ctx, rt, "session.destroy", nil)
 	rt.Unroute(l.s)
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
-	l.s.intake.End()
+	l.s.intake.end()
 	l.s.models.Drop()
-	l.s.participants.Unloaded()
+	l.s.participants.unloaded()
 	l.runtime, l.s.intake.Internal = nil, false
-	l.s.sender.RuntimeEnded()
+	l.s.sender.runtimeEnded()
 	switch fault.ReasonOf(err) {
 	case fault.SessionNotFound, fault.RuntimeLost:
 		return nil // the runtime no longer has the session
@@ -176,6 +176,6 @@ func (l *Loader) Shutdown(ctx context.Context, params jsonobj.Object) (json.RawM
 	if !here {
 		return result, at, nil
 	}
-	l.s.prompts.Flush()
+	l.s.prompts.flush()
 	return result, at, l.destroy(ctx, rt)
 }

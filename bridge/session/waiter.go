@@ -27,9 +27,9 @@ func EndedWaiter(out turn.Outcome) *Waiter {
 	return &Waiter{state: w}
 }
 
-// Expect registers a waiter for a message with a span, which may be nil. The caller sends the
+// expect registers a waiter for a message with a span, which may be nil. The caller sends the
 // message afterwards.
-func (t *Turns) Expect(span *observe.Span) *Waiter {
+func (t *Turns) expect(span *observe.Span) *Waiter {
 	both := &struct { // one allocation
 		w     Waiter
 		state turn.Waiter
@@ -43,12 +43,12 @@ func (t *Turns) Expect(span *observe.Span) *Waiter {
 	return &both.w
 }
 
-// Waiter returns a waiter by its state.
-func (t *Turns) Waiter(state *turn.Waiter) *Waiter { return &Waiter{t, state} }
+// waiter returns a waiter by its state.
+func (t *Turns) waiter(state *turn.Waiter) *Waiter { return &Waiter{t, state} }
 
-// Continuing returns a waiter for the running turn, if the CLI continues one of an earlier process by itself; nil if not.
-func (t *Turns) Continuing() *Waiter {
-	w := t.Expect(nil)
+// continuing returns a waiter for the running turn, if the CLI continues one of an earlier process by itself; nil if not.
+func (t *Turns) continuing() *Waiter {
+	w := t.expect(nil)
 	t.s.mu.Lock()
 	continuing := t.machine.Continuing()
 	if continuing {
@@ -62,22 +62,19 @@ func (t *Turns) Continuing() *Waiter {
 	return w
 }
 
-// State returns the waiter's state, which the session's lock guards.
-func (w *Waiter) State() *turn.Waiter { return w.state }
-
-// Accept notes that the CLI has replied. It runs when the reply is read, in order with events.
-func (w *Waiter) Accept() {
+// accept notes that the CLI has replied. It runs when the reply is read, in order with events.
+func (w *Waiter) accept() {
 	w.t.s.mu.Lock()
 	defer w.t.s.mu.Unlock()
 	w.t.machine.Accept(w.state, time.Now())
 }
 
-// Identify notes the message's id.
-func (w *Waiter) Identify(messageID string) {
+// identify notes the message's id.
+func (w *Waiter) identify(messageID string) {
 	w.t.s.mu.Lock()
 	defer w.t.s.mu.Unlock()
 	w.state.Span.Message(messageID)
-	w.t.CarryOut(w.t.machine.Identify(w.state, messageID))
+	w.t.carryOut(w.t.machine.Identify(w.state, messageID))
 }
 
 // Close ends the waiting.
@@ -136,7 +133,7 @@ func (t *Turns) silent() time.Duration {
 
 // AwaitRest waits for the end of the running turn, if one runs, and of what is queued.
 func (t *Turns) AwaitRest(ctx context.Context) error {
-	w := t.Expect(nil)
+	w := t.expect(nil)
 	defer w.Close()
 	t.s.mu.Lock()
 	running := t.machine.Busy()
@@ -153,9 +150,9 @@ func (t *Turns) AwaitRest(ctx context.Context) error {
 	}
 }
 
-// AwaitFailed waits a moment for the end of a turn that has failed: callers learn of the failure
+// awaitFailed waits a moment for the end of a turn that has failed: callers learn of the failure
 // from the error, before the CLI is done with the turn, and may mend its cause at once.
-func (t *Turns) AwaitFailed(ctx context.Context) error {
+func (t *Turns) awaitFailed(ctx context.Context) error {
 	t.s.mu.Lock()
 	failing := t.machine.Failing()
 	t.s.mu.Unlock()

@@ -64,7 +64,7 @@ func (w *Watchdog) endStalled(ctx context.Context, rt Runtime, last time.Time) {
 		return
 	}
 	if machine.AtRest() {
-		w.s.turns.CarryOut(machine.Rest(w.s.journal.Last()))
+		w.s.turns.carryOut(machine.Rest(w.s.journal.Last()))
 		w.s.mu.Unlock()
 		return
 	}
@@ -79,7 +79,7 @@ func (w *Watchdog) stillActive(ctx context.Context, rt Runtime) bool {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	// The missed callbacks are now requested again or withdrawn, and the time limit begins again.
-	if changed, err := w.s.reconciler.Pending(ctx, rt); changed && err == nil {
+	if changed, err := w.s.reconciler.pending(ctx, rt); changed && err == nil {
 		return true
 	}
 	w.s.mu.Lock()
@@ -111,7 +111,7 @@ func (w *Watchdog) reloadForWaiters(ctx context.Context) {
 	}
 	w.s.host.Logger().Warn("loading a session with waiting calls failed", "session_id", w.s.id, "error", err)
 	if w.s.loader.state != Loaded {
-		w.s.turns.Lose(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST)
+		w.s.turns.lose(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST)
 	}
 }
 
@@ -119,11 +119,11 @@ func (w *Watchdog) reloadForWaiters(ctx context.Context) {
 // behind it. If that does not bring the session to rest, the session is unloaded: the next load
 // begins with a fresh one.
 func (w *Watchdog) abortStalled(ctx context.Context, rt Runtime) {
-	rest := w.s.turns.Expect(nil)
+	rest := w.s.turns.expect(nil)
 	defer rest.Close()
 	w.s.mu.Lock()
 	machine := w.s.turns.machine
-	machine.AwaitRest(rest.State())
+	machine.AwaitRest(rest.state)
 	machine.Abandon()
 	w.s.mu.Unlock()
 	w.s.loader.setInternal(true)
@@ -133,7 +133,7 @@ func (w *Watchdog) abortStalled(ctx context.Context, rt Runtime) {
 	_, _, err := w.s.call(ctx, rt, "session.abort", nil)
 	if err == nil {
 		select {
-		case <-rest.State().Done():
+		case <-rest.state.Done():
 			return
 		case <-ctx.Done():
 		}
@@ -143,7 +143,7 @@ func (w *Watchdog) abortStalled(ctx context.Context, rt Runtime) {
 		w.s.mu.Unlock()
 		return
 	}
-	w.s.turns.CarryOut(machine.GiveUp(w.s.journal.Last()))
+	w.s.turns.carryOut(machine.GiveUp(w.s.journal.Last()))
 	w.s.mu.Unlock()
 	w.s.host.Logger().Warn("aborting a stalled turn failed, loading the session again", "session_id", w.s.id, "error", err)
 	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), stepTimeout)
@@ -166,15 +166,15 @@ var errNotLoaded = errors.New("the session is not loaded")
 // the messages that a load would have resolved. The session is still loaded when a call needs it.
 func (w *Watchdog) GiveUp(ctx context.Context, err error) {
 	_ = w.s.loader.exclusive(ctx, func() error { // fails when ctx has ended
-		var found Settlement
+		var found settlement
 		if w.s.loader.State() == Unloaded {
-			found = w.s.prompts.LookUp(ctx, nil, cmp.Or(err, errNotLoaded))
+			found = w.s.prompts.lookUp(ctx, nil, cmp.Or(err, errNotLoaded))
 		}
 		w.s.mu.Lock()
-		w.s.turns.Confirm()
+		w.s.turns.confirm()
 		w.s.prompts.Settle(found)
 		w.s.mu.Unlock()
-		w.s.prompts.Flush()
+		w.s.prompts.flush()
 		return nil
 	})
 }

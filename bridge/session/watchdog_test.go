@@ -144,9 +144,9 @@ func TestTurnsAlwaysEnd(t *testing.T) {
 					return idle(method)
 				}
 				s = onPuppet(t, p)
-				w := s.turns.Expect(nil)
-				w.Accept()
-				w.Identify("m1")
+				w := s.turns.expect(nil)
+				w.accept()
+				w.identify("m1")
 				for _, e := range test.events {
 					s.play(e[0], e[1])
 				}
@@ -154,8 +154,8 @@ func TestTurnsAlwaysEnd(t *testing.T) {
 				if over != (test.after > 0) || over && took != test.after {
 					t.Errorf("over is %v after %v, want %v", over, took, test.after)
 				}
-				if over && (!w.State().Over() || w.State().Outcome().Status != test.want) {
-					t.Errorf("the outcome is %v", w.State().Outcome())
+				if over && (!w.state.Over() || w.state.Outcome().Status != test.want) {
+					t.Errorf("the outcome is %v", w.state.Outcome())
 				}
 				if got := p.called("session.abort"); got != test.abort {
 					t.Errorf("the turn was aborted: %v", got)
@@ -173,14 +173,14 @@ func TestMessageNeverTakenUp(t *testing.T) {
 		p := &puppet{}
 		p.answer = idleOnAbort(&s, `{}`)
 		s = onPuppet(t, p)
-		w := s.turns.Expect(nil)
-		w.Accept()
-		w.Identify("m1")
+		w := s.turns.expect(nil)
+		w.accept()
+		w.identify("m1")
 		if took, over := watched(s, time.Hour); !over || took != 10*time.Minute {
 			t.Errorf("over is %v after %v", over, took)
 		}
-		if !w.State().Over() || w.State().Outcome().Status != stalled {
-			t.Errorf("the outcome is %v", w.State().Outcome())
+		if !w.state.Over() || w.state.Outcome().Status != stalled {
+			t.Errorf("the outcome is %v", w.state.Outcome())
 		}
 	})
 }
