@@ -54,26 +54,6 @@ func (m Message) outboxForm(params jsonobj.Object) outbox.Prompt {
 	}
 }
 
-// texts returns the texts by which the history shows a message. It returns none for a message that the CLI
-// rewords, or that only continues the agent's work.
-func (m Message) texts() []string {
-	switch m.Method {
-	case "", "session.send":
-		return []string{m.Params.String("prompt")}
-	case "session.sendMessages":
-		var messages []struct{ Prompt string }
-		if json.Unmarshal(m.Params.Get("messages"), &messages) != nil {
-			return nil
-		}
-		var texts []string
-		for _, one := range messages {
-			texts = append(texts, one.Prompt)
-		}
-		return texts
-	}
-	return nil
-}
-
 // result is what the CLI answers to a message with these ids.
 func (m Message) result(ids []string) json.RawMessage {
 	var result jsonobj.Object

@@ -9,6 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -46,7 +47,7 @@ func (sd *Sender) unconfirmed(ctx context.Context, a *attempt, cause error) (Sen
 	if err := sd.s.prompts.Forgotten(a.n); err != nil {
 		return Sent{}, err
 	}
-	ids, at := inHistory(sd.s.journal, a.m, a.before)
+	ids, at := inHistory(ctx, sd.s.journal, a.m.outboxForm(a.params), a.before)
 	if ids == nil {
 		return Sent{}, fault.Wrap(cause, fault.SendUnconfirmed,
 			"the runtime ended before it replied, and the history does not contain the message")
@@ -55,25 +56,22 @@ func (sd *Sender) unconfirmed(ctx context.Context, a *attempt, cause error) (Sen
 	return Sent{MessageID: ids[0], Result: a.m.result(ids), At: at, Waiter: w}, nil
 }
 
-// inHistory looks in a journal for a message in what happened after a position, by what it says. It returns
-// its ids, as many as it is messages, and where the last of them is; nil if it is not there.
-func inHistory(j *journal.Journal, m Message, after journal.Position) (ids []string, at journal.Position) {
-	texts := m.texts()
-	j.Each(func(r *journal.Record) bool {
-		if len(ids) == len(texts) {
-			return false
+// inHistory looks for the messages of a prompt in what happened after a position, by what they say. It returns their ids
+// and the position of the last one; nil if they are not all there. A fleet cannot be found: its call has no message id.
+func inHistory(
+	ctx context.Context, j *journal.Journal, p outbox.Prompt, after journal.Position,
+) (ids []string, at journal.Position) {
+	messages := outbox.MessagesOf(p)
+	if p.Method == "session.fleet.start" || len(messages) == 0 {
+		return nil, at
+	}
+	event.Scan(ctx, j, after, func(r *journal.Record) bool {
+		if r.Type == "user.message" && r.Agent == "" && messages[len(ids)].Says(contentOf(r)) {
+			ids, at = append(ids, messageIDOf(r)), r.Pos
 		}
-		later := r.Pos.Epoch > after.Epoch || r.Pos.Seq > after.Seq
-		if !later || r.Type != "user.message" || r.Agent != "" {
-			return true
-		}
-		var d struct{ MessageID string }
-		if event.Data(r, &d) && contentOf(r) == texts[len(ids)] {
-			ids, at = append(ids, d.MessageID), r.Pos
-		}
-		return true
+		return len(ids) < len(messages)
 	})
-	if len(ids) < len(texts) {
+	if len(ids) < len(messages) {
 		return nil, journal.Position{}
 	}
 	return ids, at

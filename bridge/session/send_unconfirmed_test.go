@@ -18,6 +18,7 @@ func TestSentAfterAll(t *testing.T) {
 	}{
 		"a message":             {"", `{"prompt":"two"}`, `{"messageId":"m2"}`},
 		"by its name":           {"session.send", `{"prompt":"three"}`, `{"messageId":"m3"}`},
+		"what is displayed":     {"", `{"prompt":"to the agent","displayPrompt":"two"}`, `{"messageId":"m2"}`},
 		"one from before":       {"session.send", `{"prompt":"one"}`, ""},
 		"another":               {"session.send", `{"prompt":"four"}`, ""},
 		"several":               {"session.sendMessages", `{"messages":[{"prompt":"two"},{"prompt":"three"}]}`, `{"messageIds":["m2","m3"]}`},
@@ -43,7 +44,7 @@ func TestSentAfterAll(t *testing.T) {
 				t.Fatal(err)
 			}
 			m := Message{Method: test.method, Params: params}
-			ids, at := inHistory(j, m, before)
+			ids, at := inHistory(t.Context(), j, m.outboxForm(params), before)
 			got := ""
 			if ids != nil {
 				got = string(m.result(ids))

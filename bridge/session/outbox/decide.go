@@ -123,7 +123,7 @@ func find(e *Entry, m Message, k int, said []Said, claimed []bool) int {
 			}
 			continue
 		}
-		if e.after(one) && m.is(one.Content) {
+		if e.after(one) && m.Says(one.Content) {
 			return i
 		}
 	}
@@ -138,7 +138,8 @@ func (e *Entry) after(one Said) bool {
 	return !one.At.Before(e.GivenAt.Add(-clockSlack))
 }
 
-func (m Message) is(content string) bool {
+// Says reports whether a message of the history with this content can be the message.
+func (m Message) Says(content string) bool {
 	sum := sha256.Sum256([]byte(content))
 	for _, text := range m.texts {
 		if text == sum {
@@ -172,8 +173,8 @@ func (w words) message(before string) Message {
 	return m
 }
 
-// messagesOf are the messages of a prompt.
-func messagesOf(p Prompt) (out []Message) {
+// MessagesOf returns the messages of a prompt, as the history shows them.
+func MessagesOf(p Prompt) (out []Message) {
 	switch p.Method {
 	case "", methodSend, methodFleet:
 		var w words

@@ -15,7 +15,7 @@ func given(text string, ids []string, change ...func(*Entry)) Entry {
 	for _, c := range change {
 		c(&e)
 	}
-	e.messages = messagesOf(e.prompt)
+	e.messages = MessagesOf(e.prompt)
 	return e
 }
 

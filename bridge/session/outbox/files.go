@@ -374,7 +374,7 @@ func (b *Box) restore(e *Entry, text []byte) (keep bool, err error) {
 		}
 		return e.Acknowledged(), err
 	}
-	e.stored, e.messages, e.prompt, e.size = true, messagesOf(p), p, len(p.Params)
+	e.stored, e.messages, e.prompt, e.size = true, MessagesOf(p), p, len(p.Params)
 	if e.GivenAt.IsZero() {
 		e.GivenAt = p.AskedAt
 	}

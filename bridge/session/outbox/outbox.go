@@ -227,7 +227,7 @@ func newEntry(p Prompt, before journal.Position) *Entry {
 		Before: before, GivenAt: p.AskedAt, prompt: p, size: len(p.Params), large: len(p.Params) > MaxInLog,
 	}
 	if e.large { // its parameters will not stay in memory
-		e.messages = messagesOf(p)
+		e.messages = MessagesOf(p)
 	}
 	return e
 }
@@ -235,7 +235,7 @@ func newEntry(p Prompt, before journal.Position) *Entry {
 // said returns the messages of the prompt. The digests of a small prompt are made when they are needed.
 func (e *Entry) said() []Message {
 	if e.messages == nil {
-		return messagesOf(e.prompt)
+		return MessagesOf(e.prompt)
 	}
 	return e.messages
 }
