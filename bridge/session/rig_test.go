@@ -85,7 +85,9 @@ func newRig(t *testing.T, script fakecli.Script) *rig {
 		}
 	})
 	t.Cleanup(func() {
-		cancel()
+		r.mu.Lock()
+		cancel() // no task begins after this, also of events that still arrive
+		r.mu.Unlock()
 		r.tasks.Wait()
 		r.crash()
 	})
@@ -125,6 +127,11 @@ func (r *rig) crash() {
 
 // Go implements Host.
 func (r *rig) Go(f func(context.Context)) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ctx.Err() != nil {
+		return false
+	}
 	r.tasks.Go(func() { f(r.ctx) })
 	return true
 }
