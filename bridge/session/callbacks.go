@@ -26,16 +26,6 @@ import (
 // with the caller: an answer half given would be in doubt.
 const AnswerTimeout = 30 * time.Second
 
-// Delivery is the end of a call that answers a callback.
-type Delivery struct {
-	Result json.RawMessage
-	// At is the journal's end when the CLI replied.
-	At  journal.Position
-	Err error
-	// Ended is closed when the runtime has ended and its sessions know it; nil if no runtime has had the session.
-	Ended <-chan struct{}
-}
-
 // Callbacks are the pending callbacks of the session. It registers the CLI's requests, offers them to their handlers, runs
 // the chain of hooks, delivers answers to the CLI, and sends the default answer if no handler answers.
 //
@@ -50,41 +40,6 @@ type Callbacks struct {
 
 // Registry returns the pending callbacks.
 func (d *Callbacks) Registry() *callback.Registry { return d.registry }
-
-// Requested is the note that a callback waits for an answer.
-type Requested struct{ Pending *callback.Pending }
-
-// Size is about how much memory the note keeps.
-func (r Requested) Size() int { return len(r.Pending.Params) }
-
-// Resolved is the note that a callback is over.
-type Resolved struct {
-	ID   string
-	Kind *callback.Kind
-	// Offered are the participants it was offered to.
-	Offered     []string
-	Outcome     bridgev1.CallbackOutcome
-	Participant string
-	By          Answerer
-}
-
-// Answerer names the caller that answered a callback, for users. The zero value names none.
-type Answerer struct {
-	Name, Tenant string
-	// Public reports that the name is a participant's, which callers of all tenants may see.
-	Public bool
-}
-
-// Proto returns the note in the form of the API for callers of a tenant.
-func (r Resolved) Proto(tenant string) *bridgev1.CallbackResolved {
-	out := &bridgev1.CallbackResolved{
-		CallbackId: r.ID, Kind: r.Kind.Type, Outcome: r.Outcome, ParticipantId: r.Participant,
-	}
-	if r.By.Public || r.By.Tenant == tenant {
-		out.AnsweredBy = r.By.Name
-	}
-	return out
-}
 
 // requested registers the callback that an event asks. The caller holds the lock.
 func (d *Callbacks) requested(k *callback.Kind, rec *journal.Record) {

@@ -33,13 +33,13 @@ func (d *Callbacks) give(
 		return
 	}
 	params.SetString("requestId", p.ID)
-	d.deliver(&delivering{
+	d.deliver(&answerAttempt{
 		ctx: ctx, p: p, params: params, limit: time.Now().Add(AnswerTimeout), since: d.s.journal.Last(), done: done,
 	})
 }
 
-// delivering is an answer on its way to the CLI.
-type delivering struct {
+// answerAttempt is an answer on its way to the CLI.
+type answerAttempt struct {
 	ctx    context.Context
 	p      *callback.Pending
 	params jsonobj.Object
@@ -52,9 +52,9 @@ type delivering struct {
 }
 
 // deliver gives the answer to the runtime that has the session.
-func (d *Callbacks) deliver(a *delivering) {
+func (d *Callbacks) deliver(a *answerAttempt) {
 	a.tries++
-	d.s.loader.answer(a.ctx, a.p.Kind.AnswerMethod, a.params, a.limit, func(e Delivery) {
+	d.s.loader.answer(a.ctx, a.p.Kind.AnswerMethod, a.params, a.limit, func(e answerReply) {
 		accepted := e.Err == nil && !refused(e.Result)
 		switch {
 		case a.p.Kind.Survives && fault.ReasonOf(e.Err) == fault.RuntimeLost && a.tries < answerTries:
@@ -81,7 +81,7 @@ func (d *Callbacks) deliver(a *delivering) {
 }
 
 // background runs f, which may block, for an answer on its way, until the answer's time is over.
-func (d *Callbacks) background(a *delivering, f func(ctx context.Context)) {
+func (d *Callbacks) background(a *answerAttempt, f func(ctx context.Context)) {
 	ok := d.s.host.Go(func(ctx context.Context) {
 		ctx, cancel := context.WithDeadline(ctx, a.limit)
 		defer cancel()

@@ -103,7 +103,7 @@ func TestInterruptedTurnsAreBounded(t *testing.T) {
 	r.awaitEvent("assistant.turn_start")
 	r.crash()
 	r.reload()
-	if err := r.s.prompts.awaitDelivery(t.Context()); err != nil {
+	if err := r.s.prompts.awaitRedelivery(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.received("session.send"); len(got) != 0 {
@@ -175,7 +175,7 @@ func TestInterruptedTurnWithACallback(t *testing.T) {
 	}
 	r.crash()
 	r.reload()
-	if err := r.s.prompts.awaitDelivery(t.Context()); err != nil {
+	if err := r.s.prompts.awaitRedelivery(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.received("session.send"); len(got) != 0 {
@@ -201,7 +201,7 @@ func TestInterruptedTurnAfterARestart(t *testing.T) {
 	}
 	r.s = next
 	r.reload()
-	if err := next.prompts.awaitDelivery(t.Context()); err != nil {
+	if err := next.prompts.awaitRedelivery(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	got := r.received("session.send")

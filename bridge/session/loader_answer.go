@@ -8,9 +8,20 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/async"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 )
+
+// answerReply is the end of a call that answers a callback.
+type answerReply struct {
+	Result json.RawMessage
+	// At is the journal's end when the CLI replied.
+	At  journal.Position
+	Err error
+	// Ended is closed when the runtime has ended and its sessions know it; nil if no runtime has had the session.
+	Ended <-chan struct{}
+}
 
 // holdLoaded returns the runtime that has the session, which stays loaded until release is called. It returns nil if no
 // runtime has it, or if callers may not use the session.
@@ -30,7 +41,7 @@ func (l *Loader) holdLoaded() (rt Runtime, release func()) {
 // ends at the time limit. done, which must not block, is called once. If the runtime loses the session before it receives
 // the call, answer makes the call in the next one.
 func (l *Loader) answer(
-	ctx context.Context, method string, params jsonobj.Object, limit time.Time, done func(Delivery),
+	ctx context.Context, method string, params jsonobj.Object, limit time.Time, done func(answerReply),
 ) {
 	rt, release := l.holdLoaded()
 	if rt == nil {
@@ -39,7 +50,7 @@ func (l *Loader) answer(
 	}
 	params.SetString("sessionId", l.s.id)
 	end := func(result json.RawMessage, err error) {
-		d := Delivery{Result: result, At: l.s.journal.Last(), Err: Classify(err, method), Ended: rt.Ended()}
+		d := answerReply{Result: result, At: l.s.journal.Last(), Err: Classify(err, method), Ended: rt.Ended()}
 		release()
 		if mayHaveMoved(d.Err) {
 			l.answerLater(ctx, method, params, limit, done)
@@ -54,13 +65,13 @@ func (l *Loader) answer(
 
 // answerLater is answer on a goroutine that loads the session first.
 func (l *Loader) answerLater(
-	ctx context.Context, method string, params jsonobj.Object, limit time.Time, done func(Delivery),
+	ctx context.Context, method string, params jsonobj.Object, limit time.Time, done func(answerReply),
 ) {
 	started := l.s.host.Go(func(bridge context.Context) {
 		ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), limit)
 		defer cancel()
 		defer context.AfterFunc(bridge, cancel)()
-		var d Delivery
+		var d answerReply
 		d.Err = l.in(ctx, func(rt Runtime) (err error) {
 			d.Ended = rt.Ended()
 			d.Result, d.At, err = l.s.call(ctx, rt, method, params, rpcconn.Priority())
@@ -69,7 +80,7 @@ func (l *Loader) answerLater(
 		done(d)
 	})
 	if !started {
-		done(Delivery{Err: async.ErrStopping})
+		done(answerReply{Err: async.ErrStopping})
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -57,16 +56,6 @@ type Opening struct {
 func (o Opening) AnswersGitHubToken() bool {
 	return o.Handling != nil && slices.Contains(o.Handling.Methods, callback.GitHubToken) ||
 		o.Join != nil && slices.Contains(o.Join.Handling.Methods, callback.GitHubToken)
-}
-
-// Ended is the note that the session was disconnected or deleted.
-type Ended struct{ Reason bridgev1.CloseReason }
-
-// Restarted is the note that the session's runtime ended. Turn is the outcome of the turn that was running, if
-// one was.
-type Restarted struct {
-	Turn  *turn.Outcome
-	Cause string
 }
 
 // Create creates the session in a runtime. After an error the session is Deleted.

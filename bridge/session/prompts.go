@@ -36,8 +36,8 @@ type Prompts struct {
 	forgotten map[uint64]bool
 	// over has the entries of turns that have ended while the CLI went on with the next.
 	over []uint64
-	// delivery sends the CLI what is owed; nil if nothing is.
-	delivery *delivery
+	// redelivery sends the CLI what is owed; nil if nothing is.
+	redelivery *redelivery
 	// continuing: the delivery is about to put a continuation into the outbox.
 	continuing bool
 }
@@ -95,15 +95,14 @@ func (q *Prompts) add(p outbox.Prompt, before journal.Position) (n uint64, inMem
 	if !q.s.journal.Remote() {
 		return q.box.AddLater(p, withoutSecrets, before)
 	}
-	n, durable, err := q.box.Add(p, withoutSecrets, before)
-	return n, !durable, err
+	return q.box.Add(p, withoutSecrets, before)
 }
 
-// accepted notes the CLI's answer to a prompt, as outbox.Box.AcceptedThen does: it may hang in the disk's call. It
+// accepted notes the CLI's answer to a prompt, as outbox.Box.Accepted does: it may hang in the disk's call. It
 // removes prompts whose turns have ended in the same write.
 func (q *Prompts) accepted(n uint64, ids []string, done func(durable, again bool, err error)) {
 	q.box.Release(q.s.journal.Shown())
-	q.box.AcceptedThen(n, ids, done)
+	q.box.Accepted(n, ids, done)
 }
 
 // expect has a waiter wait for the turn of a prompt.
@@ -226,17 +225,6 @@ func (q *Prompts) Restored(id string) *turn.Waiter { return q.restored[id] }
 // gets each note's form in the journal and its old position.
 func (q *Prompts) renumber(post func(note any, at journal.Position) journal.Position) {
 	q.box.Renumber(func(n outbox.Note) journal.Position { return post(q.note(n), n.At) })
-}
-
-// Resent is the note that messages were sent to the CLI again, with their new ids.
-type Resent struct{ IDs, As []string }
-
-// TurnOver is the note that a turn has ended.
-type TurnOver struct {
-	Outcome turn.Outcome
-	// IDs are of messages that are not part of the conversation, and Err why; none else.
-	IDs []string
-	Err error
 }
 
 // note is the journal's form of a note about prompts.

@@ -18,12 +18,6 @@ const continuationText = "The process that ran you ended before you finished you
 
 const cannotContinue = "the agent cannot be told to continue an interrupted turn"
 
-// Continued is the note that the agent was told to continue an interrupted turn, for which time in a row.
-type Continued struct {
-	MessageID string
-	Attempt   int
-}
-
 // Continue has the agent told to continue the turn that ended with its process, before it receives what is owed. The
 // caller has found that the turn is unfinished and that no runtime continues it. Continue does nothing if the agent
 // was told, or was told maxContinuations times in a row.
@@ -38,7 +32,7 @@ func (q *Prompts) Continue() {
 			"session_id", q.s.id, "times", in.Told)
 	default:
 		q.continuing = true
-		q.deliver()
+		q.redeliver()
 	}
 }
 

@@ -14,9 +14,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 )
 
-// delivery gives the CLI the prompts that it lost, in the order in which it had them. New
+// redelivery gives the CLI the prompts that it lost, in the order in which it had them. New
 // prompts of the session wait for its end.
-type delivery struct {
+type redelivery struct {
 	done chan struct{}
 	err  error // the reason for an incomplete delivery; set before done is closed
 	// failed is how often the session could not be loaded.
@@ -36,18 +36,18 @@ const maxLoads = 3
 
 // turnBegun notes that a turn has begun.
 func (q *Prompts) turnBegun() {
-	if q.delivery == nil {
+	if q.redelivery == nil {
 		return
 	}
 	select {
-	case q.delivery.begun <- struct{}{}:
+	case q.redelivery.begun <- struct{}{}:
 	default:
 	}
 }
 
 // awaitTurn waits for the turn of a prompt to begin. A CLI that has just loaded the session and receives
 // another prompt at once may process the later prompt first.
-func (d *delivery) awaitTurn(ctx context.Context, rt Runtime, w *turn.Waiter) {
+func (d *redelivery) awaitTurn(ctx context.Context, rt Runtime, w *turn.Waiter) {
 	limit := time.NewTimer(takeUpTimeout)
 	defer limit.Stop()
 	select {
@@ -59,20 +59,20 @@ func (d *delivery) awaitTurn(ctx context.Context, rt Runtime, w *turn.Waiter) {
 	}
 }
 
-// deliver begins a delivery unless one is under way.
-func (q *Prompts) deliver() {
-	if q.delivery != nil {
+// redeliver begins a redelivery unless one is under way.
+func (q *Prompts) redeliver() {
+	if q.redelivery != nil {
 		return
 	}
-	d := &delivery{done: make(chan struct{}), begun: make(chan struct{}, 1)}
-	q.delivery = d
+	d := &redelivery{done: make(chan struct{}), begun: make(chan struct{}, 1)}
+	q.redelivery = d
 	q.s.host.Go(func(ctx context.Context) {
 		for more := true; more; {
 			q.storeContinuation()
-			d.err = q.deliverNext(ctx, d)
+			d.err = q.redeliverNext(ctx, d)
 			q.s.update(func() {
 				if more = d.err == nil && q.owesLocked(); !more {
-					q.delivery = nil
+					q.redelivery = nil
 					close(d.done)
 				}
 			})
@@ -80,14 +80,14 @@ func (q *Prompts) deliver() {
 	})
 }
 
-// awaitDelivery waits until all prompts that are owed have been given to the CLI.
-func (q *Prompts) awaitDelivery(ctx context.Context) error {
-	var d *delivery
+// awaitRedelivery waits until all prompts that are owed have been given to the CLI.
+func (q *Prompts) awaitRedelivery(ctx context.Context) error {
+	var d *redelivery
 	q.s.update(func() {
 		if q.owesLocked() && q.s.loader.state == Loaded {
-			q.deliver()
+			q.redeliver()
 		}
-		d = q.delivery
+		d = q.redelivery
 	})
 	if d == nil {
 		return nil
@@ -100,9 +100,9 @@ func (q *Prompts) awaitDelivery(ctx context.Context) error {
 	}
 }
 
-// deliverNext sends the next owed prompt to the CLI. It fails if the session cannot be loaded now. It reports a
+// redeliverNext sends the next owed prompt to the CLI. It fails if the session cannot be loaded now. It reports a
 // prompt that can never be sent as lost.
-func (q *Prompts) deliverNext(ctx context.Context, d *delivery) error {
+func (q *Prompts) redeliverNext(ctx context.Context, d *redelivery) error {
 	if err := q.acquire(ctx); err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (q *Prompts) deliverNext(ctx context.Context, d *delivery) error {
 		idle := false
 		q.s.update(func() { idle = !q.s.turns.machine.Busy() })
 		var w *turn.Waiter
-		w, given, keep, err = q.giveAgain(ctx, rt)
+		w, given, keep, err = q.redeliverPrompt(ctx, rt)
 		if err == nil && idle && w != nil {
 			d.awaitTurn(ctx, rt, w)
 		}
@@ -147,9 +147,9 @@ func endedRuntime(err error) bool {
 	return false
 }
 
-// giveAgain gives the CLI the next prompt that is owed, and returns its waiter; nil if none is
+// redeliverPrompt gives the CLI the next prompt that is owed, and returns its waiter; nil if none is
 // owed. keep reports that the queue stays acquired until its turn has ended.
-func (q *Prompts) giveAgain(ctx context.Context, rt Runtime) (w *turn.Waiter, e outbox.Entry, keep bool, err error) {
+func (q *Prompts) redeliverPrompt(ctx context.Context, rt Runtime) (w *turn.Waiter, e outbox.Entry, keep bool, err error) {
 	override := false
 	for _, next := range q.box.Entries() {
 		if next.Owed {
@@ -162,7 +162,7 @@ func (q *Prompts) giveAgain(ctx context.Context, rt Runtime) (w *turn.Waiter, e 
 			return nil, e, false, err
 		}
 	}
-	w, e, err = q.giveNext(ctx, rt)
+	w, e, err = q.callNext(ctx, rt)
 	switch {
 	case !override:
 	case err != nil || w == nil:
@@ -174,9 +174,9 @@ func (q *Prompts) giveAgain(ctx context.Context, rt Runtime) (w *turn.Waiter, e 
 	return w, e, keep, err
 }
 
-// giveNext makes the call for the next prompt that is owed. Without one it does nothing.
-func (q *Prompts) giveNext(ctx context.Context, rt Runtime) (*turn.Waiter, outbox.Entry, error) {
-	e, ok, err := q.again(ctx)
+// callNext makes the call for the next prompt that is owed. Without one it does nothing.
+func (q *Prompts) callNext(ctx context.Context, rt Runtime) (*turn.Waiter, outbox.Entry, error) {
+	e, ok, err := q.beginRedelivery(ctx)
 	if err != nil || !ok {
 		return nil, e, err
 	}
@@ -190,14 +190,16 @@ func (q *Prompts) giveNext(ctx context.Context, rt Runtime) (*turn.Waiter, outbo
 		w = q.reset(e)
 		w.Prompt = params.Get("prompt")
 	})
-	result, err := q.s.sender.giveAgain(ctx, rt, cmp.Or(p.Method, "session.send"), params, w)
+	result, err := q.s.sender.callAgain(ctx, rt, cmp.Or(p.Method, "session.send"), params, w)
 	if err != nil {
 		return nil, e, err
 	}
 	q.s.host.Logger().Info("prompt of an ended process sent to the CLI",
 		"session_id", q.s.id, "message_ids", e.Names(), "delivery", e.Deliveries)
 	ids := messageIDs(result)
-	if _, _, err := q.box.Accepted(e.N, ids); err != nil {
+	noted := make(chan error, 1)
+	q.s.host.Spawn(func() { q.box.Accepted(e.N, ids, func(_, _ bool, err error) { noted <- err }) })
+	if err := <-noted; err != nil {
 		return nil, e, err
 	}
 	q.s.update(func() {
@@ -216,11 +218,11 @@ func (q *Prompts) giveNext(ctx context.Context, rt Runtime) (*turn.Waiter, outbo
 	return w, e, nil
 }
 
-// again begins the delivery of the next prompt that is owed. In a cluster it waits until that is stored: otherwise the
+// beginRedelivery begins the delivery of the next prompt that is owed. In a cluster it waits until that is stored: otherwise the
 // next owner of the session, which would not know of the delivery, would send the prompt once more.
-func (q *Prompts) again(ctx context.Context) (outbox.Entry, bool, error) {
+func (q *Prompts) beginRedelivery(ctx context.Context) (outbox.Entry, bool, error) {
 	for {
-		e, ok, err := q.box.Again(q.s.journal.Last(), time.Now(), q.s.journal.Remote())
+		e, ok, err := q.box.BeginRedelivery(q.s.journal.Last(), time.Now(), q.s.journal.Remote())
 		if !errors.Is(err, outbox.ErrUnstored) {
 			return e, ok, err
 		}

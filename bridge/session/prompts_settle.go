@@ -87,7 +87,7 @@ func (q *Prompts) Settle(found settlement) {
 		q.settle(e, d, found.outcomes[i], found.unread)
 	}
 	if q.box.Owes() {
-		q.deliver()
+		q.redeliver()
 	}
 }
 

@@ -78,8 +78,8 @@ func (sd *Sender) reconfigure(ctx context.Context, rt Runtime, set func()) error
 	})
 }
 
-// giveAgain gives a runtime a prompt for which w waits, and returns the CLI's answer.
-func (sd *Sender) giveAgain(
+// callAgain gives a runtime a prompt for which w waits, and returns the CLI's answer.
+func (sd *Sender) callAgain(
 	ctx context.Context, rt Runtime, method string, params jsonobj.Object, w *turn.Waiter,
 ) (json.RawMessage, error) {
 	return async.Wait(ctx, func(done func(json.RawMessage, error)) {

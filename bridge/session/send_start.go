@@ -126,7 +126,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := sd.s.prompts.awaitDelivery(ctx); err != nil { // prompts of a lost runtime come first
+		if err := sd.s.prompts.awaitRedelivery(ctx); err != nil { // prompts of a lost runtime come first
 			return err
 		}
 	}
@@ -214,7 +214,7 @@ func (a *attempt) accepted() {
 		a.w.identify(lastOf(ids))
 		if again {
 			sd.s.mu.Lock()
-			sd.s.prompts.deliver()
+			sd.s.prompts.redeliver()
 			sd.s.mu.Unlock()
 		}
 		if a.overrides { // the next message waits for the end of the turn

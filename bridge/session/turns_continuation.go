@@ -56,7 +56,7 @@ func (s *Session) continuation(ctx context.Context, lost turn.Outcome, message s
 	if _, err := s.loader.Load(ctx); err != nil {
 		return nil, ""
 	}
-	if err := s.prompts.awaitDelivery(ctx); err != nil {
+	if err := s.prompts.awaitRedelivery(ctx); err != nil {
 		return nil, ""
 	}
 	if told := s.toldAfter(ctx, lost.End); told != "" {

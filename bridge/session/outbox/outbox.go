@@ -188,9 +188,9 @@ func moved(cause error) error {
 }
 
 // Add stores a prompt before it is sent to the CLI. before is the journal's last position. A full outbox
-// returns LIMIT_EXCEEDED. durable is false if the prompt is in memory only. If the session has another owner, Add
+// returns LIMIT_EXCEEDED. inMemory is true if there is no disk, or if it failed. If the session has another owner, Add
 // stores nothing and returns SESSION_UNAVAILABLE.
-func (b *Box) Add(p Prompt, secrets secretsOf, before journal.Position) (n uint64, durable bool, err error) {
+func (b *Box) Add(p Prompt, secrets secretsOf, before journal.Position) (n uint64, inMemory bool, err error) {
 	e := newEntry(p, before)
 	e.Deliveries = 1
 	return b.add(e, secrets)
@@ -198,14 +198,12 @@ func (b *Box) Add(p Prompt, secrets secretsOf, before journal.Position) (n uint6
 
 // AddLater is Add, but leaves the writing to Accepted, which needs one write for the prompt and its answer. A prompt
 // whose call has no reply when the process ends is then not stored, and the next process would not send it again
-// anyway. A large prompt is stored at once. inMemory is true if the outbox has no disk, or if a large prompt could not
-// be stored.
+// anyway. A large prompt is stored at once, and inMemory is then as for Add.
 func (b *Box) AddLater(p Prompt, secrets secretsOf, before journal.Position) (n uint64, inMemory bool, err error) {
 	e := newEntry(p, before)
 	e.Deliveries = 1
 	if e.large || b.files.memory() {
-		n, durable, err := b.add(e, secrets)
-		return n, !durable, err
+		return b.add(e, secrets)
 	}
 	stored := p
 	stored.Params, stored.Lacks = secrets(p.Params)
@@ -241,7 +239,7 @@ func (e *Entry) said() []Message {
 }
 
 // add stores an entry: at the end, or before those that are owed if it is owed itself.
-func (b *Box) add(e *Entry, secrets secretsOf) (n uint64, durable bool, err error) {
+func (b *Box) add(e *Entry, secrets secretsOf) (n uint64, inMemory bool, err error) {
 	p := e.prompt
 	b.mu.Lock()
 	err = b.insert(e)
@@ -263,7 +261,7 @@ func (b *Box) add(e *Entry, secrets secretsOf) (n uint64, durable bool, err erro
 	if e.stored && len(e.prompt.Lacks) == 0 && e.large && !b.files.memory() {
 		e.prompt.Params = nil // it is read again when it is needed
 	}
-	return e.N, err == nil && !b.files.memory(), nil
+	return e.N, err != nil || b.files.memory(), nil
 }
 
 // insert numbers an entry and adds it to those in memory. The caller holds mu.
@@ -293,22 +291,11 @@ func (b *Box) insert(e *Entry) error {
 	return nil
 }
 
-// Accepted notes the CLI's answer, before the caller has it. again reports that the session
-// was loaded anew meanwhile and the history lacks the prompt: it is owed then. If the session has another owner,
-// Accepted returns SESSION_UNAVAILABLE: that owner decides what becomes of the prompt, without this answer.
-func (b *Box) Accepted(n uint64, ids []string) (durable, again bool, err error) {
-	done := make(chan struct{})
-	go b.AcceptedThen(n, ids, func(d, a bool, e error) {
-		durable, again, err = d, a, e
-		close(done)
-	})
-	<-done
-	return durable, again, err
-}
-
-// AcceptedThen is Accepted on a goroutine that may hang in the disk's call. done is called once with what Accepted
-// returns: before AcceptedThen returns, or on another goroutine if the disk does not answer.
-func (b *Box) AcceptedThen(n uint64, ids []string, done func(durable, again bool, err error)) {
+// Accepted notes the CLI's answer, before the caller has it, on a goroutine that may hang in the disk's call. done is
+// called once: before Accepted returns, or on another goroutine if the disk does not answer. again reports that the session
+// was loaded anew meanwhile and the history lacks the prompt: it is owed then. If the session has another owner, the error
+// is SESSION_UNAVAILABLE: that owner decides what becomes of the prompt, without this answer.
+func (b *Box) Accepted(n uint64, ids []string, done func(durable, again bool, err error)) {
 	b.mu.Lock()
 	e := b.st.find(n)
 	if e == nil {

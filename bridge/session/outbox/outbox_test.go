@@ -109,17 +109,28 @@ func hidden(json.RawMessage) (json.RawMessage, []string) {
 func put(t *testing.T, b *Box, text string) uint64 {
 	t.Helper()
 	params, _ := json.Marshal(map[string]string{"prompt": text})
-	n, durable, err := b.Add(Prompt{Params: params, Request: "r " + text, AskedAt: time.Now()}, keepAll, journal.Position{Epoch: 1, Seq: 3})
-	if err != nil || !durable {
-		t.Fatalf("%q is taken up: %v, %v", text, durable, err)
+	n, inMemory, err := b.Add(Prompt{Params: params, Request: "r " + text, AskedAt: time.Now()}, keepAll, journal.Position{Epoch: 1, Seq: 3})
+	if err != nil || inMemory {
+		t.Fatalf("%q is taken up: in memory %v, %v", text, inMemory, err)
 	}
 	return n
 }
 
-// accepted notes the CLI's answer to a prompt.
+// noted notes the CLI's answer to a prompt, and waits until it is stored.
+func noted(b *Box, n uint64, ids []string) (durable, again bool, err error) {
+	done := make(chan struct{})
+	go b.Accepted(n, ids, func(d, a bool, e error) {
+		durable, again, err = d, a, e
+		close(done)
+	})
+	<-done
+	return durable, again, err
+}
+
+// accepted is noted without an error.
 func accepted(t *testing.T, b *Box, n uint64, ids []string) {
 	t.Helper()
-	if _, _, err := b.Accepted(n, ids); err != nil {
+	if _, _, err := noted(b, n, ids); err != nil {
 		t.Errorf("the answer %q: %v", ids, err)
 	}
 }
@@ -130,7 +141,7 @@ func TestLives(t *testing.T) {
 	disk := onDisk()
 	b := opened(t, disk)
 	first, second := put(t, b, "one"), put(t, b, "two")
-	if durable, again, _ := b.Accepted(first, []string{"m1"}); !durable || again {
+	if durable, again, _ := noted(b, first, []string{"m1"}); !durable || again {
 		t.Errorf("the answer is noted: %v, %v", durable, again)
 	}
 	b = opened(t, disk)
@@ -150,7 +161,7 @@ func TestLives(t *testing.T) {
 	if !b.Owes() {
 		t.Fatal("the third life does not know what is owed")
 	}
-	e, ok, err := b.Again(journal.Position{Epoch: 2, Seq: 9}, time.Now(), true)
+	e, ok, err := b.BeginRedelivery(journal.Position{Epoch: 2, Seq: 9}, time.Now(), true)
 	if !ok || err != nil || e.Deliveries != 2 || !strings.Contains(string(e.Prompt().Params), "one") {
 		t.Fatalf("given again is %+v, %v", e, err)
 	}
@@ -277,7 +288,7 @@ func TestAddLater(t *testing.T) {
 	if writes := disk.calls["append"]; writes != 0 || len(b.Entries()) != 2 {
 		t.Errorf("before an answer there are %d writes, and the entries %+v", writes, b.Entries())
 	}
-	if durable, again, err := b.Accepted(first, []string{"m1"}); !durable || again || err != nil || disk.calls["append"] != 1 {
+	if durable, again, err := noted(b, first, []string{"m1"}); !durable || again || err != nil || disk.calls["append"] != 1 {
 		t.Errorf("the answer: %v, %v, %v, in %d writes", durable, again, err, disk.calls["append"])
 	}
 	entries := stored()
@@ -293,7 +304,7 @@ func TestAddLater(t *testing.T) {
 	full := errors.New("full")
 	disk.set(full, nil)
 	third := later("third")
-	if durable, _, err := b.Accepted(third, []string{"m3"}); durable || err != nil || !errors.Is(b.Problem(), full) {
+	if durable, _, err := noted(b, third, []string{"m3"}); durable || err != nil || !errors.Is(b.Problem(), full) {
 		t.Errorf("on a full disk the answer is noted: %v, %v", durable, err)
 	}
 	disk.set(nil, nil)
@@ -373,9 +384,9 @@ func TestAnotherOwner(t *testing.T) {
 	if entries := b.Entries(); len(entries) != 2 {
 		t.Errorf("the refused prompts stay: %+v", entries)
 	}
-	_, _, err = b.Accepted(sent, []string{"m2"})
+	_, _, err = noted(b, sent, []string{"m2"})
 	refused("an answer", err)
-	_, _, err = b.Again(journal.Position{}, time.Now(), true)
+	_, _, err = b.BeginRedelivery(journal.Position{}, time.Now(), true)
 	refused("another delivery", err)
 }
 
@@ -386,21 +397,21 @@ func TestDiskThatFails(t *testing.T) {
 	b := opened(t, disk)
 	full := errors.New("full")
 	disk.set(full, nil)
-	n, durable, err := b.Add(Prompt{Params: json.RawMessage(`{"prompt":"p"}`)}, keepAll, journal.Position{})
-	if err != nil || durable || !errors.Is(b.Problem(), full) {
-		t.Errorf("a full disk: %v, %v, problem %v", durable, err, b.Problem())
+	n, inMemory, err := b.Add(Prompt{Params: json.RawMessage(`{"prompt":"p"}`)}, keepAll, journal.Position{})
+	if err != nil || !inMemory || !errors.Is(b.Problem(), full) {
+		t.Errorf("a full disk: %v, %v, problem %v", inMemory, err, b.Problem())
 	}
-	if durable, _, _ := b.Accepted(n, []string{"m1"}); durable {
+	if durable, _, _ := noted(b, n, []string{"m1"}); durable {
 		t.Error("the answer is on a full disk")
 	}
 	release := make(chan struct{})
 	disk.set(nil, release)
 	began := time.Now()
-	n, durable, err = b.Add(Prompt{Params: json.RawMessage(`{"prompt":"p"}`)}, keepAll, journal.Position{})
-	if err != nil || durable || !errors.Is(b.Problem(), errSlow) {
-		t.Errorf("a disk that hangs: %v, %v, problem %v", durable, err, b.Problem())
+	n, inMemory, err = b.Add(Prompt{Params: json.RawMessage(`{"prompt":"p"}`)}, keepAll, journal.Position{})
+	if err != nil || !inMemory || !errors.Is(b.Problem(), errSlow) {
+		t.Errorf("a disk that hangs: %v, %v, problem %v", inMemory, err, b.Problem())
 	}
-	if durable, _, _ := b.Accepted(n, []string{"m2"}); durable || time.Since(began) > 3*diskTimeout {
+	if durable, _, _ := noted(b, n, []string{"m2"}); durable || time.Since(began) > 3*diskTimeout {
 		t.Errorf("the answer is on a disk that hangs: %v", durable)
 	}
 	again, _, err := b.AddLater(Prompt{Params: json.RawMessage(`{"prompt":"p"}`)}, keepAll, journal.Position{})
@@ -409,7 +420,7 @@ func TestDiskThatFails(t *testing.T) {
 	}
 	for range 2 { // the second one finds the first, which hangs
 		done := make(chan bool, 2)
-		go b.AcceptedThen(again, []string{"m3"}, func(durable, _ bool, _ error) { done <- durable })
+		go b.Accepted(again, []string{"m3"}, func(durable, _ bool, _ error) { done <- durable })
 		if <-done {
 			t.Error("a prompt is on a disk that hangs")
 		}
@@ -474,7 +485,7 @@ func TestPassed(t *testing.T) {
 	b, _ := Open(nil)
 	n, _, _ := b.Add(Prompt{Params: json.RawMessage(`{"prompt":"p"}`)}, keepAll, journal.Position{})
 	b.Pass(n)
-	if _, again, _ := b.Accepted(n, []string{"m1"}); !again || !b.Owes() {
+	if _, again, _ := noted(b, n, []string{"m1"}); !again || !b.Owes() {
 		t.Error("it is not owed")
 	}
 }
@@ -544,7 +555,7 @@ func TestContinuation(t *testing.T) {
 	if got, want := numbers(next), []uint64{taken, own, waiting}; !slices.Equal(got, want) {
 		t.Errorf("in the next process the order is %v, want %v", got, want)
 	}
-	e, ok, err := next.Again(journal.Position{}, time.Now(), true)
+	e, ok, err := next.BeginRedelivery(journal.Position{}, time.Now(), true)
 	if err != nil || !ok || e.N != own || e.Deliveries != 1 || e.Prompt().Continues != 2 {
 		t.Errorf("the first delivery is of %+v, %v, %v", e, ok, err)
 	}

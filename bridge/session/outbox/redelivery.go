@@ -30,11 +30,11 @@ func (s *state) owed() *Entry {
 	return nil
 }
 
-// Again begins another delivery of the first prompt that is owed: from now on it is as one
-// that the CLI has not answered. The caller gives it to the CLI. If the session has another owner, Again returns
+// BeginRedelivery begins another delivery of the first prompt that is owed: from now on it is as one
+// that the CLI has not answered. The caller gives it to the CLI. If the session has another owner, BeginRedelivery returns
 // SESSION_UNAVAILABLE. If the disk fails, a process that crashes may deliver the prompt a second time. With shared,
-// another process may continue the session without a crash: Again then returns ErrUnstored, and delivers nothing.
-func (b *Box) Again(before journal.Position, now time.Time, shared bool) (e Entry, ok bool, err error) {
+// another process may continue the session without a crash: BeginRedelivery then returns ErrUnstored, and delivers nothing.
+func (b *Box) BeginRedelivery(before journal.Position, now time.Time, shared bool) (e Entry, ok bool, err error) {
 	b.mu.Lock()
 	next := b.st.owed()
 	if next == nil {

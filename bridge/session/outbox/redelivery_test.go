@@ -27,7 +27,7 @@ func TestUnstoredDelivery(t *testing.T) {
 			before := b.Entries()
 			away := errors.New("no route to the storage")
 			disk.set(away, nil)
-			e, ok, err := b.Again(journal.Position{Epoch: 2, Seq: 9}, time.Now(), shared)
+			e, ok, err := b.BeginRedelivery(journal.Position{Epoch: 2, Seq: 9}, time.Now(), shared)
 			if !shared {
 				if err != nil || !ok || e.Deliveries != 2 {
 					t.Errorf("the delivery: %+v, %v, %v", e, ok, err)
@@ -41,7 +41,7 @@ func TestUnstoredDelivery(t *testing.T) {
 				t.Errorf("the prompt is\n%+v\nand was\n%+v", after, before)
 			}
 			disk.set(nil, nil)
-			e, ok, err = b.Again(journal.Position{Epoch: 2, Seq: 9}, time.Now(), shared)
+			e, ok, err = b.BeginRedelivery(journal.Position{Epoch: 2, Seq: 9}, time.Now(), shared)
 			if err != nil || !ok || e.Deliveries != 2 {
 				t.Errorf("the delivery to a storage that is back: %+v, %v, %v", e, ok, err)
 			}
