@@ -116,12 +116,13 @@ func TestReadersBegin(t *testing.T) {
 		want  []string
 		err   error
 	}{
-		"at the beginning":  {after: Position{}, want: []string{"d1", "d2", "d3", "d4", "note late"}},
-		"after seq 0":       {after: Position{epoch, 0}, want: []string{"d1", "d2", "d3", "d4", "note late"}},
-		"in the middle":     {after: Position{epoch, 2}, want: []string{"d3", "d4", "note late"}},
-		"at the end":        {after: Position{epoch, 3}, want: []string{"d4", "note late"}},
-		"in the future":     {after: Position{epoch, 4}, err: ErrFuture},
-		"in a future epoch": {after: Position{epoch + 1, 1}, err: ErrFuture},
+		"at the beginning": {after: Position{}, want: []string{"d1", "d2", "d3", "d4", "note late"}},
+		"after seq 0":      {after: Position{epoch, 0}, want: []string{"d1", "d2", "d3", "d4", "note late"}},
+		"in the middle":    {after: Position{epoch, 2}, want: []string{"d3", "d4", "note late"}},
+		"at the end":       {after: Position{epoch, 3}, want: []string{"d4", "note late"}},
+		"in the future":    {after: Position{epoch, 4}, err: ErrFuture},
+		"in an epoch that was lost": {after: Position{epoch + 1, 1},
+			want: []string{"epoch 8-7", "d1", "d2", "d3", "d4", "note late"}},
 		"in an epoch before": {after: Position{epoch - 1, 99},
 			want: []string{"epoch 6-7", "d1", "d2", "d3", "d4", "note late"}},
 	} {

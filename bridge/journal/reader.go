@@ -47,7 +47,9 @@ type Reader struct {
 	ephemeral bool
 }
 
-// NewReader returns a reader that starts after the given position. The zero position starts at the first event. wake
+// NewReader returns a reader that starts after the given position. The zero position starts at the first event. A position
+// of another epoch yields a Gap and the whole epoch, also if it is later: readers learn of an epoch before the disk has it,
+// and the process may have ended in between. wake
 // is called from any goroutine, once after each Next that returned nothing, when there is more to read. If ephemeral
 // is false, the loss of ephemeral events is not reported. Only notes added from now on are delivered. The caller must
 // Close the reader.
@@ -57,9 +59,9 @@ func (j *Journal) NewReader(after Position, ephemeral bool, wake func()) (*Reade
 	r := &Reader{j: j, ephemeral: ephemeral, wake: wake, notes: j.nextOff, pos: Position{Epoch: j.cfg.Epoch}}
 	switch {
 	case after == Position{}:
-	case after.Epoch > j.cfg.Epoch || after.Epoch == j.cfg.Epoch && after.Seq >= j.nextSeq:
+	case after.Epoch == j.cfg.Epoch && after.Seq >= j.nextSeq:
 		return nil, ErrFuture
-	case after.Epoch < j.cfg.Epoch:
+	case after.Epoch != j.cfg.Epoch:
 		r.pos = after // the first look tells
 	default:
 		r.pos = after

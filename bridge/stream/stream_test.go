@@ -201,6 +201,11 @@ func TestSubscribeChecks(t *testing.T) {
 	t.Parallel()
 	r := bridgetest.New(t, fakecli.Script{})
 	r.Create("s1")
+	first, err := r.Events.ListEvents(t.Context(), &bridgev1.ListEventsRequest{SessionId: "s1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	future := &bridgev1.Position{Epoch: first.GetEvents()[0].GetPosition().GetEpoch(), Seq: 1 << 60}
 	for what, test := range map[string]struct {
 		q      *bridgev1.SubscribeRequest
 		reason fault.Reason
@@ -210,7 +215,7 @@ func TestSubscribeChecks(t *testing.T) {
 		"no id":          {&bridgev1.SubscribeRequest{Sessions: bridgetest.Cursors("")}, fault.InvalidField, "sessions[0].session_id"},
 		"unknown":        {&bridgev1.SubscribeRequest{Sessions: append(bridgetest.Cursors("s1"), bridgetest.Cursors("x")...)}, fault.SessionNotFound, "sessions[1].session_id"},
 		"twice":          {&bridgev1.SubscribeRequest{Sessions: append(bridgetest.Cursors("s1"), bridgetest.Cursors("s1")...)}, fault.InvalidField, "sessions[1].session_id"},
-		"the future":     {&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "s1", After: &bridgev1.Position{Epoch: 1 << 60, Seq: 1}}}}, fault.InvalidField, "sessions[0].after"},
+		"the future":     {&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "s1", After: future}}}, fault.InvalidField, "sessions[0].after"},
 		"a filter":       {&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "s1", Filter: &bridgev1.EventFilter{Types: []string{"a*b"}}}}}, fault.InvalidField, "sessions[0].filter.types"},
 		"the heartbeat":  {&bridgev1.SubscribeRequest{Sessions: bridgetest.Cursors("s1"), Options: &bridgev1.StreamOptions{HeartbeatInterval: durationpb.New(time.Millisecond)}}, fault.InvalidField, "options.heartbeat_interval"},
 		"the lingering":  {&bridgev1.SubscribeRequest{Sessions: bridgetest.Cursors("s1"), Options: &bridgev1.StreamOptions{BatchDelay: durationpb.New(time.Second)}}, fault.InvalidField, "options.batch_delay"},
