@@ -106,6 +106,7 @@ func (r *Registry) Add(p *Pending, expire func(id string)) bool {
 		return false
 	}
 	if len(r.pending) >= MaxPending || r.room != nil && !r.room.Take() {
+		r.remember(p.ID, given{}) // the caller answers it, and the CLI tells its end
 		return false
 	}
 	r.pending[p.ID] = p
@@ -192,14 +193,18 @@ func (r *Registry) ClaimOver(id string) *Pending {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.pending[id]
-	if p == nil {
-		return nil
-	}
-	if p.claim(Giver{}) {
+	end, ended := r.over[id]
+	switch {
+	case p != nil && p.claim(Giver{}):
 		return p
+	case p != nil:
+		r.ends++
+		p.over = r.ends
+	case ended: // perhaps by an answer of which it was not known whether it had reached the CLI
+		r.ends++
+		end.n = r.ends
+		r.over[id] = end
 	}
-	r.ends++
-	p.over = r.ends
 	return nil
 }
 
@@ -291,17 +296,24 @@ func (r *Registry) done(id string, at journal.Position, answered bool) bool {
 	if answered {
 		end.by = p.by
 	}
-	r.over[id] = end
+	r.remember(id, end)
 	if p.answering {
 		p.answering = false
 		close(p.settled)
 	}
-	r.overIDs = append(r.overIDs, id)
+	return true
+}
+
+// remember remembers the end of a callback. The caller holds the lock.
+func (r *Registry) remember(id string, end given) {
+	if _, known := r.over[id]; !known {
+		r.overIDs = append(r.overIDs, id)
+	}
+	r.over[id] = end
 	if len(r.overIDs) > maxRemembered {
 		delete(r.over, r.overIDs[0])
 		r.overIDs = r.overIDs[1:]
 	}
-	return true
 }
 
 // Ends returns how many callbacks have ended, for EndedSince and Awaited.

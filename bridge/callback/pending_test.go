@@ -296,6 +296,30 @@ func TestUnreached(t *testing.T) {
 	}
 }
 
+// The CLI tells the end of a callback for which there was no place: a list that it made before that is out of date.
+func TestEndWithoutAPlace(t *testing.T) {
+	t.Parallel()
+	for _, told := range []bool{false, true} {
+		r := NewRegistry(full{})
+		ends := r.Ends()
+		if r.Add(&Pending{ID: "a"}, noExpiry) {
+			t.Fatal("there was a place")
+		}
+		if told && r.ClaimOver("a") != nil {
+			t.Error("a callback without a place can be claimed")
+		}
+		if got := r.EndedSince("a", ends); got != told {
+			t.Errorf("told: %v, ended since: %v", told, got)
+		}
+	}
+}
+
+// full is a room without a place.
+type full struct{}
+
+func (full) Take() bool { return false }
+func (full) Give()      {}
+
 // Only the participant that gave an answer can repeat it, and only with the same content. For all others the
 // callback has ended.
 func TestRepeatedByItsGiver(t *testing.T) {
