@@ -14,6 +14,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -181,6 +182,35 @@ func TestMessageNeverTakenUp(t *testing.T) {
 		}
 		if !w.state.Over() || w.state.Outcome().Status != stalled {
 			t.Errorf("the outcome is %v", w.state.Outcome())
+		}
+	})
+}
+
+// A prompt whose turn has ended leaves the outbox also if the CLI's last word on the session is that it has nothing to do.
+func TestRestWithoutIdle(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := onPuppet(t, &puppet{answer: func(string) (string, error) { return `{"hasActiveWork":false}`, nil }})
+		removed := s.turns.Expect(nil) // by the abort, as far as is known
+		removed.State().Immediate = true
+		s.play("abort", "")
+		removed.Accept()
+		removed.Identify("m1")
+		done := s.turns.Expect(nil)
+		n, _, err := s.prompts.Add(outbox.Prompt{Params: json.RawMessage(`{"prompt":"p"}`)}, s.journal.Last())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.update(func() { s.prompts.Expect(done.State(), n) })
+		done.Accept()
+		s.play("user.message", user("m2"))
+		s.play("session.idle", "")
+		done.Identify("m2")
+		if _, over := watched(s, time.Hour); !over || !removed.State().Over() || !done.State().Over() {
+			t.Errorf("over are %v, %v and %v", over, removed.State().Over(), done.State().Over())
+		}
+		if left := s.prompts.box.Entries(); len(left) > 0 {
+			t.Errorf("in the outbox is %+v", left)
 		}
 	})
 }

@@ -409,6 +409,7 @@ func (m *Machine) Rest(at journal.Position) []Effect {
 			m.finish(w, Outcome{Status: aborted, End: at})
 		}
 	}
+	m.effects = append(m.effects, Effect{Kind: Rested, Outcome: out})
 	return m.take()
 }
 
