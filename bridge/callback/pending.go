@@ -265,19 +265,18 @@ func (r *Registry) Release(p *Pending) (over bool) {
 	return false
 }
 
-// Done removes a resolved callback, and reports whether it was pending.
-func (r *Registry) Done(id string) bool { return r.done(id, journal.Position{}, false) }
+// Done removes exactly this callback, and reports whether it was pending: if the CLI has asked it again meanwhile, that made
+// another one.
+func (r *Registry) Done(p *Pending) bool { return r.done(p, journal.Position{}, false) }
 
 // Answered is Done for a callback whose claimant's answer reached the CLI at a position.
-func (r *Registry) Answered(id string, at journal.Position) bool {
-	return r.done(id, at, true)
-}
+func (r *Registry) Answered(p *Pending, at journal.Position) bool { return r.done(p, at, true) }
 
-func (r *Registry) done(id string, at journal.Position, answered bool) bool {
+func (r *Registry) done(p *Pending, at journal.Position, answered bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p := r.pending[id]
-	if p == nil {
+	id := p.ID
+	if r.pending[id] != p {
 		return false
 	}
 	delete(r.pending, id)

@@ -54,10 +54,10 @@ func TestRegistry(t *testing.T) {
 		t.Errorf("an unknown callback is claimed: %v", p)
 	}
 
-	if !r.Done("a") {
+	if !done(r, "a") {
 		t.Error("Done knows nothing of a pending callback")
 	}
-	if r.Done("a") {
+	if done(r, "a") {
 		t.Error("Done ends a callback twice")
 	}
 	for what, call := range map[string]func(string) error{
@@ -157,7 +157,7 @@ func TestExpiry(t *testing.T) {
 		add("done", 2*time.Second)
 		claimed := add("claimed", 3*time.Second)
 		r.Add(&Pending{ID: "endless"}, func(string) { t.Error("no deadline, and expired") })
-		r.Done("done")
+		done(r, "done")
 		time.Sleep(2 * time.Second)
 		if got := take(); got != "[short]" {
 			t.Errorf("expired: %s", got)
@@ -171,7 +171,7 @@ func TestExpiry(t *testing.T) {
 		if got := take(); got != "[claimed]" {
 			t.Errorf("expired after the release: %s", got)
 		}
-		r.Done("claimed")
+		done(r, "claimed")
 		r.Release(claimed)
 		time.Sleep(time.Hour)
 		if got := take(); got != "[]" {
@@ -192,14 +192,14 @@ func TestBounds(t *testing.T) {
 	if r.Add(&Pending{ID: "more"}, noExpiry) {
 		t.Error("one more is taken")
 	}
-	r.Done(id(0))
+	done(r, id(0))
 	if !r.Add(&Pending{ID: "more"}, noExpiry) {
 		t.Error("there is room, and it is refused")
 	}
 	// The registry remembers a bounded number of ended callbacks.
 	for i := MaxPending; i < MaxPending+maxRemembered; i++ {
-		r.Done(id(i - MaxPending))
-		r.Done("more")
+		done(r, id(i-MaxPending))
+		done(r, "more")
 		r.Add(&Pending{ID: id(i)}, noExpiry)
 	}
 	if len(r.over) > maxRemembered || len(r.overIDs) > maxRemembered {
@@ -227,7 +227,7 @@ func TestOverWhileAnswered(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, _, settled := r.Repeated("a", by)
-		r.Done("a")
+		done(r, "a")
 		<-settled
 		if _, repeated, _ := r.Repeated("a", by); repeated {
 			t.Error("an answer that did not count is said to have come")
@@ -251,11 +251,11 @@ func TestOverDuringAnAnswer(t *testing.T) {
 		"a later list has it":     {func(r *Registry) { r.Awaited("a", r.Ends()) }, false},
 		"the CLI asks once more":  {func(r *Registry) { r.Add(&Pending{ID: "a"}, noExpiry) }, false},
 		"another one is awaited":  {func(r *Registry) { r.Awaited("b", r.Ends()) }, true},
-		"its end has been noted":  {func(r *Registry) { r.Done("a") }, false},
+		"its end has been noted":  {func(r *Registry) { done(r, "a") }, false},
 		"another one is added":    {func(r *Registry) { r.Add(&Pending{ID: "c"}, noExpiry) }, true},
 		"the CLI says so twice":   {func(r *Registry) { r.ClaimOver("a") }, true},
-		"another one has an end":  {func(r *Registry) { r.Done("b") }, true},
-		"a list is made in time":  {func(r *Registry) { ends := r.Ends(); r.Done("b"); r.Awaited("a", ends) }, false},
+		"another one has an end":  {func(r *Registry) { done(r, "b") }, true},
+		"a list is made in time":  {func(r *Registry) { ends := r.Ends(); done(r, "b"); r.Awaited("a", ends) }, false},
 		"it is over after a list": {func(r *Registry) { ends := r.Ends(); r.ClaimOver("a"); r.Awaited("a", ends) }, true},
 	} {
 		r := NewRegistry(nil)
@@ -289,7 +289,7 @@ func TestUnreached(t *testing.T) {
 		if !reached {
 			r.Unreached(a)
 		}
-		r.Done("a")
+		done(r, "a")
 		if got := r.EndedSince("a", ends); got != reached {
 			t.Errorf("reached: %v, ended since: %v", reached, got)
 		}
@@ -320,6 +320,21 @@ type full struct{}
 func (full) Take() bool { return false }
 func (full) Give()      {}
 
+// The CLI may ask a callback again that has ended. The end of the first one is not that of the second.
+func TestEndOfAnEarlierOne(t *testing.T) {
+	t.Parallel()
+	r := NewRegistry(nil)
+	first, second := &Pending{ID: "a"}, &Pending{ID: "a"}
+	r.Add(first, noExpiry)
+	if !r.Done(first) || r.Done(first) {
+		t.Error("it does not end once")
+	}
+	r.Add(second, noExpiry)
+	if r.Done(first) || r.Len() != 1 {
+		t.Error("the first one has ended the second")
+	}
+}
+
 // Only the participant that gave an answer can repeat it, and only with the same content. For all others the
 // callback has ended.
 func TestRepeatedByItsGiver(t *testing.T) {
@@ -331,7 +346,8 @@ func TestRepeatedByItsGiver(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := journal.Position{Epoch: 1, Seq: 2}
-	r.Answered("a", at)
+	p, _ := r.Get("a")
+	r.Answered(p, at)
 	for name, tc := range map[string]struct {
 		by   Giver
 		want bool
@@ -369,9 +385,16 @@ func TestRepeatedWaits(t *testing.T) {
 		t.Error("the answer has been given")
 	default:
 	}
-	r.Answered("a", journal.Position{Epoch: 1, Seq: 2})
+	p, _ := r.Get("a")
+	r.Answered(p, journal.Position{Epoch: 1, Seq: 2})
 	<-settled
 	if _, repeated, _ := r.Repeated("a", by); !repeated {
 		t.Error("the same answer is not recognized")
 	}
+}
+
+// done ends the callback with an id, and reports whether it was pending.
+func done(r *Registry, id string) bool {
+	p, err := r.Get(id)
+	return err == nil && r.Done(p)
 }

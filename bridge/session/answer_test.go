@@ -3,6 +3,8 @@ package session
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
@@ -16,6 +18,47 @@ type dying struct {
 }
 
 func (d dying) Ended() <-chan struct{} { return d.gone }
+
+// A default answer whose runtime ended does not reach the successor if its callback has ended meanwhile: the successor's own
+// request has its own time.
+func TestDefaultAnswerComesTooLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		answers := callback.ForEvent(callback.PermissionRequested).AnswerMethod
+		next := &puppet{answer: func(method string) (string, error) {
+			if method == "session.permissions.pendingRequests" {
+				return waitsFor("p1"), nil
+			}
+			return `{}`, nil
+		}}
+		first, killed := dying{gone: make(chan struct{})}, make(chan struct{})
+		first.puppet = &puppet{answer: func(method string) (string, error) {
+			if method == answers {
+				<-killed
+				return "", fault.New(fault.RuntimeLost, "the runtime ended")
+			}
+			return `{}`, nil
+		}}
+		s := onStock(t, &stock{rt: next})
+		s.loader.runtime, s.loader.state = first, Loaded
+		s.settings.State.Handling.Methods = []string{callback.PermissionRequested}
+		s.play("user.message", "")
+		s.play(callback.PermissionRequested, permissionAsked)
+		time.Sleep(s.loader.timeout + time.Second) // the default answer is on its way
+		s.play("abort", "")
+		s.play("session.idle", `{"aborted":true}`)
+		s.loader.RuntimeLost(first, errors.New("killed"))
+		close(killed)
+		if _, err := s.loader.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		close(first.gone)
+		synctest.Wait()
+		if next.called(answers) || s.callbacks.Registry().Len() != 1 {
+			t.Errorf("%d callbacks are pending; calls: %q", s.callbacks.Registry().Len(), next.calls)
+		}
+	})
+}
 
 // The outcome of an answer whose runtime ended follows from the successor's reply.
 func TestAnswerTakenAlong(t *testing.T) {

@@ -157,7 +157,7 @@ func (d *Callbacks) withdrawAborted() {
 // finish removes a callback and tells its watchers. A request that has not been answered is
 // answered now, since it occupies a worker of the connection.
 func (d *Callbacks) finish(p *callback.Pending, outcome bridgev1.CallbackOutcome) {
-	if d.registry.Done(p.ID) {
+	if d.registry.Done(p) {
 		d.notifyFinished(p, outcome, "", Answerer{})
 	}
 }
@@ -303,7 +303,7 @@ func (d *Callbacks) settle(
 	if urls := config.ApprovedURLs(p, a.reply); urls != nil {
 		d.s.update(func() { d.s.settings.approve(urls) })
 	}
-	if d.registry.Answered(p.ID, at) {
+	if d.registry.Answered(p, at) {
 		d.s.audit.decided(ctx, p, a.at, a.by.Participant, a.reply)
 		outcome := bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED
 		d.notifyFinished(p, outcome, a.by.Participant, d.answerer(ctx, a.by.Participant))

@@ -59,10 +59,13 @@ func (d *Callbacks) deliver(a *answerAttempt) {
 		switch {
 		case a.p.Kind.Survives && fault.ReasonOf(e.Err) == fault.RuntimeLost && a.tries < answerTries:
 			d.background(a, func(ctx context.Context) {
-				if awaitEnd(ctx, e.Ended) {
-					d.deliver(a)
-				} else {
+				switch {
+				case !awaitEnd(ctx, e.Ended):
 					a.done(false, e.At, e.Err)
+				case !d.pending(a.p): // what the successor asks is to be answered anew
+					a.done(false, e.At, nil)
+				default:
+					d.deliver(a)
 				}
 			})
 		case a.tries > 1 && e.Err == nil && !accepted:
@@ -78,6 +81,12 @@ func (d *Callbacks) deliver(a *answerAttempt) {
 			a.done(accepted, e.At, e.Err)
 		}
 	})
+}
+
+// pending reports whether exactly this callback is pending.
+func (d *Callbacks) pending(p *callback.Pending) bool {
+	is, _ := d.registry.Get(p.ID) // nil with an error
+	return is == p
 }
 
 // background runs f, which may block, for an answer on its way, until the answer's time is over.

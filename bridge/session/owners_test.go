@@ -136,7 +136,7 @@ func TestWaitsForWhatIsNotPending(t *testing.T) {
 		for _, e := range [][2]string{{"user.message", ""}, {"tool.execution_start", ""}, {callback.PermissionRequested, permissionAsked}} {
 			s.play(e[0], e[1])
 		}
-		s.callbacks.Registry().Done("p1")
+		end(s, "p1")
 		if _, over := watched(s, 11*time.Minute); over {
 			t.Error("the turn was ended although the CLI only waits")
 		}
@@ -271,7 +271,7 @@ func TestSilenceDoesNotCountTools(t *testing.T) {
 		},
 		"a callback": {
 			begin: func(s *Session) { s.callbacks.Registry().Add(&callback.Pending{ID: "c1"}, nil) },
-			end:   func(s *Session) { s.callbacks.Registry().Done("c1") },
+			end:   func(s *Session) { end(s, "c1") },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -343,4 +343,10 @@ func TestToolGivenUp(t *testing.T) {
 			}
 		})
 	}
+}
+
+// end ends the callback with an id, which is pending.
+func end(s *Session, id string) {
+	p, _ := s.callbacks.Registry().Get(id)
+	s.callbacks.Registry().Done(p)
 }

@@ -191,23 +191,23 @@ func TestRestWithoutIdle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := onPuppet(t, &puppet{answer: func(string) (string, error) { return `{"hasActiveWork":false}`, nil }})
-		removed := s.turns.Expect(nil) // by the abort, as far as is known
-		removed.State().Immediate = true
+		removed := s.turns.expect(nil) // by the abort, as far as is known
+		removed.state.Immediate = true
 		s.play("abort", "")
-		removed.Accept()
-		removed.Identify("m1")
-		done := s.turns.Expect(nil)
-		n, _, err := s.prompts.Add(outbox.Prompt{Params: json.RawMessage(`{"prompt":"p"}`)}, s.journal.Last())
+		removed.accept()
+		removed.identify("m1")
+		done := s.turns.expect(nil)
+		n, _, err := s.prompts.add(outbox.Prompt{Params: json.RawMessage(`{"prompt":"p"}`)}, s.journal.Last())
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.update(func() { s.prompts.Expect(done.State(), n) })
-		done.Accept()
+		s.update(func() { s.prompts.expect(done.state, n) })
+		done.accept()
 		s.play("user.message", user("m2"))
 		s.play("session.idle", "")
-		done.Identify("m2")
-		if _, over := watched(s, time.Hour); !over || !removed.State().Over() || !done.State().Over() {
-			t.Errorf("over are %v, %v and %v", over, removed.State().Over(), done.State().Over())
+		done.identify("m2")
+		if _, over := watched(s, time.Hour); !over || !removed.state.Over() || !done.state.Over() {
+			t.Errorf("over are %v, %v and %v", over, removed.state.Over(), done.state.Over())
 		}
 		if left := s.prompts.box.Entries(); len(left) > 0 {
 			t.Errorf("in the outbox is %+v", left)
@@ -234,7 +234,7 @@ func TestCallbackIsPatience(t *testing.T) {
 		if _, over := watched(s, 2*time.Hour); over {
 			t.Fatal("the turn has ended although somebody is asked")
 		}
-		s.callbacks.Registry().Done("c1")
+		end(s, "c1")
 		if took, over := watched(s, time.Hour); !over || took != 10*time.Minute {
 			t.Errorf("over is %v after %v", over, took)
 		}
