@@ -110,8 +110,9 @@ func (w *world) join() {
 
 // room counts the callbacks that have a place. Without places it has room for all.
 type room struct {
-	places         int64
-	taken, refused atomic.Int64
+	places  int64
+	taken   atomic.Int64
+	refused *atomic.Int64 // by all processes of the bridge
 }
 
 // Take implements callback.Room.
@@ -156,7 +157,7 @@ func (h host) CallbackChanged(note any) {
 	w := h.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if h.life != w.life {
+	if !w.lives(h.life) {
 		return
 	}
 	switch n := note.(type) {
@@ -177,11 +178,15 @@ func (w *world) requested(p *callback.Pending) {
 		w.failures = append(w.failures, fmt.Sprintf("callback %s is requested while it is pending", p.ID))
 	}
 	a.p, a.open, a.since, a.aborts, a.dead, a.abstained = p, true, time.Now(), w.aborts, w.crashes, map[string]bool{}
-	a.times++
+	w.note("callback %s is requested", p.ID)
+	if a.times++; w.cli == nil { // the process that has asked has ended meanwhile
+		a.dead--
+	}
 }
 
 // resolved checks that a callback may end so.
 func (w *world) resolved(n session.Resolved) {
+	w.note("callback %s ends: %v", n.ID, n.Outcome)
 	a := w.callbacks[n.ID]
 	if a == nil || !a.open {
 		w.failures = append(w.failures, fmt.Sprintf("callback %s ends twice, or without a request", n.ID))
@@ -198,7 +203,7 @@ func (w *world) resolved(n session.Resolved) {
 		right = !w.handled(a.p) || w.left(a)
 	case bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN:
 		// The CLI may accept an answer after the bridge has ceased to wait for that.
-		right = w.aborts > a.aborts || w.crashes > a.dead || len(a.taken) > 0
+		right = w.aborts > a.aborts || w.crashes > a.dead || len(a.taken) > 0 || !slices.Contains(w.cli.waits(), n.ID)
 	case bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST:
 		right = w.crashes > a.dead
 	}
@@ -229,14 +234,14 @@ func (w *world) left(a *asking) bool {
 func (w *world) taken(id, text string) {
 	a := w.callbacks[id]
 	if a == nil {
-		if w.room.refused.Load() == 0 {
+		if w.refused.Load() == 0 {
 			w.failures = append(w.failures, fmt.Sprintf("callback %s is answered unasked", id))
 		}
 		return
 	}
 	a.taken = append(a.taken, text)
 	// The default answer for lack of room may reach the next process, which asks again when there is room.
-	if strings.Contains(text, "mark") || w.room.refused.Load() > 0 {
+	if strings.Contains(text, "mark") || w.refused.Load() > 0 {
 		return
 	}
 	if late := time.Since(a.since) >= limit; !late && w.handled(a.p) && !w.left(a) && w.aborts == a.aborts && w.crashes == a.dead {
@@ -285,6 +290,7 @@ func (w *world) answer(n int) {
 	one := &answered{mark: fmt.Sprintf("mark%d.", w.answers)}
 	a.answers = append(a.answers, one)
 	id, method := a.p.ID, a.p.Kind.Method
+	w.note("%q answers %s: %s", by, id, one.mark)
 	w.mu.Unlock()
 	text := map[string]string{
 		callback.ToolRequested: fmt.Sprintf(`{"result":%q}`, one.mark),
@@ -302,13 +308,14 @@ func (w *world) answer(n int) {
 	l.s.Callbacks().Resolve(l.ctx, id, giver, callback.Reply{Members: json.RawMessage(text)}, func(_ journal.Position, err error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if l != w.life {
+		if !w.lives(l) {
 			return
 		}
 		if one.over {
 			w.failures = append(w.failures, fmt.Sprintf("the answer %s ends twice", one.mark))
 		}
 		one.over, one.err = true, err
+		w.note("answer %s: %v", one.mark, err)
 	})
 	synctest.Wait()
 }
@@ -332,7 +339,6 @@ func (w *world) checkStep() {
 	if n, taken := w.pending(), w.room.taken.Load(); int64(n) != taken {
 		w.fail("%d callbacks are pending, and %d places are taken", n, taken)
 	}
-	w.read()
 }
 
 // patience is how long the session may take to bring its callbacks in step with the CLI: as long as an answer may take.
@@ -344,10 +350,7 @@ func (w *world) checkWaiting() {
 		for w.step(0) {
 		}
 		w.mu.Lock()
-		var waits []string
-		if w.cli != nil {
-			waits = slices.Concat(w.cli.waiting(asked, false), w.cli.waiting(called, false), w.cli.waiting(called, true))
-		}
+		waits := w.cli.waits()
 		shown := w.openCallbacks()
 		w.mu.Unlock()
 		slices.Sort(waits)
@@ -376,7 +379,7 @@ func (w *world) checkCallbacks() {
 				reached := slices.ContainsFunc(a.taken, func(text string) bool { return strings.Contains(text, one.mark) })
 				// A question has no reply to its answer: the CLI may be gone, or the turn aborted.
 				// The default answer for lack of room has no claim, and may reach the next process before the answer does.
-				if !reached && w.room.refused.Load() == 0 && !(a.p.Kind.Method == askUser && (w.crashes > a.dead || w.aborts > a.aborts)) {
+				if !reached && w.refused.Load() == 0 && !(a.p.Kind.Method == askUser && (w.crashes > a.dead || w.aborts > a.aborts)) {
 					w.fail("the answer %s to callback %s has not reached the CLI", one.mark, a.p.ID)
 				}
 			}

@@ -225,6 +225,14 @@ func (c *cli) waiting(s stage, questions bool) (ids []string) {
 	return ids
 }
 
+// waits lists all requests that the agent waits for; none without a process.
+func (c *cli) waits() []string {
+	if c == nil {
+		return nil
+	}
+	return slices.Concat(c.waiting(asked, false), c.waiting(called, false), c.waiting(called, true))
+}
+
 // list is the result of the methods that list requests.
 func list(ids []string) string {
 	items := []map[string]string{}

@@ -67,6 +67,7 @@ type cli struct {
 	replies  []string  // made and not sent yet
 
 	loaded  bool
+	used    bool // it has received a message
 	events  []stored
 	written int // events that the disk has
 
@@ -88,7 +89,8 @@ type cli struct {
 
 func newCLI(w *world) *cli {
 	c := &cli{w: w, questions: map[string]*toolCall{}}
-	c.pipe = newPipe(c.receive)
+	l := w.life
+	c.pipe = newPipe(c.receive, func() { w.point(l) })
 	return c
 }
 
@@ -105,6 +107,7 @@ func (c *cli) receive(body []byte) {
 	}
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
+	c.w.note("bridge: %s", body)
 	if m.ID != nil {
 		c.requests = append(c.requests, request{m.ID, m.Method, m.Params, append(m.Result, m.Error...)})
 	}
@@ -116,6 +119,7 @@ func (c *cli) steps() (all []func()) {
 		all = append(all, func() {
 			r := c.requests[i]
 			c.requests = slices.Delete(c.requests, i, i+1)
+			c.w.note("CLI works on %s %s", r.id, r.method)
 			c.handle(r)
 		})
 	}
@@ -123,6 +127,7 @@ func (c *cli) steps() (all []func()) {
 		all = append(all, func() {
 			text := c.replies[i]
 			c.replies = slices.Delete(c.replies, i, i+1)
+			c.w.note("CLI: %s", text)
 			c.pipe.say(text)
 		})
 	}
@@ -137,23 +142,27 @@ func (c *cli) steps() (all []func()) {
 	return all
 }
 
-// catchUp has the process take the answers to callbacks that it has received, and reply to them.
+// catchUp has the process do what takes it less than seconds: take the answers to callbacks, list what it waits for, reply
+// to both, and take up a message that waits for the agent.
 func (c *cli) catchUp() {
 	received := c.requests
 	c.requests = nil
 	for _, r := range received {
-		if callback.Answers(r.method) {
+		if callback.Answers(r.method) || strings.Contains(strings.ToLower(r.method), "pendingrequests") {
 			c.handle(r)
 		} else {
 			c.requests = append(c.requests, r)
 		}
 	}
+	for (c.phase == deciding || c.phase == resting) && len(c.queue)+len(c.steering) > 0 {
+		c.goOn()
+	}
 	c.replies = slices.DeleteFunc(c.replies, func(text string) bool {
-		ofAnswer := strings.Contains(text, `"success":`)
-		if ofAnswer {
+		ready := strings.Contains(text, `"success":`) || strings.Contains(text, `"items":`)
+		if ready {
 			c.pipe.say(text)
 		}
-		return ofAnswer
+		return ready
 	})
 }
 
@@ -180,14 +189,43 @@ func (c *cli) emit(eventType, data string, said int) {
 func (c *cli) send(eventType, data string, said int) stored {
 	text := fmt.Sprintf(`{"id":%q,"timestamp":%q,"parentId":null,"type":%q,"ephemeral":%v,"data":%s}`,
 		c.w.uuid(), c.w.now(), eventType, ephemeral[eventType], data)
+	c.w.note("CLI: %s %s", eventType, data)
 	c.pipe.say(`{"jsonrpc":"2.0","method":"session.event","params":{"sessionId":"s1","event":` + text + `}}`)
 	return stored{text, said}
 }
 
 func (c *cli) write() {
+	c.w.note("CLI writes %d events", len(c.events))
 	c.written = len(c.events)
 	c.w.disk.events = slices.Clone(c.events)
 	c.w.disk.known = slices.ContainsFunc(c.events, func(e stored) bool { return e.said >= 0 })
+}
+
+// shutDown ends a process whose input has ended: it was killed, too, or it shuts the session down, perhaps after it has
+// worked on what it has received. A message that the agent was about to take up is lost, or fails, or comes behind the end.
+func (c *cli) shutDown(n int) {
+	if !c.loaded || n%4 == 0 {
+		return
+	}
+	if n%4 > 1 {
+		for _, r := range c.requests {
+			c.handle(r)
+		}
+	}
+	if c.phase == aborting {
+		c.cancelCalls()
+	}
+	waiting := c.phase == idle || c.phase == aborting
+	if waiting = waiting && len(c.queue) > 0; waiting && n%8 == 2 {
+		c.emit("session.error", `{"errorType":"query","message":"Execution failed"}`, -1)
+	}
+	c.emit("session.shutdown", `{"shutdownType":"routine"}`, -1)
+	if waiting && n%8 == 3 {
+		c.w.interaction++
+		c.say(c.queue[0], "idle")
+	}
+	c.write()
+	c.w.disk.known = c.w.disk.known || c.used
 }
 
 func (c *cli) handle(r request) {
@@ -244,6 +282,7 @@ func (c *cli) handle(r request) {
 		}
 		c.reply(r, `{"events":[`+strings.Join(all, ",")+`]}`)
 	case "session.send":
+		c.used = true
 		var n int
 		fmt.Sscanf(r.params.Prompt, "P%d", &n)
 		in := input{n, c.w.uuid()}

@@ -21,9 +21,14 @@
 //     those that the session shows.
 //   - Each request of a living process has one reply.
 //
-// When the bridge ends, the next process has what was stored: the state as it was saved last, the journal and the outbox.
-// Callers ask again for the prompts that were acknowledged, and participants come back. A reader that comes back by its
-// position gets each durable event once, or a gap.
+// Both processes may end at any step, also amid work of the bridge (see fuse): when it is about to write to the CLI, or has
+// written; before, within and after each write to a disk; when it has read, or told a caller something. A CLI process that
+// is killed so is noticed at once or some milliseconds later, while the bridge goes on.
+//
+// When the bridge ends, the next process has what was stored by then: the state as it was saved last, the journal and the
+// outbox. Callers ask again for the prompts that were acknowledged, and participants come back. A reader reads what the
+// session shows as soon as it does, and comes back by its position: it gets each durable event once, at one position, or a
+// gap, and what it has read is not lost.
 //
 // # What the model does
 //
@@ -48,4 +53,7 @@
 //     taken-over calls tells no ends.
 //   - The history is written some time after its events, and before session.idle. A session without a message has none:
 //     no other process can resume it.
+//   - At the end of its input a process shuts the session down. It may work on what it has received before that; then a
+//     session without a message has a history, too. A message that the agent was about to take up is lost, or fails, or
+//     comes behind session.shutdown.
 package sim

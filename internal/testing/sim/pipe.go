@@ -12,6 +12,8 @@ import (
 // what the process says waits until the bridge reads it: neither side waits for the other.
 type pipe struct {
 	receive func(body []byte)
+	// point is called before and after the bridge writes, and after it reads.
+	point func()
 
 	mu     sync.Mutex
 	arrive *sync.Cond
@@ -20,14 +22,15 @@ type pipe struct {
 	closed bool
 }
 
-func newPipe(receive func(body []byte)) *pipe {
-	p := &pipe{receive: receive}
+func newPipe(receive func(body []byte), point func()) *pipe {
+	p := &pipe{receive: receive, point: point}
 	p.arrive = sync.NewCond(&p.mu)
 	return p
 }
 
 // Read implements io.Reader for the bridge.
 func (p *pipe) Read(into []byte) (int, error) {
+	defer p.point()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.out) == 0 && !p.closed {
@@ -43,6 +46,8 @@ func (p *pipe) Read(into []byte) (int, error) {
 
 // Write implements io.Writer for the bridge.
 func (p *pipe) Write(b []byte) (int, error) {
+	p.point()
+	defer p.point()
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()

@@ -1,12 +1,10 @@
 package sim
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io/fs"
+	"fmt"
 	"maps"
-	"slices"
 	"sync"
 	"testing/synctest"
 
@@ -16,7 +14,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
-	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
 )
 
 // life is a process of the bridge: its session, its storage and all that runs in it.
@@ -25,35 +22,33 @@ type life struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
-	// storage and files are nil for the zero variant.
-	storage *faultfs.FS
-	files   *files
-	writer  *journal.Writer
+	disks  disks
+	writer *journal.Writer
+	// ended: the process has ended, and left this. Whatever its goroutines still do has no effect. The world's lock
+	// guards it.
+	ended *disks
 }
 
-// newLife begins a process of the bridge with what an earlier one has stored; before is nil for the first one. The zero
+// newLife begins a process of the bridge with what an earlier one has stored; left is nil for the first one. The zero
 // variant has no storage.
-func (w *world) newLife(before *life) *life {
+func (w *world) newLife(left *disks) *life {
 	l := &life{}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	cfg := session.Config{
 		ID: "s1", Host: host{w, l}, Epoch: uint64(1 + 1000*w.restarts),
 		Encode: func(*journal.Record, journal.Form) []byte { return nil },
 	}
-	w.room = &room{}
+	w.room = &room{refused: &w.refused}
 	cfg.Room = w.room
 	if w.variant.narrow() {
 		w.room.places = 2
 	}
 	if w.variant > 0 {
-		l.storage, l.files = &faultfs.FS{}, &files{content: map[string][]byte{}}
-		if before != nil {
-			l.storage, l.files = before.storage.Restart(false), before.files.clone()
-		}
-		l.writer = journal.NewWriter(journal.WriterConfig{FS: l.storage})
+		l.disks = newDisks(left, func() { w.point(l) })
+		l.writer = journal.NewWriter(journal.WriterConfig{FS: l.disks.log})
 		var err error
 		if cfg.Log, _, err = journal.OpenDisk("s1", cfg.Epoch, l.writer); err == nil {
-			cfg.Outbox, err = outbox.Open(l.files)
+			cfg.Outbox, err = outbox.Open(l.disks.outbox)
 		}
 		if err != nil {
 			w.fail("the storage cannot be opened: %v", err)
@@ -93,13 +88,13 @@ func (l *life) await(waiter *session.Waiter, over func(turn.Outcome, error)) {
 func (h host) MarkDirty() {
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
-	h.w.dirty = h.w.dirty || h.life == h.w.life
+	h.w.dirty = h.w.dirty || h.w.lives(h.life)
 }
 
 // save saves the session if it has changed.
 func (w *world) save() {
 	w.mu.Lock()
-	dirty := w.dirty
+	dirty := w.dirty && w.lives(w.life)
 	w.dirty = false
 	w.mu.Unlock()
 	if !dirty {
@@ -110,36 +105,44 @@ func (w *world) save() {
 	}
 }
 
-// restart ends the bridge, whose CLI process either has its end, too, or notices it and shuts down. The next process has
-// what was stored, and callers come back.
+// end ends the process of the bridge: what it has stored stays. The caller holds the world's lock.
+func (w *world) end() {
+	if w.saved == nil || w.variant == 0 || w.life.ended != nil {
+		return
+	}
+	w.note("the bridge ends")
+	left := w.life.disks.clone()
+	w.life.ended = &left
+	w.crashes++
+	w.restarts++
+	if w.cli != nil {
+		_ = w.cli.pipe.Close()
+	}
+}
+
+// lives reports whether a process of the bridge has not ended. The caller holds the world's lock.
+func (w *world) lives(l *life) bool { return l == w.life && l.ended == nil }
+
+// restart begins the next process of the bridge, if one has ended. It has what was stored, and callers come back. The CLI
+// process has its end, too, or notices that of the bridge and shuts down.
 func (w *world) restart(n int) {
 	w.mu.Lock()
-	if w.saved == nil || w.storage == nil {
+	before, process, rt := w.life, w.cli, w.rt
+	if before.ended == nil {
 		w.mu.Unlock()
 		return
 	}
-	before, process, rt := w.life, w.cli, w.rt
 	w.life, w.cli, w.rt = nil, nil, nil
-	w.crashes++
-	w.restarts++
 	w.mu.Unlock()
-	after := w.newLife(before) // before anything notices the end
+	w.note("the bridge begins again")
+	after := w.newLife(before.ended) // before anything notices the end
 	if process != nil {
-		if w.mu.Lock(); n%2 == 1 && process.loaded {
-			process.emit("session.shutdown", `{"shutdownType":"routine"}`, -1)
-			process.write()
-		}
+		w.mu.Lock()
+		process.shutDown(n)
 		w.mu.Unlock()
-		_ = process.pipe.Close()
-		<-rt.conn.Done()
-		before.s.Loader().RuntimeLost(rt, errConnection)
-		close(rt.told)
+		before.tasks.Go(func() { w.tell(rt, 0) })
 	}
-	w.reader.close()
 	before.close()
-	if process != nil {
-		rt.conn.Wait()
-	}
 	w.loseCallers()
 	w.mu.Lock()
 	w.life = after
@@ -147,6 +150,7 @@ func (w *world) restart(n int) {
 	if err := w.s.Restore(w.saved, nil, nil); err != nil {
 		w.fail("the session cannot be restored: %v", err)
 	}
+	w.follow()
 	if w.s.Awaited() {
 		w.revive()
 	}
@@ -204,8 +208,9 @@ func (w *world) ask(l *life, p *prompt) {
 	over := func(out turn.Outcome, err error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if l == w.life {
+		if w.lives(l) {
 			p.over, p.outcome, p.err = true, out, err
+			w.note("%s: %s %v", p.id, outcomeOf(p), err)
 		}
 	}
 	for {
@@ -231,131 +236,98 @@ var errEnded = errors.New("its turn has ended")
 
 // reader is a caller who reads the durable events, and comes back by its position.
 type reader struct {
-	*journal.Reader
 	at   journal.Position
 	seen map[journal.ID]journal.Position
 }
 
-func (r *reader) close() {
-	if r.Reader != nil {
-		r.Close()
-		r.Reader = nil
+// follow has the reader read what the session shows, as soon as it does.
+func (w *world) follow() {
+	l, wake := w.life, make(chan struct{}, 1)
+	from, err := l.s.Journal().NewReader(w.reader.at, false, func() { wake <- struct{}{} })
+	if err != nil {
+		w.fail("the reader cannot come back to %v: %v", w.reader.at, err)
+		return
 	}
+	l.tasks.Go(func() {
+		defer from.Close()
+		for {
+			w.read(l, from)
+			select {
+			case <-wake:
+			case <-l.ctx.Done():
+				return
+			}
+		}
+	})
 }
 
 // read has the reader read on. It gets each event once, in order, unless a gap says that all is different.
-func (w *world) read() {
-	r := &w.reader
-	if r.Reader == nil {
-		var err error
-		if r.Reader, err = w.s.Journal().NewReader(r.at, false, func() {}); err != nil {
-			w.fail("the reader cannot come back to %v: %v", r.at, err)
-			return
-		}
-	}
+func (w *world) read(l *life, from *journal.Reader) {
 	for {
-		records, gap := r.Next(nil, 1<<20)
-		if gap != nil {
-			r.seen = nil
-		}
+		records, gap := from.Next(nil, 1<<20)
 		if gap == nil && len(records) == 0 {
-			r.at = r.Position()
 			return
 		}
-		if r.seen == nil {
-			r.seen = map[journal.ID]journal.Position{}
+		w.mu.Lock()
+		if w.lives(l) {
+			w.seen(records, gap)
+			w.reader.at = from.Position()
 		}
-		for _, rec := range records {
-			if rec.Note != nil || rec.Ephemeral || rec.ID == (journal.ID{}) {
-				continue
-			}
-			if at, twice := r.seen[rec.ID]; twice {
-				w.fail("the reader gets the event at %v again, at %v", at, rec.Pos)
-			}
-			r.seen[rec.ID] = rec.Pos
-		}
+		w.mu.Unlock()
 	}
 }
 
-// checkReader: the reader has got all events.
+// seen notes what the reader has read, behind a gap if there is one: then the epoch has ended, or the journal does not
+// know what was in the range.
+func (w *world) seen(records []*journal.Record, gap *journal.Gap) {
+	r := &w.reader
+	if r.seen == nil || gap != nil && gap.Reason == journal.EpochEnded {
+		r.seen = map[journal.ID]journal.Position{}
+	}
+	if gap != nil && gap.Reason == journal.Trimmed {
+		maps.DeleteFunc(r.seen, func(_ journal.ID, at journal.Position) bool { return gap.From.Before(at) && !gap.To.Before(at) })
+	}
+	for _, rec := range records {
+		if !durable(rec) {
+			continue
+		}
+		if at, twice := r.seen[rec.ID]; twice {
+			w.failures = append(w.failures, fmt.Sprintf("the reader gets the event at %v again, at %v", at, rec.Pos))
+		}
+		r.seen[rec.ID] = rec.Pos
+	}
+}
+
+// durable reports whether a record is an event that a reader must get.
+func durable(rec *journal.Record) bool {
+	return rec.Note == nil && !rec.Ephemeral && rec.ID != journal.ID{}
+}
+
+// checkReader: the reader has got all events, and the journal has all that it got.
 func (w *world) checkReader() {
-	w.read()
 	all, err := w.s.Journal().NewReader(journal.Position{}, false, func() {})
 	if err != nil {
 		w.fail("the journal cannot be read: %v", err)
 		return
 	}
 	defer all.Close()
+	n := 0
 	for {
 		records, gap := all.Next(nil, 1<<20)
 		if gap == nil && len(records) == 0 {
-			return
+			break
 		}
 		for _, rec := range records {
-			if rec.Note != nil || rec.Ephemeral || rec.ID == (journal.ID{}) {
+			if !durable(rec) {
 				continue
 			}
+			n++
 			if at := w.reader.seen[rec.ID]; at != rec.Pos {
 				w.fail("the reader has the event at %v from %v", rec.Pos, at)
 			}
 		}
 	}
-}
-
-// files keeps the files of the outbox. It implements outbox.Disk.
-type files struct {
-	mu      sync.Mutex
-	content map[string][]byte
-}
-
-func (f *files) clone() *files {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	next := &files{content: map[string][]byte{}}
-	for name, data := range f.content {
-		next.content[name] = bytes.Clone(data)
+	if n != len(w.reader.seen) {
+		w.fail("the journal has %d events, of which the reader has seen %d", n, len(w.reader.seen))
 	}
-	return next
-}
-
-// List implements outbox.Disk.
-func (f *files) List() ([]string, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Sorted(maps.Keys(f.content)), nil
-}
-
-// Read implements outbox.Disk.
-func (f *files) Read(name string) ([]byte, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	data, ok := f.content[name]
-	if !ok {
-		return nil, fs.ErrNotExist
-	}
-	return bytes.Clone(data), nil
-}
-
-// Write implements outbox.Disk.
-func (f *files) Write(name string, data []byte) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.content[name] = bytes.Clone(data)
-	return nil
-}
-
-// Append implements outbox.Disk.
-func (f *files) Append(name string, size int64, data []byte) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.content[name] = append(f.content[name][:size:size], data...)
-	return nil
-}
-
-// Remove implements outbox.Disk.
-func (f *files) Remove(name string) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.content, name)
-	return nil
 }

@@ -14,11 +14,12 @@ import (
 var (
 	runs  = flag.Int("runs", 1000, "how many runs TestRuns makes")
 	first = flag.Uint64("first", 1, "the seed of its first run")
+	shown = flag.String("trace", "", "a run that TestTrace shows")
 )
 
 // op is a thing that a run does: s sends a prompt, t one whose agent needs callers, r answers a callback, d abstains, a
-// aborts, c has the CLI do something, x kills it, z ends the bridge, and w waits. n says which. v, which comes first, is the
-// variant.
+// aborts, c has the CLI do something, x kills it, z ends the bridge, k has one of both end amid later work, and w waits. n
+// says which. v, which comes first, is the variant.
 type op struct {
 	kind rune
 	n    int
@@ -46,10 +47,15 @@ func (w *world) carryOut(o op) {
 	case 'x':
 		w.crash()
 	case 'z':
-		w.restart(o.n)
+		w.mu.Lock()
+		w.end()
+		w.mu.Unlock()
+	case 'k':
+		w.light(o.n)
 	case 'w':
 		w.pass(waits[o.n%len(waits)])
 	}
+	w.restart(o.n)
 }
 
 // combinations are what the steps of a turn call at once.
@@ -69,6 +75,9 @@ func script(seed uint64) (ops []op) {
 	if seed%2 == 0 {
 		kinds += "xx"[:1+seed/2%2]
 	}
+	if seed%8 >= 4 {
+		kinds += "kk"
+	}
 	for range 10 + rng.IntN(90) {
 		ops = append(ops, op{rune(kinds[rng.IntN(len(kinds))]), rng.IntN(36)})
 	}
@@ -76,7 +85,10 @@ func script(seed uint64) (ops []op) {
 }
 
 // play makes a run and returns what was wrong with it.
-func play(t *testing.T, ops []op) (wrong string) {
+func play(t *testing.T, ops []op) (wrong string) { return playWith(t, ops, nil) }
+
+// playWith is play with a function that gets the lines of the run's trace.
+func playWith(t *testing.T, ops []op, trace func(line string)) (wrong string) {
 	t.Helper()
 	synctest.Test(t, func(*testing.T) {
 		var v variant
@@ -84,8 +96,10 @@ func play(t *testing.T, ops []op) (wrong string) {
 			v, ops = variant(ops[0].n), ops[1:]
 		}
 		w := newWorld(v)
+		w.trace = trace
 		defer w.close()
 		for _, o := range ops {
+			w.note("> %v", o)
 			w.carryOut(o)
 			if o.n%2 == 0 {
 				w.save()
@@ -147,6 +161,14 @@ func parse(t *testing.T, text string) (ops []op) {
 		ops = append(ops, o)
 	}
 	return ops
+}
+
+// TestTrace shows a run: go test -v -run TestTrace ./internal/testing/sim -args -trace "s0 c1 x0".
+func TestTrace(t *testing.T) {
+	t.Parallel()
+	if wrong := playWith(t, parse(t, *shown), func(line string) { t.Log(line) }); wrong != "" {
+		t.Error(wrong)
+	}
 }
 
 // TestFound makes runs that were wrong once.

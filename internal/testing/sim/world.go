@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing/synctest"
 	"time"
 
@@ -65,6 +66,7 @@ type world struct {
 	failures    []string
 	variant     variant
 	room        *room
+	refused     atomic.Int64 // callbacks for which there was no room
 	callbacks   map[string]*asking
 	order       []*asking
 	answers     int
@@ -74,6 +76,8 @@ type world struct {
 	dirty       bool
 	restarts    int
 	reader      reader
+	fuse        fuse
+	trace       func(line string) // nil without a trace
 }
 
 // runtime is the bridge's side of a CLI process.
@@ -94,6 +98,7 @@ func newWorld(v variant) *world {
 		_, err := w.s.Loader().Create(w.ctx, v.opening())
 		return err
 	})
+	w.follow()
 	w.settle(func() bool { return w.s.Loader().State() == session.Loaded })
 	w.join()
 	w.save()
@@ -103,7 +108,13 @@ func newWorld(v variant) *world {
 // close ends the world and all that runs in it.
 func (w *world) close() {
 	w.cancel()
-	w.crash()
+	w.mu.Lock()
+	rt := w.kill()
+	w.life.ended = &disks{}
+	w.mu.Unlock()
+	if rt != nil {
+		w.tell(rt, 0)
+	}
 	w.life.close()
 }
 
@@ -111,6 +122,13 @@ func (w *world) fail(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.failures = append(w.failures, fmt.Sprintf(format, args...))
+}
+
+// note adds a line to the run's trace. The caller holds the world's lock.
+func (w *world) note(format string, args ...any) {
+	if w.trace != nil {
+		w.trace(fmt.Sprintf(format, args...))
+	}
 }
 
 func (w *world) uuid() string {
@@ -127,8 +145,12 @@ func (w *world) ended(n int, fate string) { w.prompts[n].fates = append(w.prompt
 func (w *world) do(f func() error) {
 	l := w.life
 	l.tasks.Go(func() {
-		if err := f(); err != nil && l.ctx.Err() == nil {
-			w.fail("%v", err)
+		if err := f(); err != nil {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if w.lives(l) {
+				w.failures = append(w.failures, err.Error())
+			}
 		}
 	})
 	synctest.Wait()
@@ -153,13 +175,14 @@ func (w *world) send(p *prompt) {
 	over := func(out turn.Outcome, err error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if l != w.life { // its caller has lost the connection
+		if !w.lives(l) { // its caller has lost the connection
 			return
 		}
 		if p.over {
 			w.failures = append(w.failures, fmt.Sprintf("P%d has two outcomes", n))
 		}
 		p.over, p.outcome, p.err = true, out, err
+		w.note("P%d: %s %v", n, outcomeOf(p), err)
 	}
 	w.s.Sender().Start(w.ctx, m, func(sent session.Sent, err error) {
 		if err != nil {
@@ -167,10 +190,12 @@ func (w *world) send(p *prompt) {
 			return
 		}
 		w.mu.Lock()
-		if p.sent = true; l == w.life {
-			p.id = sent.MessageID
+		if w.lives(l) {
+			p.sent, p.id = true, sent.MessageID
+			w.note("P%d is accepted as %s", n, p.id)
 		}
 		w.mu.Unlock()
+		w.point(l)
 		l.await(sent.Waiter, over)
 	})
 	synctest.Wait()
@@ -195,32 +220,56 @@ func (w *world) abort() {
 	})
 }
 
-// crash kills the CLI process. The bridge loads the session again if it is wanted.
+// crash kills the CLI process, and has the bridge notice.
 func (w *world) crash() {
 	w.mu.Lock()
-	process, rt := w.cli, w.rt
-	if w.cli, w.rt = nil, nil; process == nil {
-		w.mu.Unlock()
-		return
+	rt := w.kill()
+	w.mu.Unlock()
+	if rt != nil {
+		w.tell(rt, 0)
 	}
+	synctest.Wait()
+}
+
+// kill kills the CLI process. It returns the bridge's side of it; nil if there is none. The caller holds the world's lock.
+func (w *world) kill() *runtime {
+	if w.cli == nil || w.life.ended != nil {
+		return nil
+	}
+	w.note("the CLI is killed")
+	_ = w.cli.pipe.Close()
+	w.cli = nil
 	w.crashes++
 	for _, p := range w.prompts {
 		p.crashed = p.crashed || !p.over
 	}
-	w.mu.Unlock()
-	_ = process.pipe.Close()
+	return w.rt
+}
+
+// tell has the bridge handle the end of a CLI process, as package fleet does it, after a time. It loads the session again
+// if it is wanted.
+func (w *world) tell(rt *runtime, after time.Duration) {
 	<-rt.conn.Done()
+	rt.conn.Wait()
+	select {
+	case <-time.After(after):
+	case <-rt.life.ctx.Done():
+	}
 	cause := errors.New("killed")
 	w.mu.Lock()
 	rt.err = cause
 	w.mu.Unlock()
-	wanted := w.s.Loader().RuntimeLost(rt, cause)
+	wanted := rt.life.s.Loader().RuntimeLost(rt, cause)
 	close(rt.told)
-	rt.conn.Wait()
-	if wanted && w.ctx.Err() == nil {
+	w.mu.Lock()
+	if w.rt == rt {
+		w.rt = nil
+	}
+	wanted = wanted && w.lives(rt.life)
+	w.mu.Unlock()
+	if wanted {
 		w.revive()
 	}
-	synctest.Wait()
 }
 
 // reviveTries bounds how often the bridge loads a session whose processes end meanwhile.
@@ -262,19 +311,27 @@ func (w *world) step(choice int) bool {
 	}
 	w.mu.Unlock()
 	synctest.Wait()
+	w.restart(choice)
 	return len(steps) > 0
 }
 
-// pass lets time go by. The CLI takes an answer and sends a reply that is ready in less than seconds.
+// catchUps is how often the CLI catches up before a long time goes by: a load asks it twice for what it waits for, and then
+// answers follow.
+const catchUps = 4
+
+// pass lets time go by.
 func (w *world) pass(d time.Duration) {
-	if w.mu.Lock(); w.cli != nil && d > time.Second {
-		w.cli.catchUp()
+	for range catchUps {
+		if w.mu.Lock(); w.cli != nil && d > time.Second {
+			w.cli.catchUp()
+		}
+		w.mu.Unlock()
+		synctest.Wait()
 	}
-	w.mu.Unlock()
-	synctest.Wait()
 	time.Sleep(d)
 	w.s.Watchdog().Check()
 	synctest.Wait()
+	w.restart(0)
 	w.save()
 }
 
@@ -316,11 +373,21 @@ type host struct {
 	*life
 }
 
-func (h host) Runtime(context.Context) (session.Runtime, error) {
+func (h host) Runtime(ctx context.Context) (session.Runtime, error) {
 	w := h.w
 	w.mu.Lock()
+	for w.rt != nil && w.cli == nil && w.lives(h.life) { // the next process begins when the end of this one is known
+		told := w.rt.told
+		w.mu.Unlock()
+		select {
+		case <-told:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		w.mu.Lock()
+	}
 	defer w.mu.Unlock()
-	if h.life != w.life {
+	if !w.lives(h.life) {
 		return nil, errors.New("the bridge has ended")
 	}
 	if w.rt == nil {

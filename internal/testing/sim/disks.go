@@ -1,0 +1,148 @@
+package sim
+
+import (
+	"bytes"
+	"io/fs"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
+)
+
+// disks are what a process of the bridge stores.
+type disks struct {
+	log    *logDisk
+	outbox *files
+}
+
+// newDisks returns the disks of a process that begins with what an earlier one has left, or with nothing. point is called
+// before, within and after each change.
+func newDisks(left *disks, point func()) disks {
+	d := disks{&logDisk{&faultfs.FS{}, point}, &files{content: map[string][]byte{}, point: point}}
+	if left != nil {
+		d.log.FS, d.outbox.content = left.log.FS, left.outbox.content
+	}
+	return d
+}
+
+// clone returns what the disks have now.
+func (d disks) clone() disks {
+	d.outbox.mu.Lock()
+	defer d.outbox.mu.Unlock()
+	next := disks{&logDisk{FS: d.log.Restart(false)}, &files{content: map[string][]byte{}}}
+	for name, data := range d.outbox.content {
+		next.outbox.content[name] = bytes.Clone(data)
+	}
+	return next
+}
+
+// logDisk is the file system of the journal. The methods that change nothing are those of faultfs.FS.
+type logDisk struct {
+	*faultfs.FS
+	point func()
+}
+
+// Open implements segment.FS.
+func (d *logDisk) Open(name string, write bool) (segment.File, error) {
+	if write {
+		d.point()
+	}
+	f, err := d.FS.Open(name, write)
+	return &logFile{f, d.point}, err
+}
+
+// Rename implements segment.FS.
+func (d *logDisk) Rename(from, to string) error {
+	d.point()
+	defer d.point()
+	return d.FS.Rename(from, to)
+}
+
+// RemoveAll implements segment.FS.
+func (d *logDisk) RemoveAll(name string) error {
+	d.point()
+	defer d.point()
+	return d.FS.RemoveAll(name)
+}
+
+// logFile is a file of the journal.
+type logFile struct {
+	segment.File
+	point func()
+}
+
+// WriteAt implements segment.File.
+func (f *logFile) WriteAt(p []byte, at int64) (int, error) {
+	f.point()
+	half := len(p) / 2
+	if _, err := f.File.WriteAt(p[:half], at); err != nil {
+		return 0, err
+	}
+	f.point()
+	defer f.point()
+	n, err := f.File.WriteAt(p[half:], at+int64(half))
+	return half + n, err
+}
+
+// Truncate implements segment.File.
+func (f *logFile) Truncate(size int64) error {
+	f.point()
+	defer f.point()
+	return f.File.Truncate(size)
+}
+
+// files keeps the files of the outbox. It implements outbox.Disk.
+type files struct {
+	point   func()
+	mu      sync.Mutex
+	content map[string][]byte
+}
+
+// List implements outbox.Disk.
+func (f *files) List() ([]string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Sorted(maps.Keys(f.content)), nil
+}
+
+// Read implements outbox.Disk.
+func (f *files) Read(name string) ([]byte, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	data, ok := f.content[name]
+	if !ok {
+		return nil, fs.ErrNotExist
+	}
+	return bytes.Clone(data), nil
+}
+
+// Write implements outbox.Disk.
+func (f *files) Write(name string, data []byte) error {
+	f.change(func() { f.content[name] = bytes.Clone(data) })
+	return nil
+}
+
+// Append implements outbox.Disk.
+func (f *files) Append(name string, size int64, data []byte) error {
+	half := len(data) / 2
+	f.change(func() { f.content[name] = append(f.content[name][:size:size], data[:half]...) })
+	f.change(func() { f.content[name] = append(f.content[name], data[half:]...) })
+	return nil
+}
+
+// Remove implements outbox.Disk.
+func (f *files) Remove(name string) error {
+	f.change(func() { delete(f.content, name) })
+	return nil
+}
+
+// change makes a change of the files.
+func (f *files) change(make func()) {
+	f.point()
+	f.mu.Lock()
+	make()
+	f.mu.Unlock()
+	f.point()
+}
