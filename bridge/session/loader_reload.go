@@ -79,6 +79,7 @@ func (l *Loader) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Objec
 	defer cancel()
 	// The events come after loadedIn: callbacks among them can be answered only in a loaded session.
 	l.s.mu.Lock()
+	l.s.turns.machine.Continue(continuePending && len(before) > 0)
 	l.s.intake.release()
 	l.s.mu.Unlock()
 	if err := l.s.participants.attend(ctx, rt); err != nil {
@@ -93,12 +94,20 @@ func (l *Loader) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Objec
 			outcome = bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST
 		}
 		l.s.callbacks.Withdraw(func(p *callback.Pending) bool { return slices.Contains(before, p) }, outcome)
-	} else if _, err := l.s.reconciler.pending(ctx, rt); err != nil {
+		return nil
+	}
+	_, withdrawn, err := l.s.reconciler.pending(ctx, rt)
+	if err != nil {
 		return err
 	}
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
-	l.s.turns.machine.Continue(l.s.callbacks.Registry().Len() > 0)
+	switch {
+	case l.s.callbacks.Registry().Len() > 0:
+		l.s.turns.machine.Continue(true)
+	case withdrawn >= len(before): // the turn goes on if one was answered meanwhile
+		l.s.turns.machine.Continue(false)
+	}
 	return nil
 }
 

@@ -86,6 +86,31 @@ func TestAskedWhileComparing(t *testing.T) {
 	}
 }
 
+// The CLI goes on with a turn whose only callback is answered while the session is loaded, and not with one for which it
+// does not wait.
+func TestAnsweredDuringALoad(t *testing.T) {
+	t.Parallel()
+	for _, answered := range []bool{false, true} {
+		var s *Session
+		p := &puppet{}
+		p.answer = func(method string) (string, error) {
+			if method == "session.permissions.pendingRequests" && answered {
+				s.play("permission.completed", `{"requestId":"p1"}`)
+			}
+			return `{}`, nil
+		}
+		s = onStock(t, &stock{rt: p})
+		s.settings.State.Handling.Methods = []string{callback.PermissionRequested}
+		s.play(callback.PermissionRequested, permissionAsked) // of a process that has ended
+		if _, err := s.loader.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if goesOn := s.turns.Running(); goesOn != answered || s.callbacks.Registry().Len() > 0 {
+			t.Errorf("answered: %v, the turn runs: %v; %d callbacks", answered, goesOn, s.callbacks.Registry().Len())
+		}
+	}
+}
+
 // A resume that continues nothing withdraws what waited before it, and nothing else.
 func TestAskedAfterAResume(t *testing.T) {
 	t.Parallel()

@@ -408,8 +408,8 @@ func TestPending(t *testing.T) {
 					test.during(t, f)
 				}
 			}
-			changed, err := f.s.reconciler.pending(t.Context(), f)
-			if err != nil || changed != test.changed {
+			asked, withdrawn, err := f.s.reconciler.pending(t.Context(), f)
+			if changed := asked+withdrawn > 0; err != nil || changed != test.changed {
 				t.Errorf("changed: %t, %v; want %t", changed, err, test.changed)
 			}
 			if got := f.pending(); !slices.Equal(got, test.want) {
@@ -433,7 +433,7 @@ func TestPendingDuringAnAnswer(t *testing.T) {
 		if f.lists(); waits {
 			f.lists("a")
 		}
-		if _, err := f.s.reconciler.pending(t.Context(), f); err != nil {
+		if _, _, err := f.s.reconciler.pending(t.Context(), f); err != nil {
 			t.Error(err)
 		}
 		if over := f.s.callbacks.Registry().Release(p); over == waits {
@@ -455,10 +455,10 @@ func TestPendingErrors(t *testing.T) {
 	t.Parallel()
 	f := newStoryteller()
 	f.replies["session.permissions.pendingRequests"] = `[]`
-	if _, err := f.s.reconciler.pending(t.Context(), f); fault.ReasonOf(err) != fault.CLIProtocolError {
+	if _, _, err := f.s.reconciler.pending(t.Context(), f); fault.ReasonOf(err) != fault.CLIProtocolError {
 		t.Errorf("for a malformed list the error is %v", err)
 	}
-	if _, err := f.s.reconciler.pending(t.Context(), silent{f}); !errors.Is(err, errBroken) {
+	if _, _, err := f.s.reconciler.pending(t.Context(), silent{f}); !errors.Is(err, errBroken) {
 		t.Errorf("for a call that fails the error is %v", err)
 	}
 }

@@ -32,10 +32,10 @@ func (l pendingList) ids() (ids []string) {
 	return ids
 }
 
-// pending reconciles the pending tool calls and permissions with the CLI's lists, and reports whether it
-// changed any. It withdraws callbacks that the CLI does not wait for. If the CLI waits for a callback that is
+// pending reconciles the pending tool calls and permissions with the CLI's lists, and returns how many it has asked
+// and withdrawn. It withdraws callbacks that the CLI does not wait for. If the CLI waits for a callback that is
 // not pending, pending requests it from callers again: otherwise the turn would never end.
-func (r *Reconciler) pending(ctx context.Context, rt Runtime) (changed bool, err error) {
+func (r *Reconciler) pending(ctx context.Context, rt Runtime) (asked, withdrawn int, err error) {
 	pending := r.s.callbacks.Registry()
 	for _, of := range pendingLists {
 		method, list := of.event, of.list
@@ -48,22 +48,24 @@ func (r *Reconciler) pending(ctx context.Context, rt Runtime) (changed bool, err
 			continue // CLI 1.0.81 cannot list the tool calls that it waits for
 		}
 		if err != nil {
-			return changed, err
+			return asked, withdrawn, err
 		}
 		if err := json.Unmarshal(result, &waiting); err != nil {
-			return changed, fault.Wrap(err, fault.CLIProtocolError, "reading the result of %s", list)
+			return asked, withdrawn, fault.Wrap(err, fault.CLIProtocolError, "reading the result of %s", list)
 		}
 		for _, id := range waiting.ids() {
 			pending.Awaited(id, ends)
-			if !pending.EndedSince(id, ends) {
-				changed = r.askAgain(ctx, rt, method, id) || changed
+			if !pending.EndedSince(id, ends) && r.askAgain(ctx, rt, method, id) {
+				asked++
 			}
 		}
 		for _, p := range history.Unawaited(method, before, waiting.ids()) {
-			changed = r.s.callbacks.over(p.ID) || changed
+			if r.s.callbacks.over(p.ID) {
+				withdrawn++
+			}
 		}
 	}
-	return changed, nil
+	return asked, withdrawn, nil
 }
 
 // askAgain makes a callback pending again that the CLI waits for and that has ended: a runtime ended before

@@ -453,10 +453,11 @@ func (m *Machine) LosePast(at journal.Position) []Effect {
 	return effects
 }
 
-// Continue notes that a load has found whether the CLI goes on with an earlier runtime's turn.
+// Continue notes that a load has found whether the CLI goes on with an earlier runtime's turn: as far as the history shows,
+// and then as far as the CLI says.
 func (m *Machine) Continue(goesOn bool) {
+	m.running = m.running && !m.continuing || goesOn
 	m.continuing = goesOn
-	m.running = m.running || goesOn
 }
 
 // Continuing reports whether the turn was begun by an earlier runtime.
