@@ -251,49 +251,27 @@ func DefaultConfig() Config {
 	return c
 }
 
-// Validate completes the configuration and tells what is wrong with it.
+// Validate completes the configuration. Its error joins all that is wrong, each as a [KeyError].
 func (c *Config) Validate() error {
 	c.complete()
-	if err := c.checkSecurity(); err != nil {
-		return err
-	}
-	if err := c.checkObserving(); err != nil {
-		return err
-	}
-	if err := c.checkListen(); err != nil {
-		return err
-	}
-	if err := checkWeb(c); err != nil {
-		return err
-	}
-	if err := c.checkDial(); err != nil {
-		return err
-	}
-	if err := c.Cluster.check(c.Dial); err != nil {
-		return err
+	faults := []error{
+		c.checkSecurity(), c.checkObserving(), c.checkListen(), checkWeb(c), c.checkDial(), c.Cluster.check(c.Dial),
+		wrong("node_label", selection.CheckLabels(c.NodeLabels, "node_label")), c.checkNumbers(), c.checkProfiles(),
+		c.checkProfile(),
 	}
 	if c.Cluster.embedded() && c.DataDir == "" {
-		return wrongf("data_dir", "the embedded NATS server needs it for its data")
-	}
-	if err := selection.CheckLabels(c.NodeLabels, "node_label"); err != nil {
-		return wrong("node_label", err)
-	}
-	if err := c.checkNumbers(); err != nil {
-		return err
-	}
-	if err := c.checkProfiles(); err != nil {
-		return err
+		faults = append(faults, wrongf("data_dir", "the embedded NATS server needs it for its data"))
 	}
 	if _, err := journal.ParseFsync(c.Fsync); err != nil {
-		return wrong("fsync", err)
+		faults = append(faults, wrong("fsync", err))
 	}
 	if _, err := parseLevel(c.LogLevel); err != nil {
-		return wrong("log_level", err)
+		faults = append(faults, wrong("log_level", err))
 	}
 	if !slices.Contains(logFormats, c.LogFormat) {
-		return wrongf("log_format", "%q is not one of %s", c.LogFormat, strings.Join(logFormats, ", "))
+		faults = append(faults, wrongf("log_format", "%q is not one of %s", c.LogFormat, strings.Join(logFormats, ", ")))
 	}
-	return c.checkProfile()
+	return errors.Join(faults...)
 }
 
 // checkDial looks at how the CLI is come by.
@@ -414,16 +392,17 @@ func (c *Config) checkListen() error {
 }
 
 func (c *Config) checkNumbers() error {
+	var faults []error
 	for _, s := range c.Table().All() {
 		if negative(s.Value) {
-			return wrongf(s.Key, "it must not be negative")
+			faults = append(faults, wrongf(s.Key, "it must not be negative"))
 		}
 	}
 	if c.MaxPromptBytes > c.MaxRequestBytes {
-		return wrongf("max_prompt_bytes", "a prompt of %d bytes does not fit into a request of %d (max_request_bytes)",
-			c.MaxPromptBytes, c.MaxRequestBytes)
+		faults = append(faults, wrongf("max_prompt_bytes", "a prompt of %d bytes does not fit into a request of %d "+
+			"(max_request_bytes)", c.MaxPromptBytes, c.MaxRequestBytes))
 	}
-	return nil
+	return errors.Join(faults...)
 }
 
 // negative reports whether a value is a number below zero.

@@ -42,8 +42,8 @@ provider:
 - A list is a list in the file. Commas separate its entries in flags and variables; flags may be repeated. A NAME=VALUE
   setting is a mapping in the file. Repeat its flag, or put one entry on each line of its variable.
 - Durations have the form ` + "`90s`, `5m`, `1h30m`" + `. Sizes are numbers of bytes.
-- An unknown key is an error, with a suggestion if a similar key exists. An invalid value is an error. Errors name the key and
-  the source of the value.
+- An unknown key is an error, with a suggestion if a similar key exists. An invalid value is an error. All errors are
+  reported at once, each with the key and the source of the value, for a file with the line.
 - ` + "`copilot-grpc serve --print-config`" +
 	` prints every setting and its source in the format of the file, without secrets.
 - A **live** setting can change while the server runs. The server checks the file every two seconds. At SIGHUP it reloads the

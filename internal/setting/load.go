@@ -1,6 +1,7 @@
 package setting
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -75,12 +76,10 @@ func (l *Loader) AddFlags(f *pflag.FlagSet) {
 }
 
 // Load sets the values: from the flags, which have been parsed, the environment, and the text of the file of that name;
-// nil is no file. The error lists all faults of the file.
+// nil is no file. The error joins all faults. The other settings are set nevertheless, so that the caller can check them.
 func (l *Loader) Load(getenv func(string) string, path string, text []byte) error {
 	file, err := parseFile(l.table, path, text)
-	if err != nil {
-		return err
-	}
+	faults := []error{err}
 	for _, s := range l.table.All() {
 		texts, origin := l.source(s, getenv, file)
 		l.Origins[s.Key] = origin
@@ -88,10 +87,10 @@ func (l *Loader) Load(getenv func(string) string, path string, text []byte) erro
 			continue
 		}
 		if err := s.parse(texts); err != nil {
-			return fmt.Errorf("%s: %s: %w", origin, s.Key, err)
+			faults = append(faults, fmt.Errorf("%s: %s: %w", origin, s.Key, err))
 		}
 	}
-	return nil
+	return errors.Join(faults...)
 }
 
 // source returns the texts of a setting from the first source that sets it, and that source.

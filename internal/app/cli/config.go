@@ -43,9 +43,45 @@ func (s *serverCommand) read(p *program, args []string) error {
 		return usageError{err}
 	}
 	if err := s.loader.Load(p.getenv, s.file, text); err != nil {
-		return usageError{err}
+		return wrongSettings(append(flatten(err), s.invalid()...))
 	}
 	return nil
+}
+
+// invalid returns what is wrong with the settings, each fault with the source of the value.
+func (s *serverCommand) invalid() []error {
+	faults := flatten(s.config.Validate())
+	for i, err := range faults {
+		faults[i] = s.sourced(err)
+	}
+	return faults
+}
+
+// flatten returns the parts of a joined error.
+func flatten(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // a fault may wrap several errors itself
+	switch {
+	case err == nil:
+		return nil
+	case !ok:
+		return []error{err}
+	}
+	var parts []error
+	for _, part := range joined.Unwrap() {
+		parts = append(parts, flatten(part)...)
+	}
+	return parts
+}
+
+// wrongSettings is the error about faults of the settings; nil if there are none.
+func wrongSettings(faults []error) error {
+	switch len(faults) {
+	case 0:
+		return nil
+	case 1:
+		return usageError{faults[0]}
+	}
+	return usageError{fmt.Errorf("%d settings are wrong:\n%w", len(faults), errors.Join(faults...))}
 }
 
 // readConfig reads a file of settings; nil is none.
@@ -69,9 +105,9 @@ func readConfig(path string) ([]byte, error) {
 
 // sourced adds to an error of a setting where its value is from.
 func (s *serverCommand) sourced(err error) error {
-	var wrong *app.KeyError
-	if errors.As(err, &wrong) {
-		return fmt.Errorf("%w (from: %s)", err, s.loader.Origins[wrong.Key])
+	wrong, ok := errors.AsType[*app.KeyError](err)
+	if !ok || s.loader.Origins[wrong.Key].Kind == setting.FromDefault {
+		return err
 	}
-	return err
+	return fmt.Errorf("%s: %w", s.loader.Origins[wrong.Key], err)
 }

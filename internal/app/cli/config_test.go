@@ -95,6 +95,20 @@ func TestConfigMistakes(t *testing.T) {
 			}
 		}
 	}
+	// All mistakes are reported at once, in the file and elsewhere.
+	path := configFile(t, "lisetn: x\nmax_runtimes: many\nlog_level: loud\nkill_rss: -1\nfsync: never\n")
+	r := run(t, []string{"COPILOT_GRPC_MAX_PROMPT_BYTES=lots"}, "", "serve", "--config", path, "--log-format", "xml")
+	want := "copilot-grpc serve: 6 settings are wrong:\n" +
+		path + ":1: there is no setting \"lisetn\"; did you mean \"listen\"?\n" +
+		path + ":2: max_runtimes: \"many\" is not a number\n" +
+		"environment variable COPILOT_GRPC_MAX_PROMPT_BYTES: max_prompt_bytes: \"lots\" is not a number\n" +
+		path + ":4: kill_rss: it must not be negative\n" +
+		path + ":3: log_level: log level \"loud\" is not one of debug, info, warn, error\n" +
+		"flag --log-format: log_format: \"xml\" is not one of text, json\n" +
+		"see \"copilot-grpc help serve\"\n"
+	if r.code != exitUsage || r.stderr != want {
+		t.Errorf("code %d, printed\n%swant\n%s", r.code, r.stderr, want)
+	}
 	if r := run(t, nil, "", "serve", "--config", "/nowhere/config.yaml"); r.code != exitUsage ||
 		!strings.Contains(r.stderr, "/nowhere/config.yaml") {
 		t.Errorf("no file: %+v", r)

@@ -110,8 +110,8 @@ func (p *program) serverConfig(args []string) (*serveCommand, error) {
 // check tells what is wrong with the configuration.
 func (s *serveCommand) check() error {
 	c := s.config
-	if err := c.Validate(); err != nil {
-		return usageError{s.sourced(err)}
+	if faults := s.invalid(); faults != nil {
+		return wrongSettings(faults)
 	}
 	tcp := listensOnTCP(c.Listen) || c.Web || c.WebListen != ""
 	if c.Token == "" && c.Policy == "" && c.LogFormat != "text" && tcp {
