@@ -28,7 +28,8 @@ type person struct {
 	terminal
 }
 
-func newPerson(t *testing.T) *person {
+// newPerson starts the server, with flags.
+func newPerson(t *testing.T, flags ...string) *person {
 	t.Helper()
 	st := harness.NewScripted(t)
 	run, err := os.MkdirTemp("", "run") // short: it is in a socket's path
@@ -45,7 +46,8 @@ func newPerson(t *testing.T) *person {
 	if err := errors.Join(os.MkdirAll(bin, 0o755), os.Symlink(program, filepath.Join(bin, "copilot-grpc"))); err != nil {
 		t.Fatal(err)
 	}
-	d := harness.NewDaemon(st, "--listen", "unix:"+filepath.Join(run, "copilot-grpc.sock"), "--offline-model", "default")
+	d := harness.NewDaemon(st, append(flags, "--listen", "unix:"+filepath.Join(run, "copilot-grpc.sock"), "--offline-model",
+		"default")...)
 	return &person{d, terminal{t, d.Ctx, home, []string{
 		"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + home, "XDG_RUNTIME_DIR=" + run,
 		"XDG_CONFIG_HOME=" + filepath.Join(home, ".config"), "LC_ALL=C.UTF-8",

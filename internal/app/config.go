@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge"
@@ -255,7 +254,7 @@ func DefaultConfig() Config {
 func (c *Config) Validate() error {
 	c.complete()
 	faults := []error{
-		c.checkSecurity(), c.checkObserving(), c.checkListen(), checkWeb(c), c.checkDial(), c.Cluster.check(c.Dial),
+		c.checkSecurity(), c.checkObserving(), c.checkListen(), checkWeb(c), c.checkDistinct(), c.checkDial(), c.Cluster.check(c.Dial),
 		wrong("node_label", selection.CheckLabels(c.NodeLabels, "node_label")), c.checkNumbers(), c.checkProfiles(),
 		c.checkProfile(),
 	}
@@ -337,29 +336,6 @@ func (c *Config) complete() {
 	c.WebLoginTime = cmp.Or(c.WebLoginTime, login.DefaultLifetime)
 	c.VerifyCLI = cmp.Or(c.VerifyCLI, string(clibin.VerifyFound))
 	c.LogFormat = cmp.Or(c.LogFormat, formatText)
-}
-
-// unavailable adds the setting of an address on which the server cannot listen to the error, and what to do if another
-// process has the port.
-func (c *Config) unavailable(err error) error {
-	failed, ok := errors.AsType[*server.ListenError](err)
-	if !ok {
-		return err
-	}
-	key := "web_listen"
-	switch {
-	case slices.Contains(c.Listen, failed.Address):
-		key = "listen"
-	case failed.Address == c.AdminListen:
-		key = "admin_listen"
-	case failed.Address == c.Cluster.Listen:
-		key = "node_listen"
-	}
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return wrongf(key, "%w; another process has the port: choose another one with --%s", err,
-			strings.ReplaceAll(key, "_", "-"))
-	}
-	return wrong(key, err)
 }
 
 // checkListen looks at the form of the addresses, and makes paths absolute: callers may

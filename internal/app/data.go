@@ -74,7 +74,7 @@ func (a *App) openStore(disk segment.FS, tidyEvery time.Duration) (bridge.Direct
 		MaxBytes: a.config.JournalBytes, MaxAge: a.config.JournalAge, TidyEvery: tidyEvery, Logger: a.logger,
 	}})
 	if errors.Is(err, store.ErrInUse) {
-		return nil, fmt.Errorf("%w: stop it, or give this one another --data-dir", err)
+		return nil, wrong("data_dir", occupied(err, dir))
 	}
 	if err != nil {
 		return nil, err
