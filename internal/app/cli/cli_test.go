@@ -167,12 +167,12 @@ func TestVersion(t *testing.T) {
 // A flag wins over its variable, and the variable over the default.
 func TestFlagsAndEnvironment(t *testing.T) {
 	t.Parallel()
-	c := app.DefaultConfig()
-	f := newServerCommand("x", "", &c)
 	p, _, _ := newProgram([]string{
 		"COPILOT_GRPC_LISTEN=unix:/a, unix:/b", "COPILOT_GRPC_TOKEN=from the environment", "COPILOT_GRPC_RAW=true",
 		"COPILOT_GRPC_LOG_LEVEL=debug", "COPILOT_GRPC_ENV=A=b=c",
 	}, "")
+	f := p.newServerCommand("x", "", "info")
+	c := f.config
 	err := f.read(p,
 		[]string{"--log-level", "warn", "--listen", "unix:/c", "--listen=unix:/d", "-max-prompt-bytes", "7"})
 	if err != nil {
@@ -262,8 +262,8 @@ func TestDoctor(t *testing.T) {
 	if err := os.WriteFile(script, []byte("ruels: []\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := run(t, nil, "", "doctor", "--cli", "/nowhere/copilot", "--listen", "unix:"+socket(t), "--offline-model",
-		script)
+	r := run(t, nil, "", "doctor", "--cli", "/nowhere/copilot", "--data-dir", t.TempDir(), "--listen",
+		"unix:"+socket(t), "--offline-model", script)
 	if r.code != exitFailed || r.stderr != "" {
 		t.Errorf("code %d, %q", r.code, r.stderr)
 	}
@@ -273,9 +273,43 @@ func TestDoctor(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, r.stdout)
 		}
 	}
-	if r := run(t, nil, "", "doctor", "--listen", "unix:"); r.code != exitFailed ||
-		!strings.Contains(r.stdout, "MISSING  configuration: ") {
+	if r := run(t, nil, "", "doctor", "--listen", "unix:", "--log-level", "loud"); r.code != exitFailed ||
+		!strings.Contains(r.stdout, "MISSING  settings: flag --listen: listen: ") ||
+		!strings.Contains(r.stdout, "MISSING  settings: flag --log-level: log_level: ") {
 		t.Errorf("a bad configuration: %+v", r)
+	}
+}
+
+// The findings of doctor as JSON.
+func TestDoctorJSON(t *testing.T) {
+	t.Parallel()
+	env := []string{"COPILOT_GRPC_LISTN=x"}
+	for _, flags := range [][]string{{"--json"}, {"-o", "json"}, {"-o", "jsonl"}} {
+		r := run(t, env, "", append([]string{"doctor", "--cli", "/nowhere/copilot", "--offline-model", "default", "--listen",
+			"unix:" + socket(t), "--data-dir", t.TempDir()}, flags...)...)
+		text := r.stdout
+		if flags[len(flags)-1] == "jsonl" {
+			text = "[" + strings.ReplaceAll(strings.TrimSpace(text), "\n", ",") + "]"
+		}
+		type finding struct{ Level, Subject, Text, Remedy string }
+		var all []finding
+		if err := json.Unmarshal([]byte(text), &all); err != nil {
+			t.Fatalf("%v: %v in %s", flags, err, text)
+		}
+		want := map[string]finding{
+			"environment": {"warning", "environment", "no setting reads the variable COPILOT_GRPC_LISTN",
+				"rename it to COPILOT_GRPC_LISTEN, or unset it"},
+			"offline model": {"ok", "offline model", "the built-in script", ""},
+		}
+		for _, f := range all {
+			if w, ok := want[f.Subject]; ok && f != w {
+				t.Errorf("%v: %+v, want %+v", flags, f, w)
+			}
+			delete(want, f.Subject)
+		}
+		if r.code != exitFailed || len(want) > 0 || !strings.Contains(text, `"error"`) {
+			t.Errorf("%v: code %d, without %v:\n%s", flags, r.code, want, r.stdout)
+		}
 	}
 }
 

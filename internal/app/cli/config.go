@@ -21,10 +21,15 @@ type serverCommand struct {
 	file string
 }
 
-// newServerCommand returns the command line of the command of that name. c has the defaults.
-func newServerCommand(name, usage string, c *app.Config) *serverCommand {
+// newServerCommand returns the command line of the command of that name. logLevel is the default of the log's level.
+func (p *program) newServerCommand(name, usage, logLevel string) *serverCommand {
+	c := app.DefaultConfig()
+	c.Version, c.LogLevel = p.version, logLevel
+	if dir, err := app.DefaultDataDir(); err == nil {
+		c.DataDir = dir
+	}
 	table := c.Table()
-	s := &serverCommand{flags: newFlags(name, "[flags]", usage), config: c,
+	s := &serverCommand{flags: newFlags(name, "[flags]", usage), config: &c,
 		loader: setting.NewLoader(table, app.EnvPrefix)}
 	s.table = table
 	s.StringVar(&s.file, "config", "", "`file` of settings, in YAML (docs/configuration.md); reloaded at SIGHUP and "+
@@ -45,17 +50,27 @@ func (s *serverCommand) read(p *program, args []string) error {
 	if err := s.loader.Load(p.getenv, s.file, text); err != nil {
 		return wrongSettings(append(flatten(err), s.invalid()...))
 	}
+	observeEnv(p, s.config)
 	return nil
 }
 
 // invalid returns what is wrong with the settings, each fault with the source of the value.
 func (s *serverCommand) invalid() []error {
-	faults := flatten(s.config.Validate())
+	c := s.config
+	faults := flatten(c.Validate())
 	for i, err := range faults {
 		faults[i] = s.sourced(err)
 	}
+	tcp := listensOnTCP(c.Listen) || c.Web || c.WebListen != ""
+	if c.Token == "" && c.Policy == "" && c.LogFormat != "text" && tcp {
+		faults = append(faults, errors.New("token: a TCP address requires --token unless log_format is text: a random "+
+			"token is printed to people only"))
+	}
 	return faults
 }
+
+// check tells what is wrong with the settings.
+func (s *serverCommand) check() error { return wrongSettings(s.invalid()) }
 
 // flatten returns the parts of a joined error.
 func flatten(err error) []error {

@@ -34,7 +34,6 @@ func serve(ctx context.Context, p *program, args []string) error {
 		return err
 	}
 	c := command.config
-	observeEnv(p, c)
 	if command.print {
 		return errors.Join(command.loader.Print(p.stdout), command.check())
 	}
@@ -90,12 +89,7 @@ type serveCommand struct {
 
 // newServe returns the command line of serve.
 func (p *program) newServe() *serveCommand {
-	c := app.DefaultConfig()
-	c.Version = p.version
-	if dir, err := app.DefaultDataDir(); err == nil {
-		c.DataDir = dir
-	}
-	command := &serveCommand{serverCommand: newServerCommand("serve", serveUsage, &c)}
+	command := &serveCommand{serverCommand: p.newServerCommand("serve", serveUsage, "info")}
 	command.BoolVar(&command.print, "print-config", false,
 		"print the effective settings and the source of each, without secrets, and exit")
 	return command
@@ -105,20 +99,6 @@ func (p *program) newServe() *serveCommand {
 func (p *program) serverConfig(args []string) (*serveCommand, error) {
 	command := p.newServe()
 	return command, command.read(p, args)
-}
-
-// check tells what is wrong with the configuration.
-func (s *serveCommand) check() error {
-	c := s.config
-	if faults := s.invalid(); faults != nil {
-		return wrongSettings(faults)
-	}
-	tcp := listensOnTCP(c.Listen) || c.Web || c.WebListen != ""
-	if c.Token == "" && c.Policy == "" && c.LogFormat != "text" && tcp {
-		return usageError{errors.New("token: a TCP address requires --token unless log_format is text: a random " +
-			"token is printed to people only")}
-	}
-	return nil
 }
 
 // run runs the app, and hastens its end at the second signal.
