@@ -85,11 +85,24 @@ const epochAhead = uint64(time.Hour / time.Millisecond)
 const (
 	lockPatience = 2 * time.Second
 	lockPoll     = 50 * time.Millisecond
+	lockFile     = "lock"
 )
+
+// InUse returns ErrInUse if another process uses a data directory. It creates nothing.
+func InUse(dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, lockFile)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	lock, err := lockDir(dir)
+	if err != nil {
+		return err
+	}
+	return lock.Close()
+}
 
 // lockDir locks a data directory, or returns ErrInUse.
 func lockDir(dir string) (*flock.Flock, error) {
-	lock := flock.New(filepath.Join(dir, "lock"), flock.SetFlag(os.O_RDWR|os.O_CREATE))
+	lock := flock.New(filepath.Join(dir, lockFile), flock.SetFlag(os.O_RDWR|os.O_CREATE))
 	ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
 	defer cancel()
 	if _, err := lock.TryLockContext(ctx, lockPoll); err != nil {

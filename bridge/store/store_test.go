@@ -40,8 +40,12 @@ func TestOneProcessAtATime(t *testing.T) {
 		err.Error() != want {
 		t.Errorf("a second one: %v, want %s", err, want)
 	}
+	if err := store.InUse(dir); !errors.Is(err, store.ErrInUse) {
+		t.Errorf("in use: %v", err)
+	}
 	time.AfterFunc(200*time.Millisecond, func() { _ = s.Close() }) // as the lock of a killed process, a little late
 	must(t, open(t, dir).Close())
+	must(t, store.InUse(dir))
 }
 
 func TestSessionsAndEpochs(t *testing.T) {

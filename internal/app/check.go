@@ -1,11 +1,13 @@
 package app
 
 import (
-	"fmt"
+	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/server"
 	"github.com/copilot-grpc/copilot-grpc/server/forward"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
@@ -19,39 +21,90 @@ type checked struct {
 	sealing      *sealKeys
 }
 
+// fileCheck is the check of a file that a configuration names.
+type fileCheck struct {
+	subject string
+	// read reads the file. Its error says why a server could not use it.
+	read func(*checked) error
+	// find returns what doctor says of a file that a server can use.
+	find func(context.Context, *checked) []runtime.Finding
+}
+
 // check reads the files that a configuration names, and reports the first that a server could
-// not use. A start, a reload and doctor all ask this one function.
+// not use. A start, a reload and doctor all make the same checks.
 func (c *Config) check(logger *slog.Logger) (checked, error) {
-	var out checked
-	var err error
-	if out.providers, err = c.readProviders(); err != nil {
-		return out, wrong("provider", err)
-	}
-	for name, text := range out.providers {
-		if _, err := jsonobj.Parse(text); err != nil {
-			return out, wrong("provider", fmt.Errorf("%q is not a JSON object: %w", name, err))
-		}
-	}
-	if out.sealing, err = c.readSealing(); err != nil {
-		return out, wrong("sealing_keys", err)
-	}
-	if c.Policy != "" {
-		if out.policy, err = policy.Load(c.Policy, time.Now); err != nil {
-			return out, wrong("policy", err)
-		}
-		if err := c.checkPolicy(out.policy, logger); err != nil {
+	out := checked{providers: map[string][]byte{}}
+	for _, f := range c.fileChecks(logger) {
+		if err := f.read(&out); err != nil {
 			return out, err
 		}
 	}
-	if out.certificates = c.tls(); out.certificates != nil {
-		if _, err := out.certificates.Load(); err != nil {
-			return out, wrong("tls_cert", err)
-		}
+	return out, nil
+}
+
+// fileChecks are the checks of all files.
+func (c *Config) fileChecks(logger *slog.Logger) []fileCheck {
+	var list []fileCheck
+	for _, name := range slices.Sorted(maps.Keys(c.Providers)) {
+		list = append(list, c.providerCheck(name))
+	}
+	list = append(list, c.sealingCheck())
+	if c.Policy != "" {
+		list = append(list, c.policyCheck(logger))
+	}
+	if c.TLSCert != "" {
+		list = append(list, c.certificateCheck())
 	}
 	if c.Cluster.on() && !c.Cluster.embedded() {
-		if _, err := forward.NewCredentials(c.Cluster.tls(), logger); err != nil {
-			return out, wrong("node_cert", err)
-		}
+		list = append(list, c.nodeCheck(logger))
 	}
-	return out, nil
+	return list
+}
+
+func (c *Config) providerCheck(name string) fileCheck {
+	return fileCheck{"provider " + name, func(out *checked) (err error) {
+		out.providers[name], err = c.readProvider(name)
+		return wrong("provider", err)
+	}, func(ctx context.Context, out *checked) []runtime.Finding {
+		return []runtime.Finding{c.providerFinding(ctx, name, out.providers[name])}
+	}}
+}
+
+func (c *Config) sealingCheck() fileCheck {
+	return fileCheck{"sealing_keys", func(out *checked) (err error) {
+		out.sealing, err = c.readSealing()
+		return wrong("sealing_keys", err)
+	}, func(context.Context, *checked) (found []runtime.Finding) {
+		if c.SealingKeys != "" {
+			found = append(found, fine("sealing_keys", "%q can be read", c.SealingKeys))
+		}
+		return found
+	}}
+}
+
+func (c *Config) policyCheck(logger *slog.Logger) fileCheck {
+	return fileCheck{"policy", func(out *checked) (err error) {
+		if out.policy, err = policy.Load(c.Policy, time.Now); err != nil {
+			return wrong("policy", err)
+		}
+		return c.checkPolicy(out.policy, logger)
+	}, c.policyFindings}
+}
+
+func (c *Config) certificateCheck() fileCheck {
+	return fileCheck{"tls_cert", func(out *checked) error {
+		out.certificates = c.tls()
+		_, err := out.certificates.Load()
+		return wrong("tls_cert", err)
+	}, c.certificateFindings}
+}
+
+func (c *Config) nodeCheck(logger *slog.Logger) fileCheck {
+	return fileCheck{"node_cert", func(*checked) error {
+		_, err := forward.NewCredentials(c.Cluster.tls(), logger)
+		return wrong("node_cert", err)
+	}, func(context.Context, *checked) []runtime.Finding {
+		now := time.Now()
+		return []runtime.Finding{dateFinding("node_cert", c.Cluster.Cert, now), dateFinding("node_ca", c.Cluster.CA, now)}
+	}}
 }

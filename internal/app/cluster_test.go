@@ -83,8 +83,8 @@ func TestClusterFilesAreChecked(t *testing.T) {
 		URL: "nats://127.0.0.1:1", Node: "n", Listen: "127.0.0.1:7801",
 		Cert: files.CertFile, Key: files.KeyFile, CA: strange.CAFile,
 	}
-	f := findingOf(Diagnose(t.Context(), c, false), "files")
-	if f.Level != runtime.LevelError || !strings.Contains(f.Text, "node_cert") {
+	f := findingOf(Diagnose(t.Context(), c, false), "node_cert")
+	if f.Level != runtime.LevelError || !strings.Contains(f.Text, "unknown authority") {
 		t.Errorf("doctor says %+v of a certificate that another CA has signed", f)
 	}
 	c.Cluster.Credentials = filepath.Join(t.TempDir(), "creds")

@@ -12,6 +12,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/process"
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
@@ -32,14 +33,26 @@ func DefaultDataDir() (string, error) {
 // readProviders reads the files of the providers that callers may name.
 func (c *Config) readProviders() (map[string][]byte, error) {
 	out := map[string][]byte{}
-	for name, path := range c.Providers {
-		text, err := os.ReadFile(path)
+	for name := range c.Providers {
+		text, err := c.readProvider(name)
 		if err != nil {
-			return nil, fmt.Errorf("provider %q: %w", name, err)
+			return nil, err
 		}
 		out[name] = text
 	}
 	return out, nil
+}
+
+// readProvider reads the file of a provider, which has to be a JSON object.
+func (c *Config) readProvider(name string) ([]byte, error) {
+	text, err := os.ReadFile(c.Providers[name])
+	if err != nil {
+		return nil, fmt.Errorf("provider %q: %w", name, err)
+	}
+	if _, err := jsonobj.Parse(text); err != nil {
+		return nil, fmt.Errorf("%q is not a JSON object: %w", name, err)
+	}
+	return text, nil
 }
 
 // openDirectory opens what outlives the server, the cluster's storage or the data directory, and ends what a killed

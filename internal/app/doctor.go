@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,10 +10,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/server"
 )
 
 // probeTimeout bounds the check for a listener at an address.
@@ -23,8 +26,7 @@ const probeTimeout = 2 * time.Second
 // starts a CLI, installing it if need be, and ends it again.
 func Diagnose(ctx context.Context, c Config, start bool, options ...Option) []runtime.Finding {
 	if err := c.Validate(); err != nil {
-		return []runtime.Finding{failed("configuration", err,
-			"correct the flag, the environment variable or the key of the file")}
+		return []runtime.Finding{failed("settings", err, "correct the setting")}
 	}
 	set := newSettings(options)
 	r := runner(&c, &set)
@@ -32,21 +34,12 @@ func Diagnose(ctx context.Context, c Config, start bool, options ...Option) []ru
 	if s, ok := r.(*runtime.Spawner); ok {
 		found = append(found, npmFinding(s))
 	}
-	for _, address := range c.Listen {
-		found = append(found, addressFinding(ctx, address))
-	}
-	if address := webAddress(&c); address != "" {
-		found = append(found, addressFinding(ctx, address))
-	}
-	found = append(found, c.permissionFindings()...)
-	if _, err := c.check(slog.New(slog.DiscardHandler)); err != nil {
-		found = append(found, failed("files", err, "correct the file, or the setting that names it"))
-	}
+	found = append(found, c.addressFindings(ctx)...)
+	found = append(found, c.diskFindings()...)
+	found = append(found, c.permissionFindings(c.trustedPaths())...)
+	found = append(found, c.fileFindings(ctx)...)
 	if c.Cluster.on() {
 		found = append(found, c.Cluster.finding(ctx))
-		if !c.Cluster.embedded() {
-			found = append(found, addressFinding(ctx, c.Cluster.Listen))
-		}
 	}
 	if c.OfflineModel != "" {
 		found = append(found, scriptFinding(c.OfflineModel))
@@ -56,6 +49,19 @@ func Diagnose(ctx context.Context, c Config, start bool, options ...Option) []ru
 	}
 	if !start {
 		found = append(found, c.modelFinding(nil))
+	}
+	return found
+}
+
+// fileFindings tell about the files that the settings name. A server stops at the first that it cannot use.
+func (c *Config) fileFindings(ctx context.Context) (found []runtime.Finding) {
+	out := checked{providers: map[string][]byte{}}
+	for _, file := range c.fileChecks(slog.New(slog.DiscardHandler)) {
+		if err := file.read(&out); err != nil {
+			found = append(found, failed(file.subject, err, "correct the file, or the setting that names it"))
+			continue
+		}
+		found = append(found, file.find(ctx, &out)...)
 	}
 	return found
 }
@@ -74,8 +80,17 @@ func fine(subject, format string, args ...any) runtime.Finding {
 	return runtime.Finding{Level: runtime.LevelOK, Subject: subject, Text: fmt.Sprintf(format, args...)}
 }
 
+// failed returns the finding about an error. An error that has a remedy needs no other one.
 func failed(subject string, err error, remedy string) runtime.Finding {
-	return runtime.Finding{Level: runtime.LevelError, Subject: subject, Text: err.Error(), Remedy: remedy}
+	text := strings.TrimPrefix(err.Error(), subject+": ") // of a KeyError
+	f := runtime.Finding{Level: runtime.LevelError, Subject: subject, Text: text, Remedy: remedy}
+	if e, ok := errors.AsType[*remediedError](err); ok {
+		f.Text, f.Remedy = strings.TrimSuffix(f.Text, "; "+e.remedy), e.remedy
+		if e.running { // perhaps the one with these settings
+			f.Level = runtime.LevelWarning
+		}
+	}
+	return f
 }
 
 // npmFinding reports whether the CLI could be installed. The runner has already reported what is missing without it.
@@ -86,10 +101,10 @@ func npmFinding(s *runtime.Spawner) runtime.Finding {
 	return fine("npm", "not found; it is only needed to install the CLI")
 }
 
-// permissionFindings tells which trusted paths other users of the machine can get at.
-func (c *Config) permissionFindings() (found []runtime.Finding) {
+// permissionFindings tells which of the paths other users of the machine can get at.
+func (c *Config) permissionFindings(paths []trustedPath) (found []runtime.Finding) {
 	const subject = "permissions"
-	open, err := findOpenPaths(c.trustedPaths())
+	open, err := findOpenPaths(paths)
 	if err != nil {
 		return []runtime.Finding{failed(subject, err, "")}
 	}
@@ -104,38 +119,64 @@ func (c *Config) permissionFindings() (found []runtime.Finding) {
 	return found
 }
 
+// addressFindings tell whether the addresses of the settings can be listened on.
+func (c *Config) addressFindings(ctx context.Context) (found []runtime.Finding) {
+	addresses := append(slices.Clone(c.Listen), webAddress(c), c.AdminListen)
+	if c.Cluster.on() {
+		addresses = append(addresses, c.Cluster.Listen)
+	}
+	for _, address := range addresses {
+		if address != "" {
+			found = append(found, c.addressFinding(ctx, address))
+		}
+	}
+	return found
+}
+
 // addressFinding tells whether an address can be listened on.
-func addressFinding(ctx context.Context, address string) runtime.Finding {
-	path, ok := strings.CutPrefix(address, unixPrefix)
-	if ok {
-		return socketFinding(ctx, path)
+func (c *Config) addressFinding(ctx context.Context, address string) runtime.Finding {
+	if path, ok := strings.CutPrefix(address, unixPrefix); ok {
+		return c.socketFinding(ctx, address, path)
 	}
 	subject := "port " + address
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", address)
-	if err != nil {
-		return failed(subject, err, "stop the program that listens there, or choose another address with --listen")
-	}
-	if err := l.Close(); err != nil {
-		return failed(subject, err, "")
+	if err := tryListen(ctx, address); err != nil {
+		return failed(subject, c.unavailable(err), "choose another address")
 	}
 	return fine(subject, "free")
 }
 
-func socketFinding(ctx context.Context, path string) runtime.Finding {
+// tryListen listens on an address for a moment, as a server does.
+func tryListen(ctx context.Context, address string) error {
+	l, err := server.Listen(ctx, address)
+	if err != nil {
+		return err
+	}
+	return l.Close()
+}
+
+// socketFinding tells whether a server can listen on a socket. A server removes a socket without a listener and makes
+// missing directories; doctor does not.
+func (c *Config) socketFinding(ctx context.Context, address, path string) runtime.Finding {
 	const subject = "socket"
 	d := net.Dialer{Timeout: probeTimeout}
 	if conn, err := d.DialContext(ctx, "unix", path); err == nil {
 		_ = conn.Close()
-		return runtime.Finding{
-			Level: runtime.LevelWarning, Subject: subject, Text: fmt.Sprintf("a server listens on %q already", path),
-			Remedy: "use the running server, stop it, or choose another socket with --listen",
-		}
+		remedy, _ := listenRemedy(address, nil)
+		return warn(subject, fmt.Sprintf("a server listens on %q already", path), cmp.Or(remedy, "use that server, stop it, "+
+			"or choose another socket with")+" --listen")
 	}
-	dir := existing(filepath.Dir(path))
-	if err := tryWrite(dir); err != nil {
-		return failed(subject, fmt.Errorf("cannot create %q: %w", path, err),
-			"choose another socket with --listen unix:PATH")
+	dir := filepath.Dir(path)
+	var err error
+	switch info, missing := os.Lstat(path); {
+	case missing == nil && info.Mode().Type() != fs.ModeSocket:
+		err = fmt.Errorf("%q exists and is not a socket", path)
+	case missing != nil && existing(dir) == dir:
+		err = c.unavailable(tryListen(ctx, address))
+	default:
+		err = tryWrite(existing(dir))
+	}
+	if err != nil {
+		return failed(subject, fmt.Errorf("cannot create %q: %w", path, err), "choose another socket with --listen unix:PATH")
 	}
 	return fine(subject, "%q can be created", path)
 }
@@ -155,6 +196,9 @@ func existing(path string) string {
 // tryWrite tries, because permission bits do not tell the whole truth.
 func tryWrite(dir string) error {
 	f, err := os.CreateTemp(dir, ".probe-")
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return fmt.Errorf("%q: %w", dir, e.Err)
+	}
 	if err != nil {
 		return err
 	}

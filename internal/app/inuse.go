@@ -16,6 +16,8 @@ import (
 type remediedError struct {
 	error
 	remedy string
+	// running says that a server has what this one needs, perhaps one with the same settings.
+	running bool
 }
 
 // Error implements error.
@@ -40,42 +42,42 @@ func (c *Config) unavailable(err error) error {
 	case failed.Address == c.Cluster.Listen:
 		key = "node_listen"
 	}
-	remedy := listenRemedy(failed.Address, err)
+	remedy, running := listenRemedy(failed.Address, err)
 	if remedy == "" {
 		return wrong(key, err)
 	}
-	return wrong(key, &remediedError{err, fmt.Sprintf("%s --%s", remedy, strings.ReplaceAll(key, "_", "-"))})
+	return wrong(key, &remediedError{err, fmt.Sprintf("%s --%s", remedy, strings.ReplaceAll(key, "_", "-")), running})
 }
 
 // shortSocketPath is the number of bytes that the path of a socket may have on any system.
 const shortSocketPath = 103
 
 // listenRemedy says why an address cannot be listened on, and what to do; the name of a flag follows. It is empty for
-// unknown reasons.
-func listenRemedy(address string, err error) string {
+// unknown reasons. running says that a server has the address.
+func listenRemedy(address string, err error) (remedy string, running bool) {
 	path, unix := strings.CutPrefix(address, unixPrefix)
 	if unix {
 		if p, ok := holder.OfSocket(path); ok {
-			return fmt.Sprintf("%s listens there: use that server, stop it, or choose another socket with", p)
+			return fmt.Sprintf("%s listens there: use that server, stop it, or choose another socket with", p), p.SameProgram()
 		}
 	}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		p, ok := holder.OfPort(address)
 		if !ok {
-			return "another process has the port: choose another one with"
+			return "another process has the port: choose another one with", false
 		}
-		return fmt.Sprintf("%s has the port: stop it, or choose another one with", p)
+		return fmt.Sprintf("%s has the port: stop it, or choose another one with", p), p.SameProgram()
 	case unix && errors.Is(err, syscall.EINVAL) && len(path) > shortSocketPath:
-		return fmt.Sprintf("a path of %d bytes is too long for a socket: choose a shorter one with", len(path))
+		return fmt.Sprintf("a path of %d bytes is too long for a socket: choose a shorter one with", len(path)), false
 	case unix && (errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EROFS)):
-		return "choose a directory that this user can write with"
+		return "choose a directory that this user can write with", false
 	case errors.Is(err, syscall.EACCES):
-		return "only root may listen on this port: choose one above 1023 with"
+		return "only root may listen on this port: choose one above 1023 with", false
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return "this machine does not have the address: choose one of its own with"
+		return "this machine does not have the address: choose one of its own with", false
 	}
-	return ""
+	return "", false
 }
 
 // checkDistinct refuses two settings with the same address.
@@ -105,5 +107,5 @@ func occupied(err error, dir string) error {
 	if p, ok := holder.OfDirectory(dir); ok {
 		who = p.String()
 	}
-	return &remediedError{err, fmt.Sprintf("stop %s, or choose another directory with --data-dir", who)}
+	return &remediedError{err, fmt.Sprintf("stop %s, or choose another directory with --data-dir", who), true}
 }

@@ -110,6 +110,15 @@ func NewOIDC(issuer Issuer) *OIDC {
 	return &OIDC{issuer: issuer, client: &limited, fetching: make(chan struct{}, 1)}
 }
 
+// URL returns the issuer's URL.
+func (o *OIDC) URL() string { return o.issuer.URL }
+
+// Reach fetches the issuer's configuration and keys, unless they are fresh. It returns why tokens cannot be verified.
+func (o *OIDC) Reach(ctx context.Context) error {
+	_, err := o.ready(ctx)
+	return err
+}
+
 func (o *OIDC) Authenticate(ctx context.Context, proof Proof) (*Identity, error) {
 	if issuerOf(proof.Bearer) != o.issuer.URL {
 		return nil, nil

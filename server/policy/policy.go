@@ -239,6 +239,16 @@ func (p *Policy) Providers() []string {
 // Limits returns the limits of all tenants together.
 func (p *Policy) Limits() quota.Limits { return p.file.Limits }
 
+// Issuers returns the issuers of JSON web tokens.
+func (p *Policy) Issuers() (issuers []*identity.OIDC) {
+	for _, a := range p.authenticators {
+		if o, ok := a.(*identity.OIDC); ok {
+			issuers = append(issuers, o)
+		}
+	}
+	return issuers
+}
+
 // Certificates reports whether client certificates are accepted as proof, and whether they are the only proof.
 func (p *Policy) Certificates() (asked, required bool) {
 	return p.file.Identity.Certificates, p.file.Identity.Certificates && len(p.authenticators) == 1

@@ -5,21 +5,24 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
 	"github.com/copilot-grpc/copilot-grpc/internal/terminal"
 )
 
-const doctorUsage = `Checks whether a server with the same settings would work, and reports how to fix each problem.
-Without --start it changes nothing.
+const doctorUsage = `Checks whether a server with the same settings would work, and reports how to fix each problem: the
+CLI and its executable, addresses, directories and their space, permissions, the policy with its issuers,
+certificates, providers, NATS and the sign-in. Without --start it changes nothing.
 
   copilot-grpc doctor
   copilot-grpc doctor --start --config /etc/copilot-grpc/config.yaml
   copilot-grpc doctor -o json | jq -r '.[] | select(.level != "ok") | .remedy'
 
-A line begins with ok, look (the server starts, but something may not work) or MISSING. The exit code is 1 if a
-line begins with MISSING, and 2 if the command line or the file of settings is wrong.`
+A line begins with ok, with look (something may not work, or a server with these settings runs already) or with
+MISSING (the server would not work). The exit code is 1 if a line begins with MISSING, and 2 if the command line or
+the file of settings is wrong.`
 
 // marks are how grave a finding is, for people.
 var marks = map[runtime.Level]string{
@@ -95,7 +98,8 @@ func settingFindings(faults []error) (found []runtime.Finding) {
 func (p *printer) findings(found []runtime.Finding) error {
 	if p.forPeople() {
 		for _, f := range found {
-			fmt.Fprintf(p.out, "%-8s %s: %s\n", marks[f.Level], f.Subject, terminal.CleanLine(f.Text))
+			fmt.Fprintf(p.out, "%-8s %s: %s\n", marks[f.Level], f.Subject,
+				terminal.CleanLine(strings.ReplaceAll(f.Text, "\n", "; ")))
 			if f.Remedy != "" && f.Level != runtime.LevelOK {
 				fmt.Fprintf(p.out, "%-8s fix: %s\n", "", terminal.CleanLine(f.Remedy))
 			}

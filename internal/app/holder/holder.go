@@ -5,6 +5,7 @@ package holder
 import (
 	"fmt"
 	"os"
+	"strings"
 )
 
 // Process is a process.
@@ -20,4 +21,10 @@ func (p Process) String() string {
 		return "this process"
 	}
 	return fmt.Sprintf("process %d (%s)", p.PID, p.Name)
+}
+
+// SameProgram reports whether the process runs a program of the name of this one.
+func (p Process) SameProgram() bool {
+	own, err := os.ReadFile("/proc/self/comm")
+	return err == nil && strings.TrimSpace(string(own)) == p.Name
 }
