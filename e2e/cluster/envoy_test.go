@@ -29,7 +29,7 @@ import (
 )
 
 // envoyEnv names the executable of Envoy.
-const envoyEnv = "COPILOT_GRPC_ENVOY"
+const envoyEnv = "COPILOT_GRPC_TEST_ENVOY"
 
 // operatorToken is the bearer token of the client and of Envoy's health checks.
 const operatorToken = "an-operator-of-the-host"

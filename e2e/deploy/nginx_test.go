@@ -23,7 +23,7 @@ import (
 )
 
 // nginxEnv names the executable of nginx.
-const nginxEnv = "COPILOT_GRPC_NGINX"
+const nginxEnv = "COPILOT_GRPC_TEST_NGINX"
 
 // proxied is a bridge that callers reach through nginx, with deploy/nginx.conf.
 type proxied struct {

@@ -23,9 +23,9 @@ import (
 
 const (
 	// languageEnv names the SDK whose scenarios are played; .ci/sdk sets it.
-	languageEnv = "COPILOT_GRPC_SDK"
+	languageEnv = "COPILOT_GRPC_TEST_SDK"
 	// listEnv names a file with the scenarios to play, one a line; without it all are.
-	listEnv = "COPILOT_GRPC_SDK_LIST"
+	listEnv = "COPILOT_GRPC_TEST_SDK_LIST"
 	// cliEnv names the executable of the Copilot CLI.
 	cliEnv = "COPILOT_CLI_PATH"
 	// patience is how long a scenario may take: far more than any takes.

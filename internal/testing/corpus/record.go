@@ -16,7 +16,7 @@ import (
 
 // DirEnv names the folder that end-to-end tests record their traffic into, and
 // that the replay reads. Unset: nothing is recorded.
-const DirEnv = "COPILOT_GRPC_CORPUS"
+const DirEnv = "COPILOT_GRPC_TEST_CORPUS"
 
 // The files of a runtime: what the bridge wrote to the CLI, and what it read.
 const (
