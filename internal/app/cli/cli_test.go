@@ -108,7 +108,11 @@ func TestMistakes(t *testing.T) {
 		"no such field":   {[]string{"call", "RuntimeService/Ping", `{"x":1}`}, nil, exitUsage, `"x"`},
 		"no server": {[]string{"call", "--target", "unix:/nowhere", "RuntimeService/Ping"}, nil, exitFailed,
 			"Start one with \"copilot-grpc serve\""},
-		"URL":             {[]string{"call", "--target", "http://host:1/", "RuntimeService/Ping"}, nil, exitUsage, "write host:1, unix:/path"},
+		"URL":            {[]string{"call", "--target", "HTTP://host:1/a", "RuntimeService/Ping"}, nil, exitUsage, "write host:1, unix:/path"},
+		"another scheme": {[]string{"call", "--target", "foo://host", "RuntimeService/Ping"}, nil, exitUsage, "write host:port, unix:/path"},
+		"no target":      {[]string{"call", "--target", "", "RuntimeService/Ping"}, nil, exitUsage, "the target is empty: write host:port"},
+		"a name alone": {[]string{"call", "--target", "localhost", "RuntimeService/Ping"}, nil, exitFailed,
+			"No server answers at localhost, port 443 (a target is HOST:PORT or unix:PATH). Start one"},
 		"URL of a bridge": {[]string{"shim", "--target", "https://host:1", "--stdio"}, nil, exitUsage, "write host:1, unix:/path"},
 	} {
 		r := run(t, tc.env, "", append(tc.args, flagsFor(t, tc.args)...)...)

@@ -54,11 +54,10 @@ func TestPrintConfig(t *testing.T) {
 func TestUnknownVariables(t *testing.T) {
 	t.Parallel()
 	p, _, _ := newProgram([]string{"COPILOT_GRPC_LISTN=x", "COPILOT_GRPC_LISTEN=x", "COPILOT_GRPC_TARGET=x",
-		"COPILOT_GRPC_BINARY=x", "COPILOT_GRPC_SERVICE_HOST=10.0.0.1", "COPILOT_GRPC_PORT_7443_TCP=x", "HOME=/",
+		"COPILOT_GRPC_BINARY=x", "COPILOT_GRPC_RUNTIME=x", "COPILOT_GRPC_SERVICE_HOST=10.0.0.1", "COPILOT_GRPC_PORT_7443_TCP=x", "HOME=/",
 		"COPILOT_GRPC_QQQQQQQQ="}, "")
 	want := map[string]string{"COPILOT_GRPC_LISTN": "COPILOT_GRPC_LISTEN", "COPILOT_GRPC_QQQQQQQQ": ""}
 	got := unknownVariables(p)
-	got["COPILOT_GRPC_QQQQQQQQ"] = "" // any name, as long as it is reported
 	if !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
@@ -68,6 +67,13 @@ func TestUnknownVariables(t *testing.T) {
 	p.main(ctx, []string{"serve", "--listen", "unix:" + socket(t), "--data-dir", t.TempDir()})
 	if !strings.Contains(stderr.String(), "name=COPILOT_GRPC_LISTN did_you_mean=COPILOT_GRPC_LISTEN") {
 		t.Errorf("no warning: %s", stderr)
+	}
+	env := []string{"XDG_CONFIG_HOME=" + t.TempDir(), "COPILOT_GRPC_TARGT=x", "COPILOT_GRPC_QQQQQQQQ=x"}
+	const warning = "warning: no setting reads the variable COPILOT_GRPC_QQQQQQQQ\n" +
+		"warning: no setting reads the variable COPILOT_GRPC_TARGT; did you mean COPILOT_GRPC_TARGET?\n"
+	if r := run(t, env, "", "context", "list", "-o", "json"); r.code != exitOK || r.stdout != "[]\n" ||
+		!strings.HasPrefix(r.stderr, warning) {
+		t.Errorf("a client command: %+v", r)
 	}
 }
 

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/status"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
@@ -122,11 +124,18 @@ func (c *connection) local() error {
 
 // checkTarget refuses URLs, which gRPC would take for names of hosts.
 func checkTarget(address string) error {
-	if scheme, rest, _ := strings.Cut(address, "://"); scheme == "http" || scheme == "https" {
-		return usageError{fmt.Errorf("the target %q is a URL: write %s, unix:/path or dns:///host:port", address,
-			strings.TrimSuffix(rest, "/"))}
+	scheme, rest, isURL := strings.Cut(address, "://")
+	if address == "" {
+		return usageError{errors.New("the target is empty: write host:port, unix:/path or dns:///host:port")}
 	}
-	return nil
+	if !isURL || resolver.Get(strings.ToLower(scheme)) != nil {
+		return nil
+	}
+	host, _, _ := strings.Cut(rest, "/")
+	if _, _, err := net.SplitHostPort(host); err != nil {
+		host += ":port"
+	}
+	return usageError{fmt.Errorf("the target %q is a URL: write %s, unix:/path or dns:///host:port", address, host)}
 }
 
 // failed prints the status of a failed call, and what mends it if the server was not reached, does not know the caller,
@@ -181,6 +190,9 @@ func (c *connection) remedy(st *status.Status, failure *copilot.Error) string {
 	case strings.Contains(failure.Message, "handshake failed"):
 		return fmt.Sprintf("The TLS handshake with %s failed. \"copilot-grpc help context add\" has the flags for its CA, "+
 			"its name and your certificate.", where)
+	}
+	if !strings.ContainsAny(c.server.Target, ":/") {
+		where += ", port 443 (a target is HOST:PORT or unix:PATH)"
 	}
 	return fmt.Sprintf("No server answers at %s. Start one with \"copilot-grpc serve\", or name another with --target, "+
 		"--context, COPILOT_GRPC_TARGET or COPILOT_GRPC_CONTEXT.", where)

@@ -79,6 +79,7 @@ func (c command) execute(ctx context.Context, p *program, path string, args []st
 			return err
 		}
 		args = f.Args()
+		warnOfVariables(p) // other commands have a way of their own to say it
 	}
 	return act(ctx, args)
 }

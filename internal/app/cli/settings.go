@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/pflag"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/process"
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
 	"github.com/copilot-grpc/copilot-grpc/internal/setting"
 )
@@ -76,7 +78,7 @@ func variableOf(fl *pflag.Flag) string {
 }
 
 // otherVariables are variables with our prefix that are not named after a flag.
-var otherVariables = []string{app.EnvPrefix + "BINARY", shimMarker}
+var otherVariables = []string{app.EnvPrefix + "BINARY", shimMarker, process.MarkerEnv}
 
 // foreignVariables are the beginnings of names that follow our prefix in variables of others: Kubernetes sets them in
 // each pod beside a Service that is called copilot-grpc; tests have theirs.
@@ -85,21 +87,43 @@ var foreignVariables = []string{"SERVICE_", "PORT", "TEST_"}
 // unknownVariables returns the names of variables with our prefix that no command reads, each with the name that may
 // have been meant, or "".
 func unknownVariables(p *program) map[string]string {
-	known := slices.Clone(otherVariables)
+	if !slices.ContainsFunc(p.environ(), func(entry string) bool { return strings.HasPrefix(entry, app.EnvPrefix) }) {
+		return nil
+	}
+	var known []string // without the prefix, which says nothing about what is near
+	for _, name := range otherVariables {
+		known = append(known, strings.TrimPrefix(name, app.EnvPrefix))
+	}
 	eachCommand(commands(), "", func(c command, path string) {
 		f, _ := c.parser(p, path)
-		f.VisitAll(func(f *pflag.Flag) { known = append(known, variableOf(f)) })
+		f.VisitAll(func(f *pflag.Flag) { known = append(known, strings.TrimPrefix(variableOf(f), app.EnvPrefix)) })
 	})
 	unknown := map[string]string{}
 	for _, entry := range p.environ() {
-		name, _, _ := strings.Cut(entry, "=")
-		rest, ours := strings.CutPrefix(name, app.EnvPrefix)
-		foreign := slices.ContainsFunc(foreignVariables, func(p string) bool { return strings.HasPrefix(rest, p) })
-		if ours && !foreign && !slices.Contains(known, name) {
-			unknown[name] = setting.Nearest(name, known)
+		variable, _, _ := strings.Cut(entry, "=")
+		name, ours := strings.CutPrefix(variable, app.EnvPrefix)
+		foreign := slices.ContainsFunc(foreignVariables, func(p string) bool { return strings.HasPrefix(name, p) })
+		if !ours || foreign || slices.Contains(known, name) {
+			continue
+		}
+		unknown[variable] = ""
+		if near := setting.Nearest(name, known); near != "" {
+			unknown[variable] = app.EnvPrefix + near
 		}
 	}
 	return unknown
+}
+
+// warnOfVariables warns of variables that no command reads.
+func warnOfVariables(p *program) {
+	unknown := unknownVariables(p)
+	for _, name := range slices.Sorted(maps.Keys(unknown)) {
+		text := "warning: no setting reads the variable " + name
+		if near := unknown[name]; near != "" {
+			text += "; did you mean " + near + "?"
+		}
+		fmt.Fprintln(p.stderr, text)
+	}
 }
 
 // eachCommand calls f with each command that can be run, and its path.
