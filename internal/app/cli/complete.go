@@ -7,8 +7,43 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
+
+// ofPaths are the names of flags' values that shells complete as paths.
+var ofPaths = []string{"file", "directory", "path", "script", "NAME=FILE", "NAME=DIRECTORY"}
+
+// completeValues has shells offer the values of flags: contexts, sessions, words and paths. For others they offer
+// nothing.
+func (p *program) completeValues(cmd *cobra.Command, f *flags) {
+	f.VisitAll(func(fl *pflag.Flag) {
+		var offer completion
+		switch v := fl.Value.(type) {
+		case *choice:
+			offer = completeWords(v.of)
+		case *choices:
+			offer = completeWords(v.of)
+		default:
+			if name, _ := pflag.UnquoteUsage(fl); slices.Contains(ofPaths, name) {
+				return
+			}
+			offer = map[string]completion{"context": completeContext, "session": completeSession}[fl.Name]
+		}
+		if offer == nil {
+			offer = completeWords(nil)
+		}
+		value := func(ctx context.Context, p *program, f *flags, _ []string, word string) []cobra.Completion {
+			return offer(ctx, p, f, nil, word)
+		}
+		_ = cmd.RegisterFlagCompletionFunc(fl.Name, p.completing(value, f)) // the flag exists, and has none yet
+	})
+}
+
+// completeWords completes one of several words.
+func completeWords(words []string) completion {
+	return func(context.Context, *program, *flags, []string, string) []cobra.Completion { return words }
+}
 
 // completeCall completes the METHOD of call, and in its REQUEST the names of fields and of enum values.
 func completeCall(_ context.Context, _ *program, _ *flags, args []string, word string) []cobra.Completion {

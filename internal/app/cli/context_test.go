@@ -58,7 +58,7 @@ func TestContexts(t *testing.T) {
 		{"call --target " + target + " RuntimeService/Ping", result{exitOK, "{", ""}},
 		{"context use prod", result{exitOK, "commands call the context prod\n", ""}},
 		{"call RuntimeService/Ping", result{exitOK, "{", ""}},
-		{"__complete call --context p", result{exitOK, "", ""}},
+		{"__complete call --context p", result{exitOK, "prod\t" + target, ""}},
 		{"__complete context use p", result{exitOK, "prod\t" + target, ""}},
 		{"context remove prod", result{exitOK, "commands call the server on the local socket\n", ""}},
 		{"context remove prod", result{exitUsage, "", `no context "prod"`}},

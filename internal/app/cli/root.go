@@ -54,6 +54,7 @@ func (p *program) node(c command, path string, described bool) *cobra.Command {
 		f, _ := c.parser(p, path)
 		_, cmd.Long, _ = strings.Cut(f.usage, "\n\n")
 		cmd.Flags().AddFlagSet(f.FlagSet)
+		p.completeValues(cmd, f)
 		if c.complete != nil {
 			cmd.ValidArgsFunction = p.completing(c.complete, f)
 		}

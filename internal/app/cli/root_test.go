@@ -20,6 +20,10 @@ func TestCompletion(t *testing.T) {
 		"a flag of shim":       {[]string{"shim", "--counts-"}, "--counts-file\t"},
 		"a command of a group": {[]string{"sessions", "exp"}, "export\t"},
 		"a flag of a group":    {[]string{"sessions", "export", "--out"}, "--output\t"},
+		"a choice":             {[]string{"run", "Hello", "--approve", ""}, "none\nreads\nall\nask\n:4"},
+		"a format":             {[]string{"doctor", "-o", ""}, "text\njson\njsonl\n:4"},
+		"a path":               {[]string{"serve", "--tls-cert", ""}, ":0"},
+		"any text":             {[]string{"serve", "--node-name", ""}, ":4"},
 		"a method": {[]string{"call", "copilot.bridge.v1.RuntimeService/P"},
 			"copilot.bridge.v1.RuntimeService/Ping\n"},
 	} {

@@ -59,6 +59,7 @@ func TestSessionsList(t *testing.T) {
 	env := []string{"COPILOT_GRPC_TARGET=" + strings.TrimPrefix(to, " --target "), "COPILOT_GRPC_OUTPUT=jsonl"}
 	expect(t, env, "sessions list", result{exitOK, `{"sessionId":"two"`, ""})
 	expect(t, env, "__complete sessions delete t", result{exitOK, "two\t", ""})
+	expect(t, env, "__complete run Hello --session t", result{exitOK, "two\t", ""})
 }
 
 // watched is what a command has printed so far.
