@@ -24,9 +24,11 @@ func parseFile(table Table, path string, text []byte) (map[string]entry, error) 
 		return nil, nil
 	}
 	parsed, err := parser.ParseBytes(text, 0)
+	if wrong, ok := errors.AsType[yaml.Error](err); ok { // without the source, which may have secrets
+		return nil, fmt.Errorf("%s:%d: %s", path, wrong.GetToken().Position.Line, wrong.GetMessage())
+	}
 	if err != nil {
-		// Without the source, which may have secrets.
-		return nil, fmt.Errorf("%s: %s", path, yaml.FormatError(err, false, false))
+		return nil, fmt.Errorf("%s: it is not YAML", path)
 	}
 	entries := map[string]entry{}
 	if len(parsed.Docs) == 0 || parsed.Docs[0].Body == nil || parsed.Docs[0].Body.Type() == ast.CommentType {

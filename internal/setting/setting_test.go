@@ -164,7 +164,7 @@ func TestMistakes(t *testing.T) {
 		"one for names":    {nil, nil, "env: A=b\n", []string{"env: it takes names"}},
 		"a list in a list": {nil, nil, "list: [[a]]\n", []string{"list: it takes a plain value"}},
 		"no settings":      {nil, nil, "- a\n", []string{"c.yaml: it is not"}},
-		"no YAML":          {nil, nil, "text: [\n", []string{"c.yaml: "}},
+		"no YAML":          {nil, nil, "number: 1\ntext: [\n", []string{"c.yaml:2: ", "not found"}},
 		"two files in one": {nil, nil, "text: a\n---\ntext: b\n", []string{"c.yaml: it is not"}},
 		"a variable": {nil, []string{"X_YES=perhaps"}, "",
 			[]string{"environment variable X_YES: yes: ", `"perhaps"`, "true or false"}},
