@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -60,12 +61,32 @@ func (c *Config) providerFinding(ctx context.Context, name string, text []byte) 
 	return fine(subject, "%s answers", bare)
 }
 
-// policyFindings tell about a policy, the permissions of its files, and its issuers.
+// policyFindings tell about a policy, the permissions of its files, its issuers and its tenants.
 func (c *Config) policyFindings(ctx context.Context, out *checked) []runtime.Finding {
 	found := []runtime.Finding{fine("policy", "%q is valid; number of tenants: %d", c.Policy, out.policy.Size())}
 	found = append(found, c.permissionFindings(policyPaths(out.policy))...)
 	for _, issuer := range out.policy.Issuers() {
 		found = append(found, issuerFinding(ctx, out.policy, issuer))
+	}
+	for _, name := range out.policy.Tenants() {
+		t, _ := out.policy.Tenant(name)
+		found = append(found, tenantFindings(name, t)...)
+	}
+	return found
+}
+
+// tenantFindings tell whether the CLI processes of a tenant can be started as the policy says.
+func tenantFindings(name string, t policy.Tenant) (found []runtime.Finding) {
+	subject := "tenant " + name
+	if len(t.Sandbox) > 0 && !strings.Contains(t.Sandbox[0], "{") {
+		if _, err := exec.LookPath(t.Sandbox[0]); err != nil {
+			found = append(found, failed(subject, fmt.Errorf("sandbox: %w", err), "install the program, or correct sandbox of "+
+				"the tenant in the policy"))
+		}
+	}
+	if own := os.Geteuid(); t.User != nil && own != 0 && int(t.User.UID) != own {
+		found = append(found, warn(subject, fmt.Sprintf("its CLI processes are those of the user %d, and this user, %d, may "+
+			"not start them", t.User.UID, own), "run the server as root, or with the capabilities SETUID, SETGID and CHOWN"))
 	}
 	return found
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/internal/devissuer"
+	"github.com/copilot-grpc/copilot-grpc/server/policy"
 )
 
 // certified is a certificate with its key.
@@ -246,5 +247,31 @@ func TestDoctorTellsOfProviders(t *testing.T) {
 	}
 	if r := <-asked; strings.Contains(fmt.Sprint(r.URL, r.Header), "secret") || r.Header.Get("Authorization") != "" {
 		t.Errorf("the provider was asked for %s with %v", r.URL, r.Header)
+	}
+}
+
+// Doctor tells whether the sandbox of each tenant is installed, and whether processes of its user can be started.
+func TestDoctorTellsOfTenants(t *testing.T) {
+	t.Parallel()
+	const missing = "no-such-sandbox"
+	for name, tc := range map[string]struct {
+		tenant policy.Tenant
+		says   string
+	}{
+		"nothing":      {policy.Tenant{}, ""},
+		"installed":    {policy.Tenant{Sandbox: []string{os.Args[0]}}, ""},
+		"beside a CLI": {policy.Tenant{Sandbox: []string{"{bin}/sandbox"}}, ""},
+		"missing":      {policy.Tenant{Sandbox: []string{missing, "{home}"}}, missing},
+		"own user":     {policy.Tenant{User: &policy.User{UID: uint32(os.Geteuid())}}, ""},
+	} {
+		found := tenantFindings("acme", tc.tenant)
+		if len(found) != len(strings.Fields(tc.says)) || tc.says != "" && (found[0].Level != runtime.LevelError ||
+			found[0].Subject != "tenant acme" || !strings.Contains(found[0].Text, tc.says)) {
+			t.Errorf("%s: doctor says %+v, want %q", name, found, tc.says)
+		}
+	}
+	found := tenantFindings("acme", policy.Tenant{User: &policy.User{UID: 1 << 20}})
+	if root := os.Geteuid() == 0; root != (len(found) == 0) || !root && found[0].Level != runtime.LevelWarning {
+		t.Errorf("another user, as root %t: doctor says %+v", root, found)
 	}
 }

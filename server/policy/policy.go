@@ -205,6 +205,9 @@ func (p *Policy) Tenant(name string) (Tenant, bool) {
 	return *t, true
 }
 
+// Tenants returns the names of the tenants, sorted.
+func (p *Policy) Tenants() []string { return slices.Sorted(maps.Keys(p.file.Tenants)) }
+
 // Size returns the number of tenants without the host's own.
 func (p *Policy) Size() int {
 	n := len(p.file.Tenants)
