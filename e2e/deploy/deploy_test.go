@@ -20,7 +20,8 @@ func TestDeployPage(t *testing.T) {
 	t.Parallel()
 	harness.SkipWithoutCLI(t)
 	follow(t, typedLines(t, "deploy", "docs/deploy.md", "5556", "7443", "7444"),
-		"tls_cert: cert.pem # config.yaml:2", "TURN_STATUS_COMPLETED", `"sessionId": "first"`,
+		"tls_cert: cert.pem # config.yaml:2", `ok       policy: "policy.yaml" is valid; number of tenants: 1`,
+		", and its keys can be read", `ok       tls_cert: "cert.pem" is valid until `, "ok       port localhost:", "TURN_STATUS_COMPLETED", `"sessionId": "first"`,
 		"copilot.bridge.v1.SessionService",
 		"code = Unauthenticated", "code = PermissionDenied", `copilot_turns_total{`, `"msg":"session.create"`,
 		"Code: ResourceExhausted", "QuotaFailure")
