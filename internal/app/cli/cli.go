@@ -191,6 +191,7 @@ func (p *program) main(ctx context.Context, args []string) int {
 		name = "version"
 	}
 	root := p.root(strings.HasPrefix(name, cobra.ShellCompRequestCmd))
+	p.completeInBash(root)
 	root.SetArgs(append([]string{name}, args...))
 	done, err := root.ExecuteContextC(ctx)
 	return p.exit(done, err)

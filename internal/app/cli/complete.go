@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"slices"
 	"strings"
 
@@ -10,6 +11,39 @@ import (
 	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
+
+// bashWords is for a bash without the package bash-completion, on whose functions cobra's script depends. It takes the
+// words apart at spaces: within quotation marks nothing is completed.
+const bashWords = `
+if ! declare -F _get_comp_words_by_ref >/dev/null; then
+    __copilot-grpc_init_completion()
+    {
+        local line=${COMP_LINE:0:COMP_POINT}
+        COMPREPLY=()
+        read -ra words <<< "$line"
+        [[ $line != *[[:space:]] ]] || words+=("")
+        cword=$((${#words[@]} - 1))
+        cur=${words[cword]} prev=${words[cword - 1]}
+    }
+fi
+`
+
+// completeInBash makes the script of "completion bash" work in any bash.
+func (p *program) completeInBash(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	bash, _, err := root.Find([]string{"completion", "bash"})
+	if err != nil {
+		return // as cobra reports itself
+	}
+	script := bash.RunE
+	bash.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := script(cmd, args); err != nil {
+			return err
+		}
+		_, err := io.WriteString(p.stdout, bashWords)
+		return err
+	}
+}
 
 // ofPaths are the names of flags' values that shells complete as paths.
 var ofPaths = []string{"file", "directory", "path", "script", "NAME=FILE", "NAME=DIRECTORY"}
