@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
 	"github.com/copilot-grpc/copilot-grpc/internal/setting"
 )
@@ -152,12 +154,15 @@ func (c *connection) failed(ctx context.Context, client *copilot.Client, err err
 	if remedy := c.remedy(st, failure); remedy != "" {
 		fmt.Fprintln(p.stderr, remedy)
 	}
+	session := cmp.Or(c.session, failure.Metadata["session_id"])
 	switch {
-	case !copilot.IsReason(err, copilot.ReasonSessionNotFound) || client == nil || c.session == "":
+	case copilot.IsReason(err, bridgev1.ErrorReason_ERROR_REASON_RUNTIME_NOT_FOUND):
+		fmt.Fprintln(p.stderr, "Find its id with: copilot-grpc runtimes list")
+	case !copilot.IsReason(err, copilot.ReasonSessionNotFound) || client == nil || session == "":
 	case failure.Metadata["remedy"] != "": // it is disconnected
-		fmt.Fprintf(p.stderr, "Open it with: copilot-grpc sessions resume %s\n", quote(c.session))
+		fmt.Fprintf(p.stderr, "Open it with: copilot-grpc sessions resume %s\n", quote(session))
 	default:
-		if near := nearestSession(ctx, client, c.session); near != "" {
+		if near := nearestSession(ctx, client, session); near != "" {
 			fmt.Fprintf(p.stderr, "Did you mean the session %q?\n", near)
 		}
 	}

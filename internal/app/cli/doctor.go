@@ -14,7 +14,7 @@ import (
 
 const doctorUsage = `Checks whether a server with the same settings would work, and reports how to fix each problem: the
 CLI and its executable, addresses, directories and their space, permissions, the policy with its issuers,
-certificates, providers, NATS and the sign-in. Without --start it changes nothing.
+certificates, providers, NATS and the sign-in. Run it as the server's user. Without --start it changes nothing.
 
   copilot-grpc doctor
   copilot-grpc doctor --start --config /etc/copilot-grpc/config.yaml

@@ -70,7 +70,7 @@ func TestRuntimes(t *testing.T) {
 	}{
 		{"runtimes list", result{exitOK, id + "  ready ", ""}},
 		{"runtimes drain", result{exitUsage, "", "want RUNTIME"}},
-		{"runtimes drain none", result{exitFailed, "", "NotFound"}},
+		{"runtimes drain none", result{exitFailed, "", "Find its id with: copilot-grpc runtimes list\n"}},
 		{"runtimes drain " + id, result{exitOK, id + "  draining ", ""}},
 		{"runtimes drain --undo " + id, result{exitOK, id + "  ready ", ""}},
 		{"runtimes recycle --grace -1s " + id, result{exitUsage, "", "--grace is negative"}},

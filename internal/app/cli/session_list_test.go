@@ -43,15 +43,16 @@ func TestSessionsList(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]result{
-		"sessions list --state idle":           {exitUsage, "", "want some of loaded, running"},
-		"sessions list --label team":           {exitUsage, "", "want KEY=VALUE"},
-		"sessions list all":                    {exitUsage, "", `unexpected argument "all"`},
-		"sessions list -o yaml":                {exitUsage, "", "want one of text, json, jsonl"},
-		"sessions list --watch --history" + to: {exitUsage, "", "choose one"},
-		"sessions show" + to:                   {exitUsage, "", "want SESSION"},
-		"sessions show one" + to:               {exitOK, "labels:      team=a,b\n", ""},
-		"sessions show one -o json" + to:       {exitOK, `"team": "a,b"`, ""},
-		"sessions show oen" + to:               {exitFailed, "", `Did you mean the session "one"?`},
+		"sessions list --state idle":               {exitUsage, "", "want some of loaded, running"},
+		"sessions list --label team":               {exitUsage, "", "want KEY=VALUE"},
+		"sessions list all":                        {exitUsage, "", `unexpected argument "all"`},
+		"sessions list -o yaml":                    {exitUsage, "", "want one of text, json, jsonl"},
+		"sessions list --watch --history" + to:     {exitUsage, "", "choose one"},
+		"sessions show" + to:                       {exitUsage, "", "want SESSION"},
+		"sessions show one" + to:                   {exitOK, "labels:      team=a,b\n", ""},
+		"sessions show one -o json" + to:           {exitOK, `"team": "a,b"`, ""},
+		"sessions show oen" + to:                   {exitFailed, "", `Did you mean the session "one"?`},
+		`call GetSession {"sessionId":"oen"}` + to: {exitFailed, "", `Did you mean the session "one"?`},
 		"__complete sessions show --target" + strings.TrimPrefix(to, " --target") + " o": {exitOK, "one\t", ""},
 	} {
 		expect(t, nil, args, want)
