@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	"github.com/copilot-grpc/copilot-grpc/e2e/harness"
 )
 
@@ -183,6 +184,37 @@ func TestChatThroughPipes(t *testing.T) {
 	}
 }
 
+// A person lists the files that the agent has changed, and copies the session; the copy has its history and goes its own
+// way.
+func TestChatForks(t *testing.T) {
+	t.Parallel()
+	d := newServer(t)
+	out, errs, code := pipe(d, "write "+filepath.Join(d.Root, "new.txt")+"\ny\n/files\n/fork another way\n/fork\n")
+	found := regexp.MustCompile(`The copy is the session (\S+)\. Talk to it with: \S+ chat (\S+) --target unix:`).
+		FindStringSubmatch(out)
+	if code != 0 || !strings.Contains(out, "It is written.\nChanged with the agent's file tools:\n  added     new.txt  +2 -0\n") ||
+		found == nil || found[1] != found[2] {
+		t.Fatalf("code %d:\n%s\n%s", code, out, errs)
+	}
+	fork := found[1]
+	info, err := d.Client.GetSession(d.Ctx, fork)
+	if err != nil || info.Title != "another way" {
+		t.Errorf("the copy: %+v, %v", info, err)
+	}
+	out, errs, code = pipe(d, "only here\n", fork)
+	if code != 0 || !strings.Contains(out, "It is written.\n") || !strings.Contains(out, "You said: only here\n") {
+		t.Errorf("the copy: code %d:\n%s\n%s", code, out, errs)
+	}
+	for s, err := range d.Client.ListSessions(d.Ctx, copilot.ListOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out, errs, code := pipe(d, "", s.ID); code != 0 || strings.Contains(out, "only here") != (s.ID == fork) {
+			t.Errorf("%s, the copy is %s: code %d:\n%s\n%s", s.ID, fork, code, out, errs)
+		}
+	}
+}
+
 // Without a server, and with an id that does not exist, chat says what to do, in a line and without a screen.
 func TestChatWithoutSession(t *testing.T) {
 	t.Parallel()
@@ -231,4 +263,7 @@ func TestChatPages(t *testing.T) {
 	command, shown = page(t, "docs/chat.md", "plain")
 	p.types("clear; " + command)
 	p.waits(append(shown, "This is what came back", "Come back with")...)
+	command, shown = page(t, "docs/chat.md", "files")
+	p.types("clear; " + command)
+	p.waits(append(shown, "Come back with")...)
 }

@@ -20,6 +20,10 @@ const script = `rules:
   reply: [{tool_call: {name: bash, arguments: {command: "{{match.1}}", description: "run it"}}}]
 - when: {tool_result: {name: bash}}
   reply: [{text: "It came to: {{tool_result}}"}]
+- when: {user_regex: 'write (\S+)'}
+  reply: [{tool_call: {name: create, arguments: {path: "{{match.1}}", file_text: "one\ntwo\n"}}}]
+- when: {tool_result: {name: create}}
+  reply: [{text: "It is written."}]
 - when: {user: ask me, tools: [ask_user]}
   reply: [{tool_call: {name: ask_user, arguments: {question: "Which colour?", choices: [red, blue]}}}]
 - when: {tool_result: {name: ask_user}}

@@ -25,8 +25,11 @@ func commands() []command {
 		{"now", "TEXT", "steer the running turn with a prompt, instead of waiting for its end",
 			func(c *Conversation, text string) ([]Effect, error) { return c.prompt(text, true), nil }},
 		{"abort", "", "abort the running turn", one(func(string) Effect { return Abort{} })},
+		{"files", "", "list the files that the session has changed, and those that it keeps",
+			one(func(string) Effect { return ShowFiles{} })},
 		{"model", "[ID]", "switch the model, or list the models", one(func(id string) Effect { return SetModel{id} })},
 		{"usage", "", "tell what the session has used", one(func(string) Effect { return ShowUsage{} })},
+		{"fork", "[NAME]", "copy the session with its history", one(func(name string) Effect { return Fork{name} })},
 		{"share", "TENANT", "offer the session to another tenant", one(func(to string) Effect { return Share{to} })},
 		{"quit", "", "leave; the session goes on", one(func(string) Effect { return Leave{} })},
 	}

@@ -187,6 +187,8 @@ func TestConversation(t *testing.T) {
 		"a command without its argument": {[]step{sees(idle()), types("/share")}, nil, []string{"/share needs TENANT"}, nil, false, ""},
 		"a command with too much":        {[]step{sees(idle()), types("/quit now")}, nil, []string{`/quit takes nothing, not "now"`}, nil, false, ""},
 		"model":                          {[]step{sees(idle()), types("/model gpt-5")}, []string{"chat.SetModel{gpt-5}"}, nil, nil, false, ""},
+		"files":                          {[]step{sees(idle()), types("/files")}, []string{"chat.ShowFiles{}"}, nil, nil, false, ""},
+		"fork":                           {[]step{sees(running()), types("/fork my way")}, []string{"chat.Fork{my way}"}, nil, nil, true, ""},
 		"nothing":                        {[]step{sees(idle()), types("  ")}, nil, nil, nil, false, ""},
 		"a closed session": {[]step{sees(view.View{Closed: bridgev1.CloseReason_CLOSE_REASON_DELETED}), types("hi")}, nil,
 			[]string{"the session is closed; leave with /quit"}, nil, false, ""},

@@ -7,6 +7,7 @@ import (
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
 // Effect is something that a conversation asks its Link to do.
@@ -95,6 +96,43 @@ func (ShowUsage) run(ctx context.Context, l *Link) Result {
 		lines = []string{"The session has used no model yet."}
 	}
 	return Result{Err: err, Text: strings.Join(lines, "\n")}
+}
+
+// Fork copies the session. The copy is open, and its questions wait for people as those of the session.
+type Fork struct{ Name string }
+
+func (e Fork) run(ctx context.Context, l *Link) Result {
+	req := &cliv1.SessionsServiceForkRequest{SessionId: l.session.ID()}
+	if e.Name != "" {
+		req.Name = &e.Name
+	}
+	resp, err := cliv1.NewSessionsServiceClient(l.client.Conn()).Fork(ctx, req)
+	if err != nil {
+		return Result{Err: copilot.FromError(err)}
+	}
+	id := resp.GetSessionId()
+	forked, err := l.client.ResumeSession(ctx, id, copilot.SessionOptions{
+		SessionHandlers: &bridgev1.Handlers{Kinds: answeredByPeople},
+	})
+	if err != nil {
+		return Result{Err: fmt.Errorf("the copy %s cannot be opened: %w", id, err)}
+	}
+	return Result{Err: forked.Close(), Text: "The copy is the session " + id + ". Talk to it with: " + l.command(id)}
+}
+
+// ShowFiles lists the files that the session has changed or keeps.
+type ShowFiles struct{}
+
+func (ShowFiles) run(ctx context.Context, l *Link) Result {
+	workspace, id := cliv1.NewSessionWorkspacesServiceClient(l.client.Conn()), l.session.ID()
+	diff, err := workspace.Diff(ctx, &cliv1.SessionWorkspacesServiceDiffRequest{
+		SessionId: id, Mode: cliv1.WorkspaceDiffMode_WORKSPACE_DIFF_MODE_SESSION,
+	})
+	if err != nil {
+		return Result{Err: copilot.FromError(err)}
+	}
+	kept, err := workspace.ListFiles(ctx, &cliv1.SessionWorkspacesServiceListFilesRequest{SessionId: id})
+	return Result{Err: copilot.FromError(err), Text: filesText(diff, kept.GetFiles())}
 }
 
 // Share offers the session to another tenant, to take part in it.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 
+	"google.golang.org/protobuf/proto"
+
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	"github.com/copilot-grpc/copilot-grpc/clients/go/view"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -20,6 +22,8 @@ type Options struct {
 	Model, Directory string
 	// Name of the person, for others in the session.
 	Name string
+	// Command returns the command line that comes back to a session.
+	Command func(sessionID string) string
 }
 
 // Link is a person's part in a session, over the Go library.
@@ -31,6 +35,7 @@ type Options struct {
 type Link struct {
 	client  *copilot.Client
 	session *copilot.Session
+	command func(sessionID string) string
 	stop    context.CancelFunc
 	ended   chan struct{}
 
@@ -41,7 +46,7 @@ type Link struct {
 
 // Open creates the session, joins it, or loads it. ctx bounds the call alone.
 func Open(ctx context.Context, client *copilot.Client, o Options) (*Link, error) {
-	l := &Link{client: client, changed: make(chan struct{}, 1), ended: make(chan struct{})}
+	l := &Link{client: client, command: o.Command, changed: make(chan struct{}, 1), ended: make(chan struct{})}
 	var err error
 	if o.SessionID == "" {
 		l.session, err = client.CreateSession(ctx, l.creating(o))
@@ -74,7 +79,7 @@ var answeredByPeople = []bridgev1.CallbackKind{
 func (l *Link) creating(o Options) copilot.SessionOptions {
 	opts := l.participant(o)
 	opts.SessionHandlers = &bridgev1.Handlers{Kinds: answeredByPeople}
-	config := &cliv1.SessionConfig{}
+	config := &cliv1.SessionConfig{EnableFileChangeTracking: proto.Bool(true)} // for /files
 	if o.Model != "" {
 		config.Model = &o.Model
 	}

@@ -62,21 +62,26 @@ func (o *chatOptions) talk(ctx context.Context, p *program, session string) erro
 	defer client.Close()
 	o.connection.session = session
 	link, err := chat.Open(ctx, client, chat.Options{
-		SessionID: session, Model: o.model, Directory: o.directory(), Name: personName(),
+		SessionID: session, Model: o.model, Directory: o.directory(), Name: personName(), Command: o.command,
 	})
 	if err != nil {
 		return o.connection.failed(ctx, client, err)
 	}
 	defer link.Close()
 	err = p.converse(ctx, link, o.plain)
-	back := fmt.Sprintf("%s chat %s", self(), terminal.CleanLine(link.SessionID()))
-	if given := o.connection.set.given; given["target"] {
-		back += " --target " + o.connection.target
-	} else if given["context"] {
-		back += " --context " + quote(o.connection.context)
-	}
-	fmt.Fprintf(p.stderr, "Come back with: %s\n", back)
+	fmt.Fprintf(p.stderr, "Come back with: %s\n", o.command(link.SessionID()))
 	return err
+}
+
+// command is the command line that comes back to a session.
+func (o *chatOptions) command(session string) string {
+	line := fmt.Sprintf("%s chat %s", self(), terminal.CleanLine(session))
+	if given := o.connection.set.given; given["target"] {
+		line += " --target " + o.connection.target
+	} else if given["context"] {
+		line += " --context " + quote(o.connection.context)
+	}
+	return line
 }
 
 // converse shows the conversation as the terminal allows it.
