@@ -1,11 +1,14 @@
 package terminal
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -213,6 +216,47 @@ func TestChatForks(t *testing.T) {
 			t.Errorf("%s, the copy is %s: code %d:\n%s\n%s", s.ID, fork, code, out, errs)
 		}
 	}
+}
+
+// A person attaches files of their machine to prompts; one that cannot be read is a line, and the prompt goes without it.
+func TestChatAttaches(t *testing.T) {
+	t.Parallel()
+	p := sits(newServer(t), 80, 24)
+	p.types("echo plum > 'the word.txt'; head -c 2000000 /dev/zero > large.bin; copilot-grpc chat --file 'the word.txt'")
+	p.waits("Attached: 1 · Enter sends")
+	p.types("What is it?")
+	p.waits("› What is it?", "[file the word.txt]", "You said: What is it?", "Enter sends")
+	p.types("/attach none.txt")
+	p.waits("The file is not attached: stat none.txt: no such file", "Enter sends")
+	p.types("/attach large.bin")
+	p.waits("The next prompt has the file large.bin (2000000 bytes).", "Attached: 1 · Enter sends")
+	p.types("/attach 'the word.txt'")
+	p.waits("The next prompt has the file the word.txt (5 bytes).", "Attached: 2 · Enter sends")
+	p.types("And these?")
+	p.waits("[file large.bin]", "[file the word.txt]", "You said: And these?", "Enter sends")
+	p.types("/quit")
+	id := p.matches(`Come back with: \S+ chat (\S+)`)[1]
+	var sizes []int
+	for ev, err := range p.Client.Session(id).History(p.Ctx, copilot.OfTypes("user.message")) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		var event struct {
+			Data struct{ Attachments []struct{ Data []byte } }
+		}
+		whole, err := p.Client.Session(id).ReadEvent(p.Ctx, ev.GetPosition())
+		if err = errors.Join(err, json.Unmarshal(whole, &event)); err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range event.Data.Attachments {
+			sizes = append(sizes, len(a.Data))
+		}
+	}
+	if !slices.Equal(sizes, []int{5, 2000000, 5}) {
+		t.Errorf("the attachments have %d bytes", sizes)
+	}
+	p.types("clear; copilot-grpc chat --file none.txt; echo exit $?")
+	p.waits("--file: stat none.txt: no such file", "exit 2")
 }
 
 // Without a server, and with an id that does not exist, chat says what to do, in a line and without a screen.

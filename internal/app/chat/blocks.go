@@ -60,11 +60,21 @@ func (s shape) block(item view.Item) []string {
 // isHarmless reports whether only pieces of texts are missing, which the whole texts repeat.
 func isHarmless(g view.Gap) bool { return g.Reason == bridgev1.GapReason_GAP_REASON_EPHEMERAL_LOST }
 
-func (s shape) user(u view.User) []string {
+// promptText is a prompt with its attachments.
+func promptText(u view.User) string {
 	text := u.Text
 	for _, a := range u.Attachments {
-		text += "\n[" + strings.TrimSpace(a.Kind+" "+a.Name) + "]"
+		kind := a.Kind
+		if kind == "blob" { // the content of a file of the sender
+			kind = "file"
+		}
+		text += "\n[" + strings.TrimSpace(kind+" "+a.Name) + "]"
 	}
+	return text
+}
+
+func (s shape) user(u view.User) []string {
+	text := promptText(u)
 	switch {
 	case u.Lost:
 		text += "\n(lost with the agent's process: send it again)"

@@ -25,6 +25,7 @@ func commands() []command {
 		{"now", "TEXT", "steer the running turn with a prompt, instead of waiting for its end",
 			func(c *Conversation, text string) ([]Effect, error) { return c.prompt(text, true), nil }},
 		{"abort", "", "abort the running turn", one(func(string) Effect { return Abort{} })},
+		{"attach", "[FILE]", "attach a file of this machine to the next prompt; without FILE, attach none", attach},
 		{"files", "", "list the files that the session has changed, and those that it keeps",
 			one(func(string) Effect { return ShowFiles{} })},
 		{"model", "[ID]", "switch the model, or list the models", one(func(id string) Effect { return SetModel{id} })},
@@ -38,6 +39,20 @@ func commands() []command {
 // one is a command with one effect.
 func one(effect func(arg string) Effect) func(*Conversation, string) ([]Effect, error) {
 	return func(_ *Conversation, arg string) ([]Effect, error) { return []Effect{effect(arg)}, nil }
+}
+
+// attach attaches a file to the next prompt. A file with quotation marks around it was dropped into the terminal.
+func attach(c *Conversation, path string) ([]Effect, error) {
+	if path == "" {
+		c.Attached = nil
+		c.note(view.Info, "The next prompt has no files.")
+		return nil, nil
+	}
+	if last := len(path) - 1; last > 0 && path[0] == path[last] && strings.ContainsRune(`'"`, rune(path[0])) {
+		path = path[1:last]
+	}
+	c.Attached = append(c.Attached, path)
+	return []Effect{CheckFile{path}}, nil
 }
 
 // help lists the commands.

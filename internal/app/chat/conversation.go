@@ -20,6 +20,8 @@ type Conversation struct {
 	Notes []Note
 	// Prompts of this person that the agent has not begun with.
 	Queued []Prompt
+	// Files of this machine that the next prompt has.
+	Attached []string
 
 	// Prompts on their way to the server.
 	sending int
@@ -236,7 +238,9 @@ func (c *Conversation) Submit(text string, atOnce bool) ([]Effect, error) {
 
 func (c *Conversation) prompt(text string, atOnce bool) []Effect {
 	c.sending++
-	return []Effect{Send{Text: text, Immediately: atOnce}}
+	files := c.Attached
+	c.Attached = nil
+	return []Effect{Send{Text: text, Immediately: atOnce, Files: files}}
 }
 
 // said is a decision for the timeline.
@@ -281,6 +285,8 @@ func (c *Conversation) Finished(r Result) {
 		c.sent(e, r)
 	case Resolve:
 		c.answered(e, r)
+	case CheckFile:
+		c.checked(e, r)
 	case Abort:
 		if r.Err != nil {
 			c.note(view.Error, "The turn cannot be aborted: "+words(r.Err))
@@ -294,10 +300,24 @@ func (c *Conversation) Finished(r Result) {
 	}
 }
 
+// checked takes a file that cannot be attached away from the next prompt.
+func (c *Conversation) checked(e CheckFile, r Result) {
+	if r.Err == nil {
+		c.note(view.Info, r.Text)
+		return
+	}
+	c.Attached = slices.DeleteFunc(c.Attached, func(path string) bool { return path == e.Path })
+	c.note(view.Error, "The file is not attached: "+words(r.Err))
+}
+
 func (c *Conversation) sent(e Send, r Result) {
 	c.sending--
 	if r.Err != nil {
-		c.note(view.Error, fmt.Sprintf("The prompt was not sent: %s\n%s", words(r.Err), e.Text))
+		text := e.Text
+		for _, path := range e.Files {
+			text += "\n[file " + path + "]"
+		}
+		c.note(view.Error, fmt.Sprintf("The prompt was not sent: %s\n%s", words(r.Err), text))
 		return
 	}
 	c.awaiting = r.Position

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -92,7 +93,11 @@ func told(effects []Effect) (all []string) {
 	for _, e := range effects {
 		switch e := e.(type) {
 		case Send:
-			all = append(all, fmt.Sprintf("send %q now=%v", e.Text, e.Immediately))
+			line := fmt.Sprintf("send %q now=%v", e.Text, e.Immediately)
+			if len(e.Files) > 0 {
+				line += fmt.Sprintf(" files=%q", e.Files)
+			}
+			all = append(all, line)
 		case Resolve:
 			all = append(all, "resolve "+e.CallbackID)
 		default:
@@ -106,6 +111,10 @@ func TestConversation(t *testing.T) {
 	t.Parallel()
 	late := &copilot.Error{Code: codes.FailedPrecondition, Reason: copilot.ReasonCallbackResolved, Message: "resolved"}
 	refused := &copilot.Error{Code: codes.Unavailable, Message: "no server"}
+	missing := errors.New("no such file")
+	checked := func(path string, err error) step {
+		return finishes(Result{Effect: CheckFile{path}, Err: err, Text: "The next prompt has the file " + path})
+	}
 	accepted := finishes(Result{Effect: Send{Text: "hi"}, MessageID: "m1", Position: at(5)})
 	completed := bridgev1.TurnStatus_TURN_STATUS_COMPLETED
 	answeredA := Resolve{CallbackID: "a"}
@@ -187,9 +196,21 @@ func TestConversation(t *testing.T) {
 		"a command without its argument": {[]step{sees(idle()), types("/share")}, nil, []string{"/share needs TENANT"}, nil, false, ""},
 		"a command with too much":        {[]step{sees(idle()), types("/quit now")}, nil, []string{`/quit takes nothing, not "now"`}, nil, false, ""},
 		"model":                          {[]step{sees(idle()), types("/model gpt-5")}, []string{"chat.SetModel{gpt-5}"}, nil, nil, false, ""},
-		"files":                          {[]step{sees(idle()), types("/files")}, []string{"chat.ShowFiles{}"}, nil, nil, false, ""},
-		"fork":                           {[]step{sees(running()), types("/fork my way")}, []string{"chat.Fork{my way}"}, nil, nil, true, ""},
-		"nothing":                        {[]step{sees(idle()), types("  ")}, nil, nil, nil, false, ""},
+		"attach": {[]step{sees(idle()), types("/attach a b.txt"), checked("a b.txt", nil), types("/attach '~/c'"), types("hi"),
+			types("ho")}, []string{"chat.CheckFile{a b.txt}", "chat.CheckFile{~/c}", `send "hi" now=false files=["a b.txt" "~/c"]`,
+			`send "ho" now=false`}, []string{"The next prompt has the file a b.txt"}, nil, true, ""},
+		"attach a file that is missing": {[]step{sees(idle()), types("/attach a"), types("/attach b"), checked("a", missing),
+			types("hi")}, []string{"chat.CheckFile{a}", "chat.CheckFile{b}", `send "hi" now=false files=["b"]`},
+			[]string{"The file is not attached: no such file"}, nil, true, ""},
+		"attach none": {[]step{sees(idle()), types("/attach a"), types("/attach"), types("hi")},
+			[]string{"chat.CheckFile{a}", `send "hi" now=false`}, []string{"The next prompt has no files."}, nil, true, ""},
+		"a failed prompt with a file": {[]step{sees(idle()),
+			func(c *Conversation) []Effect { c.sending++; return nil },
+			finishes(Result{Effect: Send{Text: "hi", Files: []string{"a"}}, Err: refused})}, nil,
+			[]string{"The prompt was not sent: no server\nhi\n[file a]"}, nil, false, ""},
+		"files":   {[]step{sees(idle()), types("/files")}, []string{"chat.ShowFiles{}"}, nil, nil, false, ""},
+		"fork":    {[]step{sees(running()), types("/fork my way")}, []string{"chat.Fork{my way}"}, nil, nil, true, ""},
+		"nothing": {[]step{sees(idle()), types("  ")}, nil, nil, nil, false, ""},
 		"a closed session": {[]step{sees(view.View{Closed: bridgev1.CloseReason_CLOSE_REASON_DELETED}), types("hi")}, nil,
 			[]string{"the session is closed; leave with /quit"}, nil, false, ""},
 	} {

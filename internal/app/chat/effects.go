@@ -31,6 +31,8 @@ type Result struct {
 type Send struct {
 	Text        string
 	Immediately bool
+	// Files of this machine to attach.
+	Files []string
 }
 
 func (e Send) run(ctx context.Context, l *Link) Result {
@@ -38,8 +40,19 @@ func (e Send) run(ctx context.Context, l *Link) Result {
 	if e.Immediately {
 		opts = append(opts, copilot.Immediately())
 	}
+	for _, path := range e.Files {
+		opts = append(opts, copilot.AttachFile(inHome(path)))
+	}
 	resp, err := l.session.Send(ctx, e.Text, opts...)
 	return Result{Err: err, MessageID: resp.GetMessageId(), Position: resp.GetPosition()}
+}
+
+// CheckFile reports whether a file can be attached.
+type CheckFile struct{ Path string }
+
+func (e CheckFile) run(context.Context, *Link) Result {
+	size, err := FileSize(inHome(e.Path))
+	return Result{Err: err, Text: fmt.Sprintf("The next prompt has the file %s (%d bytes).", e.Path, size)}
 }
 
 // Abort stops the running turn and what is queued behind it.
@@ -117,7 +130,7 @@ func (e Fork) run(ctx context.Context, l *Link) Result {
 	if err != nil {
 		return Result{Err: fmt.Errorf("the copy %s cannot be opened: %w", id, err)}
 	}
-	return Result{Err: forked.Close(), Text: "The copy is the session " + id + ". Talk to it with: " + l.command(id)}
+	return Result{Err: forked.Close(), Text: "The copy is the session " + id + ". Talk to it with: " + l.options.Command(id)}
 }
 
 // ShowFiles lists the files that the session has changed or keeps.

@@ -2,6 +2,8 @@ package chat
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
@@ -56,4 +58,30 @@ func changeText(c *cliv1.WorkspaceDiffFileChange) string {
 		counts += " or more"
 	}
 	return fmt.Sprintf("  %-8s  %s  %s", done, path, counts)
+}
+
+// inHome is a path in which "~/" is the person's home, as in a shell.
+func inHome(path string) string {
+	if rest, found := strings.CutPrefix(path, "~/"); found {
+		if home, err := os.UserHomeDir(); err == nil {
+			return filepath.Join(home, rest)
+		}
+	}
+	return path
+}
+
+// FileSize is the size of a file that can be attached. Directories, pipes and devices cannot.
+func FileSize(path string) (int64, error) {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%q is no file", path)
+	}
+	if err != nil {
+		return 0, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), f.Close()
 }

@@ -1,6 +1,8 @@
 package chat
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -51,5 +53,33 @@ func TestFilesText(t *testing.T) {
 	many := filesText(&cliv1.SessionWorkspacesServiceDiffResponse{Mode: session}, make([]string, maxFiles+7))
 	if lines := strings.Split(many, "\n"); len(lines) != maxFiles+3 || lines[len(lines)-1] != "  … and 7 more" {
 		t.Errorf("%d lines: %s", len(lines), many)
+	}
+}
+
+func TestFileSize(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a")
+	if err := os.WriteFile(path, []byte("abc"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if size, err := FileSize(path); size != 3 || err != nil {
+		t.Errorf("%d, %v", size, err)
+	}
+	for _, other := range []string{dir, filepath.Join(dir, "none"), os.DevNull} {
+		if _, err := FileSize(other); err == nil {
+			t.Errorf("%s can be attached", other)
+		}
+	}
+}
+
+func TestInHome(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("USERPROFILE", home)
+	for path, want := range map[string]string{"~/a b": filepath.Join(home, "a b"), "~b/c": "~b/c", "/a/~/b": "/a/~/b"} {
+		if got := inHome(path); got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
 	}
 }

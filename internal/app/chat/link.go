@@ -22,6 +22,8 @@ type Options struct {
 	Model, Directory string
 	// Name of the person, for others in the session.
 	Name string
+	// Files of this machine that the first prompt has.
+	Files []string
 	// Command returns the command line that comes back to a session.
 	Command func(sessionID string) string
 }
@@ -35,7 +37,7 @@ type Options struct {
 type Link struct {
 	client  *copilot.Client
 	session *copilot.Session
-	command func(sessionID string) string
+	options Options
 	stop    context.CancelFunc
 	ended   chan struct{}
 
@@ -46,7 +48,7 @@ type Link struct {
 
 // Open creates the session, joins it, or loads it. ctx bounds the call alone.
 func Open(ctx context.Context, client *copilot.Client, o Options) (*Link, error) {
-	l := &Link{client: client, command: o.Command, changed: make(chan struct{}, 1), ended: make(chan struct{})}
+	l := &Link{client: client, options: o, changed: make(chan struct{}, 1), ended: make(chan struct{})}
 	var err error
 	if o.SessionID == "" {
 		l.session, err = client.CreateSession(ctx, l.creating(o))

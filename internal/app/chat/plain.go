@@ -42,6 +42,7 @@ func Plain(ctx context.Context, l *Link, in io.Reader, out io.Writer, isPerson b
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c := &lines{printer: printer{out: out, written: map[string]string{}}, isPerson: isPerson}
+	c.Attached = l.options.Files
 	input, results := terminal.Lines(ctx, in), make(chan Result)
 	do := func(effects []Effect) {
 		for _, e := range effects {
@@ -248,7 +249,7 @@ func inWords(item view.Item) string {
 		if i.AgentID != "" {
 			who = "To sub-agent " + terminal.CleanLine(i.AgentID) + ": "
 		}
-		return who + terminal.Clean(i.Text)
+		return who + terminal.Clean(promptText(i))
 	case view.Notice:
 		return levels[i.Level] + terminal.Clean(i.Text)
 	case view.Gap:

@@ -39,7 +39,9 @@ func TestLines(t *testing.T) {
 		views    []view.View
 		want     string
 	}{
-		"prompt":          {false, "", []view.View{running(prompt("u", "Hi"))}, "You: Hi\n"},
+		"prompt": {false, "", []view.View{running(prompt("u", "Hi"))}, "You: Hi\n"},
+		"prompt with a file": {false, "", []view.View{running(view.User{Head: key("u"), Text: "Hi",
+			Attachments: []view.Attachment{{Kind: "blob", Name: "a.txt"}}})}, "You: Hi\n[file a.txt]\n"},
 		"typed prompt":    {true, "Hi", []view.View{running(prompt("u", "Hi"))}, ""},
 		"another's":       {true, "Hi", []view.View{running(prompt("u", "Ho"), prompt("v", "Hi"))}, "You: Ho\n"},
 		"twice the same":  {false, "", []view.View{running(prompt("u", "Hi")), running(prompt("u", "Hi"))}, "You: Hi\n"},

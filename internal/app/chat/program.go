@@ -11,7 +11,8 @@ import (
 func Run(ctx context.Context, l *Link, in io.Reader, out io.Writer, environ []string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // of the effects that are under way
-	p := tea.NewProgram(&program{screen: Screen{ID: l.SessionID()}, link: l, ctx: ctx},
+	screen := Screen{ID: l.SessionID(), Conversation: Conversation{Attached: l.options.Files}}
+	p := tea.NewProgram(&program{screen: screen, link: l, ctx: ctx},
 		tea.WithInput(in), tea.WithOutput(out), tea.WithEnvironment(environ), tea.WithoutSignalHandler())
 	defer context.AfterFunc(ctx, p.Quit)()
 	_, err := p.Run()

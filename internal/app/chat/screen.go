@@ -321,6 +321,9 @@ func (s *Screen) state() string {
 	case !s.View.CaughtUp:
 		text = "Loading …"
 	}
+	if n := len(s.Attached); n > 0 && s.problem == "" {
+		text = fmt.Sprintf("Attached: %d · %s", n, text)
+	}
 	return style.Render(terminal.Cut(text, s.width))
 }
 

@@ -97,6 +97,22 @@ func TestScreen(t *testing.T) {
 	}
 }
 
+// Files that wait for the next prompt are in the line of state, and in the prompt then.
+func TestAttached(t *testing.T) {
+	t.Parallel()
+	s := &Screen{Conversation: Conversation{Attached: []string{"a", "b"}}}
+	s.Resize(80, 7)
+	sent := prompt("u", "What is it?")
+	sent.Attachments = []view.Attachment{{Kind: "blob", Name: "a\x1b[2J"}, {Kind: "directory", Name: "src"}}
+	s.Take(Update{View: view.View{CaughtUp: true, Items: []view.Item{sent}}})
+	want := []string{"New conversation", "› What is it?", "  [file a␛[2J]", "  [directory src]", ""}
+	got := plainLines(s)
+	got[0] = strings.TrimRight(got[0], " ·")
+	if want = append(want, "Attached: 2 · Enter sends · Alt-Enter new line · /help · Ctrl-C twice leaves", ">"); !slices.Equal(got, want) {
+		t.Errorf("the screen:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
 // A screen of any size has its lines, none is too long, and the cursor is on it. After a change of the size it is the
 // same as one that had the size from the beginning.
 func TestSizes(t *testing.T) {

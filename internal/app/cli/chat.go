@@ -20,8 +20,9 @@ import (
 const chatUsage = `Talks to a session: a new one, or SESSION. Leaving ends only the chat; the session goes on, and "copilot-grpc chat
 SESSION" comes back to it with its whole history.
 
-Enter sends, and queues while a turn runs; Tab steers the running turn. Ctrl-C aborts the turn, twice it leaves. /help lists
-the commands. When the agent asks for a permission, y approves it once, s for the session, and n refuses it.
+Enter sends, and queues while a turn runs; Tab steers the running turn. Ctrl-C aborts the turn, twice it leaves. When the
+agent asks for a permission, y approves it once, s for the session, and n refuses it. /help lists the commands; /attach
+FILE attaches a file of this machine to the next prompt, --file to the first.
 
 With --plain, and where stdin or stdout is no terminal, the conversation is in lines: without colours and without moving
 the cursor. A script's lines are taken one at a time, the next one when the turn has ended or asks something.`
@@ -31,6 +32,7 @@ type chatOptions struct {
 	connection *connection
 	plain      bool
 	model, dir string
+	files      list
 }
 
 func setupChat(p *program, f *flags) action {
@@ -39,7 +41,13 @@ func setupChat(p *program, f *flags) action {
 	f.StringVar(&o.model, "model", "", "new sessions: `id` of the model (default: the server's)")
 	f.StringVar(&o.dir, "dir", "", "new sessions: the agent's working `directory` on the server's machine "+
 		"(default: this one if the server is on this machine)")
+	f.Var(&o.files, "file", "attach this `file` to the first prompt; repeatable")
 	return func(ctx context.Context, args []string) error {
+		for _, path := range o.files {
+			if _, err := chat.FileSize(path); err != nil {
+				return usageError{fmt.Errorf("--file: %w", err)}
+			}
+		}
 		if len(args) == 0 {
 			return o.talk(ctx, p, "")
 		}
@@ -62,7 +70,8 @@ func (o *chatOptions) talk(ctx context.Context, p *program, session string) erro
 	defer client.Close()
 	o.connection.session = session
 	link, err := chat.Open(ctx, client, chat.Options{
-		SessionID: session, Model: o.model, Directory: o.directory(), Name: personName(), Command: o.command,
+		SessionID: session, Model: o.model, Directory: o.directory(), Name: personName(), Files: o.files,
+		Command: o.command,
 	})
 	if err != nil {
 		return o.connection.failed(ctx, client, err)
