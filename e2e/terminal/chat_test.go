@@ -259,6 +259,51 @@ func TestChatAttaches(t *testing.T) {
 	p.waits("--file: stat none.txt: no such file", "exit 2")
 }
 
+// Inputs of a chat are in the next one, but those that begin with a space; without a home, and on a full disk, a line says
+// that they are not kept, and the chat goes on.
+func TestChatKeepsInputs(t *testing.T) {
+	t.Parallel()
+	p := sits(newServer(t), 80, 24)
+	p.types("copilot-grpc chat")
+	p.waits("Enter sends")
+	p.types(" a secret")
+	p.waits("You said: a secret", "Enter sends")
+	p.types("remember me")
+	p.waits("You said: remember me", "Enter sends")
+	p.types("/quit")
+	p.waits("Come back with")
+	path := filepath.Join(p.dir, "state", "copilot-grpc", "chat-history.jsonl")
+	kept, err := os.ReadFile(path)
+	info, infoErr := os.Stat(path)
+	if err := errors.Join(err, infoErr); err != nil || string(kept) != "\"remember me\"\n" || info.Mode().Perm() != 0o600 {
+		t.Fatalf("the file has %q: %v", kept, err)
+	}
+	p.types("clear; copilot-grpc chat")
+	p.waits("Enter sends")
+	p.presses("Up")
+	p.waits("> remember me")
+	p.types(" too")
+	p.waits("You said: remember me too", "Enter sends")
+	p.types("/quit")
+	p.waits("Come back with")
+	for without, why := range map[string]string{
+		"env -u HOME -u XDG_STATE_HOME": "$HOME is not defined", "ulimit -f 0;": "file too large",
+	} {
+		p.types("clear; (" + without + " copilot-grpc chat)")
+		p.waits("Enter sends")
+		p.types("first")
+		p.waits("! Inputs are not kept for later chats: ", why)
+		p.waits("You said: first", "Enter sends")
+		p.types("second")
+		p.waits("You said: second", "Enter sends")
+		if screen := p.screen(); strings.Count(screen, "not kept") != 1 {
+			t.Errorf("%s: the screen\n%s", without, screen)
+		}
+		p.types("/quit")
+		p.waits("Come back with")
+	}
+}
+
 // Without a server, and with an id that does not exist, chat says what to do, in a line and without a screen.
 func TestChatWithoutSession(t *testing.T) {
 	t.Parallel()

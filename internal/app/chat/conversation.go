@@ -287,6 +287,10 @@ func (c *Conversation) Finished(r Result) {
 		c.answered(e, r)
 	case CheckFile:
 		c.checked(e, r)
+	case Keep:
+		if r.Err != nil {
+			c.note(view.Warning, "Inputs are not kept for later chats: "+words(r.Err))
+		}
 	case Abort:
 		if r.Err != nil {
 			c.note(view.Error, "The turn cannot be aborted: "+words(r.Err))

@@ -55,6 +55,11 @@ func (e CheckFile) run(context.Context, *Link) Result {
 	return Result{Err: err, Text: fmt.Sprintf("The next prompt has the file %s (%d bytes).", e.Path, size)}
 }
 
+// Keep keeps an input for later chats.
+type Keep struct{ Text string }
+
+func (e Keep) run(_ context.Context, l *Link) Result { return Result{Err: l.inputs.keep(e.Text)} }
+
 // Abort stops the running turn and what is queued behind it.
 type Abort struct{}
 

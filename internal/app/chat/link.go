@@ -24,6 +24,8 @@ type Options struct {
 	Name string
 	// Files of this machine that the first prompt has.
 	Files []string
+	// StateDir returns the directory in which inputs are kept for later chats.
+	StateDir func() (string, error)
 	// Command returns the command line that comes back to a session.
 	Command func(sessionID string) string
 }
@@ -38,6 +40,7 @@ type Link struct {
 	client  *copilot.Client
 	session *copilot.Session
 	options Options
+	inputs  *inputsFile
 	stop    context.CancelFunc
 	ended   chan struct{}
 
@@ -48,7 +51,7 @@ type Link struct {
 
 // Open creates the session, joins it, or loads it. ctx bounds the call alone.
 func Open(ctx context.Context, client *copilot.Client, o Options) (*Link, error) {
-	l := &Link{client: client, options: o, changed: make(chan struct{}, 1), ended: make(chan struct{})}
+	l := &Link{client: client, options: o, inputs: newInputsFile(o.StateDir()), changed: make(chan struct{}, 1), ended: make(chan struct{})}
 	var err error
 	if o.SessionID == "" {
 		l.session, err = client.CreateSession(ctx, l.creating(o))

@@ -11,7 +11,10 @@ import (
 func Run(ctx context.Context, l *Link, in io.Reader, out io.Writer, environ []string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // of the effects that are under way
-	screen := Screen{ID: l.SessionID(), Conversation: Conversation{Attached: l.options.Files}}
+	past := l.inputs.read()
+	screen := Screen{
+		ID: l.SessionID(), Conversation: Conversation{Attached: l.options.Files}, history: history{all: past, at: len(past)},
+	}
 	p := tea.NewProgram(&program{screen: screen, link: l, ctx: ctx},
 		tea.WithInput(in), tea.WithOutput(out), tea.WithEnvironment(environ), tea.WithoutSignalHandler())
 	defer context.AfterFunc(ctx, p.Quit)()

@@ -151,8 +151,8 @@ func (s *Screen) submit(atOnce bool) []Effect {
 		s.problem = err.Error()
 		return nil
 	}
-	if asked == "" || atOnce {
-		s.history.add(text)
+	if (asked == "" || atOnce) && s.history.add(text) {
+		effects = append([]Effect{Keep{text}}, effects...)
 	}
 	if s.asked == asked { // otherwise the input is another one by now
 		s.input.set("")
@@ -325,42 +325,4 @@ func (s *Screen) state() string {
 		text = fmt.Sprintf("Attached: %d · %s", n, text)
 	}
 	return style.Render(terminal.Cut(text, s.width))
-}
-
-// history are the inputs of this chat.
-type history struct {
-	all []string
-	// Which one is shown; len(all) for the new input.
-	at  int
-	new string
-}
-
-func (h *history) add(text string) {
-	if strings.TrimSpace(text) != "" && (len(h.all) == 0 || h.all[len(h.all)-1] != text) {
-		h.all = append(h.all, text)
-	}
-	h.at, h.new = len(h.all), ""
-}
-
-// older returns the input before the one that is shown.
-func (h *history) older(shown string) string {
-	if h.at == len(h.all) {
-		h.new = shown
-	}
-	if h.at == 0 {
-		return shown
-	}
-	h.at--
-	return h.all[h.at]
-}
-
-// newer returns the input after the one that is shown.
-func (h *history) newer(shown string) string {
-	if h.at == len(h.all) {
-		return shown
-	}
-	if h.at++; h.at == len(h.all) {
-		return h.new
-	}
-	return h.all[h.at]
 }

@@ -198,28 +198,6 @@ func TestScroll(t *testing.T) {
 	}
 }
 
-func TestHistory(t *testing.T) {
-	t.Parallel()
-	s := &Screen{}
-	s.Resize(40, 10)
-	s.Take(Update{View: idle()})
-	for _, text := range []string{"one", "two"} {
-		s.Paste(text)
-		if effects := s.Key("enter", ""); len(effects) != 1 {
-			t.Fatalf("effects %v", effects)
-		}
-	}
-	s.Paste("new")
-	for i, tc := range []struct{ key, want string }{
-		{"up", "two"}, {"up", "one"}, {"up", "one"}, {"down", "two"}, {"down", "new"}, {"down", "new"},
-	} {
-		s.Key(tc.key, "")
-		if got := s.input.String(); got != tc.want {
-			t.Errorf("%d: after %s: %q, want %q", i, tc.key, got, tc.want)
-		}
-	}
-}
-
 func TestEditor(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	"github.com/copilot-grpc/copilot-grpc/internal/app"
 	"github.com/copilot-grpc/copilot-grpc/internal/app/chat"
 	"github.com/copilot-grpc/copilot-grpc/internal/terminal"
 )
@@ -71,7 +72,7 @@ func (o *chatOptions) talk(ctx context.Context, p *program, session string) erro
 	o.connection.session = session
 	link, err := chat.Open(ctx, client, chat.Options{
 		SessionID: session, Model: o.model, Directory: o.directory(), Name: personName(), Files: o.files,
-		Command: o.command,
+		StateDir: app.DefaultDataDir, Command: o.command,
 	})
 	if err != nil {
 		return o.connection.failed(ctx, client, err)
