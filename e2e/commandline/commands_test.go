@@ -2,8 +2,11 @@ package commandline
 
 import (
 	"bufio"
+	"encoding/json"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -105,6 +108,43 @@ func TestRunInterrupted(t *testing.T) {
 	p.until(run.stderr, "tool bash")
 	if code := p.interrupt(run, "the turn was aborted"); code != 130 {
 		t.Errorf("the exit code is %d", code)
+	}
+}
+
+// events begins at a time, and prints events byte for byte as the CLI has recorded them.
+func TestEventsSinceAndRaw(t *testing.T) {
+	t.Parallel()
+	harness.SkipWithoutCLI(t)
+	p := newPerson(t)
+	create := "copilot-grpc sessions create --id one && copilot-grpc run first --session one && " +
+		"head -c 600000 /dev/zero | tr '\\0' x > large.bin && copilot-grpc run second --session one --file large.bin"
+	if out, errs, code := p.types(create); code != 0 {
+		t.Fatalf("%s%s", out, errs)
+	}
+	raw, errs, code := p.types("copilot-grpc events one --no-follow --raw --types session.start,user.message,assistant.message")
+	record, err := os.ReadFile(filepath.Join(p.Root, "home", "session-state", "one", "events.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitAfter(strings.TrimSuffix(raw, "\n"), "\n")
+	for _, line := range lines {
+		if !strings.Contains("\n"+string(record), "\n"+strings.TrimSuffix(line, "\n")+"\n") {
+			t.Errorf("the CLI has not recorded %.200s", line)
+		}
+	}
+	if len(lines) != 5 || code != 0 || len(raw) < 800_000 {
+		t.Fatalf("code %d, %d lines of %d bytes: %s", code, len(lines), len(raw), errs)
+	}
+	var second struct{ Timestamp string }
+	if err := json.Unmarshal([]byte(lines[3]), &second); err != nil {
+		t.Fatal(err)
+	}
+	since, errs, code := p.types("copilot-grpc events one --no-follow --types user.message --since " + second.Timestamp)
+	if code != 0 || !strings.Contains(since, "user.message            second\n") || strings.Contains(since, "first") {
+		t.Errorf("since %s: code %d\n%s%s", second.Timestamp, code, since, errs)
+	}
+	if later, errs, code := p.types("copilot-grpc events one --no-follow --since 2100-01-01T00:00:00Z"); later != "" || code != 0 {
+		t.Errorf("since 2100: code %d\n%s%s", code, later, errs)
 	}
 }
 

@@ -115,6 +115,14 @@ func TestChatIsNotFooled(t *testing.T) {
 	p.waits("line 149 of many", "line 150 of many", "the end", "Enter sends")
 	p.presses("PPage")
 	p.waits("line 130 of many", "lines below")
+	other := sits(p.Daemon, 160, 50)
+	for s, err := range p.Client.ListSessions(p.Ctx, copilot.ListOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		other.types("copilot-grpc events " + s.ID + " --no-follow --raw --types assistant.message")
+	}
+	other.waits(`"content":"before \u001b]2;stolen\u0007\u001b[2J\u001b[31m after \u202edne"`)
 }
 
 // Of two people who answer the same question, the slower one sees who was first.

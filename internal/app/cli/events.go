@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,37 +24,56 @@ after the last event.
   copilot-grpc events SESSION
   copilot-grpc events SESSION --new --types 'assistant.*,tool.*'
   copilot-grpc events SESSION -o json --after 1795776674063/2 --no-follow
+  copilot-grpc events SESSION --since 10m
+  copilot-grpc events SESSION --raw --no-follow | jq .type
 
 Text that the model streams appears as it arrives. A terminal shows as much of a line as fits. Without --types the text
 leaves out model.*, the CLI's log of its model requests. With -o json each line is a document with "position", which
---after takes to continue, and "event", "gap", "runtimeRestarted" or "turnEnded".`
+--after takes to continue, and "event", "gap", "runtimeRestarted" or "turnEnded".
+
+--since compares the times of the events, which are those of the CLI's machine, with the clock of this one. Events that
+happen later are printed whatever their times are. With --raw each line is an event as the CLI sent it, byte for byte; at
+a terminal, characters that it would act on are escaped. Gaps are reported on stderr then.`
 
 // eventsOptions are the flags of "events".
 type eventsOptions struct {
 	connection    *connection
 	out           *printer
 	after         string
+	since         string
 	types         list
 	new, noFollow bool
+	raw           bool
 }
 
 func setupEvents(p *program, f *flags) action {
 	o := eventsOptions{connection: p.connection(f), out: p.printer(f)}
 	f.StringVar(&o.after, "after", "", "begin after this `position` of the session, EPOCH/SEQUENCE")
 	f.BoolVar(&o.new, "new", false, "begin with the next event")
+	f.StringVar(&o.since, "since", "", "begin with the first event that is not older than this `time`: a duration such as "+
+		"10m, or an RFC 3339 time")
+	f.BoolVar(&o.raw, "raw", false, "print the CLI's JSON of each event unchanged, one on a line")
 	f.Var(&o.types, "types", "only events of these `types`, such as assistant.message or 'tool.*'; with commas")
 	f.BoolVar(&o.noFollow, "no-follow", false, "end with the last event that there is")
 	return func(ctx context.Context, args []string) error {
 		if err := want(args, "SESSION"); err != nil {
 			return err
 		}
+		e := &eventPrinter{out: o.out, all: len(o.types) > 0, rest: p.stderr}
 		begin, err := o.begin()
+		if err == nil && o.since != "" {
+			e.since, err = sinceTime(o.since, time.Now())
+		}
 		if err != nil {
 			return usageError{err}
 		}
 		o.connection.session = args[0]
 		return o.connection.with(ctx, func(client *copilot.Client) error {
-			return o.print(ctx, p, client.Session(args[0]), begin)
+			session := client.Session(args[0])
+			if o.raw {
+				e.whole = func(at *bridgev1.Position) (json.RawMessage, error) { return session.ReadEvent(ctx, at) }
+			}
+			return o.print(ctx, p, session, begin, e)
 		})
 	}
 }
@@ -62,6 +82,10 @@ func setupEvents(p *program, f *flags) action {
 func (o *eventsOptions) begin() ([]copilot.EventsOption, error) {
 	begin := []copilot.EventsOption{copilot.FromBeginning()}
 	switch {
+	case o.raw && !o.out.forPeople():
+		return nil, errors.New("--raw excludes --output")
+	case o.since != "" && (o.after != "" || o.new):
+		return nil, errors.New("--since excludes --after and --new")
 	case o.new && (o.after != "" || o.noFollow):
 		return nil, errors.New("--new excludes --after and --no-follow")
 	case o.new:
@@ -76,14 +100,29 @@ func (o *eventsOptions) begin() ([]copilot.EventsOption, error) {
 	if len(o.types) > 0 {
 		begin = append(begin, copilot.OfTypes(o.types...))
 	}
+	if o.raw {
+		begin = append(begin, copilot.WithStreamOptions(&bridgev1.StreamOptions{OriginalJson: true}))
+	}
 	return begin, nil
+}
+
+// sinceTime is the time that --since names.
+func sinceTime(text string, now time.Time) (time.Time, error) {
+	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
+		return now.Add(-ago), nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return at, fmt.Errorf("--since %q: want a duration such as 10m, or a time such as %s", text,
+			now.UTC().Format(time.RFC3339))
+	}
+	return at, nil
 }
 
 // print prints the events. A user who interrupts it is told how to continue.
 func (o *eventsOptions) print(
-	ctx context.Context, p *program, session *copilot.Session, begin []copilot.EventsOption,
+	ctx context.Context, p *program, session *copilot.Session, begin []copilot.EventsOption, e *eventPrinter,
 ) error {
-	e := &eventPrinter{out: o.out, all: len(o.types) > 0}
 	err := o.read(ctx, p, session, begin, e)
 	if err = errors.Join(err, e.endText()); err != nil && ctx.Err() == nil {
 		return unjoined(err)
@@ -135,6 +174,13 @@ type eventPrinter struct {
 	out *printer
 	// all says that the events were asked for by their types.
 	all bool
+	// whole reads the JSON of an event that was shortened, and says that events are printed raw; nil otherwise.
+	whole func(*bridgev1.Position) (json.RawMessage, error)
+	// rest is where the others go that are no events, if events are printed raw.
+	rest io.Writer
+	// since is the time before which events are left out; zero after the first that is not. missing is the gap before it.
+	since   time.Time
+	missing *bridgev1.Gap
 	// last is the position of the last event.
 	last *bridgev1.Position
 	// streaming is the message whose text is on the current line; empty for none. streamed are all of which text was
@@ -154,10 +200,15 @@ func (e *eventPrinter) frame(frame *bridgev1.SubscribeResponse) error {
 		}
 	case *bridgev1.SubscribeResponse_Gap:
 		return e.gap(f.Gap)
+	case *bridgev1.SubscribeResponse_CaughtUp:
+		return e.begin()
 	case *bridgev1.SubscribeResponse_RuntimeRestarted:
 		return e.other(frame.GetResumeAfter(), "runtimeRestarted", f.RuntimeRestarted,
 			"runtime.restarted", f.RuntimeRestarted.GetCause())
 	case *bridgev1.SubscribeResponse_TurnEnded:
+		if e.whole != nil {
+			return nil
+		}
 		status := f.TurnEnded.GetOutcome().GetStatus().String()
 		return e.other(frame.GetResumeAfter(), "turnEnded", f.TurnEnded, "turn.ended",
 			strings.ToLower(strings.TrimPrefix(status, "TURN_STATUS_")))
@@ -165,8 +216,27 @@ func (e *eventPrinter) frame(frame *bridgev1.SubscribeResponse) error {
 	return nil
 }
 
+// begin ends the wait for events that are not older than --since.
+func (e *eventPrinter) begin() error {
+	e.since = time.Time{}
+	gap := e.missing
+	if e.missing = nil; gap == nil {
+		return nil
+	}
+	return e.gap(gap)
+}
+
+// isOlder reports whether an event is older than --since.
+func (e *eventPrinter) isOlder(event *bridgev1.Event) bool {
+	return !e.since.IsZero() && event.GetEvent().GetTimestamp().AsTime().Before(e.since)
+}
+
 // gap prints that events are missing.
 func (e *eventPrinter) gap(gap *bridgev1.Gap) error {
+	if !e.since.IsZero() {
+		e.missing = gap
+		return nil
+	}
 	reason := strings.ToLower(strings.TrimPrefix(gap.GetReason().String(), "GAP_REASON_"))
 	return e.other(gap.GetThrough(), "gap", gap, "GAP", fmt.Sprintf("events after %s up to %s are missing (%s)",
 		copilot.FormatPosition(gap.GetAfter()), copilot.FormatPosition(gap.GetThrough()), reason))
@@ -174,10 +244,17 @@ func (e *eventPrinter) gap(gap *bridgev1.Gap) error {
 
 // other prints what is no event of the CLI's.
 func (e *eventPrinter) other(at *bridgev1.Position, key string, m proto.Message, what, short string) error {
+	if !e.since.IsZero() {
+		return nil
+	}
 	if copilot.ComparePositions(at, e.last) > 0 {
 		e.last = at
 	}
-	if !e.out.forPeople() {
+	switch {
+	case e.whole != nil:
+		_, err := fmt.Fprintf(e.rest, "%s: %s\n", what, terminal.CleanLine(short))
+		return err
+	case !e.out.forPeople():
 		return e.document(at, key, m)
 	}
 	return e.line(time.Time{}, what, short)
@@ -190,7 +267,17 @@ func (e *eventPrinter) document(at *bridgev1.Position, key string, m proto.Messa
 
 // event prints an event.
 func (e *eventPrinter) event(event *bridgev1.Event) error {
+	if e.isOlder(event) {
+		e.missing = nil
+		return nil
+	}
+	if err := e.begin(); err != nil {
+		return err
+	}
 	e.last = event.GetPosition()
+	if e.whole != nil {
+		return e.raw(event)
+	}
 	if !e.out.forPeople() {
 		return e.document(event.GetPosition(), "event", event.GetEvent())
 	}
@@ -212,6 +299,23 @@ func (e *eventPrinter) event(event *bridgev1.Event) error {
 		return nil
 	}
 	return e.line(at, event.GetEvent().GetEventType(), shortText(event.GetEvent()))
+}
+
+// raw prints an event as the CLI sent it.
+func (e *eventPrinter) raw(event *bridgev1.Event) error {
+	text := event.GetOriginalJson()
+	if event.GetTruncated() {
+		whole, err := e.whole(event.GetPosition())
+		if err != nil {
+			return err
+		}
+		text = string(whole)
+	}
+	if isTerminal(e.out.out) {
+		text = terminal.CleanJSON(text)
+	}
+	_, err := io.WriteString(e.out.out, text+"\n")
+	return err
 }
 
 // isPart reports whether an event is a part of one that follows, and has nothing of its own to show.

@@ -6,7 +6,11 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
@@ -19,13 +23,17 @@ func TestEventsCommand(t *testing.T) {
 	expect(t, nil, "call SessionService/SendAndWait"+to+
 		" {\"sessionId\":\"one\",\"prompt\":{\"text\":\"hello\"}}", result{exitOK, "", ""})
 	for args, want := range map[string]result{
-		"events" + to:                      {exitUsage, "", "want SESSION"},
-		"events one --after x" + to:        {exitUsage, "", "--after"},
-		"events one --new --after 1/2":     {exitUsage, "", "--new excludes"},
-		"events none" + to:                 {exitFailed, "", "NotFound"},
-		"events onee --no-follow" + to:     {exitFailed, "", `Did you mean the session "one"?`},
-		"events one --no-follow" + to:      {exitOK, "user.message            hello\n", ""},
-		"events --no-follow" + to + " one": {exitOK, "assistant.message", ""},
+		"events" + to:                            {exitUsage, "", "want SESSION"},
+		"events one --after x" + to:              {exitUsage, "", "--after"},
+		"events one --new --after 1/2":           {exitUsage, "", "--new excludes"},
+		"events one --new --since 1h":            {exitUsage, "", "--since excludes"},
+		"events one --since yesterday":           {exitUsage, "", "--since \"yesterday\": want a duration such as 10m"},
+		"events one --raw -o json":               {exitUsage, "", "--raw excludes --output"},
+		"events one --no-follow --since 1h" + to: {exitOK, "user.message            hello\n", ""},
+		"events none" + to:                       {exitFailed, "", "NotFound"},
+		"events onee --no-follow" + to:           {exitFailed, "", `Did you mean the session "one"?`},
+		"events one --no-follow" + to:            {exitOK, "user.message            hello\n", ""},
+		"events --no-follow" + to + " one":       {exitOK, "assistant.message", ""},
 	} {
 		expect(t, nil, args, want)
 	}
@@ -115,5 +123,95 @@ func TestEventLines(t *testing.T) {
 `
 	if got := out.String(); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+// Events before --since, and gaps before those, are left out. What is new is printed, also of a clock that is behind.
+func TestEventsSince(t *testing.T) {
+	t.Parallel()
+	since := time.Date(2026, 11, 28, 10, 0, 0, 0, time.UTC)
+	at := func(seconds int, text string) *bridgev1.SubscribeResponse {
+		e := event(&cliv1.SessionEvent{EventType: "session.info", Data: &cliv1.SessionEvent_SessionInfo{
+			SessionInfo: &cliv1.InfoData{Message: text}}})
+		if seconds != 0 {
+			e.Event.Timestamp = timestamppb.New(since.Add(time.Duration(seconds) * time.Second))
+		}
+		return &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Events{
+			Events: &bridgev1.EventBatch{Events: []*bridgev1.Event{e}}}}
+	}
+	gap := &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Gap{Gap: &bridgev1.Gap{}}}
+	restart := &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_RuntimeRestarted{
+		RuntimeRestarted: &bridgev1.RuntimeRestarted{}}}
+	caughtUp := &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_CaughtUp{CaughtUp: &bridgev1.CaughtUp{}}}
+	for name, tc := range map[string]struct {
+		frames []*bridgev1.SubscribeResponse
+		want   []string
+	}{
+		"old":           {[]*bridgev1.SubscribeResponse{at(-1, "a"), restart, at(0, "b"), at(1, "c"), at(-1, "d")}, []string{"c", "d"}},
+		"an old gap":    {[]*bridgev1.SubscribeResponse{gap, at(-1, "a"), at(1, "b")}, []string{"b"}},
+		"a gap":         {[]*bridgev1.SubscribeResponse{at(-1, "a"), gap, at(1, "b"), gap}, []string{"GAP", "b", "GAP"}},
+		"new":           {[]*bridgev1.SubscribeResponse{at(-2, "a"), caughtUp, at(-1, "b"), restart}, []string{"b", "runtime.restarted"}},
+		"a gap and new": {[]*bridgev1.SubscribeResponse{at(-2, "a"), gap, caughtUp, at(-1, "b")}, []string{"GAP", "b"}},
+	} {
+		var out bytes.Buffer
+		e := &eventPrinter{out: &printer{out: &out, format: formatText}, since: since}
+		for _, frame := range tc.frames {
+			if err := e.frame(frame); err != nil {
+				t.Fatal(err)
+			}
+		}
+		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+		for i, line := range lines {
+			if i >= len(tc.want) || !strings.HasSuffix(line, "  "+tc.want[i]) && !strings.Contains(line, "  "+tc.want[i]+"  ") {
+				t.Errorf("%s: %q, want %q", name, lines, tc.want)
+				break
+			}
+		}
+		if len(lines) != len(tc.want) {
+			t.Errorf("%s: %d lines, want %q", name, len(lines), tc.want)
+		}
+	}
+}
+
+func TestSinceTime(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 28, 10, 0, 0, 0, time.UTC)
+	for text, want := range map[string]string{
+		"10m": "2026-11-28T09:50:00Z", "0s": "2026-11-28T10:00:00Z", "2026-11-28T09:00:00.5+01:00": "2026-11-28T08:00:00.5Z",
+		"-10m": "", "10": "", "2026-11-28": "", "": "",
+	} {
+		got, err := sinceTime(text, now)
+		if (err == nil) != (want != "") || err == nil && got.UTC().Format(time.RFC3339Nano) != want {
+			t.Errorf("%q: %v, %v, want %q", text, got, err, want)
+		}
+	}
+}
+
+// --raw prints what the CLI sent, whole, and gaps elsewhere.
+func TestRawEvents(t *testing.T) {
+	t.Parallel()
+	var out, rest bytes.Buffer
+	e := &eventPrinter{out: &printer{out: &out, format: formatText}, rest: &rest,
+		whole: func(at *bridgev1.Position) (json.RawMessage, error) {
+			return json.RawMessage(`{"whole": ` + copilot.FormatPosition(at) + `}`), nil
+		}}
+	original := `{"type": "x",  "data":"` + "\u202e" + `\u001b"}`
+	for _, frame := range []*bridgev1.SubscribeResponse{
+		{Frame: &bridgev1.SubscribeResponse_Events{Events: &bridgev1.EventBatch{Events: []*bridgev1.Event{
+			{OriginalJson: &original},
+			{Position: &bridgev1.Position{Epoch: 1, Seq: 2}, OriginalJson: new("{}"), Truncated: true},
+		}}}},
+		{Frame: &bridgev1.SubscribeResponse_Gap{Gap: &bridgev1.Gap{Reason: bridgev1.GapReason_GAP_REASON_TRIMMED}}},
+		{Frame: &bridgev1.SubscribeResponse_TurnEnded{TurnEnded: &bridgev1.TurnEnded{}}},
+	} {
+		if err := e.frame(frame); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := out.String(), original+"\n{\"whole\": 1/2}\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got, want := rest.String(), "GAP: events after 0/0 up to 0/0 are missing (trimmed)\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
