@@ -47,6 +47,70 @@ func TestRunExitCodes(t *testing.T) {
 	}
 }
 
+// tools is a model that calls a tool.
+const tools = `rules:
+- when: {user_regex: '(?s)^run (.*)$'}
+  reply: [{tool_call: {name: bash, arguments: {command: "{{match.1}}", description: "run it"}}}]
+- when: {user_regex: '^write (\S+)$'}
+  reply: [{tool_call: {name: create, arguments: {path: "{{match.1}}", file_text: "one\n"}}}]
+- when: {user_regex: '^read (\S+)$'}
+  reply: [{tool_call: {name: view, arguments: {path: "{{match.1}}"}}}]
+default: {reply: [{text: "It came to: {{tool_result}}"}]}
+`
+
+// --allow-tool allows what its rules name, of what the CLI asks permission for, and nothing else.
+func TestRunAllowTool(t *testing.T) {
+	t.Parallel()
+	harness.SkipWithoutCLI(t)
+	model := filepath.Join(t.TempDir(), "model.yaml")
+	if err := os.WriteFile(model, []byte(tools), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := newPersonWith(t, model)
+	if out, errs, code := p.types("git init --quiet ."); code != 0 {
+		t.Fatalf("%s%s", out, errs)
+	}
+	for _, tc := range []struct {
+		prompt, rules string
+		code          int
+	}{
+		{"run git status", "shell(git status)", 0},
+		{"run git status && git branch; git tag | git stripspace 2>&1", "shell(git:*)", 0},
+		{"run git status", "shell(git)", 3},
+		{"run git status; touch made", "shell(git:*)", 3},
+		{"run git status > made", "shell(git:*)", 3},
+		{"run > made git status", "shell(git:*)", 3},
+		{"run git > made status", "shell(git:*)", 3},
+		{"run git status $(touch made)", "shell(git:*),shell(touch)", 3},
+		{"run git status `touch made`", "shell(git:*),shell(touch)", 3},
+		{"run git status <(touch made)", "shell(git:*),shell(touch)", 3},
+		{"run PATH=/none; git status", "shell(git:*)", 3},
+		{"run GIT_PAGER=touch git status", "shell(git:*)", 3},
+		{"run git() { touch made; }; git status", "shell(git:*),shell(touch)", 3},
+		{"run git -c alias.x=!touch\\ made x", "shell(git status),shell(git x)", 3},
+		{"run git status\ntouch made", "shell(git:*)", 3},
+		{"run git status; touch 'more' > /dev/null", "shell(git:*), shell(touch)", 0},
+		{"run touch all > redirected", "shell", 0},
+		{"write " + p.dir + "/written", "write(written)", 0},
+		{"write " + p.dir + "/made", "write(written)", 3},
+		{"write " + p.dir + "/made", "shell", 3},
+		{"read /etc/hosts", "read(/etc/hosts)", 0},
+		{"read /etc/passwd", "read(/etc/hosts)", 3},
+	} {
+		cmd := exec.CommandContext(p.ctx, filepath.Join(p.dir, "bin", "copilot-grpc"), "run", tc.prompt, "--allow-tool", tc.rules)
+		cmd.Dir, cmd.Env = p.dir, append(p.env, "COPILOT_GRPC_DIR="+p.dir)
+		out, err := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code != tc.code {
+			t.Errorf("%s with %s: code %d, want %d, %v\n%s", tc.prompt, tc.rules, code, tc.code, err, out)
+		}
+	}
+	for name, want := range map[string]bool{"more": true, "all": true, "redirected": true, "written": true, "made": false} {
+		if _, err := os.Stat(filepath.Join(p.dir, name)); (err == nil) != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // running is a command in the background.
 type running struct {
 	cmd            *exec.Cmd

@@ -31,6 +31,12 @@ type person struct {
 // newPerson starts the server, with flags.
 func newPerson(t *testing.T, flags ...string) *person {
 	t.Helper()
+	return newPersonWith(t, "default", flags...)
+}
+
+// newPersonWith is newPerson with a script of the model.
+func newPersonWith(t *testing.T, model string, flags ...string) *person {
+	t.Helper()
 	st := harness.NewScripted(t)
 	run, err := os.MkdirTemp("", "run") // short: it is in a socket's path
 	if err != nil {
@@ -47,7 +53,7 @@ func newPerson(t *testing.T, flags ...string) *person {
 		t.Fatal(err)
 	}
 	d := harness.NewDaemon(st, append(flags, "--listen", "unix:"+filepath.Join(run, "copilot-grpc.sock"), "--offline-model",
-		"default")...)
+		model)...)
 	return &person{d, terminal{t, d.Ctx, home, []string{
 		"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + home, "XDG_RUNTIME_DIR=" + run,
 		"XDG_CONFIG_HOME=" + filepath.Join(home, ".config"), "LC_ALL=C.UTF-8",

@@ -24,6 +24,7 @@ turn. PROMPT can be "-" for stdin.
 
   copilot-grpc run 'What does this repository do?' --dir ~/work/shop
   git diff | copilot-grpc run - --approve reads --timeout 10m
+  copilot-grpc run 'Commit this.' --allow-tool 'shell(git add),shell(git commit),write'
   copilot-grpc run 'And the tests?' --session SESSION
 
 Without --session the prompt begins a new session, which is disconnected at the end; --session continues it. -o json
@@ -35,6 +36,18 @@ outcome.
   reads  reading files
   all    everything: for sandboxes
   ask    what the person at the terminal approves (the default at a terminal)
+
+--allow-tool approves the tools and commands that it names, and leaves the rest to --approve. The rules are those of the
+Copilot CLI's own --allow-tool:
+  shell              all commands
+  shell(COMMAND)     a command by its name (of git, gh and the like with the subcommand: 'shell(git push)'), or a line
+                     as it is; 'shell(git:*)' is git with all subcommands
+  write, write(FILE) files: all, one by its path, or those whose path ends with FILE; read(FILE) likewise
+  url, url(HOST)     addresses: all, or those of a host, such as x.org (with https), http://x.org or *.x.org
+  SERVER, SERVER(TOOL), TOOL
+                     tools of an MCP server, and tools that a program has given the session
+A line of several commands needs a rule for each. shell(COMMAND) allows no line that also assigns variables, writes to a
+file by > or substitutes commands. No rule allows what leaves the sandbox.
 
 Exit codes: 0 the turn completed, 2 the command line is wrong, 3 the agent was refused a permission or the server
 refused the caller, 4 the turn failed, 5 --timeout passed, 6 no server answers, 130 the turn was aborted, also by
@@ -65,6 +78,7 @@ type runOptions struct {
 	created    newSession
 	session    string
 	approve    string
+	allowed    toolRules
 	timeout    time.Duration
 	files      list
 
@@ -82,6 +96,8 @@ func setupRun(p *program, f *flags) action {
 	f.StringVar(&o.session, "session", "", "continue the session with this `id`")
 	f.Var(&choice{&o.approve, []string{approveNone, approveReads, approveAll, approveAsk}}, "approve",
 		"`permissions` that the agent gets: none, reads, all, ask (default: ask at a terminal, else none)")
+	f.Var(&o.allowed, "allow-tool", "`rules` of what the agent may do without asking, such as 'shell(git:*)' or write; "+
+		"repeatable, or with commas")
 	f.DurationVar(&o.timeout, "timeout", 0, "abort the turn after this `duration`, such as 10m; 0 is never")
 	f.Var(&o.files, "file", "attach this `file`; repeatable")
 	return func(ctx context.Context, args []string) error {
@@ -281,7 +297,7 @@ func (o *runOptions) finish(session *copilot.Session, outcome *copilot.Outcome, 
 	}
 	switch {
 	case result.Status == copilot.TurnCompleted && result.Refused:
-		fmt.Fprintln(o.program.stderr, "the turn completed, and the agent was refused a permission (--approve)")
+		fmt.Fprintln(o.program.stderr, "the turn completed, and the agent was refused a permission (--approve, --allow-tool)")
 		return exitRefused
 	case result.Status == copilot.TurnCompleted:
 		return nil
@@ -299,7 +315,8 @@ func (o *runOptions) finish(session *copilot.Session, outcome *copilot.Outcome, 
 // decide answers a permission request.
 func (o *runOptions) decide(ctx context.Context, req *copilot.PermissionRequest) (*copilot.Decision, error) {
 	switch {
-	case o.approve == approveAll, o.approve == approveReads && req.Kind == "read":
+	case o.approve == approveAll, o.approve == approveReads && req.Kind == "read",
+		o.allowed.allow(req.Data.GetPermissionRequest()):
 		return copilot.ApproveOnce(), nil
 	case o.approve == approveAsk:
 		return o.ask(ctx, req)

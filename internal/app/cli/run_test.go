@@ -22,6 +22,7 @@ func TestRunCommand(t *testing.T) {
 		"run" + to:                             {exitUsage, "", "want PROMPT"},
 		"run two words" + to:                   {exitUsage, "", `unexpected argument "words"`},
 		"run x --approve some" + to:            {exitUsage, "", "want one of none, reads, all, ask"},
+		"run x --allow-tool shell(" + to:       {exitUsage, "", "want KIND or KIND(ARGUMENT)"},
 		"run x --approve ask" + to:             {exitUsage, "", "needs a terminal"},
 		"run x --timeout -1s" + to:             {exitUsage, "", "negative"},
 		"run x --session s --model m" + to:     {exitUsage, "", "for new sessions"},
@@ -75,6 +76,16 @@ func TestRunDecides(t *testing.T) {
 		if err != nil || approved != tc.approved || o.refused.Load() != tc.refused ||
 			!strings.Contains(stderr.String(), tc.stderr) {
 			t.Errorf("%s, %q: %v, %v, refused %v, %q", tc.approve, tc.stdin, d, err, o.refused.Load(), stderr)
+		}
+	}
+	// What a rule allows is not asked, and the rest is decided as without rules.
+	for kind, approved := range map[string]bool{"read": true, "write": false} {
+		p, _, stderr := newProgram(nil, "n\n")
+		o := &runOptions{program: p, approve: approveAsk, allowed: toolRules{{kind: kind}}}
+		d, err := o.decide(t.Context(), &copilot.PermissionRequest{Kind: "read",
+			Data: &cliv1.PermissionRequestedData{PermissionRequest: read}})
+		if err != nil || (d.GetApproveOnce() != nil) != approved || (stderr.Len() == 0) != approved {
+			t.Errorf("with the rule %s: %v, %v, %s", kind, d, err, stderr)
 		}
 	}
 	// A question that another participant has answered is not waited for.
