@@ -152,12 +152,14 @@ func (o *runOptions) run(parent context.Context, prompt string) error {
 	}
 	defer client.Close()
 	session, err := o.open(ctx, client)
+	awaitDeadline(ctx, err)
 	if err != nil {
 		return o.failed(ctx, o.connection.failed(ctx, client, err))
 	}
 	defer session.Close()
 	fmt.Fprintf(o.program.stderr, "session %s\n", session.ID())
 	outcome, usage, err := o.turn(ctx, session, prompt)
+	awaitDeadline(ctx, err)
 	if ctx.Err() != nil {
 		o.abort(session)
 	}
@@ -165,6 +167,17 @@ func (o *runOptions) run(parent context.Context, prompt string) error {
 		return o.failed(ctx, o.connection.failed(ctx, client, err))
 	}
 	return o.finish(session, outcome, usage)
+}
+
+// awaitDeadline waits for the end of a context whose deadline the server, which knows it too, has noticed first.
+func awaitDeadline(ctx context.Context, err error) {
+	const most = time.Second // otherwise it is a deadline of the server's own
+	var failure *copilot.Error
+	deadline, ok := ctx.Deadline()
+	if ok && time.Until(deadline) < most && errors.As(copilot.FromError(err), &failure) &&
+		failure.Code == codes.DeadlineExceeded {
+		<-ctx.Done()
+	}
 }
 
 // open opens the session of the turn.

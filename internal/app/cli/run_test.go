@@ -8,6 +8,11 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -97,6 +102,34 @@ func TestRunDecides(t *testing.T) {
 	if _, err := o.ask(ctx, request); !errors.Is(err, copilot.ErrAbstain) {
 		t.Errorf("an answered question: %v", err)
 	}
+}
+
+// A server that notices the deadline of --timeout first ends the run as the timer here does.
+func TestAwaitDeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, tc := range []struct {
+			timeout time.Duration
+			code    codes.Code
+			waits   bool
+		}{
+			{time.Second / 2, codes.DeadlineExceeded, true},
+			{time.Hour, codes.DeadlineExceeded, false},
+			{time.Second / 2, codes.Unavailable, false},
+			{time.Second / 2, codes.OK, false},
+		} {
+			ctx, cancel := context.WithTimeoutCause(t.Context(), tc.timeout, errTimeout)
+			var err error
+			if tc.code != codes.OK {
+				err = status.Error(tc.code, "")
+			}
+			awaitDeadline(ctx, err)
+			if waited := errors.Is(context.Cause(ctx), errTimeout); waited != tc.waits {
+				t.Errorf("%v, %v: the context has ended: %v", tc.timeout, tc.code, waited)
+			}
+			cancel()
+		}
+	})
 }
 
 // What the agent says in an earlier turn is not printed.
