@@ -63,9 +63,11 @@ func TestEventsFollows(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	next, ended := watching(t, ctx, "events", "one", "--target", target)
-	_, deleted := watching(t, t.Context(), "events", "one", "--target", target)
+	nextOther, deleted := watching(t, t.Context(), "events", "one", "--target", target)
 	expect(t, nil, "sessions send one again"+to, result{exitOK, "", ""})
 	for !strings.Contains(next(), "user.message            again") {
+	}
+	for !strings.Contains(nextOther(), "user.message            again") { // it follows by now
 	}
 	stop()
 	if code := <-ended; code != exitOK {
