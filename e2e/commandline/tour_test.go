@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/copilot-grpc/copilot-grpc/e2e/harness"
@@ -109,6 +110,25 @@ func TestCommandLineTour(t *testing.T) {
 	t.Parallel()
 	harness.SkipWithoutCLI(t)
 	if typed := newPerson(t).follow("../../docs/cli.md"); typed < 15 {
+		t.Errorf("the page has %d lines to type", typed)
+	}
+}
+
+// docs/data-directory.md verifies the directory of a killed server as it is written.
+func TestDataDirectoryPage(t *testing.T) {
+	t.Parallel()
+	harness.SkipWithoutCLI(t)
+	p := newPerson(t)
+	state := filepath.Join(p.dir, ".local", "state")
+	err := errors.Join(os.MkdirAll(state, 0o700), os.Symlink(filepath.Join(p.Root, "data"), filepath.Join(state, "copilot-grpc")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, errs, code := p.types("copilot-grpc sessions create --id tour && copilot-grpc run Hello --session tour"); code != 0 {
+		t.Fatalf("%s%s", out, errs)
+	}
+	p.Stop(syscall.SIGKILL)
+	if typed := p.follow("../../docs/data-directory.md"); typed < 3 {
 		t.Errorf("the page has %d lines to type", typed)
 	}
 }

@@ -76,6 +76,7 @@ func commands() []command {
 		{name: "demo", args: "[flags]", summary: "run a short demonstration", help: demoUsage, setup: setupDemo},
 		{name: "doctor", args: "[flags]", summary: "report what is missing and how to fix it",
 			flags: func(p *program) *flags { return p.newDoctor().flags }, run: doctor},
+		{name: "fsck", args: "DIR [flags]", summary: "verify a data directory, without a server", help: fsckUsage, setup: setupFsck},
 		{name: "shim", args: "[flags]", summary: "replace the copilot executable for programs of the official SDKs",
 			flags: func(*program) *flags { return newShim(new(shimOptions)) }, run: shimCommand},
 		{name: "sessions", summary: "list sessions and work with them", commands: sessionCommands()},
