@@ -22,6 +22,7 @@ import (
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/fsck"
 )
 
 // planted is a secret that may not be found on disk.
@@ -127,7 +128,7 @@ func (d *Daemon) Start() {
 	}
 }
 
-// Stop ends the life of the bridge.
+// Stop ends the life of the bridge. A bridge that is killed has to leave a data directory without damage.
 func (d *Daemon) Stop(sig syscall.Signal) {
 	if d.Client != nil {
 		_ = d.Client.Close()
@@ -138,6 +139,22 @@ func (d *Daemon) Stop(sig syscall.Signal) {
 	}
 	err := <-d.Exited
 	d.Exited <- err
+	if sig == syscall.SIGKILL {
+		d.verify()
+	}
+}
+
+// verify verifies the data directory, if there is one.
+func (d *Daemon) verify() {
+	d.T.Helper()
+	r, err := fsck.Check(context.WithoutCancel(d.Ctx), filepath.Join(d.Root, "data"))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		d.T.Errorf("verifying the data directory: %v", err)
+	case r.Damage.Total > 0:
+		d.T.Errorf("the killed bridge left a damaged data directory: %+v", r.Damage)
+	}
 }
 
 // Crash kills the bridge and starts it again.
