@@ -3,9 +3,9 @@ package attach
 import (
 	"context"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
-	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/request"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
@@ -99,7 +99,7 @@ func (a *Attachment) openSession(ctx context.Context, j session.Joining) (s *ses
 func (a *Attachment) once(ctx context.Context, id string, j session.Joining, open func() (*session.Session, session.Joined, error)) (s *session.Session, joined session.Joined, err error) {
 	first := false
 	started, err := operation.Run(ctx, a.svc.operations, operation.Operation[*bridgev1.AttachStarted]{
-		Scope: idempotency.Attach, ID: id, Request: a.start,
+		Scope: backend.OpAttach, ID: id, Request: a.start,
 		Do: operation.Blocking(func(ctx context.Context) (*bridgev1.AttachStarted, error) {
 			first = true
 			if s, joined, err = open(); err != nil {

@@ -3,13 +3,14 @@ package backend
 import (
 	"context"
 	"time"
-
-	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 )
+
+// MaxInline is the size in bytes of the largest answer that stays in memory if the log of requests has it too.
+const MaxInline = 1 << 10
 
 // Request is what is remembered of a request that may arrive again.
 type Request struct {
-	Key     idempotency.Key
+	Key     Key
 	Sum     []byte // the request's digest
 	Expires time.Time
 	// Type and Answer are the answer. A request without a type was begun, and its outcome is not
@@ -29,15 +30,15 @@ type Request struct {
 // counts. It is safe for concurrent use.
 //
 // Opening it, which is up to the implementation, returns the requests that are neither over nor
-// expired, the first to expire first. An answer of more than idempotency.MaxInline bytes may be
+// expired, the first to expire first. An answer of more than MaxInline bytes may be
 // left out of them, with its size in Bytes: Answer reads it.
 type Requests interface {
 	// Add remembers a request. When Add returns, the record outlasts the process.
 	Add(r Request) error
 	// Answer returns the type of an answer and the answer.
-	Answer(key idempotency.Key) (typ string, answer []byte, err error)
+	Answer(key Key) (typ string, answer []byte, err error)
 	// Forget drops the record of a request, unless the record expires later than that.
-	Forget(key idempotency.Key, expires time.Time)
+	Forget(key Key, expires time.Time)
 	// Compact frees the space of records that do not count, until ctx ends.
 	Compact(ctx context.Context) error
 	// Close ends the use of the log.

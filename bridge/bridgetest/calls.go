@@ -9,7 +9,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
-	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
@@ -112,7 +111,7 @@ func (b *Bridge) AwaitOutbox(id string) {
 
 // Remember gives a session to another server and takes it back with a request that that server has not settled, as
 // after its crash. The bridge must have a data directory, and the session must be about to rest.
-func (b *Bridge) Remember(session string, key idempotency.Key, request proto.Message, since []byte) {
+func (b *Bridge) Remember(session string, key backend.Key, request proto.Message, since []byte) {
 	b.T.Helper()
 	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(request)
 	if err != nil {

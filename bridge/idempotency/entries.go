@@ -4,10 +4,12 @@ import (
 	"container/list"
 	"context"
 	"crypto/sha256"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 )
 
 // add adds the entry of a new request. The caller holds mu.
-func (s *Store) add(k Key, request [sha256.Size]byte) *entry {
+func (s *Store) add(k backend.Key, request [sha256.Size]byte) *entry {
 	e := &entry{key: k, request: request, expires: s.now().Add(Keep), done: make(chan struct{})}
 	s.put(e)
 	return e
@@ -66,7 +68,7 @@ func (s *Store) resize(e *entry, answer int64) {
 func (s *Store) count(e *entry, requests int, bytes int64) {
 	t := s.tenants[e.key.Tenant]
 	t.used.add(requests, bytes)
-	t.kinds[e.key.kind()].add(requests, bytes)
+	t.kinds[kindOf(e.key)].add(requests, bytes)
 	s.used.add(requests, bytes)
 }
 
@@ -108,7 +110,7 @@ func (s *Store) giveWay() (dropped []*entry) {
 		for at := t.order.Front(); at != nil; {
 			e := at.Value.(*entry)
 			at = at.Next()
-			beyond := t.used.exceeds(own, 1) || t.kinds[e.key.kind()].exceeds(own, kindShare)
+			beyond := t.used.exceeds(own, 1) || t.kinds[kindOf(e.key)].exceeds(own, kindShare)
 			if beyond && e.old && !e.doubt {
 				s.remove(e)
 				dropped = append(dropped, e)

@@ -14,6 +14,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 )
 
@@ -23,8 +24,6 @@ const (
 	Keep = 24 * time.Hour
 	// MaxIDLength is the longest request id.
 	MaxIDLength = 128
-	// MaxInline is the largest answer that stays in memory if a log stores it too.
-	MaxInline = 1 << 10
 )
 
 // Store stores answers by request id. Use New to create one. It is safe for concurrent use, except Keep and Remember,
@@ -35,7 +34,7 @@ type Store struct {
 	log    Log // may be nil
 
 	mu      sync.Mutex
-	entries map[Key]*entry
+	entries map[backend.Key]*entry
 	tenants map[string]*tenant // tenants with entries
 	used    usage
 }
@@ -48,7 +47,7 @@ type tenant struct {
 }
 
 type entry struct {
-	key     Key
+	key     backend.Key
 	request [sha256.Size]byte
 	expires time.Time
 	done    chan struct{}
@@ -68,14 +67,14 @@ type entry struct {
 // Log persists requests for the next process.
 type Log interface {
 	// Begun records the start of a request. since is the state at that time.
-	Begun(key Key, request []byte, expires time.Time, since []byte) error
+	Begun(key backend.Key, request []byte, expires time.Time, since []byte) error
 	// Ended records the end of a request: an answer, or nil for a failure.
-	Ended(key Key, request []byte, expires time.Time, answer proto.Message) error
+	Ended(key backend.Key, request []byte, expires time.Time, answer proto.Message) error
 	// Answer reads an answer that Ended recorded.
-	Answer(key Key) (proto.Message, error)
+	Answer(key backend.Key) (proto.Message, error)
 	// Forget drops a request that has expired or was removed for a quota. It keeps a newer request with the same key,
 	// which expires later.
-	Forget(key Key, expires time.Time)
+	Forget(key backend.Key, expires time.Time)
 	// Compact compacts the log as far as possible.
 	Compact(ctx context.Context) error
 	// Close closes the log.
@@ -85,7 +84,7 @@ type Log interface {
 // Finder is a Log to which other processes write, too.
 type Finder interface {
 	// Find returns a request that any process has recorded; false if there is none.
-	Find(key Key) (Remembered, bool, error)
+	Find(key backend.Key) (Remembered, bool, error)
 }
 
 // Doubt describes how to resolve a request whose outcome is unknown after a crash.
@@ -100,7 +99,7 @@ type Doubt struct {
 
 // Remembered is a request of an earlier process.
 type Remembered struct {
-	Key     Key
+	Key     backend.Key
 	Request []byte // its digest
 	Expires time.Time
 	// Answer is nil if the log has it (Logged) or if the outcome is unknown.
@@ -121,7 +120,7 @@ func New(now func() time.Time, limits func(tenant string) (own, all Quota)) *Sto
 			return Quota{DefaultRequests, DefaultBytes}, Quota{DefaultTotalRequests, DefaultTotalBytes}
 		}
 	}
-	return &Store{now: now, limits: limits, entries: map[Key]*entry{}, tenants: map[string]*tenant{}}
+	return &Store{now: now, limits: limits, entries: map[backend.Key]*entry{}, tenants: map[string]*tenant{}}
 }
 
 // Keep makes the store use a log.
@@ -167,7 +166,7 @@ func (s *Store) Remember(requests iter.Seq[Remembered]) {
 // Start may block: in the disk's call, and until ctx ends while the same request is running. do must call its own done
 // once, on any goroutine, which that may block in the disk's call.
 func Start[T proto.Message](
-	ctx context.Context, s *Store, k Key, request proto.Message, d Doubt, do func(ctx context.Context, done func(T, error)),
+	ctx context.Context, s *Store, k backend.Key, request proto.Message, d Doubt, do func(ctx context.Context, done func(T, error)),
 	done func(T, error),
 ) {
 	if k.ID == "" {
@@ -193,7 +192,7 @@ func Start[T proto.Message](
 
 // claim returns the entry of a request that the caller must carry out or, if settling is set, settle. If there is
 // nothing to do, e is nil, and the request has an answer or an error.
-func (s *Store) claim(ctx context.Context, k Key, request proto.Message, d Doubt) (
+func (s *Store) claim(ctx context.Context, k backend.Key, request proto.Message, d Doubt) (
 	e *entry, settling bool, answer proto.Message, err error) {
 	if len(k.ID) > MaxIDLength {
 		err = fault.New(fault.InvalidField, "longer than %d characters", MaxIDLength).WithField("request_id")
@@ -227,7 +226,7 @@ func (s *Store) claim(ctx context.Context, k Key, request proto.Message, d Doubt
 }
 
 // look remembers a request that another process has recorded in the log since this one began.
-func (s *Store) look(k Key) error {
+func (s *Store) look(k backend.Key) error {
 	finder, ok := s.log.(Finder)
 	if !ok {
 		return nil
@@ -256,7 +255,7 @@ func (s *Store) look(k Key) error {
 
 // enter finds the entry of a key, or creates one that the caller must complete. It fails if the key was used for a
 // different request or if the quota is used up.
-func (s *Store) enter(k Key, request [sha256.Size]byte) (e *entry, mine bool, err error) {
+func (s *Store) enter(k backend.Key, request [sha256.Size]byte) (e *entry, mine bool, err error) {
 	s.mu.Lock()
 	expired := s.expire(k.Tenant)
 	defer s.forget(expired)
@@ -368,7 +367,7 @@ func (s *Store) complete(e *entry, unsettled, logged bool) {
 	case e.err == nil:
 		e.doubt, e.settling, e.since = false, false, nil
 		s.resize(e, int64(proto.Size(e.answer)))
-		if logged && proto.Size(e.answer) > MaxInline {
+		if logged && proto.Size(e.answer) > backend.MaxInline {
 			e.answer, e.logged = nil, true
 		}
 	case s.entries[e.key] != e:

@@ -15,13 +15,14 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/async"
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 )
 
 // do answers a request by f, and waits for the answer.
 func do(
-	ctx context.Context, s *idempotency.Store, k idempotency.Key, request proto.Message, d idempotency.Doubt,
+	ctx context.Context, s *idempotency.Store, k backend.Key, request proto.Message, d idempotency.Doubt,
 	f func() (proto.Message, error),
 ) (proto.Message, error) {
 	return async.Wait(context.WithoutCancel(ctx), func(done func(proto.Message, error)) {
@@ -30,8 +31,8 @@ func do(
 }
 
 // key is that of a Send.
-func key(tenant, id string) idempotency.Key {
-	return idempotency.Key{Tenant: tenant, Operation: idempotency.Send, ID: id}
+func key(tenant, id string) backend.Key {
+	return backend.Key{Tenant: tenant, Operation: backend.OpSend, ID: id}
 }
 
 func TestDo(t *testing.T) {
@@ -116,22 +117,22 @@ type kept struct {
 	answer proto.Message
 }
 
-func (k *kept) Begun(key idempotency.Key, _ []byte, _ time.Time, since []byte) error {
+func (k *kept) Begun(key backend.Key, _ []byte, _ time.Time, since []byte) error {
 	k.lines = append(k.lines, fmt.Sprintf("begun %q %s", key.ID, since))
 	return nil
 }
 
-func (k *kept) Ended(key idempotency.Key, _ []byte, _ time.Time, answer proto.Message) error {
+func (k *kept) Ended(key backend.Key, _ []byte, _ time.Time, answer proto.Message) error {
 	k.lines = append(k.lines, fmt.Sprintf("ended %q %v", key.ID, answer != nil))
 	return nil
 }
 
-func (k *kept) Answer(key idempotency.Key) (proto.Message, error) {
+func (k *kept) Answer(key backend.Key) (proto.Message, error) {
 	k.lines = append(k.lines, fmt.Sprintf("read %q", key.ID))
 	return k.answer, nil
 }
 
-func (k *kept) Forget(key idempotency.Key, _ time.Time) {
+func (k *kept) Forget(key backend.Key, _ time.Time) {
 	k.lines = append(k.lines, fmt.Sprintf("forgotten %q", key.ID))
 }
 
@@ -235,11 +236,11 @@ func TestFailureThatLeavesItOpen(t *testing.T) {
 type shared struct {
 	kept
 
-	others map[idempotency.Key]idempotency.Remembered
+	others map[backend.Key]idempotency.Remembered
 	fail   error
 }
 
-func (l *shared) Find(key idempotency.Key) (idempotency.Remembered, bool, error) {
+func (l *shared) Find(key backend.Key) (idempotency.Remembered, bool, error) {
 	r, ok := l.others[key]
 	return r, ok, l.fail
 }
@@ -253,15 +254,15 @@ func TestRequestOfAnotherProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	sum := sha256.Sum256(encoded)
-	key := idempotency.Key{Operation: idempotency.Create, ID: "r"}
+	key := backend.Key{Operation: backend.OpCreate, ID: "r"}
 	first := wrapperspb.String("the first answer")
-	log := &shared{others: map[idempotency.Key]idempotency.Remembered{
+	log := &shared{others: map[backend.Key]idempotency.Remembered{
 		key: {Key: key, Request: sum[:], Expires: time.Now().Add(time.Hour), Answer: first},
 	}}
 	s := idempotency.New(time.Now, nil)
 	s.Keep(log)
 	calls := 0
-	do := func(k idempotency.Key, request proto.Message) (proto.Message, error) {
+	do := func(k backend.Key, request proto.Message) (proto.Message, error) {
 		return do(t.Context(), s, k, request, idempotency.Doubt{}, func() (proto.Message, error) {
 			calls++
 			return wrapperspb.String("another answer"), nil
@@ -276,32 +277,13 @@ func TestRequestOfAnotherProcess(t *testing.T) {
 		t.Errorf("another request with the id: %v", err)
 	}
 	log.fail = errors.New("the log cannot be read")
-	fresh := idempotency.Key{Operation: idempotency.Create, ID: "fresh"}
+	fresh := backend.Key{Operation: backend.OpCreate, ID: "fresh"}
 	if _, err := do(fresh, request); fault.ReasonOf(err) != fault.SessionUnavailable || calls != 0 {
 		t.Errorf("without the log: %v, %d calls", err, calls)
 	}
 	log.fail = nil
 	if _, err := do(fresh, request); err != nil || calls != 1 {
 		t.Errorf("a new request: %v, %d calls", err, calls)
-	}
-}
-
-// The session of a request without a name has a name of the request's own.
-func TestSessionID(t *testing.T) {
-	t.Parallel()
-	seen := map[string]bool{}
-	for _, k := range []idempotency.Key{
-		{Operation: idempotency.Create, ID: "a"}, {Operation: idempotency.Run, ID: "a"},
-		{Operation: idempotency.Create, ID: "b"}, {Tenant: "t", Operation: idempotency.Create, ID: "a"},
-	} {
-		id := k.SessionID()
-		if len(id) != 36 || id != k.SessionID() || seen[id] {
-			t.Errorf("%+v makes %q", k, id)
-		}
-		seen[id] = true
-	}
-	if id := (idempotency.Key{Operation: idempotency.Create}).SessionID(); id != "" {
-		t.Errorf("a request without an id makes %q", id)
 	}
 }
 

@@ -1,8 +1,10 @@
 package idempotency
 
 import (
+	"strings"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 )
 
@@ -61,11 +63,40 @@ func (u usage) exceeds(q Quota, share int) bool {
 		q.Bytes > 0 && u.bytes > max(q.Bytes/int64(share), Overhead)
 }
 
+// kind groups operations that share a part of a tenant's quota.
+type kind uint8
+
+const (
+	kindCLI      kind = iota // methods of the CLI
+	kindSessions             // opening sessions
+	kindMessages             // prompts and their outcomes
+	kindAnswers              // answers to callbacks
+	kinds
+)
+
+// callOf returns a request's operation without the session id.
+func callOf(k backend.Key) string {
+	name, _, _ := strings.Cut(k.Operation, "\x00")
+	return name
+}
+
+func kindOf(k backend.Key) kind {
+	switch callOf(k) {
+	case backend.OpCreate, backend.OpResume, backend.OpAttach:
+		return kindSessions
+	case backend.OpSend, backend.OpSendAndWait, backend.OpTurnEnd, backend.OpRun:
+		return kindMessages
+	case backend.OpResolve:
+		return kindAnswers
+	}
+	return kindCLI
+}
+
 // admit returns an error if a new request cannot be stored. Entries are never removed to make room, because each one
 // prevents a write from being carried out twice. If all tenants together use the total, only those that use more than
 // an equal share are refused. The caller holds mu.
-func (s *Store) admit(k Key) error {
-	if k.call() == TurnEnd {
+func (s *Store) admit(k backend.Key) error {
+	if callOf(k) == backend.OpTurnEnd {
 		return nil // the message was admitted; its outcome belongs to it
 	}
 	own, all := s.limits(k.Tenant)
@@ -76,7 +107,7 @@ func (s *Store) admit(k Key) error {
 	if name, limit := t.used.over(own, 1); name != "" {
 		return s.exhausted(t, "the tenant's", name, limit)
 	}
-	if name, limit := t.kinds[k.kind()].over(own, kindShare); name != "" {
+	if name, limit := t.kinds[kindOf(k)].over(own, kindShare); name != "" {
 		return s.exhausted(t, "half of the tenant's", name, limit)
 	}
 	if name, limit := s.used.over(all, 1); name != "" {

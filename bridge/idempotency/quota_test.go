@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 )
@@ -26,10 +27,10 @@ func quotas(own, all idempotency.Quota) func(string) (a, b idempotency.Quota) {
 type caller struct {
 	t     *testing.T
 	s     *idempotency.Store
-	calls map[idempotency.Key]int
+	calls map[backend.Key]int
 }
 
-func (c *caller) do(k idempotency.Key, answer string) error {
+func (c *caller) do(k backend.Key, answer string) error {
 	c.t.Helper()
 	_, err := do(c.t.Context(), c.s, k, wrapperspb.String(k.ID), idempotency.Doubt{}, func() (proto.Message, error) {
 		c.calls[k]++
@@ -42,7 +43,7 @@ func (c *caller) do(k idempotency.Key, answer string) error {
 }
 
 // remembered makes a request once more, and fails the test if it is carried out again.
-func (c *caller) remembered(k idempotency.Key) {
+func (c *caller) remembered(k backend.Key) {
 	c.t.Helper()
 	if err := c.do(k, "again"); err != nil || c.calls[k] != 1 {
 		c.t.Errorf("%q was carried out %d times: %v", k, c.calls[k], err)
@@ -50,7 +51,7 @@ func (c *caller) remembered(k idempotency.Key) {
 }
 
 // refused makes a request for which there is no room.
-func (c *caller) refused(k idempotency.Key, limit string, retry time.Duration) {
+func (c *caller) refused(k backend.Key, limit string, retry time.Duration) {
 	c.t.Helper()
 	err := c.do(k, "refused")
 	f, ok := errors.AsType[*fault.Error](err)
@@ -62,7 +63,7 @@ func (c *caller) refused(k idempotency.Key, limit string, retry time.Duration) {
 	}
 }
 
-func (c *caller) admitted(k idempotency.Key, answer string) {
+func (c *caller) admitted(k backend.Key, answer string) {
 	c.t.Helper()
 	if err := c.do(k, answer); err != nil || c.calls[k] != 1 {
 		c.t.Fatalf("%q was carried out %d times: %v", k, c.calls[k], err)
@@ -75,11 +76,11 @@ func TestQuotaRefusesInsteadOfForgetting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := idempotency.New(time.Now, quotas(idempotency.Quota{Requests: 6}, idempotency.Quota{}))
-		c := &caller{t: t, s: s, calls: map[idempotency.Key]int{}}
+		c := &caller{t: t, s: s, calls: map[backend.Key]int{}}
 		c.admitted(key("b", "other"), "x")
-		of := func(id int) idempotency.Key {
+		of := func(id int) backend.Key {
 			k := key("a", strconv.Itoa(id))
-			k.Operation = []string{idempotency.Send, idempotency.Create}[id%2]
+			k.Operation = []string{backend.OpSend, backend.OpCreate}[id%2]
 			return k
 		}
 		for id := range 6 {
@@ -110,21 +111,21 @@ func TestQuotaByKind(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := idempotency.New(time.Now, quotas(idempotency.Quota{Requests: 8}, idempotency.Quota{}))
-		c := &caller{t: t, s: s, calls: map[idempotency.Key]int{}}
-		cli := func(id int) idempotency.Key {
-			return idempotency.Key{Tenant: "a", Operation: "session.plan.update\x00s", ID: strconv.Itoa(id)}
+		c := &caller{t: t, s: s, calls: map[backend.Key]int{}}
+		cli := func(id int) backend.Key {
+			return backend.Key{Tenant: "a", Operation: "session.plan.update\x00s", ID: strconv.Itoa(id)}
 		}
 		for id := range 4 {
 			c.admitted(cli(id), "x")
 		}
 		c.refused(cli(4), "remembered_requests", idempotency.Keep)
 		for _, operation := range []string{
-			idempotency.SendAndWait + "\x00s", idempotency.Run, idempotency.Resolve, idempotency.Attach,
+			backend.OpSendAndWait + "\x00s", backend.OpRun, backend.OpResolve, backend.OpAttach,
 		} {
-			c.admitted(idempotency.Key{Tenant: "a", Operation: operation, ID: "1"}, "x")
+			c.admitted(backend.Key{Tenant: "a", Operation: operation, ID: "1"}, "x")
 		}
 		c.refused(key("a", "2"), "remembered_requests", idempotency.Keep)
-		c.admitted(idempotency.Key{Tenant: "a", Operation: idempotency.TurnEnd + "\x00s", ID: "1"}, "x")
+		c.admitted(backend.Key{Tenant: "a", Operation: backend.OpTurnEnd + "\x00s", ID: "1"}, "x")
 	})
 }
 
@@ -135,21 +136,21 @@ func TestQuotaOfBytes(t *testing.T) {
 	large := strings.Repeat("x", 10_000)
 	size := int64(proto.Size(wrapperspb.String(large)) + idempotency.Overhead)
 	s := idempotency.New(time.Now, quotas(idempotency.Quota{Bytes: 2 * answers * size}, idempotency.Quota{}))
-	c := &caller{t: t, s: s, calls: map[idempotency.Key]int{}}
+	c := &caller{t: t, s: s, calls: map[backend.Key]int{}}
 	for id := range 1000 {
 		if err := c.do(key("a", strconv.Itoa(id)), "fail"); err == nil {
 			t.Fatal("did not fail")
 		}
 	}
 	for id := range answers {
-		c.calls = map[idempotency.Key]int{}
+		c.calls = map[backend.Key]int{}
 		c.admitted(key("a", strconv.Itoa(id)), large)
 	}
 	err := c.do(key("a", "more"), large)
 	if f, ok := errors.AsType[*fault.Error](err); !ok || f.Metadata["limit"] != "remembered_bytes" {
 		t.Errorf("beyond the quota of bytes: %v", err)
 	}
-	c.calls = map[idempotency.Key]int{}
+	c.calls = map[backend.Key]int{}
 	for id := range answers {
 		if err := c.do(key("a", strconv.Itoa(id)), "again"); err != nil || len(c.calls) > 0 {
 			t.Errorf("carried out again: %v, %v", c.calls, err)
@@ -162,7 +163,7 @@ func TestQuotaOfAllIsShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := idempotency.New(time.Now, quotas(idempotency.Quota{}, idempotency.Quota{Requests: 10}))
-		c := &caller{t: t, s: s, calls: map[idempotency.Key]int{}}
+		c := &caller{t: t, s: s, calls: map[backend.Key]int{}}
 		for id := range 10 {
 			c.admitted(key("noisy", strconv.Itoa(id)), "x")
 		}
@@ -181,8 +182,8 @@ func TestQuotaOfAllIsShared(t *testing.T) {
 func TestKeysAreATenantsOwn(t *testing.T) {
 	t.Parallel()
 	s := idempotency.New(time.Now, nil)
-	c := &caller{t: t, s: s, calls: map[idempotency.Key]int{}}
-	keys := []idempotency.Key{
+	c := &caller{t: t, s: s, calls: map[backend.Key]int{}}
+	keys := []backend.Key{
 		{Operation: "Send\x00s", ID: "1"}, {Tenant: "a", Operation: "Send\x00s", ID: "1"}, {Tenant: "b", Operation: "Send\x00s", ID: "1"},
 		{Tenant: "a", Operation: "Send\x00t", ID: "1"}, {Tenant: "a", Operation: "Resolve", ID: "1"},
 	}
@@ -219,7 +220,7 @@ func TestRememberedRequestsStay(t *testing.T) {
 		earlier = append(earlier, idempotency.Remembered{Key: key("b", strconv.Itoa(id)), Request: sum(strconv.Itoa(id)), Expires: later, Answer: wrapperspb.String("x"), Old: true})
 	}
 	s.Remember(slices.Values(earlier))
-	c := &caller{t: t, s: s, calls: map[idempotency.Key]int{}}
+	c := &caller{t: t, s: s, calls: map[backend.Key]int{}}
 	for id := range 10 {
 		if err := c.do(key("a", strconv.Itoa(id)), "again"); err != nil || len(c.calls) > 0 {
 			t.Errorf("%d was carried out again: %v, %v", id, c.calls, err)
@@ -249,7 +250,7 @@ func TestLargeAnswersAreRead(t *testing.T) {
 	log := &kept{answer: wrapperspb.String("of the log")}
 	s := idempotency.New(time.Now, nil)
 	s.Keep(log)
-	for id, size := range map[string]int{"small": 10, "large": 2 * idempotency.MaxInline} {
+	for id, size := range map[string]int{"small": 10, "large": 2 * backend.MaxInline} {
 		made := wrapperspb.String(strings.Repeat("x", size))
 		for range 2 {
 			got, err := do(t.Context(), s, key("", id), wrapperspb.String(id), idempotency.Doubt{}, func() (proto.Message, error) { return made, nil })

@@ -5,8 +5,8 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/answer"
 	"github.com/copilot-grpc/copilot-grpc/bridge/async"
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
-	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/position"
@@ -34,7 +34,7 @@ func (svc *Service) Resolve(ctx context.Context, r *bridgev1.ResolveRequest) (*b
 		})
 	}
 	return operation.Run(ctx, svc.operations, operation.Operation[*bridgev1.ResolveResponse]{
-		Scope: idempotency.Resolve, ID: r.GetRequestId(), Request: r, Detach: true, Do: resolve,
+		Scope: backend.OpResolve, ID: r.GetRequestId(), Request: r, Detach: true, Do: resolve,
 		Settle: svc.settle(r, resolve),
 	})
 }

@@ -7,9 +7,9 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -88,7 +88,7 @@ func TestResolveComesAgain(t *testing.T) {
 	}
 	// As if the bridge had ended before it was answered.
 	q.RequestId = "interrupted"
-	r.Remember("s1", idempotency.Key{Operation: idempotency.Resolve, ID: q.GetRequestId()}, q, []byte{1})
+	r.Remember("s1", backend.Key{Operation: backend.OpResolve, ID: q.GetRequestId()}, q, []byte{1})
 	if again, err := r.Callbacks.Resolve(t.Context(), q); err != nil || again.GetPosition().GetSeq() == 0 {
 		t.Errorf("the interrupted one is answered %v, %v", again, err)
 	}

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
-	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/position"
@@ -22,7 +22,7 @@ import (
 func (svc *Sessions) CreateSession(
 	ctx context.Context, r *bridgev1.CreateSessionRequest,
 ) (*bridgev1.CreateSessionResponse, error) {
-	id := idOf(ctx, idempotency.Create, r)
+	id := idOf(ctx, backend.OpCreate, r)
 	create := func(ctx context.Context) (*bridgev1.CreateSessionResponse, error) {
 		s, _, err := svc.create(ctx, r, id, "", nil)
 		if err != nil {
@@ -32,7 +32,7 @@ func (svc *Sessions) CreateSession(
 		return &bridgev1.CreateSessionResponse{Session: s.Snapshot()}, nil
 	}
 	return operation.Run(ctx, svc.operations, operation.Operation[*bridgev1.CreateSessionResponse]{
-		Scope: idempotency.Create, ID: r.GetRequestId(), Request: r, Detach: true, Do: operation.Blocking(create),
+		Scope: backend.OpCreate, ID: r.GetRequestId(), Request: r, Detach: true, Do: operation.Blocking(create),
 		Settle: svc.settleCreate(id, create),
 	})
 }
@@ -61,12 +61,12 @@ func (svc *Sessions) settleCreate(
 func (svc *Sessions) Create(
 	ctx context.Context, r *bridgev1.CreateSessionRequest, at string, join *session.Joining,
 ) (*session.Session, session.Joined, error) {
-	return svc.create(ctx, r, idOf(ctx, idempotency.Attach, r), at, join)
+	return svc.create(ctx, r, idOf(ctx, backend.OpAttach, r), at, join)
 }
 
 // idOf returns the id of the session that a call creates: the caller's, or the one of its request id, or a random one.
 func idOf(ctx context.Context, call string, r *bridgev1.CreateSessionRequest) string {
-	key := idempotency.Key{Tenant: caller.From(ctx).Tenant, Operation: call, ID: r.GetRequestId()}
+	key := backend.Key{Tenant: caller.From(ctx).Tenant, Operation: call, ID: r.GetRequestId()}
 	return cmp.Or(r.GetSessionId(), key.SessionID(), sessions.NewID())
 }
 

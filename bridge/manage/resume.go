@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
-	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/request"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
@@ -19,7 +19,7 @@ func (svc *Sessions) ResumeSession(
 	ctx context.Context, r *bridgev1.ResumeSessionRequest,
 ) (*bridgev1.ResumeSessionResponse, error) {
 	return operation.Run(ctx, svc.operations, operation.Operation[*bridgev1.ResumeSessionResponse]{
-		Scope: idempotency.Resume, ID: r.GetRequestId(), Request: r,
+		Scope: backend.OpResume, ID: r.GetRequestId(), Request: r,
 		Do: operation.Blocking(func(ctx context.Context) (*bridgev1.ResumeSessionResponse, error) {
 			s, _, err := svc.Resume(ctx, r, "", nil)
 			if err != nil {

@@ -67,11 +67,11 @@ type requestLog struct {
 
 // finder is a log of requests of several processes.
 type finder interface {
-	Find(ctx context.Context, key idempotency.Key) (backend.Request, bool, error)
+	Find(ctx context.Context, key backend.Key) (backend.Request, bool, error)
 }
 
 // Find implements idempotency.Finder. The requests about a session are read with the session.
-func (l *requestLog) Find(key idempotency.Key) (r idempotency.Remembered, found bool, err error) {
+func (l *requestLog) Find(key backend.Key) (r idempotency.Remembered, found bool, err error) {
 	shared, ok := l.Requests.(finder)
 	if !ok || strings.Contains(key.Operation, "\x00") {
 		return r, false, nil
@@ -85,12 +85,12 @@ func (l *requestLog) Find(key idempotency.Key) (r idempotency.Remembered, found 
 }
 
 // Begun implements idempotency.Log.
-func (l *requestLog) Begun(key idempotency.Key, request []byte, expires time.Time, since []byte) error {
+func (l *requestLog) Begun(key backend.Key, request []byte, expires time.Time, since []byte) error {
 	return l.report(l.Add(backend.Request{Key: key, Sum: request, Expires: expires, Since: since}))
 }
 
 // Ended implements idempotency.Log.
-func (l *requestLog) Ended(key idempotency.Key, request []byte, expires time.Time, answer proto.Message) error {
+func (l *requestLog) Ended(key backend.Key, request []byte, expires time.Time, answer proto.Message) error {
 	q := backend.Request{Key: key, Sum: request, Expires: expires, Over: answer == nil}
 	if answer != nil {
 		if started, ok := answer.(*bridgev1.AttachStarted); ok {
@@ -108,7 +108,7 @@ func (l *requestLog) Ended(key idempotency.Key, request []byte, expires time.Tim
 }
 
 // Answer implements idempotency.Log.
-func (l *requestLog) Answer(key idempotency.Key) (proto.Message, error) {
+func (l *requestLog) Answer(key backend.Key) (proto.Message, error) {
 	name, text, err := l.Requests.Answer(key)
 	if err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func parseAnswer(name string, text []byte) (proto.Message, error) {
 func remembered(q backend.Request) (r idempotency.Remembered, err error) {
 	r = idempotency.Remembered{
 		Key: q.Key, Request: q.Sum, Expires: q.Expires, Bytes: q.Bytes, Since: q.Since, Old: q.Old,
-		Logged: q.Type != "" && q.Bytes > idempotency.MaxInline,
+		Logged: q.Type != "" && q.Bytes > backend.MaxInline,
 	}
 	if q.Type != "" && !r.Logged {
 		r.Answer, err = parseAnswer(q.Type, q.Answer)

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/async"
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
@@ -149,8 +150,8 @@ func startOnce[T proto.Message](ctx context.Context, r *Runner, op *Operation[T]
 	idempotency.Start(ctx, r.answers, op.key(ctx), withoutTrace(op.Request), op.doubt(ctx), op.Do, done)
 }
 
-func (op *Operation[T]) key(ctx context.Context) idempotency.Key {
-	return idempotency.Key{Tenant: caller.From(ctx).Tenant, Operation: op.Scope, ID: op.ID}
+func (op *Operation[T]) key(ctx context.Context) backend.Key {
+	return backend.Key{Tenant: caller.From(ctx).Tenant, Operation: op.Scope, ID: op.ID}
 }
 
 // doubt is the operation's Settlement as the store wants it.

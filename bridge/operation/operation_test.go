@@ -15,7 +15,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -215,7 +214,7 @@ func TestSettling(t *testing.T) {
 			}
 			sum := sha256.Sum256(encoded)
 			r.Restore(nil, []backend.Request{{
-				Key: idempotency.Key{Operation: op.Scope, ID: op.ID}, Sum: sum[:], Expires: time.Now().Add(time.Hour), Since: []byte("before"),
+				Key: backend.Key{Operation: op.Scope, ID: op.ID}, Sum: sum[:], Expires: time.Now().Add(time.Hour), Since: []byte("before"),
 			}})
 			if test.settle {
 				op.Settle = &Settlement[*text]{

@@ -9,10 +9,10 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/frame"
-	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
@@ -138,7 +138,7 @@ func TestInterruptedRun(t *testing.T) {
 	}
 	at := s.Journal().Last()
 	since := binary.AppendUvarint(binary.AppendUvarint(nil, at.Epoch), at.Seq)
-	k.Remember("s1", idempotency.Key{Operation: idempotency.Run, ID: "q"}, q, since)
+	k.Remember("s1", backend.Key{Operation: backend.OpRun, ID: "q"}, q, since)
 	k.Ask("s1", "again") // the prompt of the Run
 	if again := reruns(t.Context(), k, q, false); again.messages != 1 || again.out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
 		t.Errorf("again: %+v", again)

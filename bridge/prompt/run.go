@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/async"
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/frame"
-	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/progress"
@@ -112,9 +112,9 @@ type startedTurn struct {
 
 // runTurn begins the turn, or returns the turn of an earlier Run with the same request id.
 func (svc *Service) runTurn(ctx context.Context, r *bridgev1.RunRequest, m session.Message) (*startedTurn, error) {
-	key := idempotency.Key{Tenant: caller.From(ctx).Tenant, Operation: idempotency.Run, ID: r.GetRequestId()}
+	key := backend.Key{Tenant: caller.From(ctx).Tenant, Operation: backend.OpRun, ID: r.GetRequestId()}
 	id := cmp.Or(r.GetSessionId(), r.GetCreate().GetSessionId(), key.SessionID(), sessions.NewID())
-	m.Request = RequestKey(ctx, idempotency.Run, r.GetRequestId())
+	m.Request = RequestKey(ctx, backend.OpRun, r.GetRequestId())
 	var begun *startedTurn
 	run := func(ctx context.Context) (*bridgev1.RunStarted, error) {
 		s, end, err := svc.runSession(ctx, r, id)
@@ -140,7 +140,7 @@ func (svc *Service) runTurn(ctx context.Context, r *bridgev1.RunRequest, m sessi
 		return &bridgev1.RunStarted{SessionId: tenancy.NameOf(ctx, s), MessageId: begun.sent.MessageID}, nil
 	}
 	started, err := operation.Run(ctx, svc.operations, operation.Operation[*bridgev1.RunStarted]{
-		Scope: idempotency.Run, ID: r.GetRequestId(), Request: r, Detach: true, Do: operation.Blocking(run),
+		Scope: backend.OpRun, ID: r.GetRequestId(), Request: r, Detach: true, Do: operation.Blocking(run),
 		Settle: svc.settleRun(r, Interrupted{SessionID: id, Key: m.Request, Texts: textsOf(r.GetPrompt())}, run),
 	})
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/async"
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/position"
@@ -77,7 +77,7 @@ func (svc *Service) startOnce(
 		first = true
 		svc.startSend(ctx, s, r, done)
 	}
-	op := once(ctx, svc, idempotency.Send, r, foundSent, send)
+	op := once(ctx, svc, backend.OpSend, r, foundSent, send)
 	operation.Start(ctx, svc.operations, op, func(out *bridgev1.SendResponse, err error) {
 		if err == nil && !first {
 			out, err = svc.repeated(ctx, r, out)
@@ -90,7 +90,7 @@ func (svc *Service) startOnce(
 func (svc *Service) startSend(
 	ctx context.Context, s *session.Session, r *bridgev1.SendRequest, done func(*bridgev1.SendResponse, error),
 ) {
-	s, m, err := svc.promptOf(ctx, idempotency.Send, s, r)
+	s, m, err := svc.promptOf(ctx, backend.OpSend, s, r)
 	if err != nil {
 		svc.shutdown.Spawn(func() { done(nil, err) })
 		return

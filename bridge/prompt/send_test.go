@@ -8,9 +8,9 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/prompt"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
@@ -68,7 +68,7 @@ func TestWaitingOutlivesTheBridge(t *testing.T) {
 	go func() { _, _ = r.Turns.SendAndWait(r.Context(), q) }()
 	bridgetest.Eventually(t, "the answer on disk", func() bool {
 		s, err := r.Store().Open(t.Context(), "s1")
-		id, _, ok := s.Prompts().Box().AnswerTo(prompt.RequestKey(t.Context(), idempotency.SendAndWait, "q"))
+		id, _, ok := s.Prompts().Box().AnswerTo(prompt.RequestKey(t.Context(), backend.OpSendAndWait, "q"))
 		state, _ := r.Directory.Outbox("s1").Read("log")
 		return err == nil && ok && strings.Contains(string(state), id)
 	})

@@ -5,9 +5,9 @@ import (
 	"context"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
-	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/position"
@@ -46,7 +46,7 @@ func (svc *Service) SendAndWait(
 	// The prompt is sent once, however often the wait is interrupted.
 	var begun *startedTurn
 	send := func(ctx context.Context, done func(*bridgev1.SendAndWaitResponse, error)) {
-		s, m, err := svc.promptOf(ctx, idempotency.SendAndWait, nil, r)
+		s, m, err := svc.promptOf(ctx, backend.OpSendAndWait, nil, r)
 		if err != nil {
 			done(nil, err)
 			return
@@ -65,7 +65,7 @@ func (svc *Service) SendAndWait(
 			done(&bridgev1.SendAndWaitResponse{MessageId: sent.MessageID}, nil)
 		})
 	}
-	reply, err := operation.Run(ctx, svc.operations, once(ctx, svc, idempotency.SendAndWait, r, found, send))
+	reply, err := operation.Run(ctx, svc.operations, once(ctx, svc, backend.OpSendAndWait, r, found, send))
 	if err != nil || reply.GetOutcome() != nil {
 		return reply, err
 	}
@@ -84,7 +84,7 @@ func (svc *Service) SendAndWait(
 		return out, done(err)
 	}
 	return operation.Run(ctx, svc.operations, operation.Operation[*bridgev1.SendAndWaitResponse]{
-		Scope: operation.On(idempotency.TurnEnd, r.GetSessionId()), ID: r.GetRequestId(), Request: r, Do: operation.Blocking(wait),
+		Scope: operation.On(backend.OpTurnEnd, r.GetSessionId()), ID: r.GetRequestId(), Request: r, Do: operation.Blocking(wait),
 	})
 }
 

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
-	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 )
 
 // A record begins with its format. Records of the first format are JSON and begin with a brace.
@@ -75,7 +75,7 @@ func decodeRequest(body []byte, in interner) (backend.Request, error) {
 			return backend.Request{}, err
 		}
 		return backend.Request{
-			Key: idempotency.ParseKey(j.Key, caller.ValidTenant), Sum: j.Sum, Expires: j.Expires, Type: j.Type, Answer: j.Answer,
+			Key: parseKey(j.Key), Sum: j.Sum, Expires: j.Expires, Type: j.Type, Answer: j.Answer,
 			Since: j.Since, Over: j.Over, Bytes: int64(len(j.Answer)), Old: true,
 		}, nil
 	}
@@ -97,10 +97,27 @@ func decodeRequest(body []byte, in interner) (backend.Request, error) {
 		}
 		parts[i], body = body[n:n+int(length)], body[n+int(length):]
 	}
-	r.Key = idempotency.Key{Tenant: in.text(parts[0]), Operation: in.text(parts[1]), ID: string(parts[2])}
+	r.Key = backend.Key{Tenant: in.text(parts[0]), Operation: in.text(parts[1]), ID: string(parts[2])}
 	r.Sum, r.Since, r.Type, r.Answer, r.Bytes = parts[3], parts[4], in.text(parts[5]), body, int64(len(body))
 	if in != nil {
 		r.Sum, r.Since = slices.Clone(r.Sum), slices.Clone(r.Since)
 	}
 	return r, nil
+}
+
+// parseKey splits a key of the first format, in which NULs join the parts and the tenant of the host's owner is omitted.
+func parseKey(text string) backend.Key {
+	var k backend.Key
+	if first, rest, ok := strings.Cut(text, "\x00"); ok && caller.ValidTenant(first) && strings.Contains(rest, "\x00") {
+		k.Tenant, text = first, rest
+	}
+	operation, rest, _ := strings.Cut(text, "\x00")
+	k.Operation, k.ID = operation, rest
+	switch operation {
+	case backend.OpCreate, backend.OpResume, backend.OpAttach, backend.OpRun, backend.OpResolve:
+		return k
+	}
+	session, id, _ := strings.Cut(rest, "\x00")
+	k.Operation, k.ID = operation+"\x00"+session, id
+	return k
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
-	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 )
@@ -28,8 +27,8 @@ type requestLog struct {
 
 	mu   sync.Mutex
 	log  *segment.Log
-	at   map[idempotency.Key]record // the current records
-	live int64                      // their size in bytes
+	at   map[backend.Key]record // the current records
+	live int64                  // their size in bytes
 }
 
 // record is the location of a record.
@@ -45,7 +44,7 @@ type record struct {
 func (s *Store) Requests() (backend.Requests, []backend.Request, error) {
 	r := &requestLog{
 		sync: s.cfg.Journals.Fsync == journal.FsyncAlways, syncMoves: s.cfg.Journals.Fsync != journal.FsyncNever,
-		at: map[idempotency.Key]record{},
+		at: map[backend.Key]record{},
 	}
 	now, unreadable := time.Now(), 0
 	var list []backend.Request
@@ -65,7 +64,7 @@ func (s *Store) Requests() (backend.Requests, []backend.Request, error) {
 			}
 			return nil
 		}
-		if q.Bytes > idempotency.MaxInline {
+		if q.Bytes > backend.MaxInline {
 			q.Answer = nil
 		}
 		q.Answer = slices.Clone(q.Answer)
@@ -85,7 +84,7 @@ func (s *Store) Requests() (backend.Requests, []backend.Request, error) {
 			"bytes", found.Cut+found.Skipped, "files", len(found.SetAside), "records", unreadable)
 	}
 	r.log = log
-	list = slices.DeleteFunc(list, func(q backend.Request) bool { return q.Key == idempotency.Key{} })
+	list = slices.DeleteFunc(list, func(q backend.Request) bool { return q.Key == backend.Key{} })
 	slices.SortStableFunc(list, func(a, b backend.Request) int { return a.Expires.Compare(b.Expires) })
 	return r, list, nil
 }
@@ -97,7 +96,7 @@ func (r *requestLog) count(q backend.Request, number uint64, bytes, place int) {
 }
 
 // forget removes the current record of a key. The caller holds mu.
-func (r *requestLog) forget(key idempotency.Key) {
+func (r *requestLog) forget(key backend.Key) {
 	r.live -= r.at[key].bytes
 	delete(r.at, key)
 }
@@ -125,7 +124,7 @@ func (r *requestLog) Add(q backend.Request) error {
 }
 
 // Answer reads an answer and its type.
-func (r *requestLog) Answer(key idempotency.Key) (typ string, answer []byte, err error) {
+func (r *requestLog) Answer(key backend.Key) (typ string, answer []byte, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	where, ok := r.at[key]
@@ -147,7 +146,7 @@ func (r *requestLog) Answer(key idempotency.Key) (typ string, answer []byte, err
 }
 
 // Forget drops the record of a request unless it expires after expires.
-func (r *requestLog) Forget(key idempotency.Key, expires time.Time) {
+func (r *requestLog) Forget(key backend.Key, expires time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.at[key].expires <= expires.UnixMilli() {
@@ -181,7 +180,7 @@ func (r *requestLog) compact() error {
 		return nil
 	}
 	var moved []segment.Entry
-	var keys []idempotency.Key
+	var keys []backend.Key
 	next := r.log.Last()
 	err := r.log.ReadPast(r.log.Trimmed(), func(number uint64, body []byte) bool {
 		if number > last {

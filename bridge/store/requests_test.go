@@ -13,23 +13,22 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
-	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/race"
 )
 
-func sendKey(tenant, id string) idempotency.Key {
-	return idempotency.Key{Tenant: tenant, Operation: "Send\x00s1", ID: id}
+func sendKey(tenant, id string) backend.Key {
+	return backend.Key{Tenant: tenant, Operation: "Send\x00s1", ID: id}
 }
 
 // requests opens the log of requests of a data directory.
-func requests(t *testing.T, s *store.Store) (backend.Requests, map[idempotency.Key]backend.Request) {
+func requests(t *testing.T, s *store.Store) (backend.Requests, map[backend.Key]backend.Request) {
 	t.Helper()
 	log, list, err := s.Requests()
 	must(t, err)
-	found := map[idempotency.Key]backend.Request{}
+	found := map[backend.Key]backend.Request{}
 	for _, q := range list {
 		found[q.Key] = q
 	}
@@ -45,7 +44,7 @@ func TestRequests(t *testing.T) {
 		t.Fatalf("a new log has %v", old)
 	}
 	later := time.Now().Add(time.Hour).Truncate(time.Millisecond)
-	large := bytes.Repeat([]byte("x"), 2*idempotency.MaxInline)
+	large := bytes.Repeat([]byte("x"), 2*backend.MaxInline)
 	answered, begun, kept := sendKey("a", "answered"), sendKey("", "begun"), sendKey("a", "large")
 	for _, q := range []backend.Request{
 		{Key: answered, Expires: later, Since: []byte("x")},
@@ -61,11 +60,11 @@ func TestRequests(t *testing.T) {
 	s = open(t, dir)
 	log, list, err := s.Requests()
 	must(t, err)
-	var keys []idempotency.Key
+	var keys []backend.Key
 	for _, q := range list {
 		keys = append(keys, q.Key)
 	}
-	if want := []idempotency.Key{kept, answered, begun}; !slices.Equal(keys, want) {
+	if want := []backend.Key{kept, answered, begun}; !slices.Equal(keys, want) {
 		t.Fatalf("remembered are %q, want %q", keys, want)
 	}
 	if q := list[1]; string(q.Answer) != "a" || string(q.Sum) != "s" || !q.Expires.Equal(later) || q.Old || q.Bytes != 1 {
@@ -98,7 +97,7 @@ func TestDamagedAnswer(t *testing.T) {
 	s := open(t, dir)
 	log, _ := requests(t, s)
 	key := sendKey("a", "large")
-	large := bytes.Repeat([]byte("x"), 2*idempotency.MaxInline)
+	large := bytes.Repeat([]byte("x"), 2*backend.MaxInline)
 	must(t, log.Add(backend.Request{Key: key, Expires: time.Now().Add(time.Hour), Type: "T", Answer: large}))
 	files, err := filepath.Glob(filepath.Join(dir, "requests", "*.seg"))
 	if err != nil || len(files) != 1 {
@@ -127,16 +126,16 @@ func TestRequestsOfTheFirstForm(t *testing.T) {
 	}
 	const sendType = "copilot.bridge.v1.SendResponse"
 	for _, want := range []struct {
-		key                idempotency.Key
+		key                backend.Key
 		typ, answer, since string
 	}{
 		{sendKey("", "r1"), sendType, "\n\x02m1", ""},
 		{sendKey("acme", "r1"), sendType, "\n\x02m2", ""},
-		{idempotency.Key{Tenant: "acme", Operation: "CreateSession", ID: "c1"}, "", "", "s9"},
-		{idempotency.Key{Operation: "Resolve", ID: "a\x00b"}, "", "", "\x01"},
-		{idempotency.Key{Tenant: "acme", Operation: "SendAndWait end\x00s1", ID: "r2"}, "copilot.bridge.v1.SendAndWaitResponse", "\n\x02m3", ""},
-		{idempotency.Key{Operation: "session.plan.read\x00s1", ID: "r3"}, "google.protobuf.BytesValue", "\n\x02{}", ""},
-		{idempotency.Key{Tenant: "acme", Operation: "models.list\x00", ID: "r4"}, "google.protobuf.BytesValue", "\n\x02{}", ""},
+		{backend.Key{Tenant: "acme", Operation: "CreateSession", ID: "c1"}, "", "", "s9"},
+		{backend.Key{Operation: "Resolve", ID: "a\x00b"}, "", "", "\x01"},
+		{backend.Key{Tenant: "acme", Operation: "SendAndWait end\x00s1", ID: "r2"}, "copilot.bridge.v1.SendAndWaitResponse", "\n\x02m3", ""},
+		{backend.Key{Operation: "session.plan.read\x00s1", ID: "r3"}, "google.protobuf.BytesValue", "\n\x02{}", ""},
+		{backend.Key{Tenant: "acme", Operation: "models.list\x00", ID: "r4"}, "google.protobuf.BytesValue", "\n\x02{}", ""},
 	} {
 		q, ok := old[want.key]
 		delete(old, want.key)
@@ -208,7 +207,7 @@ func TestRequestsAreCompacted(t *testing.T) {
 	check()
 	must(t, s.Close()) // as a crash
 	s = open(t, dir)
-	var old map[idempotency.Key]backend.Request
+	var old map[backend.Key]backend.Request
 	if log, old = requests(t, s); len(old) != keep {
 		t.Errorf("%d requests are left, want %d", len(old), keep)
 	}

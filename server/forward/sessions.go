@@ -4,8 +4,8 @@ import (
 	"context"
 	"slices"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
-	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -43,17 +43,17 @@ func SessionsOf(request any) []string {
 // random one.
 func creation(tenant string, request any) (labels map[string]string, name string, creates bool) {
 	var create *bridgev1.CreateSessionRequest
-	key := idempotency.Key{Tenant: tenant}
+	key := backend.Key{Tenant: tenant}
 	switch m := request.(type) {
 	case *bridgev1.CreateSessionRequest:
-		create, key.Operation, key.ID = m, idempotency.Create, m.GetRequestId()
+		create, key.Operation, key.ID = m, backend.OpCreate, m.GetRequestId()
 	case *bridgev1.ImportSessionRequest:
 		return nil, "", true
 	case *bridgev1.RunRequest:
-		create, key.Operation, key.ID = m.GetCreate(), idempotency.Run, m.GetRequestId()
+		create, key.Operation, key.ID = m.GetCreate(), backend.OpRun, m.GetRequestId()
 	case *bridgev1.AttachRequest:
 		create = m.GetStart().GetCreate()
-		key.Operation, key.ID = idempotency.Attach, create.GetRequestId()
+		key.Operation, key.ID = backend.OpAttach, create.GetRequestId()
 	}
 	return create.GetNodeLabels(), key.SessionID(), create != nil
 }

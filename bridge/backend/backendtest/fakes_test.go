@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
-	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 )
 
 // The fakes keep everything in memory, in the way that a server with compare-and-set would. Each
@@ -247,11 +246,11 @@ func (l *fakeLease) Release(context.Context) error {
 // fakeRequests is the last record of each key.
 type fakeRequests struct {
 	fault string
-	kept  map[idempotency.Key]backend.Request
+	kept  map[backend.Key]backend.Request
 }
 
 func openFakeRequests(fault string) OpenRequests {
-	r := &fakeRequests{fault, map[idempotency.Key]backend.Request{}}
+	r := &fakeRequests{fault, map[backend.Key]backend.Request{}}
 	return func() (backend.Requests, []backend.Request, error) { return r, r.list(), nil }
 }
 
@@ -280,18 +279,18 @@ func (r *fakeRequests) Add(q backend.Request) error {
 	return nil
 }
 
-func (r *fakeRequests) Answer(key idempotency.Key) (string, []byte, error) {
+func (r *fakeRequests) Answer(key backend.Key) (string, []byte, error) {
 	q, ok := r.kept[key]
 	if !ok {
 		return "", nil, errors.New("no such request")
 	}
-	if r.fault == "large answer cut" && len(q.Answer) > idempotency.MaxInline {
-		q.Answer = q.Answer[:idempotency.MaxInline]
+	if r.fault == "large answer cut" && len(q.Answer) > backend.MaxInline {
+		q.Answer = q.Answer[:backend.MaxInline]
 	}
 	return q.Type, q.Answer, nil
 }
 
-func (r *fakeRequests) Forget(key idempotency.Key, expires time.Time) {
+func (r *fakeRequests) Forget(key backend.Key, expires time.Time) {
 	if q := r.kept[key]; !q.Expires.After(expires) || r.fault == "newer record forgotten" {
 		delete(r.kept, key)
 	}

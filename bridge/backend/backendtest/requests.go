@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
-	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 )
 
 // OpenRequests opens the log of requests and returns the stored ones. The tests close a log before they open it
@@ -28,8 +27,8 @@ var requestChecks = []check[OpenRequests]{
 	{"keys are independent", requestKeys},
 }
 
-func key(id string) idempotency.Key {
-	return idempotency.Key{Tenant: "t", Operation: "Send\x00s", ID: id}
+func key(id string) backend.Key {
+	return backend.Key{Tenant: "t", Operation: "Send\x00s", ID: id}
 }
 
 func answered(id string, expires time.Time) backend.Request {
@@ -99,7 +98,7 @@ func requestKept(t testing.TB, open func(testing.TB) OpenRequests) error {
 
 func requestLarge(t testing.TB, open func(testing.TB) OpenRequests) error {
 	q := answered("a", soon())
-	q.Answer = bytes.Repeat([]byte("x"), 3*idempotency.MaxInline)
+	q.Answer = bytes.Repeat([]byte("x"), 3*backend.MaxInline)
 	q.Bytes = int64(len(q.Answer))
 	r, list, err := after(open(t), nil, q)
 	if err = errors.Join(err, hasRequests(list, "a")); err != nil {

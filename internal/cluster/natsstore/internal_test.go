@@ -15,7 +15,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
-	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/internal/cluster/natstest"
 )
 
@@ -186,7 +185,7 @@ func TestOwnRecordIsAdopted(t *testing.T) {
 	t.Cleanup(s.Close)
 	r := s.Requests(func(_, id string) (string, uint64) { return id, 1 })
 	q := backend.Request{
-		Key: idempotency.Key{Operation: "Send\x00s", ID: "1"}, Expires: time.Now().Add(time.Hour),
+		Key: backend.Key{Operation: "Send\x00s", ID: "1"}, Expires: time.Now().Add(time.Hour),
 	}
 	if err := r.Add(q); err != nil {
 		t.Fatal(err)

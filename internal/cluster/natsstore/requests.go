@@ -20,7 +20,6 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
-	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 )
 
 // openRequests opens the stream of remembered requests. The server removes a request when it expires.
@@ -50,8 +49,8 @@ type Requests struct {
 	writer string // unique for each Requests
 
 	mu        sync.Mutex
-	known     map[idempotency.Key]version
-	forgotten map[idempotency.Key]version // to be removed by Compact
+	known     map[backend.Key]version
+	forgotten map[backend.Key]version // to be removed by Compact
 }
 
 // version is a record that the process knows.
@@ -75,7 +74,7 @@ const maxForgotten = 10_000
 func (s *Store) Requests(owner Ownership) *Requests {
 	return &Requests{
 		store: s, owner: owner, writer: nuid.Next(),
-		known: map[idempotency.Key]version{}, forgotten: map[idempotency.Key]version{},
+		known: map[backend.Key]version{}, forgotten: map[backend.Key]version{},
 	}
 }
 
@@ -108,7 +107,7 @@ func decodeRequest(data []byte) (backend.Request, error) {
 		return backend.Request{}, err
 	}
 	return backend.Request{
-		Key: idempotency.Key{Tenant: h.Tenant, Operation: h.Operation, ID: h.ID}, Sum: h.Sum, Expires: h.Expires,
+		Key: backend.Key{Tenant: h.Tenant, Operation: h.Operation, ID: h.ID}, Sum: h.Sum, Expires: h.Expires,
 		Type: h.Type, Answer: answer, Since: h.Since, Bytes: int64(len(answer)),
 	}, nil
 }
@@ -117,7 +116,7 @@ func decodeRequest(data []byte) (backend.Request, error) {
 const noSession = "="
 
 // session returns the token of the session that a key names, and the term in which this process owns the session.
-func (r *Requests) session(key idempotency.Key) (name string, term uint64) {
+func (r *Requests) session(key backend.Key) (name string, term uint64) {
 	_, id, ok := strings.Cut(key.Operation, "\x00")
 	if !ok {
 		return noSession, 0
@@ -127,7 +126,7 @@ func (r *Requests) session(key idempotency.Key) (name string, term uint64) {
 }
 
 // subject returns the subject of a request's record.
-func (r *Requests) subject(key idempotency.Key) string {
+func (r *Requests) subject(key backend.Key) string {
 	session, _ := r.session(key)
 	return r.store.names.subject("request", session, hex.EncodeToString(key.Digest()))
 }
@@ -153,7 +152,7 @@ func (r *Requests) Add(q backend.Request) error {
 
 // adopt learns the version of a record that this process may replace: it wrote the record without knowing it, because
 // the answer was lost, or an earlier owner of the session wrote it.
-func (r *Requests) adopt(ctx context.Context, subject string, key idempotency.Key) bool {
+func (r *Requests) adopt(ctx context.Context, subject string, key backend.Key) bool {
 	last, err := lastOf(ctx, r.store.requests, subject)
 	switch {
 	case err != nil:
@@ -169,7 +168,7 @@ func (r *Requests) adopt(ctx context.Context, subject string, key idempotency.Ke
 }
 
 // follows reports whether this process owns the session that a key names in a later term than the writer of a message.
-func (r *Requests) follows(key idempotency.Key, m *jetstream.RawStreamMsg) bool {
+func (r *Requests) follows(key backend.Key, m *jetstream.RawStreamMsg) bool {
 	written, err := strconv.ParseUint(m.Header.Get(headerTerm), 10, 64)
 	_, term := r.session(key)
 	return err == nil && written < term
@@ -207,7 +206,7 @@ func (r *Requests) drop(ctx context.Context, subject string, q backend.Request) 
 	return purge(ctx, r.store.requests, subject, at+1)
 }
 
-func (r *Requests) version(key idempotency.Key) version {
+func (r *Requests) version(key backend.Key) version {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if v, ok := r.forgotten[key]; ok {
@@ -217,7 +216,7 @@ func (r *Requests) version(key idempotency.Key) version {
 }
 
 // set sets the version of a record; a zero version removes it.
-func (r *Requests) set(key idempotency.Key, v version) {
+func (r *Requests) set(key backend.Key, v version) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.forgotten, key)
@@ -229,7 +228,7 @@ func (r *Requests) set(key idempotency.Key, v version) {
 }
 
 // Find returns the record of a request; false if there is none.
-func (r *Requests) Find(ctx context.Context, key idempotency.Key) (backend.Request, bool, error) {
+func (r *Requests) Find(ctx context.Context, key backend.Key) (backend.Request, bool, error) {
 	ctx, cancel := r.store.call(ctx)
 	defer cancel()
 	c, err := read(ctx, r.store.requests, r.subject(key))
@@ -245,7 +244,7 @@ func (r *Requests) Find(ctx context.Context, key idempotency.Key) (backend.Reque
 }
 
 // OfSession returns the requests whose keys name a session, the first to expire first. It leaves out answers of more
-// than idempotency.MaxInline bytes.
+// than backend.MaxInline bytes.
 func (r *Requests) OfSession(ctx context.Context, session string) ([]backend.Request, error) {
 	return r.list(ctx, token(session))
 }
@@ -268,7 +267,7 @@ func (r *Requests) list(ctx context.Context, session string) ([]backend.Request,
 		if !q.Expires.After(time.Now()) {
 			continue
 		}
-		if q.Bytes > idempotency.MaxInline {
+		if q.Bytes > backend.MaxInline {
 			q.Answer = nil
 		}
 		r.set(q.Key, version{c.revision, q.Expires})
@@ -279,7 +278,7 @@ func (r *Requests) list(ctx context.Context, session string) ([]backend.Request,
 }
 
 // Answer implements backend.Requests.
-func (r *Requests) Answer(key idempotency.Key) (typ string, answer []byte, err error) {
+func (r *Requests) Answer(key backend.Key) (typ string, answer []byte, err error) {
 	r.mu.Lock()
 	_, gone := r.forgotten[key]
 	r.mu.Unlock()
@@ -297,7 +296,7 @@ func (r *Requests) Answer(key idempotency.Key) (typ string, answer []byte, err e
 }
 
 // Forget implements backend.Requests. It does not wait: Compact removes the record.
-func (r *Requests) Forget(key idempotency.Key, expires time.Time) {
+func (r *Requests) Forget(key backend.Key, expires time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v, ok := r.known[key]
@@ -332,10 +331,10 @@ func (r *Requests) Compact(ctx context.Context) error {
 }
 
 // expire drops what is known of records that the server has removed. It returns the forgotten records that are left.
-func (r *Requests) expire(now time.Time) map[idempotency.Key]version {
+func (r *Requests) expire(now time.Time) map[backend.Key]version {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	expired := func(_ idempotency.Key, v version) bool { return !v.expires.After(now) }
+	expired := func(_ backend.Key, v version) bool { return !v.expires.After(now) }
 	maps.DeleteFunc(r.known, expired)
 	maps.DeleteFunc(r.forgotten, expired)
 	return maps.Clone(r.forgotten)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend/backendtest"
-	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/internal/cluster/natsstore"
 	"github.com/copilot-grpc/copilot-grpc/internal/cluster/natstest"
 )
@@ -44,7 +43,7 @@ func TestRequestsConform(t *testing.T) {
 
 func request(tenant, operation, id string) backend.Request {
 	return backend.Request{
-		Key: idempotency.Key{Tenant: tenant, Operation: operation, ID: id}, Sum: []byte("sum"),
+		Key: backend.Key{Tenant: tenant, Operation: operation, ID: id}, Sum: []byte("sum"),
 		Expires: time.Now().Add(time.Hour),
 	}
 }
@@ -74,7 +73,7 @@ func TestNextOwnerKnowsRequests(t *testing.T) {
 		must(t, first.Add(answered(request("t", "session.fork\x00s", "large"), large)))
 		must(t, first.Add(answered(request("t", "Send\x00s2", "other session"), "a")))
 		must(t, first.Add(answered(request("u", "Send\x00s", "other tenant"), "a")))
-		must(t, first.Add(answered(request("t", idempotency.Create, "create"), "made")))
+		must(t, first.Add(answered(request("t", backend.OpCreate, "create"), "made")))
 
 		list, err := second.OfSession(t.Context(), "t.s")
 		must(t, err)
@@ -90,11 +89,11 @@ func TestNextOwnerKnowsRequests(t *testing.T) {
 		if err != nil || string(answer) != large {
 			t.Errorf("the large answer has %d bytes, %v", len(answer), err)
 		}
-		q, ok, err := second.Find(t.Context(), request("t", idempotency.Create, "create").Key)
+		q, ok, err := second.Find(t.Context(), request("t", backend.OpCreate, "create").Key)
 		if err != nil || !ok || string(q.Answer) != "made" {
 			t.Errorf("the request to create a session is %+v, %v, %v", q, ok, err)
 		}
-		if _, ok, err := second.Find(t.Context(), request("u", idempotency.Create, "create").Key); ok || err != nil {
+		if _, ok, err := second.Find(t.Context(), request("u", backend.OpCreate, "create").Key); ok || err != nil {
 			t.Errorf("another tenant's request is found: %v, %v", ok, err)
 		}
 		all, err := second.All(t.Context())
@@ -137,7 +136,7 @@ func TestLaterOwnerRecordsARequest(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, open func(string) *natsstore.Store) {
 		frozen, owner := open("c").Requests(inTerm(1)), open("c").Requests(inTerm(2))
-		q, create := request("t", "Send\x00s", "1"), request("t", idempotency.Create, "1")
+		q, create := request("t", "Send\x00s", "1"), request("t", backend.OpCreate, "1")
 		must(t, frozen.Add(q))
 		must(t, owner.Add(answered(q, "owner")))
 		mustBeStale(t, "a late answer", frozen.Add(answered(q, "frozen")))
