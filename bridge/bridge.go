@@ -26,10 +26,10 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fleet"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/inbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
-	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/passthrough"
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/prompt"
@@ -182,7 +182,7 @@ type Bridge struct {
 	codec      *wire.Codec
 	tenants    *tenancy.Tenants
 	tuned      atomic.Pointer[tuned]
-	operations *operation.Runner
+	operations *idempotency.Runner
 
 	shutdown  *shutdown.Coordinator
 	shells    *shell.Runner
@@ -259,7 +259,7 @@ func (b *Bridge) compose(defaults jsonobj.Object) {
 		Tuning: cfg.tuning().fleet(), Host: cfg.Host, Log: b.log,
 	})
 	b.shells = shell.New(b.shutdown, b.log)
-	b.operations = operation.New(b.shutdown, b.admission.Remembered, b.log)
+	b.operations = idempotency.New(b.shutdown, b.admission.Remembered, b.log)
 	b.Watch = stream.NewSessionWatch(b.store, b.shutdown, b.codec)
 	b.Events = stream.New(b.store, b.codec, b.shutdown)
 	b.Callbacks = Callbacks{

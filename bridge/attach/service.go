@@ -17,9 +17,9 @@ import (
 	"log/slog"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
-	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/request"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
@@ -92,7 +92,7 @@ type Service struct {
 	callbacks  Callbacks
 	admission  Admission
 	streams    *stream.Service
-	operations *operation.Runner
+	operations *idempotency.Runner
 	shutdown   *shutdown.Coordinator
 	codec      *wire.Codec
 	observer   *observe.Observer
@@ -110,7 +110,7 @@ type Config struct {
 	Callbacks  Callbacks
 	Admission  Admission
 	Streams    *stream.Service
-	Operations *operation.Runner
+	Operations *idempotency.Runner
 	Shutdown   *shutdown.Coordinator
 	Codec      *wire.Codec
 	Observer   *observe.Observer

@@ -6,7 +6,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
-	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/request"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
@@ -98,9 +98,9 @@ func (a *Attachment) openSession(ctx context.Context, j session.Joining) (s *ses
 // have seen. Another caller of the tenant joins the session as another participant.
 func (a *Attachment) once(ctx context.Context, id string, j session.Joining, open func() (*session.Session, session.Joined, error)) (s *session.Session, joined session.Joined, err error) {
 	first := false
-	started, err := operation.Run(ctx, a.svc.operations, operation.Operation[*bridgev1.AttachStarted]{
+	started, err := idempotency.Run(ctx, a.svc.operations, idempotency.Operation[*bridgev1.AttachStarted]{
 		Scope: backend.OpAttach, ID: id, Request: a.start,
-		Do: operation.Blocking(func(ctx context.Context) (*bridgev1.AttachStarted, error) {
+		Do: idempotency.Blocking(func(ctx context.Context) (*bridgev1.AttachStarted, error) {
 			first = true
 			if s, joined, err = open(); err != nil {
 				return nil, err

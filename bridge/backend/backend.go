@@ -7,7 +7,7 @@
 //
 //   - Log: journal.Disk writes the events of a session through it, one batch at a time, and reads
 //     those that are no longer in memory.
-//   - Requests: operation.Runner, by bridge.Directory.
+//   - Requests: idempotency.Runner, by bridge.Directory.
 //   - Files: the outbox of a session, by bridge.Directory.
 //   - Owners, Blobs: cluster.Directory, Owners before it opens a session's log, Blobs after each turn
 //     and when a session moves to another machine. One process with a data directory owns every

@@ -1,8 +1,7 @@
-package idempotency_test
+package idempotency
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,18 +15,33 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/async"
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 )
 
 // do answers a request by f, and waits for the answer.
 func do(
-	ctx context.Context, s *idempotency.Store, k backend.Key, request proto.Message, d idempotency.Doubt,
+	ctx context.Context, r *Runner, k backend.Key, request proto.Message, s *Settlement[proto.Message],
 	f func() (proto.Message, error),
 ) (proto.Message, error) {
 	return async.Wait(context.WithoutCancel(ctx), func(done func(proto.Message, error)) {
-		idempotency.Start(ctx, s, k, request, d, func(_ context.Context, done func(proto.Message, error)) { done(f()) }, done)
+		start(ctx, r, k, request, s, func(_ context.Context, done func(proto.Message, error)) { done(f()) }, done)
 	})
+}
+
+// start starts the operation of a key.
+func start(
+	ctx context.Context, r *Runner, k backend.Key, request proto.Message, s *Settlement[proto.Message],
+	do func(context.Context, func(proto.Message, error)), done func(proto.Message, error),
+) {
+	Start(caller.With(ctx, caller.Caller{Tenant: k.Tenant}), r, Operation[proto.Message]{
+		Scope: k.Operation, ID: k.ID, Request: request, Do: do, Settle: s,
+	}, done)
+}
+
+// settlement is the one of an operation that began with "then".
+func settlement(find func(ctx context.Context, before []byte) (proto.Message, error)) *Settlement[proto.Message] {
+	return &Settlement[proto.Message]{Before: func(context.Context) []byte { return []byte("then") }, Find: find}
 }
 
 // key is that of a Send.
@@ -38,11 +52,11 @@ func key(tenant, id string) backend.Key {
 func TestDo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := idempotency.New(time.Now, nil)
+		s, _ := newRunner(t)
 		ctx := t.Context()
 		calls := 0
 		do := func(id, request string) (string, error) {
-			m, err := do(ctx, s, key("", id), wrapperspb.String(request), idempotency.Doubt{}, func() (proto.Message, error) {
+			m, err := do(ctx, s, key("", id), wrapperspb.String(request), nil, func() (proto.Message, error) {
 				calls++
 				if request == "fail" {
 					return nil, errors.New("no")
@@ -66,7 +80,7 @@ func TestDo(t *testing.T) {
 			{"2", "a", "a!", 0, 2, 0},
 			{"", "a", "a!", 0, 3, 0},
 			{"", "a", "a!", 0, 4, 0},
-			{"1", "a", "a!", 0, 5, idempotency.Keep + time.Second},
+			{"1", "a", "a!", 0, 5, Keep + time.Second},
 			{string(make([]byte, 129)), "a", "", fault.InvalidField, 5, 0},
 		}
 		for i, step := range steps {
@@ -88,12 +102,12 @@ func TestDo(t *testing.T) {
 func TestDoJoinsTheOneUnderWay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := idempotency.New(time.Now, nil)
+		s, _ := newRunner(t)
 		release := make(chan struct{})
 		results := make(chan proto.Message, 2)
 		for range 2 {
 			go func() {
-				m, err := do(context.Background(), s, key("", "1"), wrapperspb.String("a"), idempotency.Doubt{}, func() (proto.Message, error) {
+				m, err := do(context.Background(), s, key("", "1"), wrapperspb.String("a"), nil, func() (proto.Message, error) {
 					<-release
 					return wrapperspb.String("once"), nil
 				})
@@ -111,25 +125,28 @@ func TestDoJoinsTheOneUnderWay(t *testing.T) {
 	})
 }
 
+// answerType is the type of the answers in these tests.
+const answerType = "google.protobuf.StringValue"
+
 // kept is a log in memory.
 type kept struct {
 	lines  []string
 	answer proto.Message
 }
 
-func (k *kept) Begun(key backend.Key, _ []byte, _ time.Time, since []byte) error {
-	k.lines = append(k.lines, fmt.Sprintf("begun %q %s", key.ID, since))
+func (k *kept) Add(r backend.Request) error {
+	line := fmt.Sprintf("ended %q %v", r.Key.ID, !r.Over)
+	if r.Type == "" && !r.Over {
+		line = fmt.Sprintf("begun %q %s", r.Key.ID, r.Since)
+	}
+	k.lines = append(k.lines, line)
 	return nil
 }
 
-func (k *kept) Ended(key backend.Key, _ []byte, _ time.Time, answer proto.Message) error {
-	k.lines = append(k.lines, fmt.Sprintf("ended %q %v", key.ID, answer != nil))
-	return nil
-}
-
-func (k *kept) Answer(key backend.Key) (proto.Message, error) {
+func (k *kept) Answer(key backend.Key) (typ string, answer []byte, err error) {
 	k.lines = append(k.lines, fmt.Sprintf("read %q", key.ID))
-	return k.answer, nil
+	answer, err = proto.Marshal(k.answer)
+	return answerType, answer, err
 }
 
 func (k *kept) Forget(key backend.Key, _ time.Time) {
@@ -140,45 +157,41 @@ func (k *kept) Compact(context.Context) error { return nil }
 
 func (k *kept) Close() error { return nil }
 
-// A request that an earlier life began is settled, not made again; until that succeeds it
+// A request that an earlier process began is settled, not made again; until that succeeds it
 // stays in doubt.
 func TestDoubt(t *testing.T) {
 	t.Parallel()
 	request, answer := wrapperspb.String("r"), wrapperspb.String("a")
 	log := &kept{}
-	first := idempotency.New(time.Now, nil)
-	first.Keep(log)
-	d := idempotency.Doubt{Since: func() []byte { return []byte("then") }}
-	if _, err := do(t.Context(), first, key("", "1"), request, d, func() (proto.Message, error) { return answer, nil }); err != nil {
+	d := settlement(nil)
+	_, err := do(t.Context(), logging(t, log), key("", "1"), request, d, func() (proto.Message, error) { return answer, nil })
+	if err != nil {
 		t.Fatal(err)
 	}
 	if want := []string{`begun "1" then`, `ended "1" true`}; !slices.Equal(log.lines, want) {
 		t.Errorf("the log has %q, want %q", log.lines, want)
 	}
-	encoded, _ := proto.MarshalOptions{Deterministic: true}.Marshal(request)
-	sum := sha256.Sum256(encoded)
-	next := idempotency.New(time.Now, nil)
-	later := time.Now().Add(time.Hour)
-	next.Remember(slices.Values([]idempotency.Remembered{
-		{Key: key("", "1"), Request: sum[:], Expires: later, Since: []byte("then")},
-		{Key: key("", "2"), Request: sum[:], Expires: later, Answer: answer},
-	}))
-	never := func() (proto.Message, error) { t.Error("made again"); return nil, nil }
-	if got, err := do(t.Context(), next, key("", "2"), request, idempotency.Doubt{}, never); err != nil || got != answer {
-		t.Errorf("the answer of the earlier life is %v, %v", got, err)
+	sum, later := digest(t, request), time.Now().Add(time.Hour)
+	text, err := proto.Marshal(answer)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, step := range []struct {
-		err   error
-		again bool
-	}{{fault.New(fault.CredentialsNeeded, "not now"), true}, {fault.New(fault.SendUnconfirmed, "lost"), false}} {
-		d.Settle = func(since []byte) (proto.Message, error) {
-			if string(since) != "then" {
-				t.Errorf("since is %q", since)
+	next := logging(t, nil,
+		backend.Request{Key: key("", "1"), Sum: sum, Expires: later, Since: []byte("then")},
+		backend.Request{Key: key("", "2"), Sum: sum, Expires: later, Type: answerType, Answer: text})
+	never := func() (proto.Message, error) { t.Error("made again"); return nil, nil }
+	if got, err := do(t.Context(), next, key("", "2"), request, nil, never); err != nil || !proto.Equal(got, answer) {
+		t.Errorf("the answer of the earlier process is %v, %v", got, err)
+	}
+	for _, failure := range []error{fault.New(fault.CredentialsNeeded, "not now"), fault.New(fault.SendUnconfirmed, "lost")} {
+		d.Find = func(_ context.Context, before []byte) (proto.Message, error) {
+			if string(before) != "then" {
+				t.Errorf("before is %q", before)
 			}
-			return nil, step.err
+			return nil, failure
 		}
-		if _, err := do(t.Context(), next, key("", "1"), request, d, never); !errors.Is(err, step.err) {
-			t.Errorf("settled with %v, want %v", err, step.err)
+		if _, err := do(t.Context(), next, key("", "1"), request, d, never); !errors.Is(err, failure) {
+			t.Errorf("settled with %v, want %v", err, failure)
 		}
 	}
 	if got, err := do(t.Context(), next, key("", "1"), request, d, func() (proto.Message, error) { return answer, nil }); err != nil || got != answer {
@@ -202,21 +215,18 @@ func TestFailureThatLeavesItOpen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := idempotency.New(time.Now, nil)
+			s, _ := newRunner(t)
 			calls, settles := 0, 0
-			d := idempotency.Doubt{
-				Since: func() []byte { return []byte("then") },
-				Settle: func(since []byte) (proto.Message, error) {
-					if settles++; string(since) != "then" {
-						t.Errorf("since is %q", since)
-					}
-					if test.settled != nil {
-						return nil, test.settled
-					}
-					return wrapperspb.String("found"), nil
-				},
-				Open: func(err error) bool { return errors.Is(err, open) },
-			}
+			d := settlement(func(_ context.Context, before []byte) (proto.Message, error) {
+				if settles++; string(before) != "then" {
+					t.Errorf("before is %q", before)
+				}
+				if test.settled != nil {
+					return nil, test.settled
+				}
+				return wrapperspb.String("found"), nil
+			})
+			d.Unconfirmed = func(err error) bool { return errors.Is(err, open) }
 			for range 3 {
 				_, _ = do(t.Context(), s, key("", "1"), wrapperspb.String("r"), d, func() (proto.Message, error) {
 					if calls++; calls == 1 {
@@ -236,11 +246,11 @@ func TestFailureThatLeavesItOpen(t *testing.T) {
 type shared struct {
 	kept
 
-	others map[backend.Key]idempotency.Remembered
+	others map[backend.Key]backend.Request
 	fail   error
 }
 
-func (l *shared) Find(key backend.Key) (idempotency.Remembered, bool, error) {
+func (l *shared) Find(_ context.Context, key backend.Key) (backend.Request, bool, error) {
 	r, ok := l.others[key]
 	return r, ok, l.fail
 }
@@ -249,21 +259,19 @@ func (l *shared) Find(key backend.Key) (idempotency.Remembered, bool, error) {
 func TestRequestOfAnotherProcess(t *testing.T) {
 	t.Parallel()
 	request := wrapperspb.String("r")
-	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(request)
+	first := wrapperspb.String("the first answer")
+	text, err := proto.Marshal(first)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum := sha256.Sum256(encoded)
 	key := backend.Key{Operation: backend.OpCreate, ID: "r"}
-	first := wrapperspb.String("the first answer")
-	log := &shared{others: map[backend.Key]idempotency.Remembered{
-		key: {Key: key, Request: sum[:], Expires: time.Now().Add(time.Hour), Answer: first},
+	log := &shared{others: map[backend.Key]backend.Request{
+		key: {Key: key, Sum: digest(t, request), Expires: time.Now().Add(time.Hour), Type: answerType, Answer: text},
 	}}
-	s := idempotency.New(time.Now, nil)
-	s.Keep(log)
+	s := logging(t, log)
 	calls := 0
 	do := func(k backend.Key, request proto.Message) (proto.Message, error) {
-		return do(t.Context(), s, k, request, idempotency.Doubt{}, func() (proto.Message, error) {
+		return do(t.Context(), s, k, request, nil, func() (proto.Message, error) {
 			calls++
 			return wrapperspb.String("another answer"), nil
 		})
@@ -292,11 +300,8 @@ func TestRequestThatEndsLater(t *testing.T) {
 	t.Parallel()
 	request, answer := wrapperspb.String("r"), wrapperspb.String("a")
 	open := errors.New("open")
-	doubt := idempotency.Doubt{
-		Since:  func() []byte { return []byte("then") },
-		Settle: func([]byte) (proto.Message, error) { return wrapperspb.String("settled"), nil },
-		Open:   func(err error) bool { return errors.Is(err, open) },
-	}
+	doubt := settlement(func(context.Context, []byte) (proto.Message, error) { return wrapperspb.String("settled"), nil })
+	doubt.Unconfirmed = func(err error) bool { return errors.Is(err, open) }
 	for name, test := range map[string]struct {
 		failure error
 		log     string
@@ -311,11 +316,10 @@ func TestRequestThatEndsLater(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				log := &kept{}
-				s := idempotency.New(time.Now, nil)
-				s.Keep(log)
+				s := logging(t, log)
 				var end func(proto.Message, error)
 				ends := 0
-				idempotency.Start(t.Context(), s, key("", "1"), request, doubt,
+				start(t.Context(), s, key("", "1"), request, doubt,
 					func(_ context.Context, done func(proto.Message, error)) { end = done },
 					func(m proto.Message, err error) {
 						if ends++; m != answer || !errors.Is(err, test.failure) {
@@ -354,9 +358,8 @@ func TestRequestThatEndsLater(t *testing.T) {
 func TestRequestThatPanics(t *testing.T) {
 	t.Parallel()
 	log, answer := &kept{}, wrapperspb.String("a")
-	s := idempotency.New(time.Now, nil)
-	s.Keep(log)
-	d := idempotency.Doubt{Since: func() []byte { return []byte("then") }}
+	s := logging(t, log)
+	d := settlement(nil)
 	attempt := func(f func() (proto.Message, error)) (m proto.Message, panicked bool) {
 		defer func() { panicked = recover() != nil }()
 		m, _ = do(t.Context(), s, key("", "1"), answer, d, f)

@@ -95,38 +95,38 @@ func kindOf(k backend.Key) kind {
 // admit returns an error if a new request cannot be stored. Entries are never removed to make room, because each one
 // prevents a write from being carried out twice. If all tenants together use the total, only those that use more than
 // an equal share are refused. The caller holds mu.
-func (s *Store) admit(k backend.Key) error {
+func (r *Runner) admit(k backend.Key) error {
 	if callOf(k) == backend.OpTurnEnd {
 		return nil // the message was admitted; its outcome belongs to it
 	}
-	own, all := s.limits(k.Tenant)
-	t := s.tenants[k.Tenant]
+	own, all := r.limits(k.Tenant)
+	t := r.tenants[k.Tenant]
 	if t == nil {
 		t = &tenant{}
 	}
 	if name, limit := t.used.over(own, 1); name != "" {
-		return s.exhausted(t, "the tenant's", name, limit)
+		return t.exhausted("the tenant's", name, limit)
 	}
 	if name, limit := t.kinds[kindOf(k)].over(own, kindShare); name != "" {
-		return s.exhausted(t, "half of the tenant's", name, limit)
+		return t.exhausted("half of the tenant's", name, limit)
 	}
-	if name, limit := s.used.over(all, 1); name != "" {
-		tenants := len(s.tenants)
-		if s.tenants[k.Tenant] == nil {
+	if name, limit := r.used.over(all, 1); name != "" {
+		tenants := len(r.tenants)
+		if r.tenants[k.Tenant] == nil {
 			tenants++
 		}
 		if share, _ := t.used.over(all, tenants); share != "" {
-			return s.exhausted(t, "the server's", name, limit)
+			return t.exhausted("the server's", name, limit)
 		}
 	}
 	return nil
 }
 
 // exhausted returns the error for a quota that is used up until the tenant's oldest request expires.
-func (s *Store) exhausted(t *tenant, whose, name string, limit int64) error {
+func (t *tenant) exhausted(whose, name string, limit int64) error {
 	retry := time.Second
 	if front := t.order.Front(); front != nil {
-		retry = max(retry, front.Value.(*entry).expires.Sub(s.now()))
+		retry = max(retry, time.Until(front.Value.(*entry).expires))
 	}
 	return fault.New(fault.LimitExceeded, "%s limit %s of %d is reached: no more request ids can be remembered; "+
 		"send the request later, or without an id", whose, name, limit).

@@ -1,9 +1,8 @@
-package idempotency_test
+package idempotency
 
 import (
-	"crypto/sha256"
+	"context"
 	"errors"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,24 +14,18 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 )
 
-// quotas are the same for each tenant.
-func quotas(own, all idempotency.Quota) func(string) (a, b idempotency.Quota) {
-	return func(string) (a, b idempotency.Quota) { return own, all }
-}
-
-// caller makes requests, and counts how often they are carried out.
-type caller struct {
+// client makes requests, and counts how often they are carried out.
+type client struct {
 	t     *testing.T
-	s     *idempotency.Store
+	s     *Runner
 	calls map[backend.Key]int
 }
 
-func (c *caller) do(k backend.Key, answer string) error {
+func (c *client) do(k backend.Key, answer string) error {
 	c.t.Helper()
-	_, err := do(c.t.Context(), c.s, k, wrapperspb.String(k.ID), idempotency.Doubt{}, func() (proto.Message, error) {
+	_, err := do(c.t.Context(), c.s, k, wrapperspb.String(k.ID), nil, func() (proto.Message, error) {
 		c.calls[k]++
 		if answer == "fail" {
 			return nil, errors.New("no")
@@ -43,7 +36,7 @@ func (c *caller) do(k backend.Key, answer string) error {
 }
 
 // remembered makes a request once more, and fails the test if it is carried out again.
-func (c *caller) remembered(k backend.Key) {
+func (c *client) remembered(k backend.Key) {
 	c.t.Helper()
 	if err := c.do(k, "again"); err != nil || c.calls[k] != 1 {
 		c.t.Errorf("%q was carried out %d times: %v", k, c.calls[k], err)
@@ -51,7 +44,7 @@ func (c *caller) remembered(k backend.Key) {
 }
 
 // refused makes a request for which there is no room.
-func (c *caller) refused(k backend.Key, limit string, retry time.Duration) {
+func (c *client) refused(k backend.Key, limit string, retry time.Duration) {
 	c.t.Helper()
 	err := c.do(k, "refused")
 	f, ok := errors.AsType[*fault.Error](err)
@@ -63,7 +56,7 @@ func (c *caller) refused(k backend.Key, limit string, retry time.Duration) {
 	}
 }
 
-func (c *caller) admitted(k backend.Key, answer string) {
+func (c *client) admitted(k backend.Key, answer string) {
 	c.t.Helper()
 	if err := c.do(k, answer); err != nil || c.calls[k] != 1 {
 		c.t.Fatalf("%q was carried out %d times: %v", k, c.calls[k], err)
@@ -75,8 +68,8 @@ func (c *caller) admitted(k backend.Key, answer string) {
 func TestQuotaRefusesInsteadOfForgetting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := idempotency.New(time.Now, quotas(idempotency.Quota{Requests: 6}, idempotency.Quota{}))
-		c := &caller{t: t, s: s, calls: map[backend.Key]int{}}
+		s := limited(t, Quota{Requests: 6}, Quota{})
+		c := &client{t: t, s: s, calls: map[backend.Key]int{}}
 		c.admitted(key("b", "other"), "x")
 		of := func(id int) backend.Key {
 			k := key("a", strconv.Itoa(id))
@@ -88,7 +81,7 @@ func TestQuotaRefusesInsteadOfForgetting(t *testing.T) {
 			time.Sleep(time.Hour) // the bubble's clock
 		}
 		for id := 6; id < 100; id++ {
-			c.refused(of(id), "remembered_requests", idempotency.Keep-6*time.Hour)
+			c.refused(of(id), "remembered_requests", Keep-6*time.Hour)
 		}
 		c.admitted(key("b", "second"), "x")
 		for id := range 6 {
@@ -98,7 +91,7 @@ func TestQuotaRefusesInsteadOfForgetting(t *testing.T) {
 		if err := c.do(key("a", ""), "x"); err != nil {
 			t.Errorf("without an id: %v", err)
 		}
-		time.Sleep(idempotency.Keep - 6*time.Hour + time.Second)
+		time.Sleep(Keep - 6*time.Hour + time.Second)
 		c.admitted(of(6), "x")
 		c.refused(of(8), "remembered_requests", time.Hour-time.Second)
 		c.remembered(of(1))
@@ -110,21 +103,21 @@ func TestQuotaRefusesInsteadOfForgetting(t *testing.T) {
 func TestQuotaByKind(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := idempotency.New(time.Now, quotas(idempotency.Quota{Requests: 8}, idempotency.Quota{}))
-		c := &caller{t: t, s: s, calls: map[backend.Key]int{}}
+		s := limited(t, Quota{Requests: 8}, Quota{})
+		c := &client{t: t, s: s, calls: map[backend.Key]int{}}
 		cli := func(id int) backend.Key {
 			return backend.Key{Tenant: "a", Operation: "session.plan.update\x00s", ID: strconv.Itoa(id)}
 		}
 		for id := range 4 {
 			c.admitted(cli(id), "x")
 		}
-		c.refused(cli(4), "remembered_requests", idempotency.Keep)
+		c.refused(cli(4), "remembered_requests", Keep)
 		for _, operation := range []string{
 			backend.OpSendAndWait + "\x00s", backend.OpRun, backend.OpResolve, backend.OpAttach,
 		} {
 			c.admitted(backend.Key{Tenant: "a", Operation: operation, ID: "1"}, "x")
 		}
-		c.refused(key("a", "2"), "remembered_requests", idempotency.Keep)
+		c.refused(key("a", "2"), "remembered_requests", Keep)
 		c.admitted(backend.Key{Tenant: "a", Operation: backend.OpTurnEnd + "\x00s", ID: "1"}, "x")
 	})
 }
@@ -134,9 +127,9 @@ func TestQuotaOfBytes(t *testing.T) {
 	t.Parallel()
 	const answers = 10
 	large := strings.Repeat("x", 10_000)
-	size := int64(proto.Size(wrapperspb.String(large)) + idempotency.Overhead)
-	s := idempotency.New(time.Now, quotas(idempotency.Quota{Bytes: 2 * answers * size}, idempotency.Quota{}))
-	c := &caller{t: t, s: s, calls: map[backend.Key]int{}}
+	size := int64(proto.Size(wrapperspb.String(large)) + Overhead)
+	s := limited(t, Quota{Bytes: 2 * answers * size}, Quota{})
+	c := &client{t: t, s: s, calls: map[backend.Key]int{}}
 	for id := range 1000 {
 		if err := c.do(key("a", strconv.Itoa(id)), "fail"); err == nil {
 			t.Fatal("did not fail")
@@ -162,16 +155,16 @@ func TestQuotaOfBytes(t *testing.T) {
 func TestQuotaOfAllIsShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := idempotency.New(time.Now, quotas(idempotency.Quota{}, idempotency.Quota{Requests: 10}))
-		c := &caller{t: t, s: s, calls: map[backend.Key]int{}}
+		s := limited(t, Quota{}, Quota{Requests: 10})
+		c := &client{t: t, s: s, calls: map[backend.Key]int{}}
 		for id := range 10 {
 			c.admitted(key("noisy", strconv.Itoa(id)), "x")
 		}
-		c.refused(key("noisy", "more"), "remembered_requests", idempotency.Keep)
+		c.refused(key("noisy", "more"), "remembered_requests", Keep)
 		for id := range 5 {
 			c.admitted(key("quiet", strconv.Itoa(id)), "x")
 		}
-		c.refused(key("quiet", "more"), "remembered_requests", idempotency.Keep)
+		c.refused(key("quiet", "more"), "remembered_requests", Keep)
 		for id := range 10 {
 			c.remembered(key("noisy", strconv.Itoa(id)))
 		}
@@ -181,8 +174,8 @@ func TestQuotaOfAllIsShared(t *testing.T) {
 // The same id of another tenant, another call or another session is another request.
 func TestKeysAreATenantsOwn(t *testing.T) {
 	t.Parallel()
-	s := idempotency.New(time.Now, nil)
-	c := &caller{t: t, s: s, calls: map[backend.Key]int{}}
+	s, _ := newRunner(t)
+	c := &client{t: t, s: s, calls: map[backend.Key]int{}}
 	keys := []backend.Key{
 		{Operation: "Send\x00s", ID: "1"}, {Tenant: "a", Operation: "Send\x00s", ID: "1"}, {Tenant: "b", Operation: "Send\x00s", ID: "1"},
 		{Tenant: "a", Operation: "Send\x00t", ID: "1"}, {Tenant: "a", Operation: "Resolve", ID: "1"},
@@ -200,37 +193,36 @@ func TestKeysAreATenantsOwn(t *testing.T) {
 func TestRememberedRequestsStay(t *testing.T) {
 	t.Parallel()
 	log := &kept{answer: wrapperspb.String("of the log")}
-	s := idempotency.New(time.Now, quotas(idempotency.Quota{Requests: 4}, idempotency.Quota{}))
-	s.Keep(log)
-	later := time.Now().Add(time.Hour)
-	sum := func(id string) []byte {
-		encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(wrapperspb.String(id))
-		if err != nil {
-			t.Fatal(err)
-		}
-		digest := sha256.Sum256(encoded)
-		return digest[:]
+	s := limited(t, Quota{Requests: 4}, Quota{})
+	earlier := func(tenant, id string) backend.Request {
+		return backend.Request{Key: key(tenant, id), Sum: digest(t, wrapperspb.String(id)), Expires: time.Now().Add(time.Hour)}
 	}
-	var earlier []idempotency.Remembered
+	var requests []backend.Request
 	for id := range 10 { // with another quota
-		earlier = append(earlier, idempotency.Remembered{Key: key("a", strconv.Itoa(id)), Request: sum(strconv.Itoa(id)), Expires: later, Logged: true, Bytes: 5000})
+		q := earlier("a", strconv.Itoa(id))
+		q.Type, q.Bytes = answerType, 5000
+		requests = append(requests, q)
 	}
-	earlier = append(earlier, idempotency.Remembered{Key: key("a", "doubt"), Request: sum("doubt"), Expires: later, Since: []byte("then")})
+	doubt := earlier("a", "doubt")
+	doubt.Since = []byte("then")
+	requests = append(requests, doubt)
 	for id := range 5 { // before there were quotas
-		earlier = append(earlier, idempotency.Remembered{Key: key("b", strconv.Itoa(id)), Request: sum(strconv.Itoa(id)), Expires: later, Answer: wrapperspb.String("x"), Old: true})
+		q := earlier("b", strconv.Itoa(id))
+		q.Type, q.Old = answerType, true
+		requests = append(requests, q)
 	}
-	s.Remember(slices.Values(earlier))
-	c := &caller{t: t, s: s, calls: map[backend.Key]int{}}
+	s.Restore(log, requests)
+	c := &client{t: t, s: s, calls: map[backend.Key]int{}}
 	for id := range 10 {
 		if err := c.do(key("a", strconv.Itoa(id)), "again"); err != nil || len(c.calls) > 0 {
 			t.Errorf("%d was carried out again: %v, %v", id, c.calls, err)
 		}
 	}
 	settled := false
-	_, err := do(t.Context(), s, key("a", "doubt"), wrapperspb.String("doubt"), idempotency.Doubt{Settle: func([]byte) (proto.Message, error) {
+	_, err := do(t.Context(), s, key("a", "doubt"), wrapperspb.String("doubt"), settlement(func(context.Context, []byte) (proto.Message, error) {
 		settled = true
 		return wrapperspb.String("settled"), nil
-	}}, func() (proto.Message, error) { return nil, errors.New("made again") })
+	}), func() (proto.Message, error) { return nil, errors.New("made again") })
 	if err != nil || !settled {
 		t.Errorf("the request in doubt was forgotten: %v", err)
 	}
@@ -248,13 +240,12 @@ func TestRememberedRequestsStay(t *testing.T) {
 func TestLargeAnswersAreRead(t *testing.T) {
 	t.Parallel()
 	log := &kept{answer: wrapperspb.String("of the log")}
-	s := idempotency.New(time.Now, nil)
-	s.Keep(log)
+	s := logging(t, log)
 	for id, size := range map[string]int{"small": 10, "large": 2 * backend.MaxInline} {
 		made := wrapperspb.String(strings.Repeat("x", size))
 		for range 2 {
-			got, err := do(t.Context(), s, key("", id), wrapperspb.String(id), idempotency.Doubt{}, func() (proto.Message, error) { return made, nil })
-			if err != nil || got != made && (id != "large" || got != log.answer) {
+			got, err := do(t.Context(), s, key("", id), wrapperspb.String(id), nil, func() (proto.Message, error) { return made, nil })
+			if err != nil || got != made && (id != "large" || !proto.Equal(got, log.answer)) {
 				t.Errorf("the %s answer is %v, %v", id, got, err)
 			}
 		}

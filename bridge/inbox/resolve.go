@@ -7,8 +7,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/async"
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
@@ -33,7 +33,7 @@ func (svc *Service) Resolve(ctx context.Context, r *bridgev1.ResolveRequest) (*b
 			done(&bridgev1.ResolveResponse{Position: session.Proto(at)}, nil)
 		})
 	}
-	return operation.Run(ctx, svc.operations, operation.Operation[*bridgev1.ResolveResponse]{
+	return idempotency.Run(ctx, svc.operations, idempotency.Operation[*bridgev1.ResolveResponse]{
 		Scope: backend.OpResolve, ID: r.GetRequestId(), Request: r, Detach: true, Do: resolve,
 		Settle: svc.settle(r, resolve),
 	})
@@ -130,8 +130,8 @@ func (svc *Service) reply(
 // the CLI has received the answer. Otherwise settle delivers it again.
 func (svc *Service) settle(
 	r *bridgev1.ResolveRequest, resolve func(context.Context, func(*bridgev1.ResolveResponse, error)),
-) *operation.Settlement[*bridgev1.ResolveResponse] {
-	return &operation.Settlement[*bridgev1.ResolveResponse]{
+) *idempotency.Settlement[*bridgev1.ResolveResponse] {
+	return &idempotency.Settlement[*bridgev1.ResolveResponse]{
 		Before: func(context.Context) []byte { return []byte{1} }, // that it was begun is all
 		Find: func(ctx context.Context, _ []byte) (*bridgev1.ResolveResponse, error) {
 			s, err := svc.sessions.Following(ctx, r.GetSessionId())

@@ -8,7 +8,7 @@ import (
 	"context"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/answer"
-	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
@@ -27,10 +27,10 @@ type Service struct {
 	sessions   Sessions
 	codec      *wire.Codec
 	answers    *answer.Converter
-	operations *operation.Runner
+	operations *idempotency.Runner
 }
 
 // New returns a service.
-func New(s Sessions, c *wire.Codec, operations *operation.Runner) *Service {
+func New(s Sessions, c *wire.Codec, operations *idempotency.Runner) *Service {
 	return &Service{sessions: s, codec: c, answers: answer.New(c), operations: operations}
 }

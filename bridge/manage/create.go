@@ -8,8 +8,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	"github.com/copilot-grpc/copilot-grpc/bridge/request"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
@@ -31,8 +31,8 @@ func (svc *Sessions) CreateSession(
 		record(ctx, s.Journal().Last())
 		return &bridgev1.CreateSessionResponse{Session: s.Snapshot()}, nil
 	}
-	return operation.Run(ctx, svc.operations, operation.Operation[*bridgev1.CreateSessionResponse]{
-		Scope: backend.OpCreate, ID: r.GetRequestId(), Request: r, Detach: true, Do: operation.Blocking(create),
+	return idempotency.Run(ctx, svc.operations, idempotency.Operation[*bridgev1.CreateSessionResponse]{
+		Scope: backend.OpCreate, ID: r.GetRequestId(), Request: r, Detach: true, Do: idempotency.Blocking(create),
 		Settle: svc.settleCreate(id, create),
 	})
 }
@@ -44,8 +44,8 @@ func record(ctx context.Context, p journal.Position) { position.Record(ctx, posi
 // else creates it.
 func (svc *Sessions) settleCreate(
 	id string, create func(context.Context) (*bridgev1.CreateSessionResponse, error),
-) *operation.Settlement[*bridgev1.CreateSessionResponse] {
-	return &operation.Settlement[*bridgev1.CreateSessionResponse]{
+) *idempotency.Settlement[*bridgev1.CreateSessionResponse] {
+	return &idempotency.Settlement[*bridgev1.CreateSessionResponse]{
 		Before: func(context.Context) []byte { return []byte(id) },
 		Find: func(ctx context.Context, chosen []byte) (*bridgev1.CreateSessionResponse, error) {
 			if s, err := svc.store.Open(ctx, string(chosen)); err == nil {

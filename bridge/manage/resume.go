@@ -7,7 +7,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
-	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/request"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
@@ -18,9 +18,9 @@ import (
 func (svc *Sessions) ResumeSession(
 	ctx context.Context, r *bridgev1.ResumeSessionRequest,
 ) (*bridgev1.ResumeSessionResponse, error) {
-	return operation.Run(ctx, svc.operations, operation.Operation[*bridgev1.ResumeSessionResponse]{
+	return idempotency.Run(ctx, svc.operations, idempotency.Operation[*bridgev1.ResumeSessionResponse]{
 		Scope: backend.OpResume, ID: r.GetRequestId(), Request: r,
-		Do: operation.Blocking(func(ctx context.Context) (*bridgev1.ResumeSessionResponse, error) {
+		Do: idempotency.Blocking(func(ctx context.Context) (*bridgev1.ResumeSessionResponse, error) {
 			s, _, err := svc.Resume(ctx, r, "", nil)
 			if err != nil {
 				return nil, err

@@ -3,15 +3,15 @@
 // other packages that open sessions (participants, runs, copilot.cli.v1) use it. Shares offers sessions to other tenants.
 // Runtimes serves RuntimeService.
 //
-// None of these has a lock or a goroutine. Detached requests run on goroutines of the operation.Runner.
+// None of these has a lock or a goroutine. Detached requests run on goroutines of the idempotency.Runner.
 package manage
 
 import (
 	"context"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
-	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/request"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
@@ -59,7 +59,7 @@ type SessionsConfig struct {
 	Runtimes   Processes
 	Admission  Admission
 	Watchers   Deletions
-	Operations *operation.Runner
+	Operations *idempotency.Runner
 	Shutdown   *shutdown.Coordinator
 	Codec      *wire.Codec
 	Audit      audit.Sink // not nil
@@ -73,7 +73,7 @@ type Sessions struct {
 	runtimes   Processes
 	admission  Admission
 	watchers   Deletions
-	operations *operation.Runner
+	operations *idempotency.Runner
 	shutdown   *shutdown.Coordinator
 	codec      *wire.Codec
 	audit      audit.Sink

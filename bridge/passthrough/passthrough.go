@@ -13,9 +13,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
-	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
@@ -182,9 +182,9 @@ func (svc *Service) callOnce(ctx context.Context, c *call, requestID string) (js
 	if beginsTurn[c.method] {
 		return svc.promptOnce(ctx, c, requestID)
 	}
-	reply, err := operation.Run(ctx, svc.operations, operation.Operation[*wrapperspb.BytesValue]{
-		Scope: operation.On(c.method, c.id), ID: requestID, Request: wrapperspb.Bytes(c.params.JSON()),
-		Do: operation.Blocking(func(ctx context.Context) (*wrapperspb.BytesValue, error) {
+	reply, err := idempotency.Run(ctx, svc.operations, idempotency.Operation[*wrapperspb.BytesValue]{
+		Scope: idempotency.On(c.method, c.id), ID: requestID, Request: wrapperspb.Bytes(c.params.JSON()),
+		Do: idempotency.Blocking(func(ctx context.Context) (*wrapperspb.BytesValue, error) {
 			result, err := svc.dispatch(ctx, c)
 			return wrapperspb.Bytes(result), err
 		}),

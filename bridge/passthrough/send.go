@@ -9,9 +9,9 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/async"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
-	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/prompt"
@@ -27,7 +27,7 @@ var beginsTurn = map[string]bool{"session.send": true, "session.sendMessages": t
 // was lost after it was acknowledged fails with SEND_UNCONFIRMED too.
 func (svc *Service) promptOnce(ctx context.Context, c *call, requestID string) (json.RawMessage, error) {
 	reply, err := async.Wait(ctx, func(done func(*wrapperspb.BytesValue, error)) {
-		svc.startOnce(ctx, c, requestID, operation.Blocking(func(ctx context.Context) (*wrapperspb.BytesValue, error) {
+		svc.startOnce(ctx, c, requestID, idempotency.Blocking(func(ctx context.Context) (*wrapperspb.BytesValue, error) {
 			result, err := svc.dispatch(ctx, c)
 			return wrapperspb.Bytes(result), err
 		}), done)
@@ -46,8 +46,8 @@ func (svc *Service) startOnce(
 	}
 	c.request = prompt.RequestKey(ctx, c.method, requestID)
 	first := false
-	op := operation.Operation[*wrapperspb.BytesValue]{
-		Scope: operation.On(c.method, c.id), ID: requestID, Request: wrapperspb.Bytes(c.params.JSON()),
+	op := idempotency.Operation[*wrapperspb.BytesValue]{
+		Scope: idempotency.On(c.method, c.id), ID: requestID, Request: wrapperspb.Bytes(c.params.JSON()),
 		Detach: !c.params.Bool("wait"), // a turn may take longer than a detached operation
 		Do: func(ctx context.Context, done func(*wrapperspb.BytesValue, error)) {
 			first = true
@@ -55,7 +55,7 @@ func (svc *Service) startOnce(
 		},
 		Settle: svc.settlePrompt(c),
 	}
-	operation.Start(ctx, svc.operations, op, func(reply *wrapperspb.BytesValue, err error) {
+	idempotency.Start(ctx, svc.operations, op, func(reply *wrapperspb.BytesValue, err error) {
 		if err == nil && !first {
 			err = svc.repeated(ctx, c, reply)
 		}
@@ -129,7 +129,7 @@ func (svc *Service) StartSend(
 }
 
 // settlePrompt settles a prompt that a crash interrupted.
-func (svc *Service) settlePrompt(c *call) *operation.Settlement[*wrapperspb.BytesValue] {
+func (svc *Service) settlePrompt(c *call) *idempotency.Settlement[*wrapperspb.BytesValue] {
 	texts := []string{c.params.String("prompt")}
 	if display := c.params.String("displayPrompt"); display != "" {
 		texts = append(texts, display)

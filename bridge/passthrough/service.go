@@ -21,7 +21,7 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
@@ -92,7 +92,7 @@ type Config struct {
 	// Runtime returns a runtime of a profile.
 	Runtime    func(ctx context.Context, p runtime.Profile) (Runtime, error)
 	Codec      *wire.Codec
-	Operations *operation.Runner
+	Operations *idempotency.Runner
 	Shutdown   *shutdown.Coordinator
 	Shells     *shell.Runner
 	// Raw switches RawService on. Sole says that one program alone uses the CLI's processes.
@@ -108,7 +108,7 @@ type Service struct {
 	tenants    *tenancy.Tenants
 	runtimeOf  func(ctx context.Context, p runtime.Profile) (Runtime, error)
 	codec      *wire.Codec
-	operations *operation.Runner
+	operations *idempotency.Runner
 	shutdown   *shutdown.Coordinator
 	shells     *shell.Runner
 	raw, sole  bool

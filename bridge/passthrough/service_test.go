@@ -14,7 +14,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
-	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/climethods"
@@ -74,14 +74,14 @@ func TestInterruptedSurfaceSend(t *testing.T) {
 	since := binary.AppendUvarint(binary.AppendUvarint(nil, at.Epoch), at.Seq)
 	r.Ask("s1", "hello") // the interrupted request's prompt
 	params := wrapperspb.Bytes([]byte(`{"prompt":"hello"}`))
-	r.Remember("s1", backend.Key{Operation: operation.On("session.send", "s1"), ID: "q"}, params, since)
+	r.Remember("s1", backend.Key{Operation: idempotency.On("session.send", "s1"), ID: "q"}, params, since)
 	q := &cliv1.SessionServiceSendRequest{SessionId: "s1", Prompt: "hello"}
 	out, err := invokeCLI(r, "session.send", q, &cliv1.SessionServiceSendResponse{}, false, "q")
 	if err != nil || out.GetMessageId() == "" {
 		t.Errorf("session.send is answered %v, %v", out, err)
 	}
 	params = wrapperspb.Bytes([]byte(`{"prompt":"go"}`))
-	r.Remember("s1", backend.Key{Operation: operation.On("session.fleet.start", "s1"), ID: "q"}, params, since)
+	r.Remember("s1", backend.Key{Operation: idempotency.On("session.fleet.start", "s1"), ID: "q"}, params, since)
 	fleet := &cliv1.SessionFleetServiceStartRequest{SessionId: "s1", Prompt: proto.String("go")}
 	if _, err := invokeCLI(r, "session.fleet.start", fleet, &cliv1.SessionFleetServiceStartResponse{}, false, "q"); fault.ReasonOf(err) != fault.SendUnconfirmed {
 		t.Errorf("session.fleet.start fails with %v", err)

@@ -10,8 +10,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/frame"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/progress"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
@@ -139,8 +139,8 @@ func (svc *Service) runTurn(ctx context.Context, r *bridgev1.RunRequest, m sessi
 		begun = t
 		return &bridgev1.RunStarted{SessionId: tenancy.NameOf(ctx, s), MessageId: begun.sent.MessageID}, nil
 	}
-	started, err := operation.Run(ctx, svc.operations, operation.Operation[*bridgev1.RunStarted]{
-		Scope: backend.OpRun, ID: r.GetRequestId(), Request: r, Detach: true, Do: operation.Blocking(run),
+	started, err := idempotency.Run(ctx, svc.operations, idempotency.Operation[*bridgev1.RunStarted]{
+		Scope: backend.OpRun, ID: r.GetRequestId(), Request: r, Detach: true, Do: idempotency.Blocking(run),
 		Settle: svc.settleRun(r, Interrupted{SessionID: id, Key: m.Request, Texts: textsOf(r.GetPrompt())}, run),
 	})
 	if err != nil {

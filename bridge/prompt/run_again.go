@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
@@ -18,8 +18,8 @@ import (
 // was to create does not exist, run starts it again.
 func (svc *Service) settleRun(
 	r *bridgev1.RunRequest, p Interrupted, run func(context.Context) (*bridgev1.RunStarted, error),
-) *operation.Settlement[*bridgev1.RunStarted] {
-	of := func(id string) *operation.Settlement[*bridgev1.RunStarted] {
+) *idempotency.Settlement[*bridgev1.RunStarted] {
+	of := func(id string) *idempotency.Settlement[*bridgev1.RunStarted] {
 		p.SessionID = id
 		return Settlement(svc.sessions.Open, p, func(messageID string, _ journal.Position) *bridgev1.RunStarted {
 			return &bridgev1.RunStarted{SessionId: id, MessageId: messageID}

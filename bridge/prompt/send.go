@@ -11,8 +11,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 
@@ -41,12 +41,12 @@ func textsOf(p *bridgev1.Prompt) []string {
 func once[T proto.Message](
 	ctx context.Context, svc *Service, call string, r sendRequest, found func(messageID string, at journal.Position) T,
 	do func(context.Context, func(T, error)),
-) operation.Operation[T] {
+) idempotency.Operation[T] {
 	p := Interrupted{
 		SessionID: r.GetSessionId(), Key: RequestKey(ctx, call, r.GetRequestId()), Texts: textsOf(r.GetPrompt()),
 	}
-	return operation.Operation[T]{
-		Scope: operation.On(call, r.GetSessionId()), ID: r.GetRequestId(), Request: r, Detach: true, Do: do,
+	return idempotency.Operation[T]{
+		Scope: idempotency.On(call, r.GetSessionId()), ID: r.GetRequestId(), Request: r, Detach: true, Do: do,
 		Settle: Settlement(svc.sessions.Open, p, found),
 	}
 }
@@ -78,7 +78,7 @@ func (svc *Service) startOnce(
 		svc.startSend(ctx, s, r, done)
 	}
 	op := once(ctx, svc, backend.OpSend, r, foundSent, send)
-	operation.Start(ctx, svc.operations, op, func(out *bridgev1.SendResponse, err error) {
+	idempotency.Start(ctx, svc.operations, op, func(out *bridgev1.SendResponse, err error) {
 		if err == nil && !first {
 			out, err = svc.repeated(ctx, r, out)
 		}

@@ -10,7 +10,7 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/request"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
@@ -44,7 +44,7 @@ type Config struct {
 	Delete     func(ctx context.Context, id string) error
 	Parser     *request.Parser
 	Streams    *stream.Service
-	Operations *operation.Runner
+	Operations *idempotency.Runner
 	Shutdown   *shutdown.Coordinator
 	Admission  Admission
 	// MaxAttachmentBytes returns the bound of an attachment that arrives in pieces.
@@ -59,7 +59,7 @@ type Service struct {
 	remove        func(ctx context.Context, id string) error
 	parser        *request.Parser
 	streams       *stream.Service
-	operations    *operation.Runner
+	operations    *idempotency.Runner
 	shutdown      *shutdown.Coordinator
 	admission     Admission
 	maxAttachment func() int

@@ -9,8 +9,8 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 )
@@ -37,8 +37,8 @@ type Interrupted struct {
 // session's outbox or the CLI's history has its message. found makes the answer of that message.
 func Settlement[T proto.Message](
 	open Opener, p Interrupted, found func(messageID string, at journal.Position) T,
-) *operation.Settlement[T] {
-	return &operation.Settlement[T]{
+) *idempotency.Settlement[T] {
+	return &idempotency.Settlement[T]{
 		Before: func(ctx context.Context) []byte {
 			var at journal.Position
 			if s, err := open(ctx, p.SessionID); err == nil {

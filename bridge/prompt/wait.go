@@ -8,8 +8,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	"github.com/copilot-grpc/copilot-grpc/bridge/request"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
@@ -65,7 +65,7 @@ func (svc *Service) SendAndWait(
 			done(&bridgev1.SendAndWaitResponse{MessageId: sent.MessageID}, nil)
 		})
 	}
-	reply, err := operation.Run(ctx, svc.operations, once(ctx, svc, backend.OpSendAndWait, r, found, send))
+	reply, err := idempotency.Run(ctx, svc.operations, once(ctx, svc, backend.OpSendAndWait, r, found, send))
 	if err != nil || reply.GetOutcome() != nil {
 		return reply, err
 	}
@@ -83,8 +83,8 @@ func (svc *Service) SendAndWait(
 		out, err := svc.awaitTurn(ctx, begun, reply.GetMessageId(), idle, timeout)
 		return out, done(err)
 	}
-	return operation.Run(ctx, svc.operations, operation.Operation[*bridgev1.SendAndWaitResponse]{
-		Scope: operation.On(backend.OpTurnEnd, r.GetSessionId()), ID: r.GetRequestId(), Request: r, Do: operation.Blocking(wait),
+	return idempotency.Run(ctx, svc.operations, idempotency.Operation[*bridgev1.SendAndWaitResponse]{
+		Scope: idempotency.On(backend.OpTurnEnd, r.GetSessionId()), ID: r.GetRequestId(), Request: r, Do: idempotency.Blocking(wait),
 	})
 }
 

@@ -1,15 +1,8 @@
-// Package operation carries out requests that may arrive more than once. A repeated request
-// gets the answer of the first one. A detached operation continues when its caller leaves. An
-// operation that a crash interrupted is settled: its Settlement finds out whether it took effect.
-//
-// The package has no lock. A Runner uses an idempotency.Store, which has its own, and begins
-// detached operations on goroutines of its shutdown.Coordinator, which joins them.
-package operation
+package idempotency
 
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -17,27 +10,11 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/async"
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
-	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
-	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
 // detachedTimeout bounds a detached operation that waits, whether or not its caller is still there.
 const detachedTimeout = 5 * time.Minute
-
-// Runner runs operations and remembers their answers. Call New to make one. It is safe for
-// concurrent use.
-type Runner struct {
-	answers  *idempotency.Store
-	shutdown *shutdown.Coordinator
-	log      *slog.Logger
-}
-
-// New returns a runner. quota returns how much it may remember for a tenant and for all tenants
-// together; nil for the defaults.
-func New(s *shutdown.Coordinator, quota func(tenant string) (own, all idempotency.Quota), log *slog.Logger) *Runner {
-	return &Runner{answers: idempotency.New(time.Now, quota), shutdown: s, log: log}
-}
 
 // Go runs f in the background until the bridge closes; then it does nothing and returns false.
 func (r *Runner) Go(f func(ctx context.Context)) bool { return r.shutdown.Go(f) }
@@ -76,6 +53,11 @@ type Settlement[T proto.Message] struct {
 	Unconfirmed func(error) bool
 }
 
+// leavesUnknown reports whether an error of Do leaves the outcome unknown.
+func (s *Settlement[T]) leavesUnknown(err error) bool {
+	return s != nil && s.Unconfirmed != nil && err != nil && s.Unconfirmed(err)
+}
+
 // On returns the scope of a call on one session.
 func On(call, sessionID string) string { return call + "\x00" + sessionID }
 
@@ -85,9 +67,12 @@ func Blocking[T proto.Message](f func(ctx context.Context) (T, error)) func(cont
 }
 
 // Start carries out an operation of the caller in ctx, or takes the answer to an earlier request with the same id, for
-// which it waits if necessary. It calls done once. Failures are not remembered. With an ID, Start does not block if
-// Detach is set: done is called on another goroutine then. Otherwise Start blocks as its Do does, and while the same
-// request is running.
+// which it waits if necessary. It calls done once, with an answer that is shared and must not be changed. Failures are not
+// remembered: the next request tries again. If the quota is used up, the request ends with LIMIT_EXCEEDED and the time to
+// retry.
+//
+// With an ID, Start does not block if Detach is set: done is called on another goroutine then. Otherwise Start blocks as
+// its Do does, in the disk's call, and while the same request is running.
 func Start[T proto.Message](ctx context.Context, r *Runner, op Operation[T], done func(T, error)) {
 	switch {
 	case op.ID == "":
@@ -147,29 +132,17 @@ func bounded[T proto.Message](ctx context.Context, f func(ctx context.Context) (
 
 // startOnce carries out an operation unless the same request has an answer or is running.
 func startOnce[T proto.Message](ctx context.Context, r *Runner, op *Operation[T], done func(T, error)) {
-	idempotency.Start(ctx, r.answers, op.key(ctx), withoutTrace(op.Request), op.doubt(ctx), op.Do, done)
-}
-
-func (op *Operation[T]) key(ctx context.Context) backend.Key {
-	return backend.Key{Tenant: caller.From(ctx).Tenant, Operation: op.Scope, ID: op.ID}
-}
-
-// doubt is the operation's Settlement as the store wants it.
-func (op *Operation[T]) doubt(ctx context.Context) idempotency.Doubt {
-	s := op.Settle
-	if s == nil {
-		return idempotency.Doubt{}
-	}
-	return idempotency.Doubt{
-		Since: func() []byte { return s.Before(ctx) },
-		Settle: func(before []byte) (proto.Message, error) {
-			answer, err := bounded(ctx, func(ctx context.Context) (T, error) { return s.Find(ctx, before) })
-			if err != nil {
-				return nil, err // and not an interface with a nil T
-			}
-			return answer, nil
-		},
-		Open: s.Unconfirmed,
+	k := backend.Key{Tenant: caller.From(ctx).Tenant, Operation: op.Scope, ID: op.ID}
+	e, settling, m, err := r.claim(ctx, k, withoutTrace(op.Request), op.Settle != nil)
+	switch {
+	case e == nil:
+		answer, _ := m.(T)
+		done(answer, err)
+	case settling:
+		find := Blocking(func(ctx context.Context) (T, error) { return op.Settle.Find(ctx, e.since) })
+		run(ctx, r, e, nil, find, done)
+	default:
+		run(ctx, r, e, op.Settle, op.Do, done)
 	}
 }
 

@@ -1,4 +1,4 @@
-package operation
+package idempotency
 
 import (
 	"context"
@@ -25,6 +25,31 @@ func newRunner(t *testing.T) (*Runner, *shutdown.Coordinator) {
 	s := shutdown.New()
 	t.Cleanup(s.Close)
 	return New(s, nil, slog.New(slog.DiscardHandler)), s
+}
+
+// limited returns a runner with quotas of each tenant and of all tenants together.
+func limited(t *testing.T, own, all Quota) *Runner {
+	r, _ := newRunner(t)
+	r.limits = func(string) (a, b Quota) { return own, all }
+	return r
+}
+
+// logging returns a runner with a log and the requests of an earlier process.
+func logging(t *testing.T, log backend.Requests, requests ...backend.Request) *Runner {
+	r, _ := newRunner(t)
+	r.Restore(log, requests)
+	return r
+}
+
+// digest is that of a request.
+func digest(t *testing.T, request proto.Message) []byte {
+	t.Helper()
+	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(encoded)
+	return sum[:]
 }
 
 // counting returns an operation that answers with the number of the call.
@@ -208,13 +233,9 @@ func TestSettling(t *testing.T) {
 			r, _ := newRunner(t)
 			calls := 0
 			op := counting(&calls, nil)
-			encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(op.Request)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sum := sha256.Sum256(encoded)
 			r.Restore(nil, []backend.Request{{
-				Key: backend.Key{Operation: op.Scope, ID: op.ID}, Sum: sum[:], Expires: time.Now().Add(time.Hour), Since: []byte("before"),
+				Key: backend.Key{Operation: op.Scope, ID: op.ID}, Sum: digest(t, op.Request), Expires: time.Now().Add(time.Hour),
+				Since: []byte("before"),
 			}})
 			if test.settle {
 				op.Settle = &Settlement[*text]{
