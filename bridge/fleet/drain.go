@@ -70,10 +70,10 @@ func (rt *Runtime) checkReplaceable() error {
 
 // leave has the supervisor release the runtime, so that its profile gets another one.
 func (rt *Runtime) leave() error {
-	before, crowded := rt.fleet.runtimes.find(func(other *Runtime) bool {
+	before := rt.fleet.runtimes.find(func(other *Runtime) bool {
 		return other != rt && other.profile.Hash() == rt.profile.Hash() && other.predecessor()
 	})
-	if crowded { // each call could otherwise add a process, above the limits of runtimes
+	if before != nil { // each call could otherwise add a process, above the limits of runtimes
 		return fault.New(fault.LimitExceeded, "runtime %q, which has the same profile and index, has not ended yet",
 			before.id).WithField("runtime_id").With("limit", "recycled_runtimes")
 	}

@@ -124,7 +124,7 @@ type Fleet struct {
 	table      *placement.Table
 	supervisor Supervisor
 	tuning     atomic.Pointer[Tuning]
-	runtimes   list[*Runtime]
+	runtimes   list
 	unloader   unloader
 	warmer     warmer
 	telemetry  *broadcast.Hub[Notice]

@@ -6,22 +6,18 @@ import (
 	"testing"
 )
 
-type fakeRuntime struct{ err error }
-
-func (r *fakeRuntime) Err() error { return r.err }
-
 // A list has the running runtimes and the last ended ones, and drops older ones.
 func TestListKeepsTheLastEndedRuntimes(t *testing.T) {
 	t.Parallel()
-	var l list[*fakeRuntime]
-	var all []*fakeRuntime
+	var l list
+	var all []*Runtime
 	for range maxDown + 3 {
-		r := &fakeRuntime{}
+		r := &Runtime{}
 		all = append(all, r)
 		l.add(r)
 	}
-	end := func(r *fakeRuntime, remove bool) {
-		r.err = errors.New("exited")
+	end := func(r *Runtime, remove bool) {
+		r.lost = errors.New("exited")
 		l.ended(r, remove)
 	}
 	end(all[0], true)
@@ -32,13 +28,13 @@ func TestListKeepsTheLastEndedRuntimes(t *testing.T) {
 		end(r, false)
 	}
 	// all[1] runs; of the others the oldest is beyond the bound.
-	if got, want := l.all(), append([]*fakeRuntime{all[1]}, all[3:]...); !slices.Equal(got, want) {
+	if got, want := l.all(), append([]*Runtime{all[1]}, all[3:]...); !slices.Equal(got, want) {
 		t.Errorf("%d runtimes after the others ended, want %d", len(got), len(want))
 	}
-	if r, ok := l.find(func(r *fakeRuntime) bool { return r.err == nil }); !ok || r != all[1] {
-		t.Errorf("the one that runs is found as %p, %t, want %p", r, ok, all[1])
+	if r := l.find(func(r *Runtime) bool { return r.lost == nil }); r != all[1] {
+		t.Errorf("the one that runs is found as %p, want %p", r, all[1])
 	}
-	if r, ok := l.find(func(r *fakeRuntime) bool { return r == all[0] }); ok || r != nil {
+	if r := l.find(func(r *Runtime) bool { return r == all[0] }); r != nil {
 		t.Errorf("the one that was removed is found as %p", r)
 	}
 }

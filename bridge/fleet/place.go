@@ -120,7 +120,7 @@ func (f *Fleet) up(ctx context.Context, p runtime.Profile) (*Runtime, error) {
 	if err != nil {
 		return nil, session.Classify(err, "")
 	}
-	if rt, ok := f.runtimes.find(func(rt *Runtime) bool { return rt.Process() == process }); ok {
+	if rt := f.runtimes.find(func(rt *Runtime) bool { return rt.Process() == process }); rt != nil {
 		return rt, nil
 	}
 	return nil, errJustEnded

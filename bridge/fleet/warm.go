@@ -77,7 +77,7 @@ func (f *Fleet) startSpares() {
 // startSpare starts the runtime of exactly this profile in the background, unless it runs.
 func (f *Fleet) startSpare(p runtime.Profile) {
 	hash := p.Hash()
-	if _, ok := f.runtimes.find(func(rt *Runtime) bool { return rt.profile.Hash() == hash && rt.usable() }); ok {
+	if f.runtimes.find(func(rt *Runtime) bool { return rt.profile.Hash() == hash && rt.usable() }) != nil {
 		return
 	}
 	if !f.warmer.begin(hash, time.Now()) {

@@ -4,54 +4,44 @@ import (
 	"context"
 	"slices"
 	"sync"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 )
 
 // MaxDisconnected is how many disconnected sessions stay in the registry. Older ones are evicted.
 const MaxDisconnected = 256
 
-// keyed is what a registry holds.
-type keyed interface {
-	comparable
-	Key() string
-}
-
 // registry is the table of sessions by key, with the list of disconnected ones. A session's journal has one owner at a time:
 // while a session is being removed, nothing else gets its key. Make one with newRegistry. It is safe for concurrent use.
 //
-// The functions given to newRegistry run while mu is held, and may lock an entry or a session, never the registry. Those
-// given to GetOrCreate run without it.
-type registry[S keyed] struct {
-	deleted, disconnected func(S) bool
-
+// A session's lock may be taken while mu is held. The functions given to GetOrCreate run without mu.
+type registry struct {
 	mu       sync.Mutex
-	sessions map[string]S
+	sessions map[string]*Entry
 	busy     map[string]chan struct{} // keys being created or removed; each closes when that is over
-	oldest   []S                      // disconnected ones, oldest first
+	oldest   []*Entry                 // disconnected ones, oldest first
 }
 
-// newRegistry returns an empty registry. deleted and disconnected report the state of a session.
-func newRegistry[S keyed](deleted, disconnected func(S) bool) *registry[S] {
-	return &registry[S]{
-		deleted: deleted, disconnected: disconnected,
-		sessions: map[string]S{}, busy: map[string]chan struct{}{},
-	}
+// newRegistry returns an empty registry.
+func newRegistry() *registry {
+	return &registry{sessions: map[string]*Entry{}, busy: map[string]chan struct{}{}}
 }
 
-// Get returns the session of a key, the zero value if there is none.
-func (r *registry[S]) Get(key string) S {
+// Get returns the session of a key, nil if there is none.
+func (r *registry) Get(key string) *Entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.sessions[key]
 }
 
 // Holds reports whether s is the session of its key.
-func (r *registry[S]) Holds(s S) bool { return r.Get(s.Key()) == s }
+func (r *registry) Holds(s *Entry) bool { return r.Get(s.Key()) == s }
 
 // All returns all sessions, in no order.
-func (r *registry[S]) All() []S {
+func (r *registry) All() []*Entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := make([]S, 0, len(r.sessions))
+	out := make([]*Entry, 0, len(r.sessions))
 	for _, s := range r.sessions {
 		out = append(out, s)
 	}
@@ -59,7 +49,7 @@ func (r *registry[S]) All() []S {
 }
 
 // Put makes s the session of its key.
-func (r *registry[S]) Put(s S) {
+func (r *registry) Put(s *Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sessions[s.Key()] = s
@@ -69,10 +59,9 @@ func (r *registry[S]) Put(s S) {
 // creates or removes the session of a key; the others wait until that is over or ctx ends.
 // GetOrCreate calls remove for a session that was deleted. made reports whether create has made the
 // session. If create fails, the key stays free.
-func (r *registry[S]) GetOrCreate(ctx context.Context, key string, remove func(S), create func() (S, error)) (
-	s S, made bool, err error,
+func (r *registry) GetOrCreate(ctx context.Context, key string, remove func(*Entry), create func() (*Entry, error)) (
+	s *Entry, made bool, err error,
 ) {
-	var none S
 	for {
 		found, deleted, busy, put := r.find(key)
 		switch {
@@ -83,9 +72,9 @@ func (r *registry[S]) GetOrCreate(ctx context.Context, key string, remove func(S
 			select {
 			case <-busy:
 			case <-ctx.Done():
-				return none, false, context.Cause(ctx)
+				return nil, false, context.Cause(ctx)
 			}
-		case deleted != none:
+		case deleted != nil:
 			remove(deleted)
 		default:
 			return found, false, nil
@@ -93,8 +82,8 @@ func (r *registry[S]) GetOrCreate(ctx context.Context, key string, remove func(S
 	}
 }
 
-// fill puts the session that create makes. After an error or a panic it puts the zero value, which frees the key.
-func fill[S any](create func() (S, error), put func(S)) (s S, err error) {
+// fill puts the session that create makes. After an error or a panic it puts nil, which frees the key.
+func fill(create func() (*Entry, error), put func(*Entry)) (s *Entry, err error) {
 	defer func() { put(s) }()
 	made, err := create()
 	if err == nil {
@@ -105,8 +94,8 @@ func fill[S any](create func() (S, error), put func(S)) (s S, err error) {
 
 // find returns the session of a key. Instead it returns deleted if the session was deleted, busy if
 // another caller creates or removes the session, and put if there is none: the key is the caller's
-// until it calls put with the session, or with the zero value.
-func (r *registry[S]) find(key string) (found, deleted S, busy <-chan struct{}, put func(S)) {
+// until it calls put with the session, or with nil.
+func (r *registry) find(key string) (found, deleted *Entry, busy <-chan struct{}, put func(*Entry)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if over := r.busy[key]; over != nil {
@@ -116,21 +105,20 @@ func (r *registry[S]) find(key string) (found, deleted S, busy <-chan struct{}, 
 	switch {
 	case !ok:
 		return found, deleted, nil, r.reserve(key)
-	case r.deleted(s):
+	case s.Session.Loader().State() == session.Deleted:
 		return found, s, nil, nil
 	}
 	return s, deleted, nil, nil
 }
 
 // reserve reserves a key until the returned function is called. The caller holds mu.
-func (r *registry[S]) reserve(key string) (put func(S)) {
+func (r *registry) reserve(key string) (put func(*Entry)) {
 	over := make(chan struct{})
 	r.busy[key] = over
-	return func(s S) {
+	return func(s *Entry) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		var none S
-		if s != none {
+		if s != nil {
 			r.sessions[key] = s
 		}
 		delete(r.busy, key)
@@ -140,23 +128,20 @@ func (r *registry[S]) reserve(key string) (put func(S)) {
 
 // Reserve keeps a key from being created until release is called; ok is false if the registry has a session of that
 // key, or one is being created or removed.
-func (r *registry[S]) Reserve(key string) (release func(), ok bool) {
+func (r *registry) Reserve(key string) (release func(), ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, taken := r.sessions[key]; taken || r.busy[key] != nil {
 		return nil, false
 	}
 	put := r.reserve(key)
-	return func() {
-		var none S
-		put(none)
-	}, true
+	return func() { put(nil) }, true
 }
 
 // BeginRemove starts the removal of a session; ok is false if the session is not in the registry
 // or is being removed already. The caller calls finish once the session's journal is closed; with
 // false the session stays.
-func (r *registry[S]) BeginRemove(s S) (finish func(remove bool), ok bool) {
+func (r *registry) BeginRemove(s *Entry) (finish func(remove bool), ok bool) {
 	key := s.Key()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -177,7 +162,7 @@ func (r *registry[S]) BeginRemove(s S) (finish func(remove bool), ok bool) {
 }
 
 // Drop takes a session out whose removal has begun. Its key stays reserved until the removal is finished.
-func (r *registry[S]) Drop(s S) {
+func (r *registry) Drop(s *Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.sessions[s.Key()] == s {
@@ -187,10 +172,12 @@ func (r *registry[S]) Drop(s S) {
 
 // TrackDisconnected notes that a session was disconnected. It returns the sessions that are
 // beyond MaxDisconnected, which the caller evicts.
-func (r *registry[S]) TrackDisconnected(s S) (evict []S) {
+func (r *registry) TrackDisconnected(s *Entry) (evict []*Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.oldest = slices.DeleteFunc(r.oldest, func(o S) bool { return o == s || !r.disconnected(o) })
+	r.oldest = slices.DeleteFunc(r.oldest, func(o *Entry) bool {
+		return o == s || o.Session.Loader().State() != session.Disconnected
+	})
 	r.oldest = append(r.oldest, s)
 	if n := len(r.oldest) - MaxDisconnected; n > 0 {
 		evict = slices.Clone(r.oldest[:n])

@@ -9,25 +9,31 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 )
 
-type entry struct {
-	key                   string
-	deleted, disconnected bool
+// named returns the entry of a session that is being created.
+func named(key string) *Entry {
+	return &Entry{Session: session.New(session.Config{ID: key, Host: struct{ session.Host }{}})} // the host is not called
 }
 
-func (e *entry) Key() string { return e.key }
-
-func registryOfFakes() *registry[*entry] {
-	return newRegistry(func(e *entry) bool { return e.deleted }, func(e *entry) bool { return e.disconnected })
+// disconnected returns the entry of a session that is disconnected.
+func disconnected(t *testing.T, key string) *Entry {
+	t.Helper()
+	e := named(key)
+	if err := e.Session.Restore([]byte(`{"config":{},"disconnected":true}`), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	return e
 }
 
 func TestGetOrCreate(t *testing.T) {
 	t.Parallel()
-	r := registryOfFakes()
-	first := &entry{key: "a"}
-	create := func(e *entry) func() (*entry, error) { return func() (*entry, error) { return e, nil } }
-	remove := func(e *entry) {
+	r := newRegistry()
+	first := disconnected(t, "a")
+	create := func(e *Entry) func() (*Entry, error) { return func() (*Entry, error) { return e, nil } }
+	remove := func(e *Entry) {
 		finish, ok := r.BeginRemove(e)
 		if !ok {
 			t.Fatal("a deleted session cannot be removed")
@@ -40,12 +46,12 @@ func TestGetOrCreate(t *testing.T) {
 	if s, fresh, _ := r.GetOrCreate(t.Context(), "a", nil, nil); s != first || fresh {
 		t.Errorf("the same is %v, %v", s, fresh)
 	}
-	first.deleted = true
-	second := &entry{key: "a"}
+	first.Session.Loader().Evict() // now it is deleted in memory
+	second := named("a")
 	if s, fresh, _ := r.GetOrCreate(t.Context(), "a", remove, create(second)); s != second || !fresh || r.Holds(first) {
 		t.Errorf("in the place of a deleted one is %v, %v", s, fresh)
 	}
-	other := &entry{key: "b"}
+	other := named("b")
 	r.Put(other)
 	if all := r.All(); len(all) != 2 || !slices.Contains(all, second) || !slices.Contains(all, other) || r.Get("c") != nil {
 		t.Errorf("all are %v", all)
@@ -59,8 +65,8 @@ func TestRemoving(t *testing.T) {
 		t.Run(fmt.Sprint(remove), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				r := registryOfFakes()
-				old, next := &entry{key: "a"}, &entry{key: "a"}
+				r := newRegistry()
+				old, next := named("a"), named("a")
 				r.Put(old)
 				finish, ok := r.BeginRemove(old)
 				if _, twice := r.BeginRemove(old); !ok || twice {
@@ -72,9 +78,9 @@ func TestRemoving(t *testing.T) {
 				if r.Get("a") != old {
 					t.Error("it is gone before its removal is over")
 				}
-				got := make(chan *entry, 1)
+				got := make(chan *Entry, 1)
 				go func() {
-					s, _, _ := r.GetOrCreate(t.Context(), "a", nil, func() (*entry, error) { return next, nil })
+					s, _, _ := r.GetOrCreate(t.Context(), "a", nil, func() (*Entry, error) { return next, nil })
 					got <- s
 				}()
 				synctest.Wait()
@@ -96,10 +102,10 @@ func TestRemoving(t *testing.T) {
 
 func TestDisconnectedAreBounded(t *testing.T) {
 	t.Parallel()
-	r := registryOfFakes()
-	all := make([]*entry, MaxDisconnected+3)
+	r := newRegistry()
+	all := make([]*Entry, MaxDisconnected+3)
 	for i := range all {
-		all[i] = &entry{key: fmt.Sprint(i), disconnected: true}
+		all[i] = disconnected(t, fmt.Sprint(i))
 		r.Put(all[i])
 	}
 	for _, e := range all[:MaxDisconnected] {
@@ -107,8 +113,8 @@ func TestDisconnectedAreBounded(t *testing.T) {
 			t.Fatalf("%v is evicted", evict)
 		}
 	}
-	r.TrackDisconnected(all[0]) // again: now the youngest
-	all[1].disconnected = false // resumed: not counted any more
+	r.TrackDisconnected(all[0])     // again: now the youngest
+	all[1].Session.Loader().Evict() // gone: not counted any more
 	if evict := r.TrackDisconnected(all[MaxDisconnected]); evict != nil {
 		t.Errorf("%v is evicted", evict)
 	}
@@ -120,15 +126,15 @@ func TestDisconnectedAreBounded(t *testing.T) {
 // One of many that want a key at once makes the session.
 func TestOneCreates(t *testing.T) {
 	t.Parallel()
-	r := registryOfFakes()
+	r := newRegistry()
 	var wg sync.WaitGroup
-	got := make(chan *entry, 50)
+	got := make(chan *Entry, 50)
 	made := 0 // guarded by the reservation of the key
 	for range cap(got) {
 		wg.Go(func() {
-			s, _, _ := r.GetOrCreate(t.Context(), "a", nil, func() (*entry, error) {
+			s, _, _ := r.GetOrCreate(t.Context(), "a", nil, func() (*Entry, error) {
 				made++
-				return &entry{key: "a"}, nil
+				return named("a"), nil
 			})
 			got <- s
 		})
@@ -150,18 +156,18 @@ func TestOneCreates(t *testing.T) {
 func TestCreatingBlocksOnlyItsKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := registryOfFakes()
+		r := newRegistry()
 		failed, release := errors.New("no storage"), make(chan struct{})
 		result := make(chan error, 1)
 		go func() {
-			_, _, err := r.GetOrCreate(t.Context(), "a", nil, func() (*entry, error) {
+			_, _, err := r.GetOrCreate(t.Context(), "a", nil, func() (*Entry, error) {
 				<-release
-				return &entry{key: "a"}, failed
+				return named("a"), failed
 			})
 			result <- err
 		}()
 		synctest.Wait()
-		other := &entry{key: "b"}
+		other := named("b")
 		r.Put(other)
 		if r.Get("b") != other || r.Get("a") != nil || len(r.All()) != 1 {
 			t.Error("the table differs from what was put")
@@ -181,10 +187,10 @@ func TestCreatingBlocksOnlyItsKey(t *testing.T) {
 					t.Error("the panic was lost")
 				}
 			}()
-			_, _, _ = r.GetOrCreate(t.Context(), "a", nil, func() (*entry, error) { panic("create") })
+			_, _, _ = r.GetOrCreate(t.Context(), "a", nil, func() (*Entry, error) { panic("create") })
 		}()
-		s := &entry{key: "a"}
-		got, made, err := r.GetOrCreate(t.Context(), "a", nil, func() (*entry, error) { return s, nil })
+		s := named("a")
+		got, made, err := r.GetOrCreate(t.Context(), "a", nil, func() (*Entry, error) { return s, nil })
 		if got != s || !made || err != nil || r.Get("a") != s {
 			t.Errorf("after failures: %v, %v, %v", got, made, err)
 		}

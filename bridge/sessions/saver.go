@@ -22,12 +22,12 @@ const (
 // The mutex mu guards the set of changed sessions and is held briefly. The mutex saving is held while
 // sessions are saved, so that a newer state is never overwritten by an older one. The mutex rounds is
 // held during SaveDirty and locked before the other two.
-type saver[S keyed] struct {
-	save    func(changed []S, later bool)
+type saver struct {
+	save    func(changed []*Entry, later bool)
 	changed chan struct{} // capacity 1
 
 	mu    sync.Mutex
-	dirty map[S]struct{}
+	dirty map[*Entry]struct{}
 
 	saving sync.Mutex
 	rounds sync.Mutex
@@ -35,12 +35,12 @@ type saver[S keyed] struct {
 
 // newSaver returns a saver that saves the current states of sessions by save, whose calls do not overlap. later reports
 // that no call waits for the save.
-func newSaver[S keyed](save func(changed []S, later bool)) *saver[S] {
-	return &saver[S]{save: save, changed: make(chan struct{}, 1), dirty: map[S]struct{}{}}
+func newSaver(save func(changed []*Entry, later bool)) *saver {
+	return &saver{save: save, changed: make(chan struct{}, 1), dirty: map[*Entry]struct{}{}}
 }
 
 // MarkDirty has Run save a session. It does not wait.
-func (v *saver[S]) MarkDirty(s S) {
+func (v *saver) MarkDirty(s *Entry) {
 	v.mu.Lock()
 	v.dirty[s] = struct{}{}
 	v.mu.Unlock()
@@ -51,26 +51,26 @@ func (v *saver[S]) MarkDirty(s S) {
 }
 
 // Save saves a session now.
-func (v *saver[S]) Save(s S) {
-	v.Exclusively(func() { v.save([]S{s}, false) })
+func (v *saver) Save(s *Entry) {
+	v.Exclusively(func() { v.save([]*Entry{s}, false) })
 }
 
 // Exclusively runs f while no session is being saved.
-func (v *saver[S]) Exclusively(f func()) {
+func (v *saver) Exclusively(f func()) {
 	v.saving.Lock()
 	defer v.saving.Unlock()
 	f()
 }
 
 // SaveDirty saves the sessions that were marked before the call. It waits for a round of Run.
-func (v *saver[S]) SaveDirty() { v.round(false) }
+func (v *saver) SaveDirty() { v.round(false) }
 
-func (v *saver[S]) round(later bool) {
+func (v *saver) round(later bool) {
 	v.rounds.Lock()
 	defer v.rounds.Unlock()
 	v.mu.Lock()
 	dirty := v.dirty
-	v.dirty = map[S]struct{}{}
+	v.dirty = map[*Entry]struct{}{}
 	v.mu.Unlock()
 	for together := range slices.Chunk(slices.Collect(maps.Keys(dirty)), saveTogether) {
 		v.Exclusively(func() { v.save(together, later) })
@@ -78,7 +78,7 @@ func (v *saver[S]) round(later bool) {
 }
 
 // Run saves sessions that are marked, until ctx ends.
-func (v *saver[S]) Run(ctx context.Context) {
+func (v *saver) Run(ctx context.Context) {
 	paced(ctx, v.changed, saveInterval, func() { v.round(true) })
 }
 

@@ -63,10 +63,10 @@ func TestPaced(t *testing.T) {
 func TestSaver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a, b := &entry{key: "a"}, &entry{key: "b"}
-		saved := map[*entry]int{}
+		a, b := &Entry{}, &Entry{}
+		saved := map[*Entry]int{}
 		busy := false
-		v := newSaver(func(entries []*entry, _ bool) {
+		v := newSaver(func(entries []*Entry, _ bool) {
 			if busy {
 				t.Error("two calls at once")
 			}
@@ -107,13 +107,13 @@ func TestSaver(t *testing.T) {
 func TestSaveDirtyWaitsForARound(t *testing.T) {
 	t.Parallel()
 	started, proceed := make(chan struct{}), make(chan struct{})
-	saved := make(chan *entry, 1)
-	v := newSaver(func(entries []*entry, _ bool) {
+	saved := make(chan *Entry, 1)
+	v := newSaver(func(entries []*Entry, _ bool) {
 		close(started)
 		<-proceed
 		saved <- entries[0]
 	})
-	e := &entry{key: "a"}
+	e := &Entry{}
 	v.MarkDirty(e)
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan struct{})
@@ -135,9 +135,9 @@ func TestSaveDirtyWaitsForARound(t *testing.T) {
 func TestSaverTogether(t *testing.T) {
 	t.Parallel()
 	var sizes []int
-	v := newSaver(func(entries []*entry, _ bool) { sizes = append(sizes, len(entries)) })
+	v := newSaver(func(entries []*Entry, _ bool) { sizes = append(sizes, len(entries)) })
 	for range 2*saveTogether + 1 {
-		v.MarkDirty(&entry{})
+		v.MarkDirty(&Entry{})
 	}
 	v.SaveDirty()
 	if !slices.Equal(sizes, []int{saveTogether, saveTogether, 1}) {
@@ -150,8 +150,8 @@ func TestSaverSaysWhoWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var later []bool
-		v := newSaver(func(_ []*entry, l bool) { later = append(later, l) })
-		a := &entry{key: "a"}
+		v := newSaver(func(_ []*Entry, l bool) { later = append(later, l) })
+		a := &Entry{}
 		v.Save(a)
 		v.MarkDirty(a)
 		v.SaveDirty()

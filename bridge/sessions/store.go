@@ -100,8 +100,8 @@ type Config struct {
 type Store struct {
 	cfg    Config
 	log    *slog.Logger
-	table  *registry[*Entry]
-	saver  *saver[*Entry]
+	table  *registry
+	saver  *saver
 	epochs epochs
 	// evicted has the journals of sessions that the directory has and the table has not.
 	evicted evictedJournals
@@ -113,7 +113,7 @@ type Store struct {
 func New(cfg Config) *Store {
 	st := &Store{
 		cfg: cfg, log: cfg.Log,
-		table:   newRegistry(inState(session.Deleted), inState(session.Disconnected)),
+		table:   newRegistry(),
 		Deleted: &DeletedUsage{directory: cfg.Directory, log: cfg.Log, tenants: map[string]*tenantUsage{}},
 	}
 	st.saver = newSaver(st.save)
@@ -121,11 +121,6 @@ func New(cfg Config) *Store {
 		st.epochs.Reserve = cfg.Directory.NextEpoch
 	}
 	return st
-}
-
-// inState returns a function that reports whether a session is in a state.
-func inState(state session.State) func(*Entry) bool {
-	return func(e *Entry) bool { return e.Session.Loader().State() == state }
 }
 
 // Run saves changed sessions until ctx ends.
