@@ -71,6 +71,9 @@ func (s *single) Get(ctx context.Context, p runtime.Profile) (*runtime.Runtime, 
 // Down implements bridge.Runtimes.
 func (*single) Down(runtime.Profile) (time.Time, bool) { return time.Time{}, false }
 
+// Release implements bridge.Runtimes. A single runtime has no successor.
+func (*single) Release(*runtime.Runtime) bool { return false }
+
 // Retire implements bridge.Runtimes.
 func (s *single) Retire(ctx context.Context, _ runtime.Profile) error {
 	s.mu.Lock()

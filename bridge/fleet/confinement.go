@@ -63,9 +63,7 @@ func (f *Fleet) fenceStale(rt *Runtime) {
 	f.log.Info("runtime is being replaced, its confinement has changed",
 		"runtime_id", rt.id, "tenant", rt.profile.Tenant, "sessions", len(rt.loaded()))
 	f.table.Discard(rt.profile)
-	if releaser, ok := f.supervisor.(Releaser); ok {
-		releaser.Release(rt.Process())
-	}
+	f.supervisor.Release(rt.Process())
 	grace := f.tuning.Load().ConfinementGrace
 	f.cfg.Shutdown.Go(func(ctx context.Context) {
 		f.evacuate(ctx, rt, grace, func() bool { return len(rt.loaded()) == 0 })

@@ -61,7 +61,7 @@ func (rt *Runtime) Recycle(ctx context.Context, grace time.Duration) (interrupte
 
 // checkReplaceable returns FEATURE_DISABLED unless the server starts and ends the process.
 func (rt *Runtime) checkReplaceable() error {
-	if _, ok := rt.fleet.supervisor.(Releaser); !ok || rt.fleet.cfg.Tenants.Dialed {
+	if rt.fleet.cfg.Tenants.Dialed {
 		return fault.New(fault.FeatureDisabled, "the server did not start the CLI process of runtime %q and cannot "+
 			"replace it", rt.id).WithField("runtime_id")
 	}
@@ -77,7 +77,7 @@ func (rt *Runtime) leave() error {
 		return fault.New(fault.LimitExceeded, "runtime %q, which has the same profile and index, has not ended yet",
 			before.id).WithField("runtime_id").With("limit", "recycled_runtimes")
 	}
-	if releaser, ok := rt.fleet.supervisor.(Releaser); !ok || !releaser.Release(rt.Process()) {
+	if !rt.fleet.supervisor.Release(rt.Process()) {
 		return rt.errEnding() // it has ended, or was released before
 	}
 	rt.mu.Lock()

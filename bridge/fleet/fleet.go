@@ -52,12 +52,8 @@ type Supervisor interface {
 	// Down returns when a profile's runtime that ended and is not replaced yet may be started again. ok is false when
 	// there is none.
 	Down(p runtime.Profile) (retry time.Time, ok bool)
-}
-
-// Releaser is a Supervisor that can release a runtime: the runtime keeps running, and the next Get starts another.
-// Without it, worn runtimes are not replaced.
-type Releaser interface {
-	// Release releases a runtime and reports whether the supervisor had it. The caller ends the runtime.
+	// Release releases a runtime and reports whether the supervisor had it: the runtime keeps running, and the next Get
+	// starts another. The caller ends the runtime.
 	Release(rt *runtime.Runtime) bool
 }
 

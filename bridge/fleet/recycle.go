@@ -42,10 +42,6 @@ func (w Wear) of(age time.Duration, health runtime.Health) string {
 // recycle replaces the worn runtimes: their sessions move to another runtime when they are idle, and a worn runtime
 // ends when it has none. It returns the sessions that are to move.
 func (f *Fleet) recycle() (moving []idleSession) {
-	releaser, ok := f.supervisor.(Releaser)
-	if !ok {
-		return nil
-	}
 	for _, rt := range f.runtimes.all() {
 		if rt.Err() != nil || rt.retiring {
 			continue
@@ -55,7 +51,7 @@ func (f *Fleet) recycle() (moving []idleSession) {
 			continue
 		}
 		if !leaving {
-			f.release(rt, releaser)
+			f.release(rt)
 			continue // a caller that has just got it has until the next sweep to load a session in it
 		}
 		sessions := rt.loaded()
@@ -70,10 +66,10 @@ func (f *Fleet) recycle() (moving []idleSession) {
 }
 
 // release has the supervisor release a runtime that is worn.
-func (f *Fleet) release(rt *Runtime, releaser Releaser) {
+func (f *Fleet) release(rt *Runtime) {
 	process := rt.Process()
 	why := f.tuning.Load().Wear.of(time.Since(process.Info().StartedAt), process.Health())
-	if why == "" || !releaser.Release(process) {
+	if why == "" || !f.supervisor.Release(process) {
 		return
 	}
 	rt.mu.Lock()
