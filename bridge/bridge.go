@@ -143,19 +143,13 @@ type Services struct {
 	Sessions     *manage.Sessions
 	Turns        *prompt.Service
 	Shares       *manage.Shares
-	Watch        *stream.SessionWatch
-	Callbacks    Callbacks
+	SessionWatch *stream.SessionWatch
+	Callbacks    *inbox.Service
 	Runtimes     *manage.Runtimes
 	Events       *stream.Service
 	Participants *attach.Service
 	CLI          *passthrough.Service
 	Transfers    *transfer.Service
-}
-
-// Callbacks serves the calls of CallbackService except Attach.
-type Callbacks struct {
-	*inbox.Service
-	*inbox.Watch
 }
 
 // Names for programs that embed a bridge.
@@ -260,12 +254,10 @@ func (b *Bridge) compose(defaults jsonobj.Object) {
 	})
 	b.shells = shell.New(b.shutdown, b.log)
 	b.operations = idempotency.New(b.shutdown, b.admission.Remembered, b.log)
-	b.Watch = stream.NewSessionWatch(b.store, b.shutdown, b.codec)
+	b.SessionWatch = stream.NewSessionWatch(b.store, b.shutdown, b.codec)
 	b.Events = stream.New(b.store, b.codec, b.shutdown)
-	b.Callbacks = Callbacks{
-		inbox.New(b.store, b.codec, b.operations), inbox.NewWatch(b.store, b.codec, b.shutdown, b.log),
-	}
-	b.Shares = manage.NewShares(b.store, manage.ShareWatchers{Sessions: b.Watch, Pending: b.Callbacks.Watch}, cfg.Audit)
+	b.Callbacks = inbox.New(b.store, b.codec, b.operations, b.shutdown, b.log)
+	b.Shares = manage.NewShares(b.store, manage.ShareWatchers{Sessions: b.SessionWatch, Pending: b.Callbacks}, cfg.Audit)
 	b.Runtimes = manage.NewRuntimes(manage.RuntimesConfig{
 		Fleet: b.fleet, Tenants: b.tenants, Codec: b.codec, Shutdown: b.shutdown, Audit: cfg.Audit,
 		Limits: b.limits, Warnings: cfg.Warnings, Durable: cfg.Directory != nil,
@@ -273,7 +265,7 @@ func (b *Bridge) compose(defaults jsonobj.Object) {
 	})
 	b.Sessions = manage.NewSessions(manage.SessionsConfig{
 		Store: b.store, Parser: parser, Tenants: b.tenants, Runtimes: b.fleet, Admission: b.admission,
-		Watchers: b.Watch, Operations: b.operations, Shutdown: b.shutdown, Codec: b.codec, Audit: cfg.Audit,
+		Watchers: b.SessionWatch, Operations: b.operations, Shutdown: b.shutdown, Codec: b.codec, Audit: cfg.Audit,
 	})
 	b.Transfers = transfer.New(transfer.Config{
 		Store: b.store, Sessions: b.Sessions, Runtimes: b.fleet, Tenants: b.tenants, Parser: parser, Codec: b.codec,
@@ -337,7 +329,7 @@ func (b *Bridge) providersOf(tenant string) session.Providers {
 // updated publishes a change to a session; it does nothing if the session was removed.
 func (b *Bridge) updated(s *session.Session, what bridgev1.SessionChange) {
 	if e := b.store.EntryOf(s); e != nil {
-		b.Watch.Changed(e, what)
+		b.SessionWatch.Changed(e, what)
 	}
 }
 
@@ -347,7 +339,7 @@ func (b *Bridge) notified(s *session.Session, tenant, id string, params []byte) 
 	if s != nil {
 		e = b.store.EntryOf(s)
 	}
-	b.Watch.Notified(e, tenant, id, params)
+	b.SessionWatch.Notified(e, tenant, id, params)
 }
 
 // forget removes what other parts have of a session that leaves memory.

@@ -43,27 +43,27 @@ func (h host) Changed(what bridgev1.SessionChange) {
 	case bridgev1.SessionChange_SESSION_CHANGE_DELETED:
 		h.b.fleet.Forget(h.e.Key())
 	}
-	h.b.Watch.Changed(h.e, what)
+	h.b.SessionWatch.Changed(h.e, what)
 }
 
 // LabelsChanged implements session.Host.
 func (h host) LabelsChanged() {
-	h.b.Watch.Changed(h.e, bridgev1.SessionChange_SESSION_CHANGE_UPDATED)
-	h.b.Callbacks.Watch.SharesChanged(h.e)
+	h.b.SessionWatch.Changed(h.e, bridgev1.SessionChange_SESSION_CHANGE_UPDATED)
+	h.b.Callbacks.SharesChanged(h.e)
 }
 
 // Watched implements session.Host.
 func (h host) Watched(labels map[string]string) []string {
-	return h.b.Callbacks.Watch.Watched(h.e, labels)
+	return h.b.Callbacks.Watched(h.e, labels)
 }
 
 // CallbackChanged implements session.Host.
 func (h host) CallbackChanged(note any) {
-	h.b.Callbacks.Watch.CallbackChanged(h.e, note)
+	h.b.Callbacks.CallbackChanged(h.e, note)
 }
 
 // Refresh implements session.Host.
-func (h host) Refresh() { h.b.Callbacks.Watch.Refresh(h.e) }
+func (h host) Refresh() { h.b.Callbacks.Refresh(h.e) }
 
 // MarkDirty implements session.Host. It does not wait.
 func (h host) MarkDirty() { h.b.store.MarkDirty(h.e) }

@@ -16,7 +16,7 @@ var stateNames = map[session.State]string{
 // most.
 func (b *Bridge) Metrics(put observe.Put) {
 	sessionMetrics(put, b.store.Sessions())
-	put(observe.CallbackHandlers, "", int64(b.Callbacks.Watch.Handlers()))
+	put(observe.CallbackHandlers, "", int64(b.Callbacks.Handlers()))
 	b.fleet.Metrics(put)
 	counts := b.budget.Counts()
 	put(observe.Events, "", counts.Events)

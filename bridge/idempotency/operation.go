@@ -16,9 +16,6 @@ import (
 // detachedTimeout bounds a detached operation that waits, whether or not its caller is still there.
 const detachedTimeout = 5 * time.Minute
 
-// Go runs f in the background until the bridge closes; then it does nothing and returns false.
-func (r *Runner) Go(f func(ctx context.Context)) bool { return r.shutdown.Go(f) }
-
 // Operation is a request and how to carry it out.
 type Operation[T proto.Message] struct {
 	// Scope is the call, or the call on a session (see On). Request ids of two scopes, or of

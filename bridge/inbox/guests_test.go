@@ -15,6 +15,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
+	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -40,6 +41,7 @@ type shared struct{ s *session.Session }
 
 func (f shared) Following(context.Context, string) (*session.Session, error) { return f.s, nil }
 func (shared) Visible(context.Context) []*sessions.Entry                     { return nil }
+func (shared) All() []*sessions.Entry                                        { return nil }
 
 // model counts the parts of responses that the CLI receives.
 type model struct{ parts atomic.Int32 }
@@ -55,7 +57,9 @@ func TestGuestsCannotAnswerModelRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := session.New(session.Config{ID: "s", Tenant: "acme", Host: host{}, Epoch: 1})
-		svc, cli := New(shared{s}, nil, nil), &model{}
+		tasks := shutdown.New()
+		defer tasks.Close()
+		svc, cli := New(shared{s}, nil, nil, tasks, nil), &model{}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {

@@ -95,7 +95,7 @@ func (svc *Service) start(ctx context.Context, s *session.Session, a *answering,
 func (svc *Service) startAfter(
 	ctx context.Context, s *session.Session, a *answering, settled <-chan struct{}, done func(journal.Position, error),
 ) {
-	started := svc.operations.Go(func(stop context.Context) {
+	started := svc.shutdown.Go(func(stop context.Context) {
 		select {
 		case <-settled:
 			svc.start(ctx, s, a, done)

@@ -3,57 +3,19 @@ package inbox
 import (
 	"context"
 	"errors"
-	"log/slog"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/broadcast"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
-	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
-	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
 // queueSize bounds the changes that wait for one stream. A slower reader gets `reset` and then the callbacks that
 // wait.
 const queueSize = 256
-
-// AllSessions has the sessions.
-type AllSessions interface {
-	// All returns the sessions of all tenants, in no order.
-	All() []*sessions.Entry
-}
-
-// Watch serves CallbackService.WatchPending: it streams the callbacks that wait in all sessions of a caller, and knows
-// which callers handle them there. It is safe for concurrent use.
-//
-// Its hub, its handlers and its refresher have a lock each; no two of these are held together. The lock of a session, and
-// then that of an entry's shares, may be held before them. A stream runs on its caller's goroutine. The refresher's
-// goroutines are tasks of the shutdown.Coordinator. A timer for each handler in its grace time stops when the handler is
-// replaced or displaced.
-type Watch struct {
-	sessions  AllSessions
-	codec     *wire.Codec
-	shutdown  *shutdown.Coordinator
-	log       *slog.Logger
-	hub       *broadcast.Hub[change]
-	handlers  handlers
-	refresher refresher
-}
-
-// NewWatch returns a Watch. Its streams end when c drains.
-func NewWatch(all AllSessions, codec *wire.Codec, c *shutdown.Coordinator, log *slog.Logger) *Watch {
-	return &Watch{
-		sessions: all, codec: codec, shutdown: c, log: log, hub: broadcast.New[change](queueSize, broadcast.Reset),
-		refresher: refresher{
-			run: c.Go, log: log,
-			refresh: func(ctx context.Context, e *sessions.Entry) error { return e.Session.Participants().Refresh(ctx) },
-		},
-	}
-}
 
 // change is a change of a callback, or of who may see a session. It does not retain the callback's request.
 type change struct {
@@ -66,7 +28,7 @@ type change struct {
 
 // CallbackChanged publishes a session.Requested or session.Resolved of a session. It does not block; the
 // session may be locked.
-func (svc *Watch) CallbackChanged(e *sessions.Entry, note any) {
+func (svc *Service) CallbackChanged(e *sessions.Entry, note any) {
 	switch n := note.(type) {
 	case session.Requested:
 		svc.hub.Publish(change{e: e, kind: n.Pending.Kind, id: n.Pending.ID})
@@ -76,27 +38,27 @@ func (svc *Watch) CallbackChanged(e *sessions.Entry, note any) {
 }
 
 // SharesChanged follows a change of the shares or labels of a session. It does not block; the session may be locked.
-func (svc *Watch) SharesChanged(e *sessions.Entry) {
+func (svc *Service) SharesChanged(e *sessions.Entry) {
 	svc.hub.Publish(change{e: e})
 	svc.Refresh(e)
 }
 
 // Refresh schedules a refresh of a session's handlers. It does not block; the session may be locked.
-func (svc *Watch) Refresh(e *sessions.Entry) {
+func (svc *Service) Refresh(e *sessions.Entry) {
 	svc.refresher.mark(e)
 }
 
 // Watched returns the methods and event types that callers handle in a session with these labels. It does not
 // block; the session may be locked.
-func (svc *Watch) Watched(e *sessions.Entry, labels map[string]string) []string {
+func (svc *Service) Watched(e *sessions.Entry, labels map[string]string) []string {
 	return svc.handlers.watched(e, labels)
 }
 
 // Handlers returns how many handlers there are, including those in their grace time.
-func (svc *Watch) Handlers() int { return len(svc.handlers.all()) }
+func (svc *Service) Handlers() int { return len(svc.handlers.all()) }
 
 // WatchPending streams the callbacks that wait and then their changes.
-func (svc *Watch) WatchPending(
+func (svc *Service) WatchPending(
 	ctx context.Context, r *bridgev1.WatchPendingRequest, send func(*bridgev1.WatchPendingResponse) error,
 ) error {
 	c := caller.From(ctx)
@@ -140,14 +102,14 @@ func (svc *Watch) WatchPending(
 }
 
 // begin makes a caller a handler.
-func (svc *Watch) begin(c caller.Caller, q *request, h *handler) {
+func (svc *Service) begin(c caller.Caller, q *request, h *handler) {
 	svc.log.Info("handler of callbacks started", "name", q.name, "caller", c.Name, "tenant", c.Tenant)
 	svc.handlers.add(h)
 	svc.changed(h)
 }
 
 // end ends a handler whose stream has ended: after its grace time, or at once if its caller lost its rights.
-func (svc *Watch) end(ctx context.Context, q *request, h *handler) {
+func (svc *Service) end(ctx context.Context, q *request, h *handler) {
 	ended := func() {
 		svc.log.Info("handler of callbacks ended", "name", q.name, "tenant", q.tenant)
 		svc.changed(h)
@@ -163,7 +125,7 @@ func (svc *Watch) end(ctx context.Context, q *request, h *handler) {
 }
 
 // changed refreshes the sessions of a handler that came or left.
-func (svc *Watch) changed(h *handler) {
+func (svc *Service) changed(h *handler) {
 	var covered []*sessions.Entry
 	for _, e := range svc.sessions.All() {
 		if h.covers(e, e.Session.Labels()) {

@@ -43,7 +43,7 @@ func watchPending(ctx context.Context, r *bridgetest.Bridge, q *bridgev1.WatchPe
 	changes := make(chan *bridgev1.WatchPendingResponse, 10_000)
 	in := &pendingStream{t: r.T, changes: changes, err: make(chan error, 1), stop: stop}
 	r.Spawn(func() {
-		in.err <- r.Callbacks.Watch.WatchPending(ctx, q, func(m *bridgev1.WatchPendingResponse) error {
+		in.err <- r.Callbacks.WatchPending(ctx, q, func(m *bridgev1.WatchPendingResponse) error {
 			in.sends.Add(1)
 			in.hold.Lock()
 			defer in.hold.Unlock()
@@ -196,7 +196,7 @@ func TestWatchPendingHandles(t *testing.T) {
 	}
 	in.end()
 	refuse(r, "s1")
-	if n := r.Callbacks.Watch.Handlers(); n != 0 {
+	if n := r.Callbacks.Handlers(); n != 0 {
 		t.Errorf("%d handlers are left", n)
 	}
 }
@@ -264,7 +264,7 @@ func TestWatchPendingGrace(t *testing.T) {
 	briefly := &bridgev1.WatchPendingRequest{Handle: true, Grace: durationpb.New(time.Millisecond)}
 	again := watchPending(t.Context(), r, briefly)
 	again.await("requested s1") // before or after caught_up
-	if n := r.Callbacks.Watch.Handlers(); n != 1 {
+	if n := r.Callbacks.Handlers(); n != 1 {
 		t.Errorf("%d handlers, want the new one in the place of the old one", n)
 	}
 	watching := watchPending(t.Context(), r, &bridgev1.WatchPendingRequest{})
@@ -277,7 +277,7 @@ func TestWatchPendingGrace(t *testing.T) {
 	last.want("caught_up")
 	withdraw(caller.ErrWithdrawn)
 	<-last.err
-	if n := r.Callbacks.Watch.Handlers(); n != 0 {
+	if n := r.Callbacks.Handlers(); n != 0 {
 		t.Errorf("%d handlers after the rights were withdrawn", n)
 	}
 }
@@ -417,7 +417,7 @@ func TestWatchPendingSlowReader(t *testing.T) {
 		if !e.Session.Callbacks().Registry().Add(p, func(string) {}) {
 			t.Fatal("not pending")
 		}
-		r.Callbacks.Watch.CallbackChanged(e, session.Requested{Pending: p})
+		r.Callbacks.CallbackChanged(e, session.Requested{Pending: p})
 		if i == 0 {
 			bridgetest.Eventually(t, "the first callback's frame", func() bool { return in.sends.Load() == 2 })
 		}
@@ -483,7 +483,7 @@ func TestWatchPendingRequests(t *testing.T) {
 		"a long grace":        {caller.Owner, &request{Grace: durationpb.New(time.Hour + 1)}, fault.InvalidField, "grace"},
 		"a short heartbeat":   {caller.Owner, hasty, fault.InvalidField, "heartbeat_interval"},
 	} {
-		err := r.Callbacks.Watch.WatchPending(as(test.role), test.q, func(*bridgev1.WatchPendingResponse) error { return nil })
+		err := r.Callbacks.WatchPending(as(test.role), test.q, func(*bridgev1.WatchPendingResponse) error { return nil })
 		if f, ok := errors.AsType[*fault.Error](err); !ok || f.Reason != test.reason || f.Field != test.field {
 			t.Errorf("%s: %v, want %v at %q", name, err, test.reason, test.field)
 		}

@@ -109,7 +109,7 @@ func TestLabelsAreChecked(t *testing.T) {
 		return err
 	}
 	watch := func(f *bridgev1.SessionFilter) error {
-		return r.Watch.WatchSessions(as("a", caller.Read), &bridgev1.WatchSessionsRequest{Filter: f},
+		return r.SessionWatch.WatchSessions(as("a", caller.Read), &bridgev1.WatchSessionsRequest{Filter: f},
 			func() error { return nil }, func(*bridgev1.WatchSessionsResponse) error { return nil })
 	}
 	if err := create("s", labels{"team": "red"}); err != nil {

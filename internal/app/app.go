@@ -256,7 +256,7 @@ func (a *App) listen(ctx context.Context, b *bridge.Bridge) (err error) {
 		Confining: b.Fleet().Confining,
 		Services: rpc.Services(rpc.Backends[*bridge.Attachment]{
 			Sessions: b.Sessions, Turns: b.Turns, Shares: b.Shares, Transfers: b.Transfers,
-			Events: b.Events, Watch: b.Watch,
+			Events: b.Events, Watch: b.SessionWatch,
 			Participants: b.Participants, Callbacks: b.Callbacks, Runtimes: b.Runtimes, CLI: b.CLI,
 			WebLinks: links, Nodes: replicas,
 		}, a.config.Internal),

@@ -42,7 +42,7 @@ func serve(ctx context.Context, l net.Listener, dir string) error {
 	g := grpc.NewServer(append(rpc.Options(), grpc.ChainUnaryInterceptor(logged))...)
 	rpc.Register(g, rpc.Backends[*bridge.Attachment]{
 		Sessions: b.Sessions, Turns: b.Turns, Shares: b.Shares, Transfers: b.Transfers,
-		Events: b.Events, Watch: b.Watch,
+		Events: b.Events, Watch: b.SessionWatch,
 		Participants: b.Participants, Callbacks: b.Callbacks, Runtimes: b.Runtimes, CLI: b.CLI,
 	}, false)
 	context.AfterFunc(ctx, func() { b.Drain(time.Second); g.GracefulStop() })
