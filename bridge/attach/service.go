@@ -16,25 +16,22 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/admission"
 	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
+	"github.com/copilot-grpc/copilot-grpc/bridge/inbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
+	"github.com/copilot-grpc/copilot-grpc/bridge/prompt"
 	"github.com/copilot-grpc/copilot-grpc/bridge/request"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
-
-// Sessions finds sessions for callers.
-type Sessions interface {
-	stream.Sessions
-	// Find returns a session that the caller may know of, in any state.
-	Find(ctx context.Context, id string) (*session.Session, error)
-}
 
 // Opener opens sessions with a participant. at is the path of the request, with its dot.
 type Opener interface {
@@ -46,17 +43,9 @@ type Opener interface {
 	) (*session.Session, session.Joined, error)
 }
 
-// Sender sends prompts.
-type Sender interface {
-	// Start sends a prompt to a session that the caller may use, without waiting for anything; with nil, to the session
-	// that the request names, which it may wait for. done receives the answer on another goroutine, which it may block,
-	// also after the end of ctx.
-	Start(ctx context.Context, s *session.Session, r *bridgev1.SendRequest, done func(*bridgev1.SendResponse, error))
-}
-
 // ExactSender sends prompts as calls of copilot.cli.v1 with exact fidelity do.
 type ExactSender interface {
-	// StartSend sends a prompt as Sender.Start does. done also receives the journal position of the CLI's reply, which is
+	// StartSend sends a prompt as prompt.Service.Start does. done also receives the journal position of the CLI's reply, which is
 	// zero if an earlier request had it. Errors contain the CLI's own.
 	StartSend(
 		ctx context.Context, s *session.Session, r *cliv1.SessionServiceSendRequest, requestID string,
@@ -64,33 +53,15 @@ type ExactSender interface {
 	)
 }
 
-// Callbacks gives the CLI what participants answer.
-type Callbacks interface {
-	// Answer gives the CLI a participant's answer to a callback, without waiting for the CLI. done receives the
-	// position of the answer or the error, then or later, also after the end of ctx. It must not block.
-	Answer(
-		ctx context.Context, s *session.Session, a *bridgev1.CallbackAnswer, participant string, exact bool,
-		done func(journal.Position, error),
-	)
-	// Respond gives the CLI a part of a participant's response to a model request.
-	Respond(ctx context.Context, s *session.Session, r *bridgev1.ModelResponse, participant string) error
-}
-
-// Admission limits the participants of a tenant.
-type Admission interface {
-	// Participant reserves room for one more participant until release is called.
-	Participant(tenant string) (release func(), err error)
-}
-
 // Service makes callers participants. It is safe for concurrent use.
 type Service struct {
-	sessions   Sessions
+	sessions   *sessions.Store
 	opener     Opener
 	parser     *request.Parser
-	sender     Sender
+	sender     *prompt.Service
 	exactly    ExactSender
-	callbacks  Callbacks
-	admission  Admission
+	callbacks  *inbox.Service
+	admission  *admission.Controller
 	streams    *stream.Service
 	operations *idempotency.Runner
 	shutdown   *shutdown.Coordinator
@@ -102,13 +73,13 @@ type Service struct {
 
 // Config has the parts that a service uses.
 type Config struct {
-	Sessions   Sessions
+	Sessions   *sessions.Store
 	Opener     Opener
 	Parser     *request.Parser
-	Sender     Sender
+	Sender     *prompt.Service
 	Exactly    ExactSender
-	Callbacks  Callbacks
-	Admission  Admission
+	Callbacks  *inbox.Service
+	Admission  *admission.Controller
 	Streams    *stream.Service
 	Operations *idempotency.Runner
 	Shutdown   *shutdown.Coordinator

@@ -21,13 +21,14 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/admission"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
+	"github.com/copilot-grpc/copilot-grpc/bridge/prompt"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
-
 	"github.com/copilot-grpc/copilot-grpc/bridge/shell"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
@@ -38,20 +39,6 @@ import (
 // Runtime is a CLI process.
 type Runtime interface {
 	Call(ctx context.Context, method string, params []byte, opts ...rpcconn.CallOption) (json.RawMessage, error)
-}
-
-// Sessions finds sessions for callers.
-type Sessions interface {
-	// Open returns a session that the caller may use.
-	Open(ctx context.Context, id string) (*session.Session, error)
-	// Visible returns the sessions that the caller may use, in no order.
-	Visible(ctx context.Context) []*sessions.Entry
-	// CheckOwn refuses names of sessions of another tenant and ids of a bad form.
-	CheckOwn(ctx context.Context, id, field string) error
-	// EntryOf returns the entry of a session; nil if the session was removed.
-	EntryOf(*session.Session) *sessions.Entry
-	// Remove removes a session that the CLI has deleted.
-	Remove(*sessions.Entry)
 }
 
 // Opener opens and ends sessions.
@@ -69,25 +56,12 @@ type Opener interface {
 	Home(ctx context.Context, id string, m *bridgev1.RuntimeProfile) (runtime.Profile, error)
 }
 
-// Sender sends prompts.
-type Sender interface {
-	// StartMessage sends a prompt if there is room for its turn. done is called once, on another goroutine, which it may
-	// block.
-	StartMessage(ctx context.Context, s *session.Session, m session.Message, done func(session.Sent, error))
-}
-
-// Admission limits prompts.
-type Admission interface {
-	// CheckPrompt checks the size of a prompt. field is its path in the request.
-	CheckPrompt(tenant string, size int, field string) error
-}
-
 // Config has the parts that a service uses.
 type Config struct {
-	Sessions  Sessions
+	Sessions  *sessions.Store
 	Opener    Opener
-	Sender    Sender
-	Admission Admission
+	Sender    *prompt.Service
+	Admission *admission.Controller
 	Tenants   *tenancy.Tenants
 	// Runtime returns a runtime of a profile.
 	Runtime    func(ctx context.Context, p runtime.Profile) (Runtime, error)
@@ -101,10 +75,10 @@ type Config struct {
 
 // Service serves the CLI's methods. It is safe for concurrent use.
 type Service struct {
-	sessions   Sessions
+	sessions   *sessions.Store
 	opener     Opener
-	sender     Sender
-	admission  Admission
+	sender     *prompt.Service
+	admission  *admission.Controller
 	tenants    *tenancy.Tenants
 	runtimeOf  func(ctx context.Context, p runtime.Profile) (Runtime, error)
 	codec      *wire.Codec

@@ -10,34 +10,19 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/admission"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/request"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// Sessions finds sessions for callers.
-type Sessions interface {
-	// Open returns a session that the caller may use.
-	Open(ctx context.Context, id string) (*session.Session, error)
-	// Find returns a session that the caller may know of, in any state.
-	Find(ctx context.Context, id string) (*session.Session, error)
-	// During returns a context that ends when the caller loses the right to the session. done returns
-	// the error with which the call ends.
-	During(ctx context.Context, s *session.Session) (_ context.Context, done func(error) error)
-}
-
-// Admission limits the turns that run at once.
-type Admission interface {
-	// Turn reserves room for a turn of a session until release is called.
-	Turn(s *session.Session) (release func(), err error)
-}
-
 // Config has the parts that a service uses.
 type Config struct {
-	Sessions Sessions
+	Sessions *sessions.Store
 	// Create creates a session with an id. at is the path of the request, with its dot.
 	Create func(ctx context.Context, r *bridgev1.CreateSessionRequest, id, at string) (*session.Session, error)
 	// Delete deletes a session of the caller's tenant that is disconnected.
@@ -46,7 +31,7 @@ type Config struct {
 	Streams    *stream.Service
 	Operations *idempotency.Runner
 	Shutdown   *shutdown.Coordinator
-	Admission  Admission
+	Admission  *admission.Controller
 	// MaxAttachmentBytes returns the bound of an attachment that arrives in pieces.
 	MaxAttachmentBytes func() int
 	Log                *slog.Logger
@@ -54,14 +39,14 @@ type Config struct {
 
 // Service sends prompts and follows their turns. It is safe for concurrent use.
 type Service struct {
-	sessions      Sessions
+	sessions      *sessions.Store
 	create        func(ctx context.Context, r *bridgev1.CreateSessionRequest, id, at string) (*session.Session, error)
 	remove        func(ctx context.Context, id string) error
 	parser        *request.Parser
 	streams       *stream.Service
 	operations    *idempotency.Runner
 	shutdown      *shutdown.Coordinator
-	admission     Admission
+	admission     *admission.Controller
 	maxAttachment func() int
 	log           *slog.Logger
 	runs          runs
