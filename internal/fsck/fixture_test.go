@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
-	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
@@ -89,15 +88,14 @@ func (b *bridge) round(events int) {
 	n, _, err := b.boxes[i].AddLater(outbox.Prompt{Params: params, AskedAt: time.Now()},
 		func(p json.RawMessage) (json.RawMessage, []string) { return p, nil }, b.journals[i].Last())
 	if err == nil {
-		_, _, err = b.boxes[i].Accepted(n, []string{fmt.Sprint("m", b.events)})
-		check(err)
+		b.boxes[i].Accepted(n, []string{fmt.Sprint("m", b.events)}, func(_, _ bool, err error) { check(err) })
 	} else {
 		b.boxes[i].Clear(func(*outbox.Entry) bool { return true })
 		check(b.boxes[i].Flush())
 	}
 	b.save(i)
 	check(b.requests.Add(backend.Request{
-		Key: idempotency.Key{Tenant: "acme", Operation: "Send\x00s", ID: fmt.Sprint(b.events)}, Sum: make([]byte, 32),
+		Key: backend.Key{Tenant: "acme", Operation: "Send\x00s", ID: fmt.Sprint(b.events)}, Sum: make([]byte, 32),
 		Expires: time.Now().Add(time.Hour), Type: "t", Answer: make([]byte, 100),
 	}))
 	check(b.store.SaveUsage("acme", fmt.Appendf(nil, `[{"n":%d}]`, b.events)))
