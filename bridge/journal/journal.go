@@ -48,8 +48,7 @@ type Record struct {
 	Ephemeral bool
 	// Bridge reports that the bridge's own bookkeeping caused the event.
 	Bridge bool
-	// Plain reports that the type has no meaning for the journal or the session: it is none of KeptTypes. Setting it
-	// is optional.
+	// Plain reports that the type is none of KeptTypes and neither begins nor ends a callback. Setting it is optional.
 	Plain bool
 	// Note is the note; nil for an event.
 	Note any

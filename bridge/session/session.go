@@ -27,9 +27,11 @@
 //	Reconciler    compares the session with the CLI after a load
 //	Watchdog      ends turns without progress
 //
-// What decides without a lock is a package of its own: turn, reorder, history, config, roster, info and usage. Loader has a
-// second lock, the lifecycle lock, which serialises the changes of the session in the CLI process. A goroutine that takes
-// both takes the lifecycle lock first.
+// What decides without a lock is a package of its own: turn, reorder, history, config, roster, info and usage.
+//
+// Three locks are held across calls to the CLI, and are taken before mu, in this order: the send slot of Prompts, the
+// lifecycle lock of Loader, which serialises the changes of the session in the CLI process, and the resume lock of
+// Participants.
 package session
 
 import (

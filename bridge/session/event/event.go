@@ -28,7 +28,7 @@ type Names map[string]name
 // name is the name of a type or an agent.
 type name struct {
 	text string
-	// plain reports that the type has no meaning for the journal, for callbacks or for the session.
+	// plain is the Plain of records with this type.
 	plain bool
 }
 
