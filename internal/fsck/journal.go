@@ -19,7 +19,7 @@ const (
 // journal reads the journal of a session.
 type journal struct {
 	c        *checker
-	of       *Session
+	session  *Session
 	joint    []jointEvent // of this epoch
 	ids      []eventID
 	trimmed  uint64
@@ -36,18 +36,18 @@ type eventID struct {
 }
 
 func (j *journal) begin(epoch, base uint64) {
-	j.of.Epoch, j.trimmed = epoch, base
-	all := j.c.joint.events[digestOf(j.of.Key)]
+	j.session.Epoch, j.trimmed = epoch, base
+	all := j.c.joint.events[digestOf(j.session.Key)]
 	for _, e := range all {
 		switch {
 		case e.epoch == epoch:
 			j.joint = append(j.joint, e)
 		case e.epoch > epoch:
-			j.c.Damage.add(j.of.Folder, "has epoch %d, but journals/ has event %d of epoch %d", epoch, e.number, e.epoch)
+			j.c.Damage.add(j.session.Folder, "has epoch %d, but journals/ has event %d of epoch %d", epoch, e.number, e.epoch)
 		}
 	}
 	if j.c.epochKnown && epoch > j.c.epoch {
-		j.c.Damage.add(j.of.Folder, "has epoch %d, which is above %d, the content of epoch", epoch, j.c.epoch)
+		j.c.Damage.add(j.session.Folder, "has epoch %d, which is above %d, the content of epoch", epoch, j.c.epoch)
 	}
 }
 
@@ -75,10 +75,10 @@ func (j *journal) entry(l *log, s *segment, f frame) string {
 
 // add counts an event.
 func (j *journal) add(id [16]byte, number uint64) {
-	if j.of.Events++; j.of.Events == 1 {
-		j.of.First = number
+	if j.session.Events++; j.session.Events == 1 {
+		j.session.First = number
 	}
-	j.of.Last = number
+	j.session.Last = number
 	if id != [16]byte{} && len(j.ids) < maxIDs {
 		j.ids = append(j.ids, eventID{id, number})
 	}
@@ -116,13 +116,13 @@ func (j *journal) mark(_ *log, body []byte) string {
 	if !t.ok || count > maxLosses {
 		return "is not a mark of this version"
 	}
-	j.marked, j.reserved, j.of.Closed, j.of.Losses = true, reserved, body[1] == 1, losses
+	j.marked, j.reserved, j.session.Closed, j.session.Losses = true, reserved, body[1] == 1, losses
 	return ""
 }
 
 // finish adds the events that only the joint log has, and looks for ids that are there twice.
 func (j *journal) finish(l *log) {
-	j.of.Holes = l.holes
+	j.session.Holes = l.holes
 	for _, e := range j.joint {
 		if e.number <= l.last {
 			if e.number > j.trimmed {
@@ -132,21 +132,21 @@ func (j *journal) finish(l *log) {
 		}
 		if e.prev > l.last {
 			l.damage("lacks events up to %d, behind which journals/ goes on", e.prev)
-			j.of.Holes = append(j.of.Holes, Range{l.last + 1, e.prev})
+			j.session.Holes = append(j.session.Holes, Range{l.last + 1, e.prev})
 		}
 		j.add(e.id, e.number)
 		l.last = e.number
-		j.of.Closed = false
+		j.session.Closed = false
 	}
 	if len(j.ids) == maxIDs {
-		j.c.Notes.add(j.of.Folder, "has more than %d events; only the ids of these were compared", maxIDs)
+		j.c.Notes.add(j.session.Folder, "has more than %d events; only the ids of these were compared", maxIDs)
 	}
 	slices.SortFunc(j.ids, func(a, b eventID) int {
 		return cmp.Or(bytes.Compare(a.id[:], b.id[:]), cmp.Compare(a.number, b.number))
 	})
 	for i := 1; i < len(j.ids); i++ {
 		if j.ids[i].id == j.ids[i-1].id {
-			j.c.Damage.add(j.of.Folder, "has event %x twice: %d and %d", j.ids[i].id, j.ids[i-1].number, j.ids[i].number)
+			j.c.Damage.add(j.session.Folder, "has event %x twice: %d and %d", j.ids[i].id, j.ids[i-1].number, j.ids[i].number)
 		}
 	}
 }

@@ -20,10 +20,10 @@ type reader interface {
 
 // log is a log that is read.
 type log struct {
-	c    *checker
-	to   reader
-	base uint64 // of the first segment
-	last uint64 // the number of the last entry
+	c      *checker
+	reader reader
+	base   uint64 // of the first segment
+	last   uint64 // the number of the last entry
 	// unsure reports damage since the last mark, so that a mark may be missing.
 	unsure bool
 	holes  []Range
@@ -37,7 +37,7 @@ type file struct {
 }
 
 // log reads the log in a directory, and returns it; nil if there is none. known are other files of the directory.
-func (c *checker) log(dir string, to reader, known ...string) *log {
+func (c *checker) log(dir string, r reader, known ...string) *log {
 	var files []file
 	for _, e := range c.list(dir) {
 		name := path.Join(dir, e.Name())
@@ -60,8 +60,8 @@ func (c *checker) log(dir string, to reader, known ...string) *log {
 		c.Notes.add(files[0].name, "was replaced by epoch %d", epoch)
 		files = files[1:]
 	}
-	l := &log{c: c, to: to, base: files[0].base, last: files[0].base}
-	to.begin(epoch, l.base)
+	l := &log{c: c, reader: r, base: files[0].base, last: files[0].base}
+	r.begin(epoch, l.base)
 	for i, f := range files {
 		limit := ^uint64(0)
 		if i+1 < len(files) {
@@ -135,7 +135,7 @@ func (l *log) header(s *segment, name file, last bool) (at int64, ok bool) {
 	}
 	l.unsure = false
 	if mark := f.head[fixed:]; len(mark) > 0 {
-		if bad := l.to.mark(l, mark); bad != "" {
+		if bad := l.reader.mark(l, mark); bad != "" {
 			l.damage("has a header whose mark %s", bad)
 		}
 	}
@@ -190,9 +190,9 @@ func (l *log) frame(s *segment, f frame) {
 			l.skip(f.number)
 		}
 		l.unsure = false
-		bad = l.to.mark(l, f.head)
+		bad = l.reader.mark(l, f.head)
 	} else {
-		bad = l.to.entry(l, s, f)
+		bad = l.reader.entry(l, s, f)
 		l.last = f.number
 	}
 	if bad != "" {

@@ -25,34 +25,34 @@ var copyName = regexp.MustCompile(`~[0-9]+$`)
 
 // session verifies a session's folder.
 func (c *checker) session(dir string) {
-	bytes, damage := c.Bytes, c.Damage.Total
-	of := Session{Folder: dir}
+	size, damage := c.Bytes, c.Damage.Total
+	s := Session{Folder: dir}
 	name := copyName.ReplaceAllString(path.Base(dir), "")
+	key := c.keyOf(dir, name)
 	var err error
-	of.Key, err = c.state(path.Join(dir, "session"), folderOf, name)
+	s.Key, err = c.state(path.Join(dir, "session"), folderOf, name)
 	stateless := errors.Is(err, fs.ErrNotExist)
 	if err != nil && !stateless {
 		later := ""
-		if key := c.keyOf(dir, name); c.states[digestOf(key)] {
+		if c.states[digestOf(key)] {
 			later = "; states/ has a later state"
 		}
 		c.Damage.add(path.Join(dir, "session"), "%v%s", err, later)
 	}
-	key := c.keyOf(dir, name)
-	if of.Key == "" {
-		of.Key = key
+	if s.Key == "" {
+		s.Key = key
 	}
-	j := &journal{c: c, of: &of}
+	j := &journal{c: c, session: &s}
 	if l := c.log(dir, j, "session", "id", "opening", "reason", "outbox", "blobs"); l != nil {
 		j.finish(l)
-	} else if n := len(c.joint.events[digestOf(of.Key)]); n > 0 {
+	} else if n := len(c.joint.events[digestOf(s.Key)]); n > 0 {
 		c.Notes.add(dir, "has no journal, but journals/ has %d events: the session was replaced, or its segments were removed", n)
 	}
-	if of.Prompts = c.outbox(path.Join(dir, "outbox")); stateless && path.Dir(dir) == "sessions" {
+	if s.Prompts = c.outbox(path.Join(dir, "outbox")); stateless && path.Dir(dir) == "sessions" {
 		c.stateless(dir, key, j.asked || c.Damage.Total > damage)
 	}
-	of.Bytes, of.Damage = c.Bytes-bytes, c.Damage.Total-damage
-	c.Sessions = append(c.Sessions, of)
+	s.Bytes, s.Damage = c.Bytes-size, c.Damage.Total-damage
+	c.Sessions = append(c.Sessions, s)
 }
 
 // keyOf returns the key that the file id has; empty without one.
