@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -103,7 +104,7 @@ type checker struct {
 
 	ctx  context.Context //nolint:containedctx // that of the call of Check
 	root *os.Root
-	// epoch is the content of the cell of that name; known reports that it was read.
+	// epoch is the content of the cell of that name, if epochKnown is set.
 	epoch      uint64
 	epochKnown bool
 	joint      joint
@@ -120,8 +121,10 @@ func Check(ctx context.Context, dir string) (*Report, error) {
 	if info, err := root.Lstat("sessions"); err != nil || !info.IsDir() {
 		return nil, fmt.Errorf("%q is %w: it has no folder sessions", dir, ErrNoDirectory)
 	}
-	c := &checker{ctx: ctx, root: root, joint: joint{events: map[keyDigest][]jointEvent{}},
-		states: map[keyDigest]bool{}}
+	c := &checker{
+		Report: Report{Sessions: []Session{}}, ctx: ctx, root: root,
+		joint: joint{events: map[keyDigest][]jointEvent{}}, states: map[keyDigest]bool{},
+	}
 	c.Locked = locked(root, dir)
 	c.top()
 	if c.epoch, c.epochKnown = c.cell("epoch"); !c.epochKnown {
@@ -181,27 +184,25 @@ func (c *checker) other(name string) {
 
 // list returns the files of a directory, by name; none if it is missing.
 func (c *checker) list(name string) []fs.DirEntry {
-	f, err := c.root.Open(name)
+	info, err := c.root.Lstat(name)
+	if err == nil && !info.IsDir() { // opening a pipe would wait
+		err = errors.New("it is not a directory")
+	}
+	var f *os.File
 	if err == nil {
-		defer func() { _ = f.Close() }()
-		var info fs.FileInfo
-		if info, err = f.Stat(); err == nil && !info.IsDir() {
-			err = errors.New("it is not a directory")
-		}
+		f, err = c.root.Open(name)
 	}
 	if err != nil {
 		c.unread(name, err)
 		return nil
 	}
+	defer func() { _ = f.Close() }()
 	entries, err := f.ReadDir(maxNames)
-	if len(entries) == maxNames {
-		c.Damage.add(name, "has more than %d files; only these were looked at", maxNames)
-	}
-	if len(entries) > 0 {
-		err = nil // it is io.EOF
-	}
-	if err != nil && len(entries) > 0 {
+	if err != nil && err != io.EOF {
 		c.unread(name, err)
+	}
+	if len(entries) == maxNames {
+		c.Damage.add(name, "has more than %d files; only these were looked at", maxNames-1)
 	}
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return cmp.Compare(a.Name(), b.Name()) })
 	return entries

@@ -157,7 +157,7 @@ func FuzzAgrees(f *testing.F) {
 func TestAgrees(t *testing.T) {
 	t.Parallel()
 	rnd := rand.NewChaCha8([32]byte{3})
-	for i := range 2000 {
+	for i := range 1000 {
 		data := make([]byte, 200)
 		_, _ = rnd.Read(data)
 		data = data[:rnd.Uint64()%200]
