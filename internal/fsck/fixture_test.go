@@ -28,6 +28,7 @@ type bridge struct {
 	requests backend.Requests
 	events   int
 	rounds   int
+	scale    int // of the sizes of events
 }
 
 // key is the key of session i.
@@ -40,7 +41,7 @@ func openBridge(dir string, sessions int) *bridge {
 		SegmentBytes: 8 << 10, Interval: time.Hour, // without syncs, journals begin to share the joint log
 	}})
 	check(err)
-	b := &bridge{store: s}
+	b := &bridge{store: s, scale: 1}
 	_, err = s.Sessions()
 	check(err)
 	b.requests, _, err = s.Requests()
@@ -77,7 +78,7 @@ func (b *bridge) round(events int) {
 			b.events++
 			id := fmt.Sprintf("%d-%d", os.Getpid(), b.events)
 			j.Append(&journal.Record{Type: "assistant.message", ID: journal.ParseID([]byte(id)),
-				JSON: fmt.Appendf(nil, `{"id":%q,"text":%q}`, id, strings.Repeat("x", b.events%700))})
+				JSON: fmt.Appendf(nil, `{"id":%q,"text":%q}`, id, strings.Repeat("x", b.scale*(b.events%700)))})
 			j.Append(&journal.Record{Type: "assistant.message_delta", Ephemeral: true, JSON: []byte(`{}`)})
 		}
 	}
@@ -123,6 +124,7 @@ func (b *bridge) close() {
 // writeForever writes to a directory until the process is killed.
 func writeForever(dir string) {
 	b := openBridge(dir, sessions)
+	b.scale = 50 // a write of many pages can end in its middle
 	for {
 		b.round(5)
 		fmt.Println(b.events)
