@@ -112,6 +112,6 @@ func (svc *Service) ListPending(
 	if err != nil {
 		return nil, err
 	}
-	position.Record(ctx, position.Position(s.Journal().Last()))
+	position.Record(ctx, s.Journal().Last())
 	return svc.page(tenant, []*sessions.Entry{{Session: s}}, r, cmp.Or(size, callback.MaxPending))
 }

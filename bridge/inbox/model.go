@@ -29,7 +29,7 @@ func (svc *Service) SendModelResponse(
 	if err != nil {
 		return nil, fields.Within(err, "response.")
 	}
-	position.Record(ctx, position.Position(at))
+	position.Record(ctx, at)
 	return &bridgev1.SendModelResponseResponse{Position: session.Proto(at)}, nil
 }
 

@@ -29,7 +29,7 @@ func (svc *Service) Resolve(ctx context.Context, r *bridgev1.ResolveRequest) (*b
 				done(nil, err)
 				return
 			}
-			position.Record(ctx, position.Position(at))
+			position.Record(ctx, at)
 			done(&bridgev1.ResolveResponse{Position: session.Proto(at)}, nil)
 		})
 	}
@@ -143,7 +143,7 @@ func (svc *Service) settle(
 			}
 			if _, err := s.Callbacks().Registry().Get(r.GetCallbackId()); err != nil {
 				if at, ok := s.Callbacks().AnswerOf(ctx, r.GetCallbackId()); ok {
-					position.Record(ctx, position.Position(at))
+					position.Record(ctx, at)
 					return &bridgev1.ResolveResponse{Position: session.Proto(at)}, nil
 				}
 			}

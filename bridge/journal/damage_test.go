@@ -28,16 +28,16 @@ func TestDamagedMiddle(t *testing.T) {
 	for life := range 3 {
 		l = begin(t, l.fs, WriterConfig{SegmentBytes: 1000})
 		if l.rec.Lost != (life == 0) || l.rec.Events != 49+life || len(l.rec.SetAside) > 0 ||
-			l.j.Last() != (Position{epoch, uint64(50 + life)}) {
+			l.j.Last() != (Position{Epoch: epoch, Seq: uint64(50 + life)}) {
 			t.Errorf("life %d: recovered %+v, the journal is at %v", life, l.rec, l.j.Last())
 		}
 		check(t, "from the beginning", read(t, reader(t, l.j, Position{}, false, nothing)), want)
-		check(t, "from the event before", read(t, reader(t, l.j, Position{epoch, 20}, false, nothing)), want[20:])
-		check(t, "from the damaged event", read(t, reader(t, l.j, Position{epoch, 21}, false, nothing)), want[21:])
-		if _, ok := l.j.Get(Position{epoch, 21}); ok {
+		check(t, "from the event before", read(t, reader(t, l.j, Position{Epoch: epoch, Seq: 20}, false, nothing)), want[20:])
+		check(t, "from the damaged event", read(t, reader(t, l.j, Position{Epoch: epoch, Seq: 21}, false, nothing)), want[21:])
+		if _, ok := l.j.Get(Position{Epoch: epoch, Seq: 21}); ok {
 			t.Error("the damaged event is there")
 		}
-		if rec, ok := l.j.Get(Position{epoch, 22}); !ok || rec.ID != ParseID([]byte("d21")) {
+		if rec, ok := l.j.Get(Position{Epoch: epoch, Seq: 22}); !ok || rec.ID != ParseID([]byte("d21")) {
 			t.Errorf("behind the damage is %+v", rec)
 		}
 		l.j.Append(durable(100 + life))

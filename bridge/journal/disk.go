@@ -512,7 +512,7 @@ func (d *Disk) next(after uint64) (r *Record, ok bool) {
 	epoch := d.j.epochNow()
 	err := segment.ReadPast(d.log, after, func(n uint64, body []byte) bool {
 		var err error
-		r, err = parseRecord(Position{epoch, n}, body)
+		r, err = parseRecord(Position{Epoch: epoch, Seq: n}, body)
 		ok = err == nil
 		return !ok
 	})

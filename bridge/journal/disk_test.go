@@ -150,7 +150,7 @@ func testJournalOutlivesItsProcess(t *testing.T, cfg WriterConfig) {
 	l.close()
 
 	l = begin(t, l.fs, cfg)
-	if l.j.Last() != (Position{epoch, 102}) || l.j.First() != (Position{epoch, 1}) || !l.rec.Clean ||
+	if l.j.Last() != (Position{Epoch: epoch, Seq: 102}) || l.j.First() != (Position{Epoch: epoch, Seq: 1}) || !l.rec.Clean ||
 		l.rec.Events != 101 {
 		t.Errorf("after a restart the journal goes from %v to %v; %+v", l.j.First(), l.j.Last(), l.rec)
 	}
@@ -161,14 +161,14 @@ func testJournalOutlivesItsProcess(t *testing.T, cfg WriterConfig) {
 	l.settle()
 	check(t, "from the beginning", read(t, reader(t, l.j, Position{}, false, nothing)),
 		append(words(1, 100, "d"), "session.idle102", "d103"))
-	check(t, "from a position", read(t, reader(t, l.j, Position{epoch, 99}, true, nothing)),
+	check(t, "from a position", read(t, reader(t, l.j, Position{Epoch: epoch, Seq: 99}, true, nothing)),
 		[]string{"gap 99-102", "d100", "session.idle102", "d103"})
-	check(t, "from the end", read(t, reader(t, l.j, Position{epoch, 102}, true, nothing)), []string{"d103"})
-	if rec, ok := l.j.Get(Position{epoch, 102}); !ok || string(rec.JSON) != `{"idle":1}` || !rec.Bridge ||
+	check(t, "from the end", read(t, reader(t, l.j, Position{Epoch: epoch, Seq: 102}, true, nothing)), []string{"d103"})
+	if rec, ok := l.j.Get(Position{Epoch: epoch, Seq: 102}); !ok || string(rec.JSON) != `{"idle":1}` || !rec.Bridge ||
 		rec.Agent != "a" || !rec.Ephemeral {
 		t.Errorf("event 102 has become %+v", rec)
 	}
-	if _, ok := l.j.Get(Position{epoch, 101}); ok {
+	if _, ok := l.j.Get(Position{Epoch: epoch, Seq: 101}); ok {
 		t.Error("an ephemeral event is back")
 	}
 	if p, ok := l.j.Lookup(ParseID([]byte("d7"))); !ok || p.Seq != 8 {
@@ -199,12 +199,12 @@ func testCrashGivesNoNumberTwice(t *testing.T, cfg WriterConfig) {
 		if got := l.j.Last().Seq; got < seen {
 			t.Fatalf("after a crash at %d the journal is at %d", seen, got)
 		}
-		r := reader(t, l.j, Position{epoch, seen}, true, nothing)
+		r := reader(t, l.j, Position{Epoch: epoch, Seq: seen}, true, nothing)
 		check(t, "who had seen it all", read(t, r), []string{fmt.Sprintf("gap %d-%d", seen, l.j.Last().Seq)})
 		if r.Position() != l.j.Last() {
 			t.Errorf("the reader stands at %v, not %v", r.Position(), l.j.Last())
 		}
-		durableOnly := reader(t, l.j, Position{epoch, first}, false, nothing)
+		durableOnly := reader(t, l.j, Position{Epoch: epoch, Seq: first}, false, nothing)
 		check(t, "who wants no ephemeral events", read(t, durableOnly), nil)
 		if durableOnly.Position() != l.j.Last() {
 			t.Errorf("the reader stands at %v, not %v", durableOnly.Position(), l.j.Last())
@@ -288,9 +288,9 @@ func testRetention(t *testing.T, cfg WriterConfig) {
 	l = begin(t, l.fs, cfg)
 	eventually(t, func() bool { return l.j.First().Seq >= 100 && l.j.disk.log.Size() <= 10<<10 })
 	first := l.j.First().Seq
-	check(t, "from before", read(t, reader(t, l.j, Position{epoch, 7}, false, nothing)),
+	check(t, "from before", read(t, reader(t, l.j, Position{Epoch: epoch, Seq: 7}, false, nothing)),
 		append([]string{fmt.Sprintf("gap 7-%d", first-1)}, words(int(first), 200, "d")...))
-	r := reader(t, l.j, Position{epoch, 7}, false, nothing)
+	r := reader(t, l.j, Position{Epoch: epoch, Seq: 7}, false, nothing)
 	if _, gap := r.Next(nil, 1); gap == nil || gap.Reason != Trimmed || r.Position() != gap.To {
 		t.Errorf("the gap is %+v, the reader at %v", gap, r.Position())
 	}
@@ -318,7 +318,7 @@ func testDiskFull(t *testing.T, cfg WriterConfig) {
 		if w := l.w.Degraded(); !errors.Is(w["s/one"], syscall.ENOSPC) {
 			t.Errorf("the writer tells %v", w)
 		}
-		if got := read(t, reader(t, l.j, Position{epoch, 90}, true, nothing)); len(got) != 9 {
+		if got := read(t, reader(t, l.j, Position{Epoch: epoch, Seq: 90}, true, nothing)); len(got) != 9 {
 			t.Errorf("after 90 come %v", got)
 		}
 		fs.Room(-1)
@@ -373,12 +373,12 @@ func backlog(t *testing.T) {
 	if err := l.j.Degraded(); err != nil {
 		t.Errorf("the disk is back, and the journal %v", err)
 	}
-	got := read(t, reader(t, l.j, Position{epoch, 1}, false, nothing))
+	got := read(t, reader(t, l.j, Position{Epoch: epoch, Seq: 1}, false, nothing))
 	if len(got) < 20 || !strings.HasPrefix(got[0], "gap ") || got[len(got)-1] != fmt.Sprint("d", events+1) {
 		t.Errorf("read %v", got)
 	}
 	next := begin(t, func() *faultfs.FS { l.close(); return l.fs }(), WriterConfig{})
-	again := read(t, reader(t, next.j, Position{epoch, 1}, false, nothing))
+	again := read(t, reader(t, next.j, Position{Epoch: epoch, Seq: 1}, false, nothing))
 	if !strings.HasPrefix(again[0], "gap ") ||
 		!slices.Equal(again[1:],
 			slices.DeleteFunc(slices.Clone(got), func(w string) bool { return strings.HasPrefix(w, "gap") })) {
@@ -470,19 +470,19 @@ func testNewEpoch(t *testing.T, cfg WriterConfig) {
 		l.j.Append(durable(i))
 	}
 	l.settle()
-	r := reader(t, l.j, Position{epoch, 3}, true, nothing)
+	r := reader(t, l.j, Position{Epoch: epoch, Seq: 3}, true, nothing)
 	check(t, "before", read(t, r), []string{"d4", "d5"})
 	l.j.Restart(epoch+2, []*Record{durable(7), durable(8)})
 	l.j.Append(durable(9))
 	l.settle()
 	want := []string{"epoch 7-9", "d1", "d2", "d3"}
 	check(t, "a reader that was there", read(t, r), want)
-	check(t, "one that comes back", read(t, reader(t, l.j, Position{epoch, 5}, true, nothing)), want)
+	check(t, "one that comes back", read(t, reader(t, l.j, Position{Epoch: epoch, Seq: 5}, true, nothing)), want)
 	next := begin(t, l.kill(true), cfg)
 	if next.j.Last().Epoch != epoch+2 {
 		t.Errorf("after a crash the epoch is %d", next.j.Last().Epoch)
 	}
-	if got := read(t, reader(t, next.j, Position{epoch, 5}, false, nothing)); !slices.Equal(got[:3], want[:3]) {
+	if got := read(t, reader(t, next.j, Position{Epoch: epoch, Seq: 5}, false, nothing)); !slices.Equal(got[:3], want[:3]) {
 		t.Errorf("after a crash: %v", got)
 	}
 	next.close()

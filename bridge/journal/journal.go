@@ -21,17 +21,12 @@ import (
 	"sort"
 	"sync"
 	"sync/atomic"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 )
 
-// Position is a place in a journal. The zero position precedes all events.
-type Position struct {
-	Epoch, Seq uint64
-}
-
-// Before reports whether p is an earlier place than q.
-func (p Position) Before(q Position) bool {
-	return p.Epoch < q.Epoch || p.Epoch == q.Epoch && p.Seq < q.Seq
-}
+// Position is a place in a journal.
+type Position = position.Position
 
 // Record is an event or a note. It is immutable after it was appended, except for its cached encodings.
 type Record struct {
@@ -159,7 +154,7 @@ func (j *Journal) Append(r *Record) bool {
 		return false
 	}
 	j.counts().events.Add(1)
-	r.Pos = Position{j.cfg.Epoch, j.nextSeq}
+	r.Pos = Position{Epoch: j.cfg.Epoch, Seq: j.nextSeq}
 	j.nextSeq++
 	full := j.push(r)
 	j.mu.Unlock()
@@ -171,7 +166,7 @@ func (j *Journal) Append(r *Record) bool {
 func (j *Journal) Note(v any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.push(&Record{Pos: Position{j.cfg.Epoch, j.nextSeq - 1}, Note: v})
+	j.push(&Record{Pos: Position{Epoch: j.cfg.Epoch, Seq: j.nextSeq - 1}, Note: v})
 }
 
 // Post adds a note for every reader whose position is before it, including future readers. The note takes a number
@@ -186,9 +181,9 @@ func (j *Journal) Post(v any, at Position) Position {
 	case again && at.Epoch == j.cfg.Epoch && at.Seq < j.nextSeq:
 	case fresh && j.disk != nil && j.disk.passed && j.nextSeq == j.disk.start+1:
 		// A process that crashed had reserved this number, but issued none as high.
-		at = Position{j.cfg.Epoch, j.disk.start}
+		at = Position{Epoch: j.cfg.Epoch, Seq: j.disk.start}
 	default:
-		at = Position{j.cfg.Epoch, j.nextSeq}
+		at = Position{Epoch: j.cfg.Epoch, Seq: j.nextSeq}
 		j.nextSeq++
 		if fresh {
 			j.horizon = at.Seq
@@ -323,14 +318,14 @@ func (j *Journal) Settle(ctx context.Context) error {
 func (j *Journal) Appended() Position {
 	j.mu.RLock()
 	defer j.mu.RUnlock()
-	return Position{j.cfg.Epoch, j.nextSeq - 1}
+	return Position{Epoch: j.cfg.Epoch, Seq: j.nextSeq - 1}
 }
 
 // Shown returns the position of the last event of a journal that readers see. With a log it has been written.
 func (j *Journal) Shown() Position {
 	j.mu.RLock()
 	defer j.mu.RUnlock()
-	return Position{j.cfg.Epoch, j.shownSeq}
+	return Position{Epoch: j.cfg.Epoch, Seq: j.shownSeq}
 }
 
 // SettleStored is Settle for readers of what is stored: it does not wait while a remote log refuses events.
@@ -355,7 +350,7 @@ func (j *Journal) Last() Position {
 	if j.disk != nil {
 		seq = min(seq, j.disk.ceiling())
 	}
-	return Position{j.cfg.Epoch, seq}
+	return Position{Epoch: j.cfg.Epoch, Seq: seq}
 }
 
 // epochNow is the journal's epoch.
@@ -370,7 +365,7 @@ func (j *Journal) Lookup(id ID) (Position, bool) {
 	j.mu.RLock()
 	defer j.mu.RUnlock()
 	seq, ok := j.seen.durable.get(id)
-	return Position{j.cfg.Epoch, seq}, ok
+	return Position{Epoch: j.cfg.Epoch, Seq: seq}, ok
 }
 
 // Seen reports whether a journal remembers an event of an id: Append would reject another one.
@@ -387,7 +382,7 @@ func (j *Journal) First() Position {
 		after, epoch := j.trimmed, j.cfg.Epoch
 		j.mu.RUnlock()
 		if r, ok := j.disk.next(after); ok {
-			return Position{epoch, r.Pos.Seq}
+			return Position{Epoch: epoch, Seq: r.Pos.Seq}
 		}
 		j.mu.RLock()
 	}

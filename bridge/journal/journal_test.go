@@ -69,10 +69,10 @@ func read(t *testing.T, r *Reader) (got []string) {
 func TestPositionsAreGapless(t *testing.T) {
 	t.Parallel()
 	j := roomFor(100)
-	if got := j.Last(); got != (Position{epoch, 0}) {
+	if got := j.Last(); got != (Position{Epoch: epoch, Seq: 0}) {
 		t.Errorf("last of an empty journal is %v", got)
 	}
-	if got := j.First(); got != (Position{epoch, 0}) {
+	if got := j.First(); got != (Position{Epoch: epoch, Seq: 0}) {
 		t.Errorf("first of an empty journal is %v", got)
 	}
 	j.Note("n")
@@ -82,14 +82,14 @@ func TestPositionsAreGapless(t *testing.T) {
 			t.Fatal("not appended exactly once")
 		}
 		j.Note(i)
-		if want := (Position{epoch, uint64(i + 1)}); rec.Pos != want || j.Last() != want {
+		if want := (Position{Epoch: epoch, Seq: uint64(i + 1)}); rec.Pos != want || j.Last() != want {
 			t.Errorf("event %d is at %v, the last at %v, want %v", i, rec.Pos, j.Last(), want)
 		}
 		if got, ok := j.Get(rec.Pos); !ok || got != rec {
 			t.Errorf("Get(%v) gives %v", rec.Pos, got)
 		}
 	}
-	for _, p := range []Position{{}, {epoch, 0}, {epoch, 11}, {epoch - 1, 3}, {epoch + 1, 3}} {
+	for _, p := range []Position{{}, {Epoch: epoch, Seq: 0}, {Epoch: epoch, Seq: 11}, {Epoch: epoch - 1, Seq: 3}, {Epoch: epoch + 1, Seq: 3}} {
 		if rec, ok := j.Get(p); ok {
 			t.Errorf("Get(%v) gives %v", p, rec)
 		}
@@ -117,13 +117,13 @@ func TestReadersBegin(t *testing.T) {
 		err   error
 	}{
 		"at the beginning": {after: Position{}, want: []string{"d1", "d2", "d3", "d4", "note late"}},
-		"after seq 0":      {after: Position{epoch, 0}, want: []string{"d1", "d2", "d3", "d4", "note late"}},
-		"in the middle":    {after: Position{epoch, 2}, want: []string{"d3", "d4", "note late"}},
-		"at the end":       {after: Position{epoch, 3}, want: []string{"d4", "note late"}},
-		"in the future":    {after: Position{epoch, 4}, err: ErrFuture},
-		"in an epoch that was lost": {after: Position{epoch + 1, 1},
+		"after seq 0":      {after: Position{Epoch: epoch, Seq: 0}, want: []string{"d1", "d2", "d3", "d4", "note late"}},
+		"in the middle":    {after: Position{Epoch: epoch, Seq: 2}, want: []string{"d3", "d4", "note late"}},
+		"at the end":       {after: Position{Epoch: epoch, Seq: 3}, want: []string{"d4", "note late"}},
+		"in the future":    {after: Position{Epoch: epoch, Seq: 4}, err: ErrFuture},
+		"in an epoch that was lost": {after: Position{Epoch: epoch + 1, Seq: 1},
 			want: []string{"epoch 8-7", "d1", "d2", "d3", "d4", "note late"}},
-		"in an epoch before": {after: Position{epoch - 1, 99},
+		"in an epoch before": {after: Position{Epoch: epoch - 1, Seq: 99},
 			want: []string{"epoch 6-7", "d1", "d2", "d3", "d4", "note late"}},
 	} {
 		r, err := j.NewReader(test.after, true, nothing)
@@ -153,7 +153,7 @@ func TestTrimKeepsDurable(t *testing.T) {
 		j.Append(durable(i))
 		j.Append(ephemeral(i))
 	}
-	half := reader(t, j, Position{epoch, 6}, true, nothing)
+	half := reader(t, j, Position{Epoch: epoch, Seq: 6}, true, nothing)
 	for i := 4; i < 9; i++ { // the ninth ephemeral event is one too many: three go
 		j.Append(ephemeral(i))
 	}
@@ -165,8 +165,8 @@ func TestTrimKeepsDurable(t *testing.T) {
 		"from before":         {before, want},
 		"from the beginning":  {reader(t, j, Position{}, true, nothing), want},
 		"after what was lost": {half, want[4:]},
-		"at the horizon":      {reader(t, j, Position{epoch, 6}, true, nothing), want[4:]},
-		"just before": {reader(t, j, Position{epoch, 5}, true, nothing),
+		"at the horizon":      {reader(t, j, Position{Epoch: epoch, Seq: 6}, true, nothing), want[4:]},
+		"just before": {reader(t, j, Position{Epoch: epoch, Seq: 5}, true, nothing),
 			append([]string{"gap 5-6"}, want[4:]...)},
 		"who does not want them": {durableOnly, want[1:]},
 	} {

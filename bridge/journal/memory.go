@@ -105,7 +105,7 @@ func (j *Journal) Restart(epoch uint64, events []*Record) {
 		r.kept = r.Ephemeral
 		r.tidy, r.others = nil, nil
 		j.seen.add(r.ID, false, j.nextSeq)
-		r.Pos = Position{epoch, j.nextSeq}
+		r.Pos = Position{Epoch: epoch, Seq: j.nextSeq}
 		j.nextSeq++
 		j.push(r)
 	}

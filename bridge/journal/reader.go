@@ -153,7 +153,7 @@ func (r *Reader) nextOnDisk(dst []*Record, through uint64, maxBytes int) ([]*Rec
 		if done = n > through; done {
 			return false
 		}
-		rec, err := parseRecord(Position{epoch, n}, body)
+		rec, err := parseRecord(Position{Epoch: epoch, Seq: n}, body)
 		if err != nil {
 			return true // a loss, since it could not be read when the log was opened
 		}
@@ -182,7 +182,7 @@ func (r *Reader) nextOnDisk(dst []*Record, through uint64, maxBytes int) ([]*Rec
 	r.pos.Seq = last
 	if err != nil {
 		r.j.disk.writer.cfg.Logger.Error("reading events from disk failed", "directory", r.j.disk.dir, "error", err)
-		gap := &Gap{From: r.pos, To: Position{epoch, through}, Reason: Trimmed}
+		gap := &Gap{From: r.pos, To: Position{Epoch: epoch, Seq: through}, Reason: Trimmed}
 		if len(dst) == 0 {
 			r.pos.Seq = through
 			return dst, gap
@@ -240,7 +240,7 @@ func (r *Reader) gap() *Gap {
 	case trimmed != nil:
 		gap = trimmed
 	case lost || notesLost:
-		gap = &Gap{From: r.pos, To: Position{j.cfg.Epoch, max(j.horizon, r.pos.Seq)}, Reason: EphemeralLost}
+		gap = &Gap{From: r.pos, To: Position{Epoch: j.cfg.Epoch, Seq: max(j.horizon, r.pos.Seq)}, Reason: EphemeralLost}
 		r.announced = j.horizon
 	default:
 		return nil
@@ -257,7 +257,7 @@ func (r *Reader) gap() *Gap {
 func (r *Reader) missing() *Gap {
 	j := r.j
 	if through := min(j.trimmed, j.evicted); r.pos.Seq < through {
-		gap := &Gap{From: r.pos, To: Position{j.cfg.Epoch, through}, Reason: Trimmed}
+		gap := &Gap{From: r.pos, To: Position{Epoch: j.cfg.Epoch, Seq: through}, Reason: Trimmed}
 		r.pos = gap.To
 		return gap
 	}
@@ -266,7 +266,7 @@ func (r *Reader) missing() *Gap {
 		return nil
 	}
 	r.lossTold = l.to
-	return &Gap{From: r.pos, To: Position{j.cfg.Epoch, l.to}, Reason: Trimmed}
+	return &Gap{From: r.pos, To: Position{Epoch: j.cfg.Epoch, Seq: l.to}, Reason: Trimmed}
 }
 
 // nextLoss returns the next unreported loss ahead of the reader; zero if there is none. The caller holds the

@@ -57,7 +57,7 @@ func TestReadWhileTrimmed(t *testing.T) {
 	if err != nil || trimmed == 0 {
 		t.Fatalf("up to %d went, %v", trimmed, err)
 	}
-	r, err := l.j.NewReader(Position{epoch, 1}, false, func() {})
+	r, err := l.j.NewReader(Position{Epoch: epoch, Seq: 1}, false, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}

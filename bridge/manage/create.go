@@ -9,7 +9,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
-	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	"github.com/copilot-grpc/copilot-grpc/bridge/request"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
@@ -28,7 +27,7 @@ func (svc *Sessions) CreateSession(
 		if err != nil {
 			return nil, err
 		}
-		record(ctx, s.Journal().Last())
+		position.Record(ctx, s.Journal().Last())
 		return &bridgev1.CreateSessionResponse{Session: s.Snapshot()}, nil
 	}
 	return idempotency.Run(ctx, svc.operations, idempotency.Operation[*bridgev1.CreateSessionResponse]{
@@ -36,9 +35,6 @@ func (svc *Sessions) CreateSession(
 		Settle: svc.settleCreate(id, create),
 	})
 }
-
-// record records the position of the reply to the call in ctx.
-func record(ctx context.Context, p journal.Position) { position.Record(ctx, position.Position(p)) }
 
 // settleCreate finds a session whose creation was interrupted by the id that was chosen for it, or
 // else creates it.

@@ -3,6 +3,7 @@ package manage
 import (
 	"context"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	"github.com/copilot-grpc/copilot-grpc/bridge/selection"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -28,6 +29,6 @@ func (svc *Sessions) UpdateLabels(
 		return nil, err
 	}
 	svc.store.Save(e)
-	record(ctx, e.Session.Journal().Last())
+	position.Record(ctx, e.Session.Journal().Last())
 	return &bridgev1.UpdateLabelsResponse{Session: e.Session.Snapshot()}, nil
 }

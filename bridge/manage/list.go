@@ -9,6 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/selection"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
@@ -76,7 +77,7 @@ func (svc *Sessions) GetSession(
 	if m != nil {
 		out = m.onto(out)
 	}
-	record(ctx, e.Session.Journal().Last())
+	position.Record(ctx, e.Session.Journal().Last())
 	return &bridgev1.GetSessionResponse{Session: out}, nil
 }
 
@@ -86,7 +87,7 @@ func sharedSession(ctx context.Context, e *sessions.Entry, err error) (*bridgev1
 	if err != nil {
 		return nil, err
 	}
-	record(ctx, e.Session.Journal().Last())
+	position.Record(ctx, e.Session.Journal().Last())
 	return &bridgev1.GetSessionResponse{Session: e.Snapshot(caller.From(ctx).Tenant)}, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -34,7 +35,7 @@ func (svc *Sessions) UpdateProvider(
 	if err != nil {
 		return nil, err
 	}
-	record(ctx, s.Journal().Last())
+	position.Record(ctx, s.Journal().Last())
 	return &bridgev1.UpdateProviderResponse{}, nil
 }
 
@@ -57,6 +58,6 @@ func (svc *Sessions) ProvideCredentials(
 	if err := s.Settings().SetCredentials(ctx, secrets, r.GetGithubToken()); err != nil {
 		return nil, err
 	}
-	record(ctx, s.Journal().Last())
+	position.Record(ctx, s.Journal().Last())
 	return &bridgev1.ProvideCredentialsResponse{Session: s.Snapshot()}, nil
 }

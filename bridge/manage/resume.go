@@ -8,6 +8,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
+	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	"github.com/copilot-grpc/copilot-grpc/bridge/request"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
@@ -25,7 +26,7 @@ func (svc *Sessions) ResumeSession(
 			if err != nil {
 				return nil, err
 			}
-			record(ctx, s.Journal().Last())
+			position.Record(ctx, s.Journal().Last())
 			return &bridgev1.ResumeSessionResponse{Session: s.Snapshot()}, nil
 		}),
 	})

@@ -7,6 +7,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	"github.com/copilot-grpc/copilot-grpc/bridge/request"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 
@@ -24,7 +25,7 @@ func (svc *Sessions) Abort(ctx context.Context, r *bridgev1.AbortRequest) (*brid
 	if err != nil {
 		return nil, err
 	}
-	record(ctx, aborted.At)
+	position.Record(ctx, aborted.At)
 	return &bridgev1.AbortResponse{TurnWasRunning: aborted.Running}, nil
 }
 
@@ -53,7 +54,7 @@ func (svc *Sessions) SetModel(ctx context.Context, r *bridgev1.SetModelRequest) 
 	if err != nil {
 		return nil, err
 	}
-	record(ctx, at)
+	position.Record(ctx, at)
 	var out struct{ ModelID string }
 	_ = json.Unmarshal(result, &out) // CLI 1.0.81 does not say
 	return &bridgev1.SetModelResponse{ModelId: out.ModelID}, nil
@@ -86,7 +87,7 @@ func (svc *Sessions) WriteLog(ctx context.Context, r *bridgev1.WriteLogRequest) 
 	if err != nil {
 		return nil, err
 	}
-	record(ctx, at)
+	position.Record(ctx, at)
 	var out struct{ EventID string }
 	if err := json.Unmarshal(result, &out); err != nil {
 		return nil, fault.Wrap(err, fault.CLIProtocolError, "reading the result of session.log")
@@ -120,6 +121,6 @@ func (svc *Sessions) SetForegroundSession(
 	if err := session.Refused(result, "session.setForeground"); err != nil {
 		return nil, err
 	}
-	record(ctx, at)
+	position.Record(ctx, at)
 	return &bridgev1.SetForegroundSessionResponse{}, nil
 }

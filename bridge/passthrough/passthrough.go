@@ -239,7 +239,7 @@ func recorded(ctx context.Context, result json.RawMessage, at journal.Position, 
 	if err != nil {
 		return nil, err
 	}
-	position.Record(ctx, position.Position(at))
+	position.Record(ctx, at)
 	return result, nil
 }
 

@@ -13,9 +13,14 @@ import (
 // Trailer is the name of the trailer with the position.
 const Trailer = "copilot-position"
 
-// Position is a place in a session's journal.
+// Position is a place in a session's journal. The zero position precedes all events.
 type Position struct {
 	Epoch, Seq uint64
+}
+
+// Before reports whether p is an earlier place than q.
+func (p Position) Before(q Position) bool {
+	return p.Epoch < q.Epoch || p.Epoch == q.Epoch && p.Seq < q.Seq
 }
 
 // String returns the value of the trailer.

@@ -100,7 +100,7 @@ func (svc *Service) startSend(
 			done(nil, err)
 			return
 		}
-		position.Record(ctx, position.Position(sent.At))
+		position.Record(ctx, sent.At)
 		done(responseOf(sent), nil)
 	})
 }

@@ -51,7 +51,7 @@ func Settlement[T proto.Message](
 			if err != nil {
 				return answer, err
 			}
-			position.Record(ctx, position.Position(at))
+			position.Record(ctx, at)
 			return found(message, at), nil
 		},
 		Unconfirmed: func(err error) bool {

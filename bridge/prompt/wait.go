@@ -61,7 +61,7 @@ func (svc *Service) SendAndWait(
 			if r.GetRequestId() != "" {
 				svc.runs.put(begun)
 			}
-			position.Record(ctx, position.Position(sent.At))
+			position.Record(ctx, sent.At)
 			done(&bridgev1.SendAndWaitResponse{MessageId: sent.MessageID}, nil)
 		})
 	}
@@ -109,7 +109,7 @@ func (svc *Service) awaitTurn(
 	if err := begun.s.Journal().Await(ctx, out.End); err != nil {
 		return nil, session.Classify(err, "")
 	}
-	position.Record(ctx, position.Position(out.End))
+	position.Record(ctx, out.End)
 	return &bridgev1.SendAndWaitResponse{MessageId: message, Outcome: out.Proto()}, nil
 }
 
