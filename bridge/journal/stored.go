@@ -129,10 +129,8 @@ func parseMark(data []byte) (m mark, ok bool) {
 			m.losses = append(m.losses, l)
 		}
 	}
-	if len(data) > 0 { // earlier marks do not tell
-		m.overruns = number()
-	}
-	if len(data) > 0 {
+	m.overruns = number()
+	if len(data) > 0 { // earlier marks end here
 		m.doubts = number()
 	}
 	return m, ok

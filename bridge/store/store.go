@@ -33,7 +33,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -138,11 +137,8 @@ func Open(cfg Config) (*Store, error) {
 		_ = lock.Close()
 		return nil, fmt.Errorf("reading the damaged sessions: %w", err)
 	}
-	s.ceiling, err = segment.OpenCell(s.fs, s.path("epoch"), true, func(text []byte) uint64 {
-		// An older version wrote the epoch as text. If it is unreadable, epochs still do not repeat: the clock has
-		// advanced.
-		epoch, _ := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
-		return epoch
+	s.ceiling, err = segment.OpenCell(s.fs, s.path("epoch"), true, func([]byte) uint64 {
+		return 0 // the file is damaged; epochs still do not repeat: the clock has advanced
 	})
 	if s.ceiling == nil {
 		_ = lock.Close()

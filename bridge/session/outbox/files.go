@@ -16,8 +16,6 @@ import (
 
 const (
 	suffix = ".prompt"
-	// oldStateFile is the state of earlier versions, which had no log.
-	oldStateFile = "state"
 	// diskTimeout is how long a write may take; then the outbox goes on in memory.
 	diskTimeout = 2 * time.Second
 )
@@ -334,16 +332,6 @@ func (b *Box) loadState(names []string) (found map[uint64][]byte, err error) {
 		unreadable = understood(json.Unmarshal(text, &b.st))
 	})
 	err = cmp.Or(err, unreadable)
-	if slices.Contains(names, oldStateFile) {
-		b.orphans = append(b.orphans, oldStateFile)
-		if errors.Is(err, fs.ErrNotExist) { // an earlier version wrote it
-			b.log.torn = true
-			var text []byte
-			if text, err = b.files.disk.Read(oldStateFile); err == nil {
-				err = understood(json.Unmarshal(text, &b.st))
-			}
-		}
-	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}

@@ -93,37 +93,6 @@ func TestLogIsBounded(t *testing.T) {
 	})
 }
 
-// The files of earlier versions, which had no log, are read once.
-func TestFilesWithoutALog(t *testing.T) {
-	t.Parallel()
-	disk := onDisk()
-	for n, text := range map[uint64]string{4: "gone", 5: "one", 6: "two"} {
-		file, _ := json.Marshal(Prompt{Params: json.RawMessage(`{"prompt":"` + text + `"}`)})
-		disk.files[promptFile(n)] = file
-	}
-	old, _ := json.Marshal(state{Next: 5, Entries: []*Entry{{N: 5, IDs: []string{"m1"}, Deliveries: 1}}})
-	disk.files[oldStateFile] = old
-	for range 2 {
-		b := opened(t, disk)
-		entries := b.Entries()
-		if len(entries) != 2 || !entries[0].Acknowledged() || entries[1].Acknowledged() || entries[1].N != 6 {
-			t.Fatalf("there are %+v", entries)
-		}
-		b.Edit()
-		if err := b.Flush(); err != nil {
-			t.Fatal(err)
-		}
-		if names, _ := disk.List(); !slices.Equal(names, []string{promptFile(5), promptFile(6), logFile}) {
-			t.Errorf("on disk are %q", names)
-		}
-	}
-	disk.files = map[string][]byte{oldStateFile: []byte("{"), promptFile(5): disk.files[promptFile(5)]}
-	b, err := Open(disk)
-	if entries := b.Entries(); !errors.Is(err, ErrDamaged) || len(entries) != 1 || entries[0].Obstacle() == "" {
-		t.Errorf("a damaged state: %+v, %v", entries, err)
-	}
-}
-
 // Every change of the disk is an append of one line while prompts come and go.
 func TestWritesOfAPrompt(t *testing.T) {
 	t.Parallel()
