@@ -187,8 +187,8 @@ func (a *Attachment) join() {
 	a.work.Wait()
 }
 
-// Handle processes a frame of the participant. It reports failed commands on the stream; an error ends the
-// stream.
+// Handle processes a frame of the participant. It reports failed commands on the stream; an error ends the stream. The
+// frame is neither empty nor a second start: package rpc refuses both.
 func (a *Attachment) Handle(ctx context.Context, r *bridgev1.AttachRequest) error {
 	switch f := r.GetFrame().(type) {
 	case *bridgev1.AttachRequest_Answer:
@@ -219,10 +219,6 @@ func (a *Attachment) Handle(ctx context.Context, r *bridgev1.AttachRequest) erro
 	case *bridgev1.AttachRequest_Heartbeat:
 	case *bridgev1.AttachRequest_Leave:
 		a.leave(f.Leave.GetDisconnect())
-	case *bridgev1.AttachRequest_Start:
-		return fault.New(fault.FrameUnexpected, "start may only be the first frame").WithField("start")
-	default:
-		return fault.New(fault.FrameUnexpected, "the frame is empty").WithField("frame")
 	}
 	return nil
 }
