@@ -23,11 +23,11 @@ const (
 	MinPageBytes     = 1 << 10
 	maxPageBytes     = 3 << 20 // with its envelope under the 4 MiB that most clients take
 	defaultPageBytes = 1 << 20
-	// chunkBytes is the size of the pieces of Read.
+	// chunkBytes is the size of the pieces of ReadEvent.
 	chunkBytes = 256 << 10
 )
 
-// List reads the journal, a page at a time.
+// ListEvents reads the journal, a page at a time.
 func (svc *Service) ListEvents(ctx context.Context, r *bridgev1.ListEventsRequest) (*bridgev1.ListEventsResponse, error) {
 	s, err := svc.sessions.Open(ctx, r.GetSessionId())
 	if err != nil {
@@ -152,7 +152,7 @@ func parseToken(token string) (p journal.Position, err error) {
 	return p, nil
 }
 
-// Read reads the whole JSON of one event.
+// ReadEvent reads the whole JSON of one event.
 func (svc *Service) ReadEvent(ctx context.Context, r *bridgev1.ReadEventRequest, send func(*bridgev1.ReadEventResponse) error) error {
 	s, err := svc.sessions.Open(ctx, r.GetSessionId())
 	if err != nil {

@@ -43,7 +43,7 @@ type sessionStream struct {
 	closed bool
 	ready  bool // guarded by the readyQueue
 	// unshared is set when the caller loses the right to the session; release, which may be nil,
-	// ends the caller's visit.
+	// ends the watch of that right.
 	unshared atomic.Bool
 	release  func()
 	until    journal.Position // replay ends here

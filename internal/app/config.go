@@ -175,7 +175,7 @@ type Config struct {
 
 	// MaxPromptBytes bounds a prompt's text, MaxAttachmentBytes an attachment sent in pieces, MaxRequestBytes any
 	// message from a caller, and MaxEphemeralBytes the stored ephemeral events of each session. The defaults are
-	// those of packages bridge and server.
+	// those of packages bridge, server and journal.
 	MaxPromptBytes     int
 	MaxAttachmentBytes int
 	MaxRequestBytes    int
@@ -188,13 +188,13 @@ type Config struct {
 	DrainGrace time.Duration
 
 	// StallTimeout is how long a turn may make no progress, ModelCallTimeout how long while it waits for a model.
-	// IdleUnload is how long a session must be idle before it is unloaded. The defaults are those of packages session
-	// and bridge.
+	// IdleUnload is how long a session must be idle before it is unloaded. The defaults are those of packages turn
+	// and fleet.
 	StallTimeout     time.Duration
 	ModelCallTimeout time.Duration
 	IdleUnload       time.Duration
 	// ConfinementGrace is how long a CLI process may go on when the policy has changed what
-	// confines it. Default: that of package bridge.
+	// confines it. Default: that of package fleet.
 	ConfinementGrace time.Duration
 
 	// MaxConnections bounds connections over TCP. 0 is what follows from the limit of open files.
@@ -273,7 +273,7 @@ func (c *Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// checkDial looks at how the CLI is come by.
+// checkDial checks where the CLI comes from: a path, a private copy, or an address to dial.
 func (c *Config) checkDial() error {
 	if !clibin.Verify(c.VerifyCLI).Valid() {
 		return wrongf("verify_cli", "%q is not one of found, all, none", c.VerifyCLI)

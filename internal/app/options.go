@@ -61,8 +61,8 @@ func WithProgress(f Progress) Option { return func(s *settings) { s.progress = f
 // processes must see, stays on the real file system.
 func WithDisk(disk segment.FS) Option { return func(s *settings) { s.disk = disk } }
 
-// WithTidying sets how often it is looked at what may go from disk. Default: as package
-// journal has it.
+// WithTidying sets how often the server deletes journal files beyond their retention. The default is that of package
+// journal.
 func WithTidying(every time.Duration) Option { return func(s *settings) { s.tidy = every } }
 
 // WithSpans makes e receive the spans of calls, turns and callbacks too. A slow e delays calls.
@@ -71,8 +71,7 @@ func WithSpans(e sdktrace.SpanExporter) Option { return func(s *settings) { s.sp
 // WithProbe has the App start a CLI when it runs, and be ready only once that has answered.
 func WithProbe() Option { return func(s *settings) { s.probe = true } }
 
-// WithRestarts sets how CLI processes that end are started again. Default: as package
-// runtime has it.
+// WithRestarts sets when CLI processes that ended are started again. The defaults are those of package runtime.
 func WithRestarts(backoff runtime.Backoff, breaker runtime.Breaker) Option {
 	return func(s *settings) { s.backoff, s.breaker = backoff, breaker }
 }

@@ -11,7 +11,7 @@ import (
 
 // ParticipantBackend implements CallbackService.Attach. A is the type of its attachments.
 type ParticipantBackend[A Attachment] interface {
-	// Attach starts a participation. Its first frame, AttachStarted, comes through Attachment.Stream.
+	// Attach starts a participation. Its first frame, AttachOpening or AttachStarted, comes through Attachment.Stream.
 	Attach(context.Context, *bridgev1.AttachStart) (A, error)
 	// Leave ends a participation by its token.
 	Leave(context.Context, *bridgev1.LeaveRequest) (*bridgev1.LeaveResponse, error)
