@@ -6,6 +6,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -362,16 +363,16 @@ func (b *Bridge) restoreOperations() error {
 
 // setDefaults sets the defaults of members that are not set.
 func (c *Config) setDefaults() {
-	setDefault(&c.MaxPromptBytes, DefaultMaxPromptBytes)
-	setDefault(&c.MaxAttachmentBytes, DefaultMaxAttachmentBytes)
-	setDefault(&c.CallbackTimeout, callback.DefaultTimeout)
-	setDefault(&c.MaxEphemeralBytes, journal.DefaultMaxEphemeralBytes)
-	setDefault(&c.MaxMemoryBytes, journal.DefaultMaxMemoryBytes)
-	setDefault(&c.IdleUnload, fleet.DefaultIdleUnload)
-	setDefault(&c.ConfinementGrace, fleet.DefaultConfinementGrace)
-	setDefault(&c.Turns.Stall, turn.DefaultStall)
-	setDefault(&c.Turns.ModelCall, turn.DefaultModelCall)
-	setDefault(&c.Turns.Rest, turn.DefaultRest)
+	c.MaxPromptBytes = cmp.Or(c.MaxPromptBytes, DefaultMaxPromptBytes)
+	c.MaxAttachmentBytes = cmp.Or(c.MaxAttachmentBytes, DefaultMaxAttachmentBytes)
+	c.CallbackTimeout = cmp.Or(c.CallbackTimeout, callback.DefaultTimeout)
+	c.MaxEphemeralBytes = cmp.Or(c.MaxEphemeralBytes, journal.DefaultMaxEphemeralBytes)
+	c.MaxMemoryBytes = cmp.Or(c.MaxMemoryBytes, journal.DefaultMaxMemoryBytes)
+	c.IdleUnload = cmp.Or(c.IdleUnload, fleet.DefaultIdleUnload)
+	c.ConfinementGrace = cmp.Or(c.ConfinementGrace, fleet.DefaultConfinementGrace)
+	c.Turns.Stall = cmp.Or(c.Turns.Stall, turn.DefaultStall)
+	c.Turns.ModelCall = cmp.Or(c.Turns.ModelCall, turn.DefaultModelCall)
+	c.Turns.Rest = cmp.Or(c.Turns.Rest, turn.DefaultRest)
 	if c.Limits == nil {
 		c.Limits = func() quota.Limits { return quota.Limits{} }
 	}
@@ -387,14 +388,7 @@ func (c *Config) setDefaults() {
 	if c.Dialed {
 		c.Placement.MaxSessions = math.MaxInt
 	}
-	setDefault(&c.Placement.Idle, placement.DefaultIdle)
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
+	c.Placement.Idle = cmp.Or(c.Placement.Idle, placement.DefaultIdle)
 }
 
 // Drain asks every stream to end, and ends the remaining ones after grace.

@@ -1,6 +1,7 @@
 package rpcconn
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -95,15 +96,15 @@ type Options struct {
 
 // withDefaults returns o with defaults for unset fields.
 func (o Options) withDefaults() Options {
-	setDefault(&o.MaxFrame, DefaultMaxFrame)
-	setDefault(&o.MaxInFlight, DefaultMaxInFlight)
-	setDefault(&o.ReservedInFlight, min(DefaultReservedInFlight, o.MaxInFlight/2))
-	setDefault(&o.MaxWaiting, DefaultMaxWaiting)
-	setDefault(&o.MaxRequestWorkers, DefaultMaxRequestWorkers)
-	setDefault(&o.MaxRequestQueue, DefaultMaxRequestQueue)
-	setDefault(&o.MaxOutbound, DefaultMaxOutbound)
-	setDefault(&o.AbandonGrace, DefaultAbandonGrace)
-	setDefault(&o.DrainGrace, DefaultDrainGrace)
+	o.MaxFrame = cmp.Or(o.MaxFrame, DefaultMaxFrame)
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, DefaultMaxInFlight)
+	o.ReservedInFlight = cmp.Or(o.ReservedInFlight, min(DefaultReservedInFlight, o.MaxInFlight/2))
+	o.MaxWaiting = cmp.Or(o.MaxWaiting, DefaultMaxWaiting)
+	o.MaxRequestWorkers = cmp.Or(o.MaxRequestWorkers, DefaultMaxRequestWorkers)
+	o.MaxRequestQueue = cmp.Or(o.MaxRequestQueue, DefaultMaxRequestQueue)
+	o.MaxOutbound = cmp.Or(o.MaxOutbound, DefaultMaxOutbound)
+	o.AbandonGrace = cmp.Or(o.AbandonGrace, DefaultAbandonGrace)
+	o.DrainGrace = cmp.Or(o.DrainGrace, DefaultDrainGrace)
 	// At least one slot remains for ordinary calls.
 	o.ReservedInFlight = max(0, min(o.ReservedInFlight, o.MaxInFlight-1))
 	o.MaxRequestQueue = max(0, o.MaxRequestQueue)
@@ -125,13 +126,6 @@ func (o Options) withDefaults() Options {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return o
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // CallOption changes one call.

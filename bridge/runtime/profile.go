@@ -156,8 +156,8 @@ func (p Profile) args() []string {
 	return args
 }
 
-// stateDir is the folder of the CLI's sessions; "" if unknown.
-func (p Profile) stateDir() string {
+// StateDir is the folder of the CLI's sessions; "" if unknown.
+func (p Profile) StateDir() string {
 	if p.Home != "" {
 		return p.Home
 	}
@@ -174,7 +174,7 @@ func (p Profile) stateDir() string {
 // removeLocks removes the lock files that a killed process left in its sessions. The pid must still be reserved, or
 // the files could belong to another process.
 func (p Profile) removeLocks(pid int) (removed int) {
-	dir := p.stateDir()
+	dir := p.StateDir()
 	if dir == "" {
 		return 0
 	}

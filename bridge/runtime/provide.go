@@ -72,6 +72,3 @@ func (r *Runtime) register(ctx context.Context, method string, params map[string
 	}
 	return nil
 }
-
-// StateDir is the folder of the CLI's sessions; "" if unknown.
-func (p Profile) StateDir() string { return p.stateDir() }

@@ -86,7 +86,7 @@ func (p *Process) end(ctx context.Context) {
 		}
 	}
 	p.note(func(e *Exit) { e.Cause = cause })
-	_ = p.closeStdin()
+	_ = p.CloseWrite()
 	if p.exitsWithin(p.opts.InputGrace) {
 		return
 	}

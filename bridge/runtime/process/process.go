@@ -21,6 +21,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -98,9 +99,9 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	setDefault(&o.InputGrace, DefaultInputGrace)
-	setDefault(&o.TermGrace, DefaultTermGrace)
-	setDefault(&o.OrphanGrace, DefaultOrphanGrace)
+	o.InputGrace = cmp.Or(o.InputGrace, DefaultInputGrace)
+	o.TermGrace = cmp.Or(o.TermGrace, DefaultTermGrace)
+	o.OrphanGrace = cmp.Or(o.OrphanGrace, DefaultOrphanGrace)
 	p := &Process{
 		opts:   o,
 		marker: newMarker(),
@@ -124,12 +125,6 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 	}
 	go p.end(ctx)
 	return p, nil
-}
-
-func setDefault(field *time.Duration, value time.Duration) {
-	if *field == 0 {
-		*field = value
-	}
 }
 
 // prepare creates the command and its pipes, and returns the child's ends. The ends kept here are non-blocking: reads
@@ -189,7 +184,7 @@ func (p *Process) own(started chan<- error) {
 	p.mu.Unlock()
 
 	<-read
-	_ = p.closeStdin() // the process has ended
+	_ = p.CloseWrite() // the process has ended
 	exit.Stderr = p.tail.String()
 	p.mu.Lock()
 	p.exit = exit

@@ -30,21 +30,19 @@ func (p *Process) Write(b []byte) (int, error) { return p.stdin.Write(b) }
 // Write.
 func (p *Process) WriteNow(b []byte) (int, error) { return writeNow(p.input, b) }
 
-// CloseWrite closes the child's input only. It starts no grace time.
-func (p *Process) CloseWrite() error { return p.closeStdin() }
-
 // Close closes input and output, and starts the grace times for the child's end. Done reports the end.
 func (p *Process) Close() error {
 	p.closeOnce.Do(func() { close(p.closed) })
-	err := p.closeStdin()
+	err := p.CloseWrite()
 	if e := p.stdout.Close(); err == nil && !errors.Is(e, os.ErrClosed) {
 		err = e
 	}
 	return err
 }
 
-// closeStdin may be called several times; only the first call's error counts.
-func (p *Process) closeStdin() error {
+// CloseWrite closes the child's input only. It starts no grace time. It may be called several times; only the first call's
+// error counts.
+func (p *Process) CloseWrite() error {
 	if err := p.stdin.Close(); !errors.Is(err, os.ErrClosed) {
 		return err
 	}
