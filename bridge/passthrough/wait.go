@@ -57,7 +57,7 @@ func (svc *Service) readLog(ctx context.Context, c *call) (json.RawMessage, erro
 		case <-woken:
 		case <-timer.C:
 			return recorded(ctx, result, at, nil)
-		case <-svc.shutdown.Stopping():
+		case <-svc.shutdown.Stopped().Done():
 			return recorded(ctx, result, at, nil)
 		case <-ctx.Done():
 			return nil, session.Classify(ctx.Err(), c.method)

@@ -141,7 +141,7 @@ func (sh *userShell) follow(ctx context.Context, ended <-chan shellResult) (shel
 			return result, sh.pass()
 		case <-ctx.Done():
 			return shellResult{}, session.Classify(context.Cause(ctx), "session.shell.executeUserRequested")
-		case <-sh.runner.shutdown.Stopping():
+		case <-sh.runner.shutdown.Stopped().Done():
 			return shellResult{}, fault.New(fault.Draining, "the server stops")
 		}
 	}

@@ -120,13 +120,10 @@ func (c *Coordinator) Close() {
 // Draining closes when streams must send GoAway.
 func (c *Coordinator) Draining() <-chan struct{} { return c.draining }
 
-// Grace is the time from Draining to Stopping. Call it only after Draining has closed.
+// Grace is the time from Draining to Stopped. Call it only after Draining has closed.
 func (c *Coordinator) Grace() time.Duration { return c.grace }
 
-// Stopping closes when streams are to end.
-func (c *Coordinator) Stopping() <-chan struct{} { return c.stopped.Done() }
-
-// Stopped is a context that ends with Stopping.
+// Stopped is a context that ends when streams are to end.
 func (c *Coordinator) Stopped() context.Context { return c.stopped }
 
 // Done closes when the background tasks are to end.

@@ -25,7 +25,7 @@ func TestPhases(t *testing.T) {
 		want := func(phase string, draining, stopping, done bool) {
 			t.Helper()
 			synctest.Wait()
-			if closed(c.Draining()) != draining || closed(c.Stopping()) != stopping || closed(c.Done()) != done {
+			if closed(c.Draining()) != draining || closed(c.Stopped().Done()) != stopping || closed(c.Done()) != done {
 				t.Errorf("%s: draining %v, stopping %v, done %v", phase, !draining, !stopping, !done)
 			}
 			if got := fault.ReasonOf(c.Accepting()) == fault.Draining; got != draining {
@@ -61,7 +61,7 @@ func TestCloseJoinsTasks(t *testing.T) {
 	})
 	c.Drain(time.Hour)
 	c.Close()
-	if !ended || !closed(c.Stopping()) {
+	if !ended || !closed(c.Stopped().Done()) {
 		t.Error("Close returned before its tasks ended")
 	}
 	c.Go(func(context.Context) { t.Error("a task starts after Close") })

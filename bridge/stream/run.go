@@ -72,7 +72,7 @@ func (st *Stream) loop(ctx context.Context) error {
 		case <-away:
 			away, ended = nil, conn.Ended
 			goAway = goAwayFor(bridgev1.GoAwayReason_GO_AWAY_REASON_CONNECTION_AGE, conn.Grace())
-		case <-server.Stopping():
+		case <-server.Stopped().Done():
 			return st.CloseAll(bridgev1.CloseReason_CLOSE_REASON_DRAINING)
 		case <-ended:
 			return st.CloseAll(bridgev1.CloseReason_CLOSE_REASON_DRAINING)
