@@ -203,7 +203,7 @@ func (r *Registry) ClaimOver(id string) *Pending {
 	case ended: // perhaps by an answer of which it was not known whether it had reached the CLI
 		r.ends++
 		end.n = r.ends
-		r.over[id] = end
+		r.remember(id, end)
 	}
 	return nil
 }
