@@ -1,12 +1,14 @@
 package session
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -215,5 +217,40 @@ func TestInterruptedTurnAfterARestart(t *testing.T) {
 	}
 	if again.Awaited() {
 		t.Error("the session is to be continued twice")
+	}
+}
+
+// A prompt that an abort has removed is not sent again if the process of the bridge ended before it knew that.
+func TestRemovedPromptIsNotSentAgain(t *testing.T) {
+	t.Parallel()
+	for _, aborted := range []bool{false, true} {
+		p := &puppet{}
+		s := onStock(t, &stock{rt: p})
+		n, _, err := s.prompts.add(outbox.Prompt{Params: json.RawMessage(`{"prompt":"p"}`)}, s.journal.Last())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.prompts.box.Accepted(n, []string{"m1"}, s.journal.Last(), func(_, _ bool, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		if aborted {
+			s.play("abort", "")
+		}
+		s.update(s.prompts.restore)
+		if _, err := s.loader.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.prompts.awaitRedelivery(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if sent := p.called("session.send"); sent == aborted {
+			t.Errorf("aborted: %v, sent again: %v", aborted, sent)
+		}
+		w := s.prompts.Restored("m1")
+		if over := w.Over(); over != aborted || over && w.Outcome().Status != bridgev1.TurnStatus_TURN_STATUS_ABORTED {
+			t.Errorf("aborted: %v, the outcome is %v", aborted, w.Outcome())
+		}
 	}
 }

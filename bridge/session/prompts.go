@@ -98,11 +98,12 @@ func (q *Prompts) add(p outbox.Prompt, before journal.Position) (n uint64, inMem
 	return q.box.Add(p, withoutSecrets, before)
 }
 
-// accepted notes the CLI's answer to a prompt, as outbox.Box.Accepted does: it may hang in the disk's call. It
+// accepted notes the CLI's answer to a prompt, and the journal's end then, as outbox.Box.Accepted does: it may hang in the
+// disk's call. It
 // removes prompts whose turns have ended in the same write.
-func (q *Prompts) accepted(n uint64, ids []string, done func(durable, again bool, err error)) {
+func (q *Prompts) accepted(n uint64, ids []string, at journal.Position, done func(durable, again bool, err error)) {
 	q.box.Release(q.s.journal.Shown())
-	q.box.Accepted(n, ids, done)
+	q.box.Accepted(n, ids, at, done)
 }
 
 // expect has a waiter wait for the turn of a prompt.

@@ -190,15 +190,15 @@ func (q *Prompts) callNext(ctx context.Context, rt Runtime) (*turn.Waiter, outbo
 		w = q.reset(e)
 		w.Prompt = params.Get("prompt")
 	})
-	result, err := q.s.sender.callAgain(ctx, rt, cmp.Or(p.Method, "session.send"), params, w)
+	sent, err := q.s.sender.callAgain(ctx, rt, cmp.Or(p.Method, "session.send"), params, w)
 	if err != nil {
 		return nil, e, err
 	}
 	q.s.host.Logger().Info("prompt of an ended process sent to the CLI",
 		"session_id", q.s.id, "message_ids", e.Names(), "delivery", e.Deliveries)
-	ids := messageIDs(result)
+	ids := messageIDs(sent.Result)
 	noted := make(chan error, 1)
-	q.s.host.Spawn(func() { q.box.Accepted(e.N, ids, func(_, _ bool, err error) { noted <- err }) })
+	q.s.host.Spawn(func() { q.box.Accepted(e.N, ids, sent.At, func(_, _ bool, err error) { noted <- err }) })
 	if err := <-noted; err != nil {
 		return nil, e, err
 	}

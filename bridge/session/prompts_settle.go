@@ -43,20 +43,23 @@ func (q *Prompts) lookUp(ctx context.Context, history []*journal.Record, unread 
 	return found
 }
 
-// said returns the user's messages in a history, and the messages that only the journal has since the first
-// prompt.
+// said returns the user's messages in a history, the messages that only the journal has since the first
+// prompt, and the aborts since then.
 func (q *Prompts) said(ctx context.Context, history []*journal.Record, entries []outbox.Entry) (out []outbox.Said) {
 	there := map[journal.ID]bool{}
 	for _, rec := range history {
-		if rec.Type == "user.message" && rec.Agent == "" {
+		at, known := q.s.journal.Lookup(rec.ID)
+		switch {
+		case rec.Agent != "":
+		case rec.Type == "user.message":
 			there[rec.ID] = true
 			one := saidBy(rec)
-			one.Pos, _ = q.s.journal.Lookup(rec.ID)
-			if one.Pos.Seq == 0 {
-				one.Pos = journal.Position{}
+			if one.History = true; at.Seq > 0 {
+				one.Pos = at
 			}
-			one.History = true
 			out = append(out, one)
+		case rec.Type == "abort" && !known:
+			out = append(out, abortOf(rec))
 		}
 	}
 	var after journal.Position
@@ -64,14 +67,35 @@ func (q *Prompts) said(ctx context.Context, history []*journal.Record, entries [
 		after = first
 	}
 	event.Scan(ctx, q.s.journal, after, func(rec *journal.Record) bool {
-		if rec.Type == "user.message" && rec.Agent == "" && !there[rec.ID] {
+		switch {
+		case rec.Agent != "":
+		case rec.Type == "user.message" && !there[rec.ID]:
 			one := saidBy(rec)
 			one.Pos = rec.Pos
 			out = append(out, one)
+		case rec.Type == "abort":
+			out = append(out, abortOf(rec))
 		}
 		return true
 	})
 	return out
+}
+
+// abortOf is an abort.
+func abortOf(rec *journal.Record) outbox.Said {
+	return outbox.Said{Abort: true, At: saidBy(rec).At, Pos: rec.Pos}
+}
+
+// keepOwed notes on disk which prompts are owed, before the bridge aborts a turn that can never end: what that removes is sent
+// again.
+func (q *Prompts) keepOwed(found settlement) {
+	for i, e := range found.entries {
+		if d := found.decisions[i]; e.Acknowledged() && lostBecause(d.Verdict, nil, e.Obstacle()) == "" &&
+			(d.Verdict == outbox.Untaken || d.Verdict == outbox.Partly) {
+			q.box.Owe(e.N, d.Done)
+		}
+	}
+	q.flush()
 }
 
 // Settle does with the prompts what the history says. The caller flushes after.
@@ -115,6 +139,14 @@ func (q *Prompts) settle(e *outbox.Entry, d outbox.Decision, out turn.Outcome, u
 			q.box.Finish(e.N)
 		}
 		if w != nil {
+			q.s.turns.carryOut(q.s.turns.machine.Finish(w, out))
+		}
+		return
+	}
+	if d.Verdict == outbox.Removed {
+		q.box.Finish(e.N)
+		if w != nil {
+			out := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_ABORTED, End: q.s.journal.Last()}
 			q.s.turns.carryOut(q.s.turns.machine.Finish(w, out))
 		}
 		return

@@ -31,7 +31,9 @@ func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bo
 		return err
 	}
 	unfinished := history.Unfinished(records)
+	found := r.s.prompts.lookUp(ctx, records, nil)
 	if continuePending && history.Unended(records) {
+		r.s.prompts.keepOwed(found)
 		// Before anybody can send a message, which the abort would remove.
 		if _, _, err := r.s.call(ctx, rt, "session.abort", nil); err != nil {
 			return err
@@ -40,7 +42,6 @@ func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bo
 			return err
 		}
 	}
-	found := r.s.prompts.lookUp(ctx, records, nil)
 	r.tie(ctx, records)
 	defer r.s.prompts.flush()
 	r.s.mu.Lock()

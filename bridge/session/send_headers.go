@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/async"
@@ -81,9 +80,9 @@ func (sd *Sender) reconfigure(ctx context.Context, rt Runtime, set func()) error
 // callAgain gives a runtime a prompt for which w waits, and returns the CLI's answer.
 func (sd *Sender) callAgain(
 	ctx context.Context, rt Runtime, method string, params jsonobj.Object, w *turn.Waiter,
-) (json.RawMessage, error) {
-	return async.Wait(ctx, func(done func(json.RawMessage, error)) {
+) (Sent, error) {
+	return async.Wait(ctx, func(done func(Sent, error)) {
 		sent := &Sent{Waiter: sd.s.turns.waiter(w)}
-		sd.give(ctx, rt, method, params, sent, func(err error) { done(sent.Result, err) })
+		sd.give(ctx, rt, method, params, sent, func(err error) { done(*sent, err) })
 	})
 }

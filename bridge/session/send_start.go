@@ -201,7 +201,7 @@ func (a *attempt) call() {
 // accepted has the outbox note what the CLI has replied, before the caller has it. It may hang in the disk's call.
 func (a *attempt) accepted() {
 	sd, sent, ids := a.sd, &a.sent, messageIDs(a.sent.Result)
-	sd.s.prompts.accepted(a.n, ids, func(durable, again bool, err error) {
+	sd.s.prompts.accepted(a.n, ids, sent.At, func(durable, again bool, err error) {
 		if err != nil {
 			sd.forget(a.w)
 			a.restoreHeaders()

@@ -226,7 +226,7 @@ func TestPromptsStayUntilTheCLIRests(t *testing.T) {
 				s.turns.machine.Accept(w, time.Now())
 				s.turns.carryOut(s.turns.machine.Identify(w, id))
 				s.mu.Unlock()
-				s.prompts.accepted(n, []string{id}, func(bool, bool, error) {})
+				s.prompts.accepted(n, []string{id}, s.journal.Last(), func(bool, bool, error) {})
 			}
 			waiting := func() int { return len(s.prompts.Box().Entries()) }
 			s.play("user.message", `{"messageId":"m1","interactionId":"i1"}`)

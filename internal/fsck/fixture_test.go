@@ -89,7 +89,7 @@ func (b *bridge) round(events int) {
 	n, _, err := b.boxes[i].AddLater(outbox.Prompt{Params: params, AskedAt: time.Now()},
 		func(p json.RawMessage) (json.RawMessage, []string) { return p, nil }, b.journals[i].Last())
 	if err == nil {
-		b.boxes[i].Accepted(n, []string{fmt.Sprint("m", b.events)}, func(_, _ bool, err error) { check(err) })
+		b.boxes[i].Accepted(n, []string{fmt.Sprint("m", b.events)}, journal.Position{}, func(_, _ bool, err error) { check(err) })
 	} else {
 		b.boxes[i].Clear(func(*outbox.Entry) bool { return true })
 		check(b.boxes[i].Flush())

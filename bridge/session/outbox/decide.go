@@ -1,8 +1,10 @@
 package outbox
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
@@ -15,8 +17,10 @@ type Message struct {
 	texts [][sha256.Size]byte
 }
 
-// Said is a user's message that the CLI's history has, or the journal.
+// Said is a user's message that the CLI's history has, or the journal, or an abort.
 type Said struct {
+	// Abort says that it is an abort, which has neither an id nor a content.
+	Abort bool
 	// MessageID is the CLI's id of it. CLI 1.0.81 tells none.
 	MessageID string
 	Content   string
@@ -45,6 +49,8 @@ const (
 	// Overtaken: neither the history nor the journal has it, but the history has a later prompt:
 	// it can no longer be sent in order.
 	Overtaken
+	// Removed: neither the history nor the journal has it, and an abort came behind the CLI's answer.
+	Removed
 )
 
 // Decision is the verdict on a prompt.
@@ -83,6 +89,8 @@ func Decide(entries []Entry, said []Said) []Decision {
 			d.At = said[at].Pos
 		}
 		switch {
+		case found == 0 && len(e.IDs) > 0 && e.removed(said):
+			d.Verdict = Removed
 		case found == 0:
 		case !history:
 			d.Verdict = Forgotten
@@ -114,7 +122,7 @@ func markOvertaken(entries []Entry, out []Decision) {
 // find looks for the k-th message of a prompt's latest delivery.
 func find(e *Entry, m Message, k int, said []Said, claimed []bool) int {
 	for i, one := range said {
-		if claimed[i] {
+		if claimed[i] || one.Abort {
 			continue
 		}
 		if one.MessageID != "" && k < len(e.IDs) {
@@ -136,6 +144,23 @@ func (e *Entry) after(one Said) bool {
 		return one.Pos.Seq > e.Before.Seq
 	}
 	return !one.At.Before(e.GivenAt.Add(-clockSlack))
+}
+
+// removed reports whether an abort came behind the CLI's answer: it removes the messages that were not taken up. An abort
+// that the journal lacks came behind all that the bridge has read.
+func (e *Entry) removed(said []Said) bool {
+	after := cmp.Or(e.AnsweredAt, e.Before)
+	return slices.ContainsFunc(said, func(one Said) bool {
+		switch {
+		case !one.Abort:
+			return false
+		case one.Pos.Seq == 0: // the CLI's clock has milliseconds
+			return !one.At.Before(e.GivenAt.Truncate(time.Millisecond))
+		case one.Pos.Epoch == after.Epoch:
+			return one.Pos.Seq > after.Seq
+		}
+		return one.At.After(e.GivenAt)
+	})
 }
 
 // Says reports whether a message of the history with this content can be the message.

@@ -37,6 +37,18 @@ func alone(after time.Duration, id, text string) Said {
 	return Said{MessageID: id, Content: text, At: noon.Add(after), History: true}
 }
 
+// abortAt is an abort that the journal has.
+func abortAt(seq uint64) Said {
+	return Said{Abort: true, At: noon, Pos: journal.Position{Epoch: 1, Seq: seq}}
+}
+
+// abortAlone is an abort that only the history has, some time after the prompt was sent.
+func abortAlone(after time.Duration) Said { return Said{Abort: true, At: noon.Add(after)} }
+
+func answeredAt(seq uint64) func(*Entry) {
+	return func(e *Entry) { e.AnsweredAt = journal.Position{Epoch: 1, Seq: seq} }
+}
+
 func inJournal(s Said) Said {
 	s.History = false
 	return s
@@ -81,6 +93,16 @@ func TestDecide(t *testing.T) {
 			[]Said{at(11, "a", "1"), at(12, "c", "2")}, []Verdict{Taken}},
 		"several, of which the history lacks one": {[]Entry{given("", []string{"a", "b"}, method(methodMessages, `{"messages":[{"prompt":"1"},{"prompt":"2"}]}`))},
 			[]Said{at(11, "a", "1"), inJournal(at(12, "b", "2"))}, []Verdict{Forgotten}},
+		"aborted":                               {[]Entry{given("hi", one, answeredAt(11))}, []Said{abortAt(12)}, []Verdict{Removed}},
+		"aborted before the answer":             {[]Entry{given("hi", one, answeredAt(11))}, []Said{abortAt(11)}, []Verdict{Untaken}},
+		"aborted before it was sent":            {[]Entry{given("hi", one)}, []Said{abortAt(10)}, []Verdict{Untaken}},
+		"aborted, of an older outbox":           {[]Entry{given("hi", one)}, []Said{abortAt(11)}, []Verdict{Removed}},
+		"not answered, aborted":                 {[]Entry{given("hi", nil)}, []Said{abortAt(11)}, []Verdict{Untaken}},
+		"taken up and aborted":                  {[]Entry{given("hi", one)}, []Said{at(11, "m1", "hi"), abortAt(12)}, []Verdict{Taken}},
+		"aborted as the history says":           {[]Entry{given("hi", one, answeredAt(11))}, []Said{abortAlone(0)}, []Verdict{Removed}},
+		"aborted earlier, as the history says":  {[]Entry{given("hi", one)}, []Said{abortAlone(-time.Second)}, []Verdict{Untaken}},
+		"aborted, of another epoch":             {[]Entry{given("hi", one, func(e *Entry) { e.Before.Epoch = 0 })}, []Said{abortAt(3)}, []Verdict{Untaken}},
+		"aborted, and a later one was taken up": {[]Entry{given("a", one), given("b", []string{"m2"}, answeredAt(20))}, []Said{abortAt(12), at(21, "m2", "b")}, []Verdict{Removed, Taken}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

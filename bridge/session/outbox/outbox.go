@@ -84,6 +84,8 @@ type Entry struct {
 	// Before is the journal's last position before the latest delivery, GivenAt its time.
 	Before  journal.Position `json:"before"`
 	GivenAt time.Time        `json:"givenAt"`
+	// AnsweredAt is the journal's last position when the CLI answered the latest delivery.
+	AnsweredAt journal.Position `json:"answeredAt,omitzero"`
 	// Deliveries is the number of times that the prompt was sent to the CLI.
 	Deliveries int `json:"deliveries"`
 	// Done is how many of its messages were taken up before the latest delivery.
@@ -291,11 +293,14 @@ func (b *Box) insert(e *Entry) error {
 	return nil
 }
 
-// Accepted notes the CLI's answer, before the caller has it, on a goroutine that may hang in the disk's call. done is
-// called once: before Accepted returns, or on another goroutine if the disk does not answer. again reports that the session
-// was loaded anew meanwhile and the history lacks the prompt: it is owed then. If the session has another owner, the error
-// is SESSION_UNAVAILABLE: that owner decides what becomes of the prompt, without this answer.
-func (b *Box) Accepted(n uint64, ids []string, done func(durable, again bool, err error)) {
+// Accepted notes the CLI's answer, before the caller has it, on a goroutine that may hang in the disk's call. at is the
+// journal's last position when the CLI answered. done is called once: before Accepted returns, or on another goroutine if
+// the disk does not answer. again reports that the session was loaded anew meanwhile and the history lacks the prompt: it is
+// owed then. If the session has another owner, the error is SESSION_UNAVAILABLE: that owner decides what becomes of the
+// prompt, without this answer.
+func (b *Box) Accepted(
+	n uint64, ids []string, at journal.Position, done func(durable, again bool, err error),
+) {
 	b.mu.Lock()
 	e := b.st.find(n)
 	if e == nil {
@@ -303,7 +308,7 @@ func (b *Box) Accepted(n uint64, ids []string, done func(durable, again bool, er
 		done(true, false, nil)
 		return
 	}
-	e.IDs = ids
+	e.IDs, e.AnsweredAt = ids, at
 	if e.passed {
 		e.passed, e.Owed = false, true
 	}

@@ -119,7 +119,7 @@ func put(t *testing.T, b *Box, text string) uint64 {
 // noted notes the CLI's answer to a prompt, and waits until it is stored.
 func noted(b *Box, n uint64, ids []string) (durable, again bool, err error) {
 	done := make(chan struct{})
-	go b.Accepted(n, ids, func(d, a bool, e error) {
+	go b.Accepted(n, ids, journal.Position{}, func(d, a bool, e error) {
 		durable, again, err = d, a, e
 		close(done)
 	})
@@ -420,7 +420,7 @@ func TestDiskThatFails(t *testing.T) {
 	}
 	for range 2 { // the second one finds the first, which hangs
 		done := make(chan bool, 2)
-		go b.Accepted(again, []string{"m3"}, func(durable, _ bool, _ error) { done <- durable })
+		go b.Accepted(again, []string{"m3"}, journal.Position{}, func(durable, _ bool, _ error) { done <- durable })
 		if <-done {
 			t.Error("a prompt is on a disk that hangs")
 		}

@@ -59,7 +59,7 @@ func (b *Box) BeginRedelivery(before journal.Position, now time.Time, shared boo
 	was := *next
 	next.Owed, b.changed = false, true
 	next.Was, next.IDs = append(next.Was, next.IDs...), nil
-	next.Before, next.GivenAt = before, now
+	next.Before, next.GivenAt, next.AnsweredAt = before, now, journal.Position{}
 	next.Deliveries++
 	e = *next
 	b.mu.Unlock()
@@ -80,7 +80,7 @@ func (b *Box) undo(was Entry) {
 	defer b.mu.Unlock()
 	if e := b.st.find(was.N); e != nil && !e.finished {
 		e.Owed, e.Was, e.IDs, e.Deliveries, b.changed = true, was.Was, was.IDs, was.Deliveries, true
-		e.Before, e.GivenAt = was.Before, was.GivenAt
+		e.Before, e.GivenAt, e.AnsweredAt = was.Before, was.GivenAt, was.AnsweredAt
 	}
 }
 

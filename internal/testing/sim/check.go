@@ -74,7 +74,7 @@ func (w *world) wrong(p *prompt, said []int) string {
 		return "the agent got it twice"
 	case errors.Is(p.err, errConnection): // it does not know
 	case errors.Is(p.err, errEnded):
-		if len(said) == 0 && !p.abortable {
+		if len(said) == 0 && !p.abortable && !slices.Contains(p.fates, "ABORTED") {
 			return "its turn is said to have ended, and the conversation does not have it"
 		}
 	case p.err != nil:
@@ -117,7 +117,7 @@ func (w *world) checkOrder(said map[int][]int) {
 			if p.immediate || earlier.immediate || len(said[n]) != 1 || len(said[before]) != 1 || !p.accepted[before] {
 				continue
 			}
-			if said[n][0] < said[before][0] && !(earlier.abortable && earlier.crashed) {
+			if said[n][0] < said[before][0] && !(earlier.doubtful && earlier.crashed) {
 				w.fail("the agent got P%d before P%d", n, before)
 			}
 		}

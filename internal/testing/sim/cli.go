@@ -312,6 +312,7 @@ func (c *cli) beginAbort(r request) {
 	c.abortEvent = c.send("abort", `{"reason":"user_initiated"}`, -1)
 	for _, in := range slices.Concat(c.steering, c.queue) {
 		c.w.ended(in.n, "ABORTED")
+		c.w.prompts[in.n].doubtful = !c.w.prompts[in.n].sent
 	}
 	c.steering, c.queue = nil, nil
 	works := c.phase == thinking || c.phase == calling

@@ -34,6 +34,8 @@ type prompt struct {
 	fates []string
 	// late: the abort came between the end of its turn and the rest of the session, so that either outcome is right.
 	late bool
+	// doubtful: an abort removed it before the bridge had the reply to it. A bridge that ends then cannot know that.
+	doubtful bool
 	// abortable: a caller called Abort after the prompt was sent.
 	abortable bool
 	// crashed: a CLI process ended since it was sent, and before the caller knew its outcome.
