@@ -1,13 +1,16 @@
 package session
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
@@ -253,4 +256,63 @@ func TestRemovedPromptIsNotSentAgain(t *testing.T) {
 			t.Errorf("aborted: %v, the outcome is %v", aborted, w.Outcome())
 		}
 	}
+}
+
+// recorder is a puppet that keeps the prompts which it gets.
+type recorder struct {
+	*puppet
+	prompts []string // guarded by the puppet's lock
+}
+
+func (r *recorder) Start(
+	ctx context.Context, method string, params []byte, limit time.Duration, done func(json.RawMessage, error), opts ...rpcconn.CallOption,
+) error {
+	if method == methodSend {
+		r.mu.Lock()
+		r.prompts = append(r.prompts, string(params))
+		r.mu.Unlock()
+	}
+	return r.puppet.Start(ctx, method, params, limit, done, opts...)
+}
+
+// The agent is told to continue before it gets the prompts that are owed, also if a load that their delivery waits for finds
+// the interrupted turn.
+func TestContinuationComesFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, testContinuationComesFirst)
+}
+
+func testContinuationComesFirst(t *testing.T) {
+	r := &recorder{puppet: &puppet{answer: func(method string) (string, error) {
+		switch method {
+		case "session.getMessages":
+			return `{"events":[{"type":"user.message","id":"00000000-0000-4000-8000-000000000001","data":{"messageId":"m0"}}]}`, nil
+		case methodSend:
+			return `{"messageId":"m2"}`, nil
+		}
+		return `{}`, nil
+	}}}
+	s := onStock(t, &stock{rt: r})
+	n, _, err := s.prompts.Add(outbox.Prompt{Params: json.RawMessage(`{"prompt":"owed"}`)}, s.journal.Last())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.prompts.box.Accepted(n, []string{"m1"}); err != nil {
+		t.Fatal(err)
+	}
+	s.prompts.box.Owe(n, 0)
+	s.update(func() {
+		s.settings.State.Continues, s.intake.Marks.Interruption.Last = true, true
+		s.prompts.Deliver() // loads the session
+	})
+	for range 2 {
+		synctest.Wait()
+		s.play("assistant.turn_start", "")
+	}
+	synctest.Wait()
+	if len(r.prompts) != 2 {
+		t.Fatalf("the CLI gets %q", r.prompts)
+	}
+	has(t, r.prompts[0], continuation)
+	has(t, r.prompts[1], "owed")
 }

@@ -118,8 +118,11 @@ func (q *Prompts) redeliverNext(ctx context.Context, d *redelivery) error {
 		case <-d.begun: // of an earlier turn
 		default:
 		}
-		idle := false
-		q.s.update(func() { idle = !q.s.turns.machine.Busy() })
+		idle, continuing := false, false
+		q.s.update(func() { idle, continuing = !q.s.turns.machine.Busy(), q.continuing })
+		if continuing { // the load has found a turn that is to be continued first
+			return nil
+		}
 		var w *turn.Waiter
 		w, given, keep, err = q.redeliverPrompt(ctx, rt)
 		if err == nil && idle && w != nil {
