@@ -293,17 +293,19 @@ func testContinuationComesFirst(t *testing.T) {
 		return `{}`, nil
 	}}}
 	s := onStock(t, &stock{rt: r})
-	n, _, err := s.prompts.Add(outbox.Prompt{Params: json.RawMessage(`{"prompt":"owed"}`)}, s.journal.Last())
+	n, _, err := s.prompts.add(outbox.Prompt{Params: json.RawMessage(`{"prompt":"owed"}`)}, s.journal.Last())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.prompts.box.Accepted(n, []string{"m1"}); err != nil {
-		t.Fatal(err)
-	}
+	s.prompts.box.Accepted(n, []string{"m1"}, s.journal.Last(), func(_, _ bool, err error) {
+		if err != nil {
+			t.Error(err)
+		}
+	})
 	s.prompts.box.Owe(n, 0)
 	s.update(func() {
 		s.settings.State.Continues, s.intake.Marks.Interruption.Last = true, true
-		s.prompts.Deliver() // loads the session
+		s.prompts.redeliver() // loads the session
 	})
 	for range 2 {
 		synctest.Wait()

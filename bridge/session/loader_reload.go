@@ -61,8 +61,9 @@ func (l *Loader) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Objec
 	l.s.intake.hold() // the CLI sends no event of the session before session.resume
 	l.s.mu.Unlock()
 	result, _, err := l.s.call(ctx, rt, "session.resume", plan.Params)
+	var goesOn []string
 	if err == nil {
-		err = l.s.reconciler.history(ctx, rt, continuePending)
+		goesOn, err = l.s.reconciler.history(ctx, rt, continuePending)
 	}
 	if err != nil {
 		rt.Unroute(l.s)
@@ -79,7 +80,7 @@ func (l *Loader) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Objec
 	defer cancel()
 	// The events come after loadedIn: callbacks among them can be answered only in a loaded session.
 	l.s.mu.Lock()
-	l.s.turns.machine.Continue(continuePending && len(before) > 0)
+	l.s.turns.machine.Continue(len(goesOn) > 0)
 	l.s.intake.release()
 	l.s.mu.Unlock()
 	if err := l.s.participants.attend(ctx, rt); err != nil {
@@ -102,10 +103,12 @@ func (l *Loader) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Objec
 	}
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
+	fresh := func(p *callback.Pending) bool { return !slices.Contains(before, p) }
+	answered := func(id string) bool { return !slices.Contains(withdrawn, id) } // or to be answered
 	switch {
-	case l.s.callbacks.Registry().Len() > 0:
+	case slices.ContainsFunc(l.s.callbacks.Registry().List(), fresh):
 		l.s.turns.machine.Continue(true)
-	case withdrawn >= len(before): // the turn goes on if one was answered meanwhile
+	case !slices.ContainsFunc(goesOn, answered):
 		l.s.turns.machine.Continue(false)
 	}
 	return nil

@@ -87,14 +87,39 @@ func TestAskedWhileComparing(t *testing.T) {
 }
 
 // The CLI goes on with a turn whose only callback is answered while the session is loaded, and not with one for which it
-// does not wait.
+// does not wait, or that its history lacks, also while an answer is on its way.
 func TestAnsweredDuringALoad(t *testing.T) {
 	t.Parallel()
-	for _, answered := range []bool{false, true} {
+	for name, test := range map[string]struct{ inHistory, answered, claimed, refused, ended, want bool }{
+		"refused in the history":       {inHistory: true, refused: true, want: true},
+		"refused, and ended since":     {inHistory: true, refused: true, ended: true, want: true},
+		"answered":                     {inHistory: true, answered: true, want: true},
+		"not awaited":                  {inHistory: true},
+		"not in the history":           {},
+		"not in the history, answered": {claimed: true},
+	} {
 		var s *Session
 		p := &puppet{}
 		p.answer = func(method string) (string, error) {
-			if method == "session.permissions.pendingRequests" && answered {
+			switch {
+			case method == "session.getMessages" && test.inHistory:
+				events := `{"type":"permission.requested","id":"00000000-0000-4000-8000-000000000001","data":` +
+					`{"requestId":"p1","permissionRequest":{"kind":"shell","toolCallId":"c1"}}}`
+				if test.refused {
+					events += `,{"type":"permission.completed","id":"00000000-0000-4000-8000-000000000002","data":` +
+						`{"requestId":"p1","result":{"kind":"denied-interactively-by-user"}}}`
+				}
+				if test.ended {
+					const end = `{"type":"tool.execution_complete","id":"00000000-0000-4000-8000-000000000003","data":{"toolCallId":"c1"}}`
+					events += "," + end
+					rec, err := event.Parse([]byte(end))
+					if err != nil {
+						return "", err
+					}
+					s.Ingest(rec, time.Now())
+				}
+				return `{"events":[` + events + `]}`, nil
+			case method == "session.permissions.pendingRequests" && test.answered:
 				s.play("permission.completed", `{"requestId":"p1"}`)
 			}
 			return `{}`, nil
@@ -102,11 +127,20 @@ func TestAnsweredDuringALoad(t *testing.T) {
 		s = onStock(t, &stock{rt: p})
 		s.settings.State.Handling.Methods = []string{callback.PermissionRequested}
 		s.play(callback.PermissionRequested, permissionAsked) // of a process that has ended
+		s.intake.Marks.Interruption.Last = true
+		if test.claimed {
+			if _, err := s.callbacks.Registry().Claim("p1"); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if _, err := s.loader.Load(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if goesOn := s.turns.Running(); goesOn != answered || s.callbacks.Registry().Len() > 0 {
-			t.Errorf("answered: %v, the turn runs: %v; %d callbacks", answered, goesOn, s.callbacks.Registry().Len())
+		if goesOn := s.turns.Running(); goesOn != test.want {
+			t.Errorf("%s: the turn runs: %v", name, goesOn)
+		}
+		if last := s.intake.Marks.Interruption.Last; last != test.inHistory { // it may be interrupted once more
+			t.Errorf("%s: the turn is thought to be interrupted: %v", name, last)
 		}
 	}
 }

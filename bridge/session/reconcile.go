@@ -23,12 +23,14 @@ import (
 // Its caller holds the lifecycle lock, and not the session's lock, which the Reconciler takes for each change.
 type Reconciler struct{ s *Session }
 
-// history adds the events of the CLI's history that the journal lacks. With continuePending, callbacks
-// without an answer in the history become pending. It aborts a turn that the CLI has taken over and can never end.
-func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bool) error {
+// history adds the events of the CLI's history that the journal lacks. With continuePending, callbacks without an answer in
+// the history become pending, and history returns their ids: the CLI goes on with the turn when they are answered. It does
+// so at once behind refused permissions, whose ids are returned, too. It aborts a turn that the CLI has taken over and can
+// never end.
+func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bool) (goesOn []string, err error) {
 	records, err := r.read(ctx, rt)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	unfinished := history.Unfinished(records)
 	found := r.s.prompts.lookUp(ctx, records, nil)
@@ -36,10 +38,10 @@ func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bo
 		r.s.prompts.keepOwed(found)
 		// Before anybody can send a message, which the abort would remove.
 		if _, _, err := r.s.call(ctx, rt, "session.abort", nil); err != nil {
-			return err
+			return nil, err
 		}
 		if records, err = r.read(ctx, rt); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	r.tie(ctx, records)
@@ -58,16 +60,21 @@ func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bo
 		for _, rec := range open {
 			if k := callback.ForEvent(rec.Type); k.Survives {
 				r.s.callbacks.requested(k, r.placed(rec))
+				goesOn = append(goesOn, event.Text(rec, "requestId"))
 			}
 		}
+		live := history.IDs(r.s.intake.Held()) // it may have gone on already
+		past := slices.DeleteFunc(records, func(rec *journal.Record) bool { return live[rec.ID] })
+		goesOn = append(goesOn, history.Refused(past)...)
 	}
-	goesOn := continuePending && r.s.callbacks.Registry().Len() > 0
-	if r.s.settings.State.Continues && !goesOn && !found.forgot() && unfinished {
+	switch {
+	case len(goesOn) > 0: // this process may end in the turn, too
+	case r.s.settings.State.Continues && !found.forgot() && unfinished:
 		r.s.prompts.Continue()
-	} else {
+	default:
 		r.s.prompts.leaveInterrupted()
 	}
-	return nil
+	return goesOn, nil
 }
 
 // read returns the CLI's history. If the CLI's record has several files, session.getMessages may have the newest file

@@ -32,10 +32,10 @@ func (l pendingList) ids() (ids []string) {
 	return ids
 }
 
-// pending reconciles the pending tool calls and permissions with the CLI's lists, and returns how many it has asked
-// and withdrawn. It withdraws callbacks that the CLI does not wait for. If the CLI waits for a callback that is
-// not pending, pending requests it from callers again: otherwise the turn would never end.
-func (r *Reconciler) pending(ctx context.Context, rt Runtime) (asked, withdrawn int, err error) {
+// pending reconciles the pending tool calls and permissions with the CLI's lists, and returns how many it has asked, and
+// the ids of those that it has withdrawn. It withdraws callbacks that the CLI does not wait for. If the CLI waits for a
+// callback that is not pending, pending requests it from callers again: otherwise the turn would never end.
+func (r *Reconciler) pending(ctx context.Context, rt Runtime) (asked int, withdrawn []string, err error) {
 	pending := r.s.callbacks.Registry()
 	for _, of := range pendingLists {
 		method, list := of.event, of.list
@@ -61,7 +61,7 @@ func (r *Reconciler) pending(ctx context.Context, rt Runtime) (asked, withdrawn 
 		}
 		for _, p := range history.Unawaited(method, before, waiting.ids()) {
 			if r.s.callbacks.over(p.ID) {
-				withdrawn++
+				withdrawn = append(withdrawn, p.ID)
 			}
 		}
 	}

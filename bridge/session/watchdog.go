@@ -79,7 +79,7 @@ func (w *Watchdog) stillActive(ctx context.Context, rt Runtime) bool {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	// The missed callbacks are now requested again or withdrawn, and the time limit begins again.
-	if asked, withdrawn, err := w.s.reconciler.pending(ctx, rt); asked+withdrawn > 0 && err == nil {
+	if asked, withdrawn, err := w.s.reconciler.pending(ctx, rt); asked+len(withdrawn) > 0 && err == nil {
 		return true
 	}
 	w.s.mu.Lock()

@@ -180,6 +180,46 @@ func TestUnfinished(t *testing.T) {
 	}
 }
 
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	const (
+		asked   = `permission.requested {"requestId":"r","permissionRequest":{"toolCallId":"c"}}`
+		refused = `permission.completed {"requestId":"r","result":{"kind":"denied-interactively-by-user"}}`
+		ended   = `tool.execution_complete {"toolCallId":"c"}`
+	)
+	for name, test := range map[string]struct {
+		events []string
+		want   []string
+	}{
+		"nothing":              {},
+		"not answered":         {events: []string{asked}},
+		"refused":              {events: []string{asked, refused}, want: []string{"r"}},
+		"approved":             {events: []string{asked, `permission.completed {"requestId":"r","result":{"kind":"approved"}}`}},
+		"ended":                {events: []string{asked, refused, ended}},
+		"another one ended":    {events: []string{asked, refused, `tool.execution_complete {"toolCallId":"d"}`}, want: []string{"r"}},
+		"aborted":              {events: []string{asked, refused, `abort {}`}},
+		"the agent went on":    {events: []string{asked, refused, `assistant.turn_end {}`}},
+		"a message came":       {events: []string{asked, refused, `user.message {}`}},
+		"not asked":            {events: []string{refused}},
+		"an answer of no kind": {events: []string{asked, `permission.completed {"requestId":"r"}`}},
+	} {
+		var records []*journal.Record
+		for _, e := range test.events {
+			kind, data, _ := strings.Cut(e, " ")
+			records = append(records, &journal.Record{Type: kind, JSON: fmt.Appendf(nil, `{"type":%q,"data":%s}`, kind, data)})
+		}
+		if got := Refused(records); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q", name, got)
+		}
+		for _, rec := range records {
+			rec.Agent = "a1"
+		}
+		if got := Refused(records); got != nil {
+			t.Errorf("%s, of a sub-agent: %q", name, got)
+		}
+	}
+}
+
 func TestUnended(t *testing.T) {
 	t.Parallel()
 	const (

@@ -2,7 +2,9 @@ package history
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
@@ -52,6 +54,33 @@ func Unended(events []*journal.Record) bool {
 		}
 	}
 	return len(calls) > 0
+}
+
+// Refused returns the ids of the permission requests with which a history ends that were refused and whose calls have no
+// end. A CLI process that resumes the session ends such calls, and goes on with the turn by itself.
+func Refused(events []*journal.Record) (requests []string) {
+	asked := map[string]string{} // calls by their requests
+	refused := map[string]string{}
+	for _, rec := range events {
+		if rec.Agent != "" {
+			continue
+		}
+		switch id := event.Text(rec, "requestId"); rec.Type {
+		case "permission.requested":
+			asked[id] = CallID(event.Raw(rec))
+		case "permission.completed":
+			var result struct{ Kind string }
+			err := json.Unmarshal(event.Member(rec, "result"), &result)
+			if call := asked[id]; err == nil && call != "" && strings.HasPrefix(result.Kind, "denied") {
+				refused[call] = id
+			}
+		case "tool.execution_complete":
+			delete(refused, CallID(event.Raw(rec)))
+		case "user.message", "assistant.turn_end", "abort":
+			clear(refused)
+		}
+	}
+	return slices.Sorted(maps.Values(refused))
 }
 
 // LeftRunning reports whether the last turn in a recovered journal has no end there, and where
