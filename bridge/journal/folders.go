@@ -229,7 +229,7 @@ func (l *Folders) Forget(session string) {
 
 // remove deletes the folder of a session whose term is held.
 func (l *Folders) remove(dir string, t *term) error {
-	err := l.o.FS.RemoveAll(dir)
+	err := segment.RemoveDir(l.o.FS, dir)
 	if err == nil {
 		l.joint.Forget(t.session)
 		l.mu.Lock()

@@ -286,7 +286,7 @@ func (s *Store) Remove(id string) error {
 	delete(s.named, id)
 	s.logs.Forget(id)
 	s.appended.close(s.outboxDir(id))
-	return errors.Join(s.fs.RemoveAll(s.folder(id)), s.removeDamaged(id))
+	return errors.Join(segment.RemoveDir(s.fs, s.folder(id)), s.removeDamaged(id))
 }
 
 // Session returns the state of a session, nil if there is none. An unreadable state is renamed, so that the session
@@ -356,6 +356,12 @@ func (s *Store) Sessions() (map[string]json.RawMessage, error) {
 	}
 	for _, f := range folders {
 		if !f.IsDir() || done[f.Name()] {
+			continue
+		}
+		if strings.HasSuffix(f.Name(), segment.Removed) { // its deletion was not finished
+			if err := s.fs.RemoveAll(s.path("sessions", f.Name())); err != nil {
+				s.log.Warn("removing the rest of a deleted session failed", "directory", f.Name(), "error", err)
+			}
 			continue
 		}
 		e, err := s.read(f.Name())

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/leak"
@@ -107,4 +109,69 @@ func TestEpochsAreReserved(t *testing.T) {
 	must(t, err)
 	reserved(epoch)
 	must(t, s.Close())
+}
+
+// interrupted is a file system on which the removal of a folder ends after one of its files, as at a kill: after that
+// nothing is removed or renamed.
+type interrupted struct {
+	segment.OS
+
+	file   string
+	killed atomic.Bool
+}
+
+var errKilled = errors.New("killed")
+
+func (f *interrupted) RemoveAll(name string) error {
+	if f.killed.Load() {
+		return errKilled
+	}
+	if _, err := f.Size(filepath.Join(name, f.file)); err != nil {
+		return f.OS.RemoveAll(name)
+	}
+	f.killed.Store(true)
+	return errors.Join(errKilled, f.OS.RemoveAll(filepath.Join(name, f.file)))
+}
+
+func (f *interrupted) Rename(from, to string) error {
+	if f.killed.Load() {
+		return errKilled
+	}
+	return f.OS.Rename(from, to)
+}
+
+// A session whose deletion a kill interrupts does not come back, neither usable nor damaged.
+func TestDeletionIsInterrupted(t *testing.T) {
+	t.Parallel()
+	for _, file := range []string{"session", "id", "0000000000000001-0000000000000000.seg"} {
+		for name, remove := range map[string]func(s *store.Store, j *journal.Journal) error{
+			"open": func(_ *store.Store, j *journal.Journal) error { return j.Remove(t.Context()) },
+			"closed": func(s *store.Store, j *journal.Journal) error {
+				return errors.Join(j.Close(t.Context()), s.Remove("one"))
+			},
+		} {
+			dir := t.TempDir()
+			fsys := &interrupted{file: file}
+			s, err := store.Open(store.Config{Dir: dir, Journals: journal.WriterConfig{FS: fsys}})
+			must(t, err)
+			d, _, err := s.Journal("one", 1)
+			must(t, err)
+			j := journal.New(journal.Config{Epoch: 1, Log: d})
+			j.Append(&journal.Record{Type: "user.message", JSON: []byte(`{}`)})
+			must(t, j.Settle(t.Context()))
+			must(t, s.Save(backend.State{Key: "one", Data: []byte("{}")}))
+			_ = remove(s, j)
+			if !fsys.killed.Load() {
+				t.Errorf("%s, %s: the deletion was not interrupted", name, file)
+			}
+			_ = s.Close()
+			s = open(t, dir)
+			sessions, err := s.Sessions()
+			must(t, err)
+			if left, _ := filepath.Glob(filepath.Join(dir, "*", "one*")); len(sessions)+len(s.Damaged())+len(left) > 0 {
+				t.Errorf("%s, %s: the next process has %v, damaged %v, %v", name, file, sessions, s.Damaged(), left)
+			}
+			must(t, s.Close())
+		}
+	}
 }

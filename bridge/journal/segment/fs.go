@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -72,6 +73,25 @@ func (OS) SyncDir(name string) error {
 	}
 	defer func() { _ = dir.Close() }()
 	return dir.Sync()
+}
+
+// Removed is the suffix of a directory that RemoveDir has not removed completely.
+const Removed = "~removed"
+
+// RemoveDir removes a directory. After a crash of the process the directory is complete, or has its name no more: what
+// is left of it has the suffix Removed. A missing directory is not an error.
+func RemoveDir(fsys FS, name string) error {
+	if err := fsys.RemoveAll(name + Removed); err != nil { // of an earlier crash
+		return err
+	}
+	err := fsys.Rename(name, name+Removed)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return fsys.RemoveAll(name + Removed)
 }
 
 // ReadFile reads a whole file.
