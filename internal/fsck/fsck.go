@@ -137,7 +137,11 @@ func Check(ctx context.Context, dir string) (*Report, error) {
 	c.log("states", &statesLog{c: c})
 	c.log("requests", &requestsLog{c: c})
 	for _, name := range c.folders("sessions") {
-		c.session(path.Join("sessions", name))
+		if place := path.Join("sessions", name); strings.HasSuffix(name, "~removed") {
+			c.Notes.add(place, "is a session whose deletion was not finished")
+		} else {
+			c.session(place)
+		}
 	}
 	for _, name := range c.folders("damaged") {
 		place := path.Join("damaged", name)

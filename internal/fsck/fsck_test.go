@@ -390,6 +390,10 @@ func TestInvariants(t *testing.T) {
 			})
 			write(journalDir+"/session", "{}")(t, dir)
 		}, found: "states/ has a later state"},
+		"a half deleted session": {edit: write("sessions/x~removed/id", "x"), note: "deletion was not finished"},
+		"a session without a journal": {edit: func(t *testing.T, dir string) {
+			must(t, os.Remove(files(t, dir, journalDir+"/*.seg")[0]))
+		}, note: "has no journal, and 0 events"},
 		"an older epoch": {edit: write(journalDir+"/0000000000000001-0000000000000000.seg", "x"), note: "was replaced"},
 		"a later epoch": {edit: write(journalDir+"/7000000000000001-0000000000000000.seg", ""),
 			found: "which is above", note: "is empty"},

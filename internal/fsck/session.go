@@ -45,8 +45,9 @@ func (c *checker) session(dir string) {
 	j := &journal{c: c, session: &s}
 	if l := c.log(dir, j, "session", "id", "opening", "reason", "outbox", "blobs"); l != nil {
 		j.finish(l)
-	} else if n := len(c.joint.events[digestOf(s.Key)]); n > 0 {
-		c.Notes.add(dir, "has no journal, but journals/ has %d events: the session was replaced, or its segments were removed", n)
+	} else if !stateless {
+		n := len(c.joint.events[digestOf(s.Key)])
+		c.Notes.add(dir, "has no journal, and %d events in journals/: it is new, or its segments were removed", n)
 	}
 	if s.Prompts = c.outbox(path.Join(dir, "outbox")); stateless && path.Dir(dir) == "sessions" {
 		c.stateless(dir, key, j.asked || c.Damage.Total > damage)
