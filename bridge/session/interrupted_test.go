@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -223,21 +224,28 @@ func TestInterruptedTurnAfterARestart(t *testing.T) {
 	}
 }
 
+// acknowledged adds a prompt to the outbox that the CLI has answered as m1.
+func acknowledged(t *testing.T, s *Session, text string) (n uint64) {
+	t.Helper()
+	n, _, err := s.prompts.add(outbox.Prompt{Params: json.RawMessage(`{"prompt":"` + text + `"}`)}, s.journal.Last())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.prompts.box.Accepted(n, []string{"m1"}, s.journal.Last(), func(_, _ bool, err error) {
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}
+
 // A prompt that an abort has removed is not sent again if the process of the bridge ended before it knew that.
 func TestRemovedPromptIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	for _, aborted := range []bool{false, true} {
 		p := &puppet{}
 		s := onStock(t, &stock{rt: p})
-		n, _, err := s.prompts.add(outbox.Prompt{Params: json.RawMessage(`{"prompt":"p"}`)}, s.journal.Last())
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.prompts.box.Accepted(n, []string{"m1"}, s.journal.Last(), func(_, _ bool, err error) {
-			if err != nil {
-				t.Error(err)
-			}
-		})
+		acknowledged(t, s, "p")
 		if aborted {
 			s.play("abort", "")
 		}
@@ -254,6 +262,19 @@ func TestRemovedPromptIsNotSentAgain(t *testing.T) {
 		w := s.prompts.Restored("m1")
 		if over := w.Over(); over != aborted || over && w.Outcome().Status != bridgev1.TurnStatus_TURN_STATUS_ABORTED {
 			t.Errorf("aborted: %v, the outcome is %v", aborted, w.Outcome())
+		}
+	}
+}
+
+// A runtime that ends right behind a load leaves the prompts to the next load.
+func TestGiveUpBehindALoad(t *testing.T) {
+	t.Parallel()
+	for _, cause := range []error{nil, errors.New("the session cannot be loaded")} {
+		s := onStock(t, &stock{rt: &puppet{}})
+		acknowledged(t, s, "p")
+		s.watchdog.GiveUp(t.Context(), cause)
+		if lost := s.prompts.box.Empty(); lost != (cause != nil) {
+			t.Errorf("the load fails with %v: the prompt is lost: %v", cause, lost)
 		}
 	}
 }
@@ -293,15 +314,7 @@ func testContinuationComesFirst(t *testing.T) {
 		return `{}`, nil
 	}}}
 	s := onStock(t, &stock{rt: r})
-	n, _, err := s.prompts.add(outbox.Prompt{Params: json.RawMessage(`{"prompt":"owed"}`)}, s.journal.Last())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.prompts.box.Accepted(n, []string{"m1"}, s.journal.Last(), func(_, _ bool, err error) {
-		if err != nil {
-			t.Error(err)
-		}
-	})
+	n := acknowledged(t, s, "owed")
 	s.prompts.box.Owe(n, 0)
 	s.update(func() {
 		s.settings.State.Continues, s.intake.Marks.Interruption.Last = true, true

@@ -85,7 +85,7 @@ func TestDoubtEndsWithTheTrying(t *testing.T) {
 	s.mu.Lock()
 	s.turns.lose(lost)
 	s.mu.Unlock()
-	s.watchdog.GiveUp(t.Context(), nil)
+	s.watchdog.GiveUp(t.Context(), errBroken)
 	if w.state.Over() {
 		t.Fatal("it is over before its id is known")
 	}

@@ -1,10 +1,8 @@
 package session
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/activity"
@@ -159,16 +157,17 @@ func (w *Watchdog) abortStalled(ctx context.Context, rt Runtime) {
 	}
 }
 
-// errNotLoaded is why the history cannot be read if GiveUp has no other error.
-var errNotLoaded = errors.New("the session is not loaded")
-
 // GiveUp notes that the bridge stops trying to load the session, because of an error, and resolves
-// the messages that a load would have resolved. The session is still loaded when a call needs it.
+// the messages that a load would have resolved. The session is still loaded when a call needs it. Without an error GiveUp
+// does nothing: the load has resolved them, and if its runtime has ended since, another load does.
 func (w *Watchdog) GiveUp(ctx context.Context, err error) {
+	if err == nil {
+		return
+	}
 	_ = w.s.loader.exclusive(ctx, func() error { // fails when ctx has ended
 		var found settlement
 		if w.s.loader.State() == Unloaded {
-			found = w.s.prompts.lookUp(ctx, nil, cmp.Or(err, errNotLoaded))
+			found = w.s.prompts.lookUp(ctx, nil, err)
 		}
 		w.s.mu.Lock()
 		w.s.turns.confirm()
