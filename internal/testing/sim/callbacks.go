@@ -27,8 +27,15 @@ import (
 //     session has it;
 //   - whether callers answer the callbacks that wait when the run is over: not if it is zero.
 //
+// From 36 on, the agent is told to continue turns that are lost with their process.
+//
 // The zero variant has no tools and no callbacks.
 type variant int
+
+// variants is the number of variants.
+const variants = 72
+
+func (v variant) continues() bool { return v >= variants/2 }
 
 func (v variant) narrow() bool { return v%2 == 1 }
 
@@ -53,6 +60,9 @@ func tool(kind rune) config.Tool {
 
 func (v variant) opening() session.Opening {
 	o := session.Opening{Timeout: limit}
+	if v.continues() {
+		o.OnInterruption = bridgev1.OnInterruption_ON_INTERRUPTION_CONTINUE
+	}
 	if v.own() > 0 {
 		o.Tools = &[]config.Tool{tool(callersTool), tool(permitted)}
 	}

@@ -48,6 +48,7 @@ func (w *world) check() string {
 		}
 	}
 	w.checkOrder(said)
+	w.checkContinued()
 	w.checkJournal()
 	w.checkCallbacks()
 	w.checkReader()
@@ -92,6 +93,7 @@ func (w *world) wrong(p *prompt, said []int) string {
 		if !p.crashed {
 			return "its runtime is said to be lost"
 		}
+	case w.variant.continues() && p.crashed && (told == "COMPLETED C" || slices.Contains(w.continuation.fates, told)):
 	case slices.Contains(p.fates, told) && (p.crashed || p.late || p.fates[len(p.fates)-1] == told):
 	case told == "ABORTED" && p.abortable && (p.crashed || len(p.fates) == 0):
 	default:

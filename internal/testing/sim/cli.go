@@ -14,6 +14,8 @@ type stored struct {
 	json string
 	// said is the number of the prompt of a user's message; -1 for all others.
 	said int
+	// unendable: it is the abort of a turn that could not end, which the bridge makes itself. The turn is continued.
+	unendable bool
 }
 
 // disk is what CLI processes have written down of the session.
@@ -37,9 +39,12 @@ const (
 
 // input is a message that waits for the agent.
 type input struct {
-	n  int
-	id string
+	n        int // of the prompt; continuation for the message of the bridge itself
+	id, text string
 }
+
+// continuation stands for the message that tells the agent to continue an interrupted turn.
+const continuation = -1
 
 // request is a request of the bridge, or its answer to one of the process.
 type request struct {
@@ -70,6 +75,8 @@ type cli struct {
 	used    bool // it has received a message
 	events  []stored
 	written int // events that the disk has
+	// inherited are the events of earlier processes.
+	inherited int
 
 	phase           phase
 	queue, steering []input
@@ -108,6 +115,9 @@ func (c *cli) receive(body []byte) {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
 	c.w.note("bridge: %s", body)
+	if m.Method == "session.send" && !strings.HasPrefix(m.Params.Prompt, "P") {
+		c.w.continuations++
+	}
 	if m.ID != nil {
 		c.requests = append(c.requests, request{m.ID, m.Method, m.Params, append(m.Result, m.Error...)})
 	}
@@ -191,7 +201,7 @@ func (c *cli) send(eventType, data string, said int) stored {
 		c.w.uuid(), c.w.now(), eventType, ephemeral[eventType], data)
 	c.w.note("CLI: %s %s", eventType, data)
 	c.pipe.say(`{"jsonrpc":"2.0","method":"session.event","params":{"sessionId":"s1","event":` + text + `}}`)
-	return stored{text, said}
+	return stored{json: text, said: said}
 }
 
 func (c *cli) write() {
@@ -260,7 +270,7 @@ func (c *cli) handle(r request) {
 		}
 		c.loaded = true
 		c.events = slices.Clone(c.w.disk.events)
-		c.written = len(c.events)
+		c.written, c.inherited = len(c.events), len(c.events)
 		interrupted := c.takeOver(r.params.ContinuePendingWork)
 		var resumed []stored // the record has it behind the calls
 		if !r.params.DisableResume {
@@ -283,9 +293,10 @@ func (c *cli) handle(r request) {
 		c.reply(r, `{"events":[`+strings.Join(all, ",")+`]}`)
 	case "session.send":
 		c.used = true
-		var n int
-		fmt.Sscanf(r.params.Prompt, "P%d", &n)
-		in := input{n, c.w.uuid()}
+		in := input{continuation, c.w.uuid(), r.params.Prompt}
+		if _, err := fmt.Sscanf(in.text, "P%d", &in.n); err != nil {
+			c.checkContinuation()
+		}
 		if r.params.Mode == "immediate" {
 			c.steering = append(c.steering, in)
 		} else {
@@ -310,15 +321,17 @@ func (c *cli) beginAbort(r request) {
 	c.w.aborts++
 	c.aborted = true
 	c.abortEvent = c.send("abort", `{"reason":"user_initiated"}`, -1)
+	c.abortEvent.unendable = slices.ContainsFunc(c.calls, func(t *toolCall) bool { return t.stage == unended })
 	for _, in := range slices.Concat(c.steering, c.queue) {
 		c.w.ended(in.n, "ABORTED")
-		c.w.prompts[in.n].doubtful = !c.w.prompts[in.n].sent
+		p := c.w.prompt(in.n)
+		p.doubtful = !p.sent
 	}
 	c.steering, c.queue = nil, nil
 	works := c.phase == thinking || c.phase == calling
 	for _, n := range c.turn {
 		c.w.ended(n, "ABORTED")
-		c.w.prompts[n].late = !works
+		c.w.prompt(n).late = !works
 	}
 	if works && !c.resumed {
 		c.phase, c.abort, c.cancelled, c.calls = aborting, r, c.calls, nil
@@ -375,21 +388,21 @@ func (c *cli) takeUp(delivery string) {
 	c.turn, c.text, c.aborted, c.phase = nil, fmt.Sprint("A", in.n), false, thinking
 	c.say(in, delivery)
 	c.emit("assistant.turn_start", fmt.Sprintf(`{"turnId":"0","interactionId":"i%d"}`, c.w.interaction), -1)
-	c.left = c.w.prompts[in.n].steps
+	c.left = c.w.prompt(in.n).steps
 }
 
 // say notes that the agent has taken a message up.
 func (c *cli) say(in input, delivery string) {
 	c.turn = append(c.turn, in.n)
-	c.emit("user.message", fmt.Sprintf(`{"content":"P%d","messageId":%q,"interactionId":"i%d","delivery":%q}`,
-		in.n, in.id, c.w.interaction, delivery), in.n)
+	c.emit("user.message", fmt.Sprintf(`{"content":%q,"messageId":%q,"interactionId":"i%d","delivery":%q}`,
+		in.text, in.id, c.w.interaction, delivery), in.n)
 }
 
 // useTool ends a step of the turn with a tool, and begins the next with the messages that steer it. If the tool needs
 // callers, the next step begins when they have answered.
 func (c *cli) useTool() {
 	c.left--
-	if kinds := c.w.prompts[c.turn[0]].calls; kinds != "" {
+	if kinds := c.w.prompt(c.turn[0]).calls; kinds != "" {
 		c.beginCalls(kinds)
 		return
 	}
@@ -403,7 +416,7 @@ func (c *cli) useTool() {
 // answer is the end of a turn.
 func (c *cli) answer() {
 	outcome := "COMPLETED " + c.text
-	if c.text != "C" && c.w.prompts[c.turn[0]].fails {
+	if c.text != "C" && c.w.prompt(c.turn[0]).fails {
 		c.emit("assistant.turn_end", `{"turnId":"0"}`, -1)
 		c.emit("session.error", `{"errorType":"query","message":"broken"}`, -1)
 		outcome = "FAILED"

@@ -30,6 +30,11 @@
 // session shows as soon as it does, and comes back by its position: it gets each durable event once, at one position, or a
 // gap, and what it has read is not lost.
 //
+// With -continue, half of the sessions ask that the agent is told to continue a turn that was lost with its process. Then it
+// is told only if the record ends within a turn, before it gets any other message, and at most three times in a row. In the
+// end no turn is left interrupted, unless processes ended again and again, or one ended before it had written down a message
+// that the agent had taken up.
+//
 // # What the model does
 //
 // It does what was measured of CLI 1.0.102, and no more: no bursts, hooks or sub-agents. A fault of a run that the real CLI
@@ -51,6 +56,7 @@
 //     that they were interrupted. When the last of them ends, the agent goes on in an interaction of its own. A call whose
 //     request has an end in the record and that has none itself keeps the agent at work until an abort. The abort of
 //     taken-over calls tells no ends.
+//   - A process that resumes the session ends a call whose permission was refused, and goes on with the turn.
 //   - The history is written some time after its events, and before session.idle. A session without a message has none:
 //     no other process can resume it.
 //   - At the end of its input a process shuts the session down. It may work on what it has received before that; then a

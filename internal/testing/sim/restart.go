@@ -139,6 +139,7 @@ func (w *world) restart(n int) {
 	if process != nil {
 		w.mu.Lock()
 		process.shutDown(n)
+		w.forgotten = w.forgotten || process.forgets()
 		w.mu.Unlock()
 		before.tasks.Go(func() { w.tell(rt, 0) })
 	}
@@ -225,7 +226,11 @@ func (w *world) ask(l *life, p *prompt) {
 		case found.Waiter == nil:
 			over(turn.Outcome{}, errEnded)
 		default:
-			l.await(found.Waiter, over)
+			waiter := found.Waiter
+			if w.variant.continues() {
+				waiter = l.s.Follow(waiter, p.id)
+			}
+			l.await(waiter, over)
 		}
 		return
 	}

@@ -14,6 +14,7 @@ import (
 var (
 	runs  = flag.Int("runs", 1000, "how many runs TestRuns makes")
 	first = flag.Uint64("first", 1, "the seed of its first run")
+	goOn  = flag.Bool("continue", false, "also make runs of sessions whose interrupted turns are continued; some fail")
 	shown = flag.String("trace", "", "a run that TestTrace shows")
 )
 
@@ -67,7 +68,11 @@ func script(seed uint64) (ops []op) {
 	kinds := "ccccccccccccccccsssswwa"
 	if seed%4 >= 2 {
 		kinds = "ccccccccccccccccccccccccsttttwwarrrrrddx"
-		ops = append(ops, op{'v', rng.IntN(36)})
+		among := variants / 2
+		if *goOn {
+			among = variants
+		}
+		ops = append(ops, op{'v', rng.IntN(among)})
 	}
 	if seed%8 >= 6 {
 		kinds += "zz"
@@ -188,7 +193,15 @@ func TestFound(t *testing.T) {
 			"x18 x23",
 		"an earlier answer, which the CLI has lost, is not this one": "v16 t17 c18 t2 c10 c4 c27 c8 c13 c19 c0 c32 r11 a32 c6 c7 x11 c26 " +
 			"w23 c32 c25 r10 x26",
-		"a default answer does not reach the CLI": "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
+		"a callback without a place is asked again behind its end": "v9 c35 t9 c25 c17 c2 c21 c34 c7 c11 z20 c20 c14 c20 c27 c23 r6 c15 " +
+			"r16 c12 c18 c17 c29 c35",
+		"a rest without an idle event leaves a prompt in the outbox": "s16 s26 a6 c2 c6 c7 c13 c6 c1 c29 s3 c20 c30 c25 c1 c31 c4",
+		"a default answer ends a later request": "v5 t7 c34 c1 c19 c7 c35 w11 c4 x26 s22 a16 w11 c34 c28 c6 c12 c20 c26 c24 c24 c13 c20 " +
+			"c23 x7",
+		"a turn goes on behind an answer during a load": "v8 t6 c31 c17 c1 t31 c30 c28 t35 c14 a14 c33 c19 c28 c1 c3 c11 t23 c26 c20 c33 " +
+			"c5 c1 c13 c25 c8 x25 c30 c17 c17 c25 c21 c17 r22 c35 c10 c20 c15 c3 c2 c7 a21 s26",
+		"the next process sends an aborted prompt again": "v9 c6 s21 c33 t13 c32 k26 a24 a5 c25 c18 c3",
+		"a default answer does not reach the CLI":        "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
 	} {
 		if wrong := play(t, parse(t, ops)); wrong != "" {
 			t.Errorf("%s: %s", what, wrong)

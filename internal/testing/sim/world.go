@@ -55,11 +55,17 @@ type prompt struct {
 // thing at a time and lets the bridge come to rest in between, so that equal runs behave alike.
 type world struct {
 	*life
-	mu          sync.Mutex // guards what goroutines of the bridge reach: all that follows but the disk
-	disk        disk
-	cli         *cli
-	rt          *runtime
-	prompts     []*prompt
+	mu      sync.Mutex // guards what goroutines of the bridge reach: all that follows but the disk
+	disk    disk
+	cli     *cli
+	rt      *runtime
+	prompts []*prompt
+	// continuation is the bridge's own prompt, which may be given several times.
+	continuation prompt
+	// continuations is how often a process has received it.
+	continuations int
+	// forgotten: a process ended before it had written a message down that the agent had taken up.
+	forgotten   bool
 	ids         uint64
 	interaction int
 	epoch       uint64
@@ -141,7 +147,18 @@ func (w *world) uuid() string {
 func (w *world) now() string { return time.Now().UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // ended notes the outcome that the CLI has given a prompt.
-func (w *world) ended(n int, fate string) { w.prompts[n].fates = append(w.prompts[n].fates, fate) }
+func (w *world) ended(n int, fate string) {
+	p := w.prompt(n)
+	p.fates = append(p.fates, fate)
+}
+
+// prompt returns a prompt of a caller, or that of the bridge itself.
+func (w *world) prompt(n int) *prompt {
+	if n == continuation {
+		return &w.continuation
+	}
+	return w.prompts[n]
+}
 
 // do runs f beside the run. Its error is a failure of the run.
 func (w *world) do(f func() error) {
@@ -198,7 +215,11 @@ func (w *world) send(p *prompt) {
 		}
 		w.mu.Unlock()
 		w.point(l)
-		l.await(sent.Waiter, over)
+		if waiter := sent.Waiter; w.variant.continues() {
+			l.await(l.s.Follow(waiter, sent.MessageID), over)
+		} else {
+			l.await(waiter, over)
+		}
 	})
 	synctest.Wait()
 }
@@ -240,8 +261,10 @@ func (w *world) kill() *runtime {
 	}
 	w.note("the CLI is killed")
 	_ = w.cli.pipe.Close()
+	forgets := w.cli.forgets()
 	w.cli = nil
 	w.crashes++
+	w.forgotten = w.forgotten || forgets
 	for _, p := range w.prompts {
 		p.crashed = p.crashed || !p.over
 	}
