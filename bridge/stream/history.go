@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"fmt"
 
 	"google.golang.org/protobuf/proto"
 
@@ -64,8 +63,7 @@ func (svc *Service) ListEvents(ctx context.Context, r *bridgev1.ListEventsReques
 	if err := s.Journal().SettleStored(ctx); err != nil { // what has happened is in the list
 		return nil, session.Classify(err, "")
 	}
-	last := s.Journal().Last()
-	position.Record(ctx, position.Position{Epoch: last.Epoch, Seq: last.Seq})
+	position.Record(ctx, s.Journal().Last())
 	return svc.page(ctx, s, reader, flt, form(r.GetFidelity(), r.GetOriginalJson()), limit)
 }
 
@@ -138,13 +136,12 @@ func widen(first, then *bridgev1.Gap) *bridgev1.Gap {
 }
 
 func pageToken(p journal.Position) string {
-	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d/%d", p.Epoch, p.Seq))
+	return base64.RawURLEncoding.EncodeToString([]byte(p.String()))
 }
 
 func parseToken(token string) (p journal.Position, err error) {
 	text, err := base64.RawURLEncoding.DecodeString(token)
-	at, ok := position.Parse(string(text))
-	p = journal.Position{Epoch: at.Epoch, Seq: at.Seq}
+	p, ok := position.Parse(string(text))
 	if err != nil || !ok || pageToken(p) != token { // the decoder ignores line breaks
 		return journal.Position{},
 			fault.New(fault.InvalidField, "not a page token of this list").WithField("page_token")
