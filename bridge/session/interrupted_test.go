@@ -98,7 +98,7 @@ func TestInterruptedTurnsAreBounded(t *testing.T) {
 	r := newRig(t, hangs("", 5))
 	r.open(Opening{OnInterruption: goOn})
 	r.send(message("long"))
-	for attempt := range maxContinuations {
+	for attempt := range MaxContinuations {
 		r.awaitEvent("assistant.turn_start")
 		r.crash()
 		r.reload()

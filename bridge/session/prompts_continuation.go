@@ -7,9 +7,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 )
 
-// maxContinuations bounds how often in a row the agent is told to continue: the task may be the reason for which each
+// MaxContinuations bounds how often in a row the agent is told to continue: the task may be the reason for which each
 // process ends.
-const maxContinuations = 3
+const MaxContinuations = 3
 
 // continuationText tells the agent to continue. The CLI tells the agent itself which tool calls have no result.
 const continuationText = "The process that ran you ended before you finished your last turn. Another one has started. " +
@@ -20,13 +20,13 @@ const cannotContinue = "the agent cannot be told to continue an interrupted turn
 
 // Continue has the agent told to continue the turn that ended with its process, before it receives what is owed. The
 // caller has found that the turn is unfinished and that no runtime continues it. Continue does nothing if the agent
-// was told, or was told maxContinuations times in a row.
+// was told, or was told MaxContinuations times in a row.
 func (q *Prompts) Continue() {
 	switch in := &q.s.intake.Marks.Interruption; {
 	case !in.Last:
 	case q.box.Continues(): // an earlier process stored it
 		q.leaveInterrupted()
-	case in.Told >= maxContinuations:
+	case in.Told >= MaxContinuations:
 		q.leaveInterrupted()
 		q.s.host.Logger().Warn("the agent is not told again to continue: each time its process ended",
 			"session_id", q.s.id, "times", in.Told)
