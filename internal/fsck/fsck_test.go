@@ -414,7 +414,6 @@ func TestInvariants(t *testing.T) {
 			found: "has the checksum"},
 		"a state with more":   {edit: write(journalDir+"/session", `{"id":"plain-0","state":{},"x":1}`), found: `has a member "x"`},
 		"no epoch":            {edit: remove("epoch"), found: "epoch is missing"},
-		"an old epoch file":   {edit: write("epoch", "9999999999999\n")},
 		"a wrong epoch file":  {edit: write("epoch", "x"), found: "has 1 bytes"},
 		"usage":               {edit: write("usage/"+strings.Repeat("a", 32), "{}"), found: "has no state"},
 		"a damaged usage":     {edit: write("usage/"+strings.Repeat("a", 32)+".damaged", "{}"), found: "set aside"},
@@ -425,7 +424,6 @@ func TestInvariants(t *testing.T) {
 		"a prompt without its text": {edit: write(journalDir+"/outbox/log", `{"state":{"next":1,"entries":[{"n":1,"ids":["a"]}]}}`+"\n"),
 			found: "lacks prompt 1"},
 		"an unanswered prompt":   {edit: write(journalDir+"/outbox/log", `{"state":{"next":1,"entries":[{"n":1}]}}`+"\n")},
-		"an old outbox":          {edit: write(journalDir+"/outbox/state", `{"next":1,"entries":[{"n":1,"ids":["a"]}]}`), found: "lacks prompt 1"},
 		"a damaged large prompt": {edit: write(journalDir+"/outbox/3.prompt", "{"), found: "is not a JSON object"},
 		"a link to elsewhere": {edit: func(t *testing.T, dir string) {
 			must(t, errors.Join(os.Remove(filepath.Join(dir, "epoch")), os.Symlink("/etc/passwd", filepath.Join(dir, "epoch"))))

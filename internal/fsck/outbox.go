@@ -31,24 +31,19 @@ type outbox struct {
 // outbox verifies an outbox, and returns how many acknowledged prompts wait.
 func (c *checker) outbox(dir string) (waiting int) {
 	var state outbox
-	logged, found := false, map[uint64]bool{}
+	found := map[uint64]bool{}
 	for _, e := range c.list(dir) {
 		name := path.Join(dir, e.Name())
 		n, err := strconv.ParseUint(strings.TrimSuffix(e.Name(), promptSuffix), 10, 64)
 		switch {
 		case e.Name() == "log":
-			logged = true
 			c.outboxLog(name, &state, found)
-		case e.Name() == "state":
 		case err == nil && strings.HasSuffix(e.Name(), promptSuffix):
 			found[n] = true
 			c.object(name, nil)
 		default:
 			c.other(name)
 		}
-	}
-	if !logged { // an older version's, or none
-		c.object(path.Join(dir, "state"), &state)
 	}
 	for _, e := range state.Entries {
 		if len(e.IDs)+len(e.Was) == 0 {
