@@ -8,8 +8,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
-
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -51,23 +49,14 @@ func (svc *Service) runAgain(
 		return nil, err
 	}
 	id := started.GetMessageId()
-	again, err := s.Sender().Repeat(ctx, id)
+	waiter, at, found, err := s.TurnOf(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	at, found := s.Prompts().Locate(ctx, id)
-	t := &startedTurn{s: s, sent: session.Sent{MessageID: id, At: at, Waiter: again.Waiter}}
+	t := &startedTurn{s: s, sent: session.Sent{MessageID: id, At: at, Waiter: waiter}}
 	if r.GetCreate() == nil && found {
 		t.begin = session.Proto(journal.Position{Epoch: at.Epoch, Seq: at.Seq - 1})
 	}
-	if t.sent.Waiter == nil {
-		out := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.Journal().Last()}
-		if found {
-			out = s.Turns().OutcomeOf(ctx, at)
-		}
-		t.sent.Waiter = session.EndedWaiter(out)
-	}
-	t.sent.Waiter = s.Follow(t.sent.Waiter, id)
 	t.oneOff = svc.oneOffOf(ctx, s, r)
 	if earlier := svc.runs.put(t); earlier != t {
 		return earlier, nil

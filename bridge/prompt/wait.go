@@ -113,24 +113,15 @@ func (svc *Service) awaitTurn(
 	return &bridgev1.SendAndWaitResponse{MessageId: message, Outcome: out.Proto()}, nil
 }
 
-// turnOf returns the turn of a message that an earlier process of the bridge accepted. It may have ended since, with the
-// runtimes of that process at the latest.
+// turnOf returns the turn of a message that an earlier process of the bridge accepted.
 func (svc *Service) turnOf(ctx context.Context, id, message string) (*startedTurn, error) {
 	s, err := svc.sessions.Open(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	again, err := s.Sender().Repeat(ctx, message)
+	waiter, _, _, err := s.TurnOf(ctx, message)
 	if err != nil {
 		return nil, err
 	}
-	waiter := again.Waiter
-	if waiter == nil {
-		out := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.Journal().Last()}
-		if at, ok := s.Prompts().Locate(ctx, message); ok {
-			out = s.Turns().OutcomeOf(ctx, at)
-		}
-		waiter = session.EndedWaiter(out)
-	}
-	return &startedTurn{s: s, sent: session.Sent{MessageID: message, Waiter: s.Follow(waiter, message)}}, nil
+	return &startedTurn{s: s, sent: session.Sent{MessageID: message, Waiter: waiter}}, nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
 // Continues reports whether the agent is told to continue turns that end with their CLI process.
@@ -30,6 +31,25 @@ func (s *Session) Follow(w *Waiter, message string) *Waiter {
 		}
 	})
 	return s.turns.waiter(state)
+}
+
+// TurnOf returns a waiter, as Follow does, for the turn of a message that the CLI has accepted. The turn may have ended,
+// with its CLI process at the latest. found is false if the journal lacks the message; otherwise at is where it is. The
+// errors are those of Sender.Repeat.
+func (s *Session) TurnOf(ctx context.Context, message string) (w *Waiter, at journal.Position, found bool, err error) {
+	again, err := s.sender.Repeat(ctx, message)
+	if err != nil {
+		return nil, at, false, err
+	}
+	at, found = s.prompts.Locate(ctx, message)
+	if w = again.Waiter; w == nil {
+		out := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.journal.Last()}
+		if found {
+			out = s.turns.OutcomeOf(ctx, at)
+		}
+		w = EndedWaiter(out)
+	}
+	return s.Follow(w, message), at, found, nil
 }
 
 // follow ends a waiter whose turn was lost, when the turns that continue that one have ended.
