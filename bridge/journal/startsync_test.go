@@ -70,8 +70,8 @@ func TestSyncsBeginTogether(t *testing.T) {
 				}
 				all = append(all, New(Config{Epoch: epoch, Log: d}))
 			}
-			time.Sleep(time.Second)
-			fs.take() // of the reservations
+			time.Sleep(time.Second + time.Millisecond) // not at a tick of the syncs, which may come between two appends
+			fs.take()                                  // of the reservations
 			for i, j := range all {
 				j.Append(durable(i))
 			}
