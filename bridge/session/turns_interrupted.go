@@ -51,7 +51,9 @@ func (t *Turns) interrupted() (tell func()) {
 	}
 	return func() {
 		marks.InterruptedAt = j.Post(TurnOver{Outcome: out}, marks.InterruptedAt)
-		marks.TurnEnd = marks.InterruptedAt
+		if marks.TurnEnd.Before(marks.InterruptedAt) { // a load may have added events of the turn behind that
+			marks.TurnEnd = marks.InterruptedAt
+		}
 		t.s.markDirty()
 	}
 }
