@@ -144,12 +144,12 @@ func (d *Daemon) Stop(sig syscall.Signal) {
 	}
 }
 
-// verify verifies the data directory, if there is one.
+// verify verifies the data directory, if there is one: the sessions of a cluster are in NATS.
 func (d *Daemon) verify() {
 	d.T.Helper()
 	r, err := fsck.Check(context.WithoutCancel(d.Ctx), filepath.Join(d.Root, "data"))
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fsck.ErrNoDirectory):
 	case err != nil:
 		d.T.Errorf("verifying the data directory: %v", err)
 	case r.Damage.Total > 0:
