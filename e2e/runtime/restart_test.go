@@ -169,7 +169,7 @@ func samePositions(a, b []*bridgev1.Position) bool {
 	return slices.EqualFunc(a, b, func(a, b *bridgev1.Position) bool { return proto.Equal(a, b) })
 }
 
-// TestDataDirectoryIsTaken: a second server is refused while the first one lives, in one sentence.
+// TestDataDirectoryIsTaken: a second server is refused while the first one lives, and says which process that is.
 func TestDataDirectoryIsTaken(t *testing.T) {
 	t.Parallel()
 	d := harness.NewDaemon(harness.NewScripted(t))
@@ -177,8 +177,8 @@ func TestDataDirectoryIsTaken(t *testing.T) {
 	dir := filepath.Join(d.Root, "data")
 	out, err := exec.Command(path, "serve", "--listen", "unix:"+filepath.Join(d.Root, "other"), "--data-dir",
 		dir).CombinedOutput()
-	want := fmt.Sprintf("copilot-grpc serve: another server uses the data directory %q: stop it, or give this one "+
-		"another --data-dir\n", dir)
+	want := fmt.Sprintf("another server uses the data directory %q; stop process %d (copilot-grpc), or choose another "+
+		"directory with --data-dir\n", dir, d.Cmd.Process.Pid)
 	if err == nil || !strings.HasSuffix(string(out), want) {
 		t.Errorf("a second server: %v, %s, want %s", err, out, want)
 	}
