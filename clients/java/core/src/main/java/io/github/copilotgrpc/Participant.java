@@ -182,10 +182,10 @@ final class Participant implements Link.Owner, Incoming.Owner {
 			} // else the stream that is being opened makes a new participant, which says goodbye on it
 			return;
 		}
+		goodbye = callLeave(); // before the dial fails, which would end the participation without a goodbye
 		if (dialing) {
 			dialed.close();
 		}
-		goodbye = callLeave();
 		goodbye.whenComplete((reply, error) -> sync.execute(() -> left(error)));
 	}
 
