@@ -296,6 +296,60 @@ func (r *recorder) Start(
 	return r.puppet.Start(ctx, method, params, limit, done, opts...)
 }
 
+// The bridge may end after it has sent a message and before it sees its turn: the agent is told to continue that turn. Of a
+// session that was not in use it is not known who has interrupted the turn.
+func TestUnseenTurnContinues(t *testing.T) {
+	t.Parallel()
+	const message = `{"type":"user.message","id":"00000000-0000-4000-8000-000000000001","data":{"messageId":"m0"}}`
+	for name, test := range map[string]struct {
+		known, failed, resumed, want bool
+	}{
+		"unseen": {want: true}, "known, and its end was told": {known: true}, "failed": {failed: true},
+		"not in use": {resumed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := &recorder{puppet: &puppet{answer: func(method string) (string, error) {
+					if method != "session.getMessages" {
+						return `{}`, nil
+					}
+					events := message
+					if test.failed {
+						events += `,{"type":"session.error","id":"00000000-0000-4000-8000-000000000002","data":{}}`
+					}
+					return `{"events":[` + events + `]}`, nil
+				}}}
+				s := onStock(t, &stock{rt: r})
+				s.settings.State.Continues = true
+				if test.known {
+					s.Ingest(&journal.Record{
+						Type: "user.message", ID: journal.ParseID([]byte("00000000-0000-4000-8000-000000000001")), JSON: []byte(message),
+					}, time.Now())
+					s.update(func() {
+						s.turns.lose(lost)
+						s.intake.Marks.Interruption.Last = false
+					})
+				}
+				var err error
+				if test.resumed {
+					s.loader.state = Disconnected
+					_, err = s.loader.Resume(t.Context(), Opening{})
+				} else {
+					_, err = s.loader.Load(t.Context())
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if told := len(r.prompts) == 1 && strings.Contains(r.prompts[0], continuation); told != test.want {
+					t.Errorf("the agent gets %q", r.prompts)
+				}
+			})
+		})
+	}
+}
+
 // The agent is told to continue before it gets the prompts that are owed, also if a load that their delivery waits for finds
 // the interrupted turn.
 func TestContinuationComesFirst(t *testing.T) {

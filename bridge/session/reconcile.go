@@ -48,6 +48,7 @@ func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bo
 	defer r.s.prompts.flush()
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
+	unseen := r.s.intake.Internal && r.unseen(records)
 	open := r.append(records)
 	// All turns in the history have ended; the CLI does not store their idle events.
 	r.s.turns.losePast()
@@ -67,6 +68,9 @@ func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bo
 		past := slices.DeleteFunc(records, func(rec *journal.Record) bool { return live[rec.ID] })
 		goesOn = append(goesOn, history.Refused(past)...)
 	}
+	if unseen && unfinished {
+		r.s.intake.Marks.Interruption.Last = true
+	}
 	switch {
 	case len(goesOn) > 0: // this process may end in the turn, too
 	case r.s.settings.State.Continues && !found.forgot() && unfinished:
@@ -75,6 +79,22 @@ func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bo
 		r.s.prompts.leaveInterrupted()
 	}
 	return goesOn, nil
+}
+
+// unseen reports whether the journal lacks the last message of a history, whose turn has not failed there. If the session was in use meanwhile, the bridge
+// ended after it had sent the message and before it saw its turn. The caller holds the lock.
+func (r *Reconciler) unseen(records []*journal.Record) bool {
+	for _, rec := range slices.Backward(records) {
+		switch {
+		case rec.Agent != "":
+		case rec.Type == "session.error": // the turn has failed
+			return false
+		case rec.Type == "user.message":
+			_, known := r.s.journal.Lookup(rec.ID)
+			return !known
+		}
+	}
+	return false
 }
 
 // read returns the CLI's history. If the CLI's record has several files, session.getMessages may have the newest file
