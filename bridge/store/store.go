@@ -17,6 +17,7 @@
 //	sessions/ID/*.seg    its journal
 //	sessions/ID/outbox/  prompts whose turns have not ended
 //	sessions/ID/blobs/   the last snapshot of the CLI's folder
+//	sessions/ID~removed/ what a kill has left of a session that was being deleted; the next start removes it
 //	damaged/ID/          an unreadable session, unchanged, with the reason
 //	usage/               what deleted sessions have used of models, a file for each tenant
 package store
