@@ -48,7 +48,7 @@ func TestGatherWrites(t *testing.T) {
 	l := begin(t, &faultfs.FS{}, WriterConfig{})
 	defer l.close()
 	j, woken := l.j, make(chan struct{}, 1)
-	r := reader(t, j, Position{}, true, func() { woken <- struct{}{} })
+	r := reader(t, j, Position{}, true, Waking(woken))
 	read(t, r)
 	l.settle()
 	if !j.BeginBatch() {

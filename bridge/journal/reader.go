@@ -50,8 +50,9 @@ type Reader struct {
 // NewReader returns a reader that starts after the given position. The zero position starts at the first event. A position
 // of another epoch yields a Gap and the whole epoch, also if it is later: readers learn of an epoch before the disk has it,
 // and the process may have ended in between. wake is called from any goroutine, once after each Next that returned nothing,
-// when there is more to read. If ephemeral is false, the loss of ephemeral events is not reported. Only notes added from now
-// on are delivered. The caller must Close the reader.
+// when there is more to read, and perhaps once for a Next that returned what came meanwhile. It must not block, since the
+// journal's lock is held: see Waking. If ephemeral is false, the loss of ephemeral events is not reported. Only notes added
+// from now on are delivered. The caller must Close the reader.
 func (j *Journal) NewReader(after Position, ephemeral bool, wake func()) (*Reader, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

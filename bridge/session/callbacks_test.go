@@ -165,7 +165,7 @@ func TestRequestsEndWithTheSession(t *testing.T) {
 	s.settings.State.Handling = config.Handling{Methods: []string{"userInput.request"}}
 	s.mu.Unlock()
 	asked := make(chan struct{}, 1)
-	reader, err := s.Journal().NewReader(journal.Position{}, true, func() { asked <- struct{}{} })
+	reader, err := s.Journal().NewReader(journal.Position{}, true, journal.Waking(asked))
 	if err != nil {
 		t.Fatal(err)
 	}

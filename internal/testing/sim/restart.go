@@ -248,7 +248,7 @@ type reader struct {
 // follow has the reader read what the session shows, as soon as it does.
 func (w *world) follow() {
 	l, wake := w.life, make(chan struct{}, 1)
-	from, err := l.s.Journal().NewReader(w.reader.at, false, func() { wake <- struct{}{} })
+	from, err := l.s.Journal().NewReader(w.reader.at, false, journal.Waking(wake))
 	if err != nil {
 		w.fail("the reader cannot come back to %v: %v", w.reader.at, err)
 		return
