@@ -2,12 +2,14 @@ package rpcconn
 
 import (
 	"bytes"
+	"cmp"
 	"container/list"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -316,7 +318,7 @@ func (c *Conn) abandon(out *outgoing, reason error) {
 	c.finish(out, nil, out.failure(sent, reason))
 }
 
-// endCalls ends all calls that have no reply when the connection ends.
+// endCalls ends all calls that have no reply when the connection ends, in the order in which they began.
 func (c *Conn) endCalls(cause *CloseError) {
 	c.mu.Lock()
 	c.ended = cause
@@ -326,6 +328,7 @@ func (c *Conn) endCalls(cause *CloseError) {
 			calls = append(calls, out)
 		}
 	}
+	slices.SortFunc(calls, func(a, b *outgoing) int { return cmp.Compare(a.id, b.id) })
 	for _, queue := range []*list.List{&c.urgent, &c.waiting} {
 		for e := queue.Front(); e != nil; e = e.Next() {
 			out := e.Value.(*outgoing)

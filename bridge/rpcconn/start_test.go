@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -155,6 +156,26 @@ func TestWaitingEndsWithTheConnection(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		if len(sent)+len(waiting) > 0 {
 			t.Error("a call has ended twice")
+		}
+	})
+}
+
+// Calls without a reply end in the order in which they began when the connection ends.
+func TestCallsEndInOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, p := start(t, Options{})
+		var order []int
+		for n := range 20 {
+			if err := c.Start("m", nil, 0, func(json.RawMessage, error) { order = append(order, n) }); err != nil {
+				t.Fatal(err)
+			}
+			p.receiveCall()
+		}
+		_ = c.Close()
+		synctest.Wait()
+		if len(order) != 20 || !slices.IsSorted(order) {
+			t.Errorf("the calls end in the order %v", order)
 		}
 	})
 }

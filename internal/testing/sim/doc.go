@@ -30,6 +30,9 @@
 // session shows as soon as it does, and comes back by its position: it gets each durable event once, at one position, or a
 // gap, and what it has read is not lost.
 //
+// Equal runs behave alike, so that a seed that fails fails again: time is virtual, random numbers have a seed, and the goroutines
+// of a run take turns on one processor (see TestMain). TestRepeat compares runs to the last byte that the bridge writes.
+//
 // With -continue, half of the sessions ask that the agent is told to continue a turn that was lost with its process. Then it
 // is told only if the record ends within a turn, before it gets any other message, and at most three times in a row. In the
 // end no turn is left interrupted, unless processes ended again and again, or one ended before it had written down a message

@@ -323,8 +323,12 @@ func (w *world) reload() {
 	}
 }
 
+// instant is the time between two steps of the CLI: what begins in different steps ends at different times.
+const instant = time.Microsecond
+
 // step has the CLI process do one of the things that it can do. It reports whether there was one.
 func (w *world) step(choice int) bool {
+	time.Sleep(instant)
 	w.mu.Lock()
 	if w.cli == nil {
 		w.mu.Unlock()

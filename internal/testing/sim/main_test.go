@@ -1,0 +1,20 @@
+package sim
+
+import (
+	"flag"
+	"os"
+	goruntime "runtime"
+	"runtime/debug"
+	"testing"
+)
+
+var procs = flag.Int("procs", 1, "how many processors the runs use; with more than one, equal runs may differ")
+
+// TestMain makes equal runs behave alike: goroutines on one processor take turns in an order that depends on nothing else,
+// unless the garbage collector or the operating system comes in between.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	goruntime.GOMAXPROCS(*procs)
+	debug.SetGCPercent(-1) // see play
+	os.Exit(m.Run())
+}
