@@ -315,12 +315,19 @@ func (p *terminal) shows(text string) {
 	}
 }
 
+// leftRunning is what a server logs if the CLI of the one before, which was killed, has not ended by itself yet.
+const leftRunning = "ended processes that a killed server left running"
+
 // expect reads a text; a text with … is a whole line.
 func (p *terminal) expect(text string) {
 	p.t.Helper()
 	if strings.Contains(text, "…") {
 		line, err := p.out.ReadString('\n')
 		p.seen.WriteString(line)
+		for err == nil && strings.Contains(line, leftRunning) {
+			line, err = p.out.ReadString('\n')
+			p.seen.WriteString(line)
+		}
 		want := "^" + strings.ReplaceAll(regexp.QuoteMeta(text), "…", ".*") + "\n$"
 		if err != nil || !regexp.MustCompile(want).MatchString(line) {
 			p.t.Fatalf("terminal %s shows %q, not %q: %v", p.name, line, text, err)
