@@ -213,11 +213,7 @@ func (b *Box) flush() error {
 	text, err := json.Marshal(b.st)
 	alive, size := b.st.alive()
 	held := b.st.held()
-	lines := make([]record, 0, len(held)+1)
-	for _, e := range held {
-		lines = append(lines, record{N: e.N, Prompt: e.held})
-	}
-	lines = append(lines, record{State: text})
+	lines := held.lines(text)
 	b.changed = false
 	b.mu.Unlock()
 	switch {
@@ -246,11 +242,32 @@ func (b *Box) flush() error {
 	return nil
 }
 
+// unwritten are entries whose prompts the next flush writes.
+type unwritten []*Entry
+
 // held returns the entries whose prompts the next flush writes. The caller holds Box.mu.
-func (s *state) held() (out []*Entry) {
+func (s *state) held() (out unwritten) {
 	for _, e := range s.Entries {
 		if e.toWrite() {
 			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// lines returns the lines of a flush. A write that does not finish has the first of them. A prompt precedes the state: without
+// it the next process would report a loss. A continuation, which the next process can make anew, follows: the state has its
+// place. The caller holds Box.mu.
+func (u unwritten) lines(state []byte) []record {
+	out := make([]record, 0, len(u)+1)
+	for _, continues := range []bool{false, true} {
+		for _, e := range u {
+			if e.prompt.Continues > 0 == continues {
+				out = append(out, record{N: e.N, Prompt: e.held})
+			}
+		}
+		if !continues {
+			out = append(out, record{State: state})
 		}
 	}
 	return out

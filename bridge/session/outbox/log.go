@@ -93,7 +93,7 @@ func (l *log) read(prompt func(n uint64, line, text []byte), state func(text []b
 	return err
 }
 
-// rewrite replaces the log by the lines of the prompts that are alive, and others, of which the last is the state. It
+// rewrite replaces the log by the lines of the prompts that are alive, and others, among them the state. It
 // reads the old log only for prompts that are not among the others.
 func (l *log) rewrite(alive map[uint64]bool, others []record) error {
 	for _, r := range others {
