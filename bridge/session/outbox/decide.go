@@ -49,7 +49,8 @@ const (
 	// Overtaken: neither the history nor the journal has it, but the history has a later prompt:
 	// it can no longer be sent in order.
 	Overtaken
-	// Removed: neither the history nor the journal has it, and an abort came behind the CLI's answer.
+	// Removed: neither the history nor the journal has it, and an abort came behind the CLI's answer, or behind the
+	// delivery of a continuation.
 	Removed
 )
 
@@ -89,7 +90,7 @@ func Decide(entries []Entry, said []Said) []Decision {
 			d.At = said[at].Pos
 		}
 		switch {
-		case found == 0 && len(e.IDs) > 0 && e.removed(said):
+		case found == 0 && (len(e.IDs) > 0 || e.prompt.Continues > 0) && e.removed(said):
 			d.Verdict = Removed
 		case found == 0:
 		case !history:

@@ -27,6 +27,8 @@ var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func immediate(e *Entry) { e.prompt.Immediate = true }
 
+func continues(e *Entry) { e.prompt.Continues = 1 }
+
 // at is a message that the journal has, and the history unless it says otherwise.
 func at(seq uint64, id, text string) Said {
 	return Said{MessageID: id, Content: text, At: noon.Add(time.Second), Pos: journal.Position{Epoch: 1, Seq: seq}, History: true}
@@ -75,6 +77,10 @@ func TestDecide(t *testing.T) {
 		"the history lacks it":                 {[]Entry{given("hi", one)}, []Said{inJournal(at(11, "m1", "hi"))}, []Verdict{Forgotten}},
 		"two of the same words, one there":     {[]Entry{given("hi", one), given("hi", []string{"m2"})}, []Said{at(11, "", "hi")}, []Verdict{Taken, Untaken}},
 		"two of the same words, the second id": {[]Entry{given("hi", one), given("hi", []string{"m2"})}, []Said{at(11, "m2", "hi")}, []Verdict{Overtaken, Taken}},
+		"a continuation behind an abort": {[]Entry{given("go on", nil, continues)}, []Said{{Abort: true, Pos: at(10, "", "").Pos}},
+			[]Verdict{Untaken}},
+		"a continuation before an abort": {[]Entry{given("go on", nil, continues)}, []Said{{Abort: true, Pos: at(11, "", "").Pos}},
+			[]Verdict{Removed}},
 		"a later one was taken": {[]Entry{given("a", one), given("b", []string{"m2"}), given("c", []string{"m3"})},
 			[]Said{at(11, "m2", "b")}, []Verdict{Overtaken, Taken, Untaken}},
 		"an immediate one was taken": {[]Entry{given("a", one), given("b", []string{"m2"}, immediate)},
