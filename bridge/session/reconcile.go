@@ -87,8 +87,6 @@ func (r *Reconciler) unseen(records []*journal.Record) bool {
 	for _, rec := range slices.Backward(records) {
 		switch {
 		case rec.Agent != "":
-		case rec.Type == "session.error": // the turn has failed
-			return false
 		case rec.Type == "user.message":
 			_, known := r.s.journal.Lookup(rec.ID)
 			return !known

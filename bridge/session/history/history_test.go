@@ -161,6 +161,7 @@ func TestUnfinished(t *testing.T) {
 	call := message(`{"toolRequests":[{"name":"bash"}]}`)
 	helper := rec("user.message", 2)
 	helper.Agent = "helper"
+	logged := &journal.Record{Type: "session.error", JSON: []byte(`{"data":{"errorType":"notification"}}`)}
 	for name, test := range map[string]struct {
 		events []*journal.Record
 		want   bool
@@ -173,6 +174,12 @@ func TestUnfinished(t *testing.T) {
 		"aborted":                 {[]*journal.Record{user, call, rec("abort", 3)}, false},
 		"a subagent's message":    {[]*journal.Record{user, last, helper}, false},
 		"a message after the end": {[]*journal.Record{user, last, user}, true},
+		"failed":                  {[]*journal.Record{user, rec("assistant.turn_end", 3), rec("session.error", 4)}, false},
+		"failed behind a call":    {[]*journal.Record{user, call, rec("session.error", 4), rec("session.shutdown", 5)}, false},
+		"a client's error":        {[]*journal.Record{user, logged}, true},
+		"an error of another process": {
+			[]*journal.Record{user, rec("session.shutdown", 3), rec("session.error", 4), rec("session.shutdown", 5)}, true,
+		},
 	} {
 		if got := Unfinished(test.events); got != test.want {
 			t.Errorf("%s: unfinished is %v", name, got)

@@ -12,20 +12,26 @@ import (
 )
 
 // Unfinished reports whether a history ends within a turn: the agent did not reply to the last message, or its last
-// reply calls tools. A turn that a caller aborted has ended.
+// reply calls tools. A turn that has failed, or that a caller aborted, has ended. An error behind the end of the turn's
+// process is of a message that another process was about to take up.
 func Unfinished(events []*journal.Record) bool {
+	failed := false
 	for _, rec := range slices.Backward(events) {
 		if rec.Agent != "" {
 			continue
 		}
 		switch rec.Type {
 		case "user.message":
-			return true
+			return !failed
 		case "assistant.message":
 			var d struct{ ToolRequests []json.RawMessage }
-			return event.Data(rec, &d) && len(d.ToolRequests) > 0
+			return !failed && event.Data(rec, &d) && len(d.ToolRequests) > 0
 		case "abort":
 			return false
+		case "session.error":
+			failed = failed || event.Text(rec, "errorType") != turn.LoggedError
+		case "session.resume", "session.shutdown":
+			failed = false
 		}
 	}
 	return false
