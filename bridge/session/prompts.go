@@ -119,23 +119,30 @@ func (q *Prompts) forget(w *turn.Waiter) {
 	q.box.Drop(w.Entry)
 }
 
-// ended notes that the turn of a prompt has ended.
-func (q *Prompts) ended(entry uint64, out turn.Outcome) {
+// ended notes that the turn of a prompt has ended. It reports whether it releases the waiter later: no process finds in the
+// CLI's history that an abort has removed a message, and the next one would send it, so its caller learns of that when the
+// disk no longer has it.
+func (q *Prompts) ended(w *turn.Waiter, out turn.Outcome) (later bool) {
+	entry := w.Entry
 	delete(q.waiters, entry)
 	delete(q.forgotten, entry)
 	switch {
 	case out.Status == bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST && out.Err == nil:
 		q.box.End(entry) // the history still has to say whether it has the prompt
-		q.flusher.now()
-	case out.Status == bridgev1.TurnStatus_TURN_STATUS_ABORTED:
-		q.box.Finish(entry) // a caller has withdrawn it
-		q.flusher.now()
+		q.flusher.now(nil)
+	case out.Status == bridgev1.TurnStatus_TURN_STATUS_ABORTED: // a caller has withdrawn it
+		if later = q.box.Finish(entry) && !w.Begun(); !later {
+			q.flusher.now(nil)
+			return false
+		}
+		return q.flusher.now(func() { q.s.update(w.Release) })
 	default:
 		q.over = append(q.over, entry)
 		if !q.s.turns.machine.Busy() {
 			q.rested()
 		}
 	}
+	return false
 }
 
 // rested notes that the CLI is idle. It has then written the turns down that have ended: until then its history may

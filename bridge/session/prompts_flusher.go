@@ -25,14 +25,15 @@ type flusher struct {
 	pending atomic.Bool
 }
 
-// now writes the outbox once the journal has the events that its change follows from.
-func (f *flusher) now() {
-	if f.start == nil {
-		return
-	}
-	f.start(func(ctx context.Context) {
+// now writes the outbox once the journal has the events that its change follows from, and then calls done, unless that is
+// nil. It returns false, and does neither, if the bridge has ended.
+func (f *flusher) now(done func()) bool {
+	return f.start != nil && f.start(func(ctx context.Context) {
 		if f.journal.Settle(ctx) == nil {
 			f.flush()
+		}
+		if done != nil {
+			done()
 		}
 	})
 }

@@ -6,8 +6,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
 func TestIDs(t *testing.T) {
@@ -54,4 +57,55 @@ func TestLostBecause(t *testing.T) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
+}
+
+// logDisk is a disk of an outbox whose writes wait while it hangs.
+type logDisk struct {
+	hang chan struct{}
+	text []byte
+}
+
+func (*logDisk) List() ([]string, error)             { return nil, nil }
+func (d *logDisk) Read(string) ([]byte, error)       { return d.text, nil }
+func (d *logDisk) Write(_ string, text []byte) error { return d.Append("", 0, text) }
+func (*logDisk) Remove(string) error                 { return nil }
+func (d *logDisk) Append(_ string, size int64, text []byte) error {
+	if d.hang != nil {
+		<-d.hang
+	}
+	d.text = append(d.text[:size:size], text...)
+	return nil
+}
+
+// The next process would send a prompt that an abort has removed, so its caller learns of that when the disk lacks it.
+func TestRemovedPromptIsToldOnceStored(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		disk := &logDisk{}
+		box, err := outbox.Open(disk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := New(Config{ID: "s1", Host: &rig{ctx: t.Context()}, Epoch: 7, Outbox: box})
+		acknowledged(t, s, "p")
+		s.update(s.prompts.restore)
+		w := s.prompts.Restored("m1")
+		disk.hang = make(chan struct{})
+		s.update(func() {
+			s.turns.carryOut(s.turns.machine.Finish(w, turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_ABORTED}))
+		})
+		synctest.Wait()
+		if w.Over() {
+			t.Error("the caller knows what the disk does not")
+		}
+		close(disk.hang)
+		synctest.Wait()
+		next, err := outbox.Open(disk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !w.Over() || !next.Empty() {
+			t.Errorf("then the caller knows: %v, the disk has %v", w.Over(), next.Entries())
+		}
+	})
 }

@@ -45,10 +45,9 @@ func (t *Turns) carryOut(effects []turn.Effect) {
 			told = false
 		case turn.Finished:
 			e.Waiter.Span.EndTurn(e.Outcome.Status.String())
-			if e.Waiter.Entry != 0 {
-				t.s.prompts.ended(e.Waiter.Entry, e.Outcome)
+			if e.Waiter.Entry == 0 || !t.s.prompts.ended(e.Waiter, e.Outcome) {
+				e.Waiter.Release()
 			}
-			e.Waiter.Release()
 		case turn.Rested:
 			t.s.prompts.rested()
 			if e.Outcome.Status == bridgev1.TurnStatus_TURN_STATUS_ABORTED {

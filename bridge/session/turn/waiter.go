@@ -96,7 +96,7 @@ func (w *Waiter) Release() {
 
 // Then has f called with the outcome, at once if there is one. f is called with the machine's lock, and must not wait.
 func (w *Waiter) Then(f func(Outcome)) {
-	if w.finished {
+	if w.Over() {
 		f(w.out)
 		return
 	}
@@ -111,6 +111,9 @@ func (w *Waiter) Finish(out Outcome) {
 
 // Accepted reports whether the CLI has replied to the message.
 func (w *Waiter) Accepted() bool { return w.accepted }
+
+// Begun reports whether the message was taken up.
+func (w *Waiter) Begun() bool { return w.begun }
 
 // Unconfirmed reports whether it is not known whether the message was taken up.
 func (w *Waiter) Unconfirmed() bool { return w.unconfirmed }
