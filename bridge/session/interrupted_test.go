@@ -12,6 +12,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
@@ -296,54 +297,175 @@ func (r *recorder) Start(
 	return r.puppet.Start(ctx, method, params, limit, done, opts...)
 }
 
+const (
+	firstMessage = `{"type":"user.message","id":"00000000-0000-4000-8000-000000000001","data":{"messageId":"m0"}}`
+	callersAbort = `{"type":"abort","id":"00000000-0000-4000-8000-000000000003","data":{}}`
+)
+
+// interrupted is a session whose interrupted turns are continued, and whose CLI has a history of some events. reading is called
+// when the bridge reads that.
+func interrupted(t *testing.T, reading func(s *Session), history ...string) (*Session, *recorder) {
+	t.Helper()
+	var s *Session
+	r := &recorder{puppet: &puppet{answer: func(method string) (string, error) {
+		if method == "session.abort" {
+			time.Sleep(time.Second) // of the test's clock: all else goes on meanwhile
+		}
+		if method != "session.getMessages" {
+			return `{}`, nil
+		}
+		if reading != nil {
+			reading(s)
+		}
+		return `{"events":[` + strings.Join(history, ",") + `]}`, nil
+	}}}
+	s = onStock(t, &stock{rt: r})
+	s.settings.State.Continues = true
+	return s, r
+}
+
+// had gives the journal an event that the bridge has read of an earlier runtime.
+func (s *Session) had(text string, bridge bool) {
+	rec, err := event.Parse([]byte(text))
+	if err != nil {
+		panic(err) // of a test
+	}
+	s.update(func() {
+		s.intake.Internal = bridge
+		s.intake.take(rec, time.Now())
+		s.intake.Internal = false
+	})
+}
+
+// told reports whether the agent is told to continue, and nothing else, when the session is loaded.
+func (r *recorder) told(t *testing.T, s *Session) bool {
+	t.Helper()
+	if _, err := s.loader.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+	for _, prompt := range r.prompts {
+		has(t, prompt, continuation)
+	}
+	return len(r.prompts) == 1
+}
+
 // The bridge may end after it has sent a message and before it sees its turn: the agent is told to continue that turn. Of a
 // session that was not in use it is not known who has interrupted the turn.
 func TestUnseenTurnContinues(t *testing.T) {
 	t.Parallel()
-	const message = `{"type":"user.message","id":"00000000-0000-4000-8000-000000000001","data":{"messageId":"m0"}}`
 	for name, test := range map[string]struct {
-		known, failed, resumed, want bool
+		known, failed, resumed, aborted, want bool
 	}{
 		"unseen": {want: true}, "known, and its end was told": {known: true}, "failed": {failed: true},
-		"not in use": {resumed: true},
+		"not in use": {resumed: true}, "a caller has aborted since": {aborted: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				r := &recorder{puppet: &puppet{answer: func(method string) (string, error) {
-					if method != "session.getMessages" {
-						return `{}`, nil
-					}
-					events := message
-					if test.failed {
-						events += `,{"type":"session.error","id":"00000000-0000-4000-8000-000000000002","data":{}}`
-					}
-					return `{"events":[` + events + `]}`, nil
-				}}}
-				s := onStock(t, &stock{rt: r})
-				s.settings.State.Continues = true
+				events := []string{firstMessage}
+				if test.failed {
+					events = append(events, `{"type":"session.error","id":"00000000-0000-4000-8000-000000000002","data":{}}`)
+				}
+				s, r := interrupted(t, nil, events...)
 				if test.known {
-					s.Ingest(&journal.Record{
-						Type: "user.message", ID: journal.ParseID([]byte("00000000-0000-4000-8000-000000000001")), JSON: []byte(message),
-					}, time.Now())
+					s.had(firstMessage, false)
 					s.update(func() {
 						s.turns.lose(lost)
 						s.intake.Marks.Interruption.Last = false
 					})
 				}
-				var err error
+				if test.aborted {
+					if _, err := s.sender.Abort(t.Context(), nil); err != nil {
+						t.Fatal(err)
+					}
+				}
 				if test.resumed {
 					s.loader.state = Disconnected
-					_, err = s.loader.Resume(t.Context(), Opening{})
-				} else {
-					_, err = s.loader.Load(t.Context())
+					if _, err := s.loader.Resume(t.Context(), Opening{}); err != nil {
+						t.Fatal(err)
+					}
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				synctest.Wait()
-				if told := len(r.prompts) == 1 && strings.Contains(r.prompts[0], continuation); told != test.want {
+				if told := r.told(t, s); told != test.want {
 					t.Errorf("the agent gets %q", r.prompts)
+				}
+			})
+		})
+	}
+}
+
+// A CLI process that is killed may not have written an abort down that the bridge has read.
+func TestAbortedTurnIsLeft(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		events []string
+		bridge bool // has made the abort
+		want   bool
+	}{
+		"not aborted":                   {events: []string{firstMessage}, want: true},
+		"aborted by a caller":           {events: []string{firstMessage, callersAbort}},
+		"aborted by the bridge":         {events: []string{firstMessage, callersAbort}, bridge: true, want: true},
+		"an earlier turn was aborted":   {events: []string{callersAbort, firstMessage}, want: true},
+		"a turn of a helper is aborted": {events: []string{firstMessage, strings.Replace(callersAbort, "{", `{"agentId":"a",`, 1)}, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s, r := interrupted(t, nil, firstMessage)
+				for _, text := range test.events {
+					s.had(text, test.bridge)
+				}
+				s.update(func() { s.turns.lose(lost) })
+				if told := r.told(t, s); told != test.want {
+					t.Errorf("the agent gets %q", r.prompts)
+				}
+			})
+		})
+	}
+}
+
+// While a caller aborts, the agent is not told to continue: not by a load that the abort waits for, not if that was decided
+// before, and not once more if a process may have received it.
+func TestAbortUnderWay(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ aborted, unseen, stored, given, want bool }{
+		"no abort": {want: true}, "during a load": {aborted: true},
+		"unseen, no abort": {unseen: true, want: true}, "during the load that finds the turn": {unseen: true, aborted: true},
+		"decided, no abort": {stored: true, want: true}, "decided": {stored: true, aborted: true},
+		"given, no abort": {stored: true, given: true, want: true}, "given": {stored: true, given: true, aborted: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				aborted := errors.New("not called")
+				s, r := interrupted(t, func(s *Session) {
+					if test.aborted {
+						go func() { _, aborted = s.sender.Abort(t.Context(), nil) }()
+						synctest.Wait()
+					}
+				}, firstMessage)
+				if !test.unseen {
+					s.had(firstMessage, false)
+					s.update(func() { s.turns.lose(lost) })
+				}
+				if test.stored {
+					p := outbox.Prompt{Params: json.RawMessage(`{"prompt":"` + continuation + `"}`), AskedAt: time.Now(), Continues: 1}
+					if _, err := s.prompts.box.AddContinuation(p, s.journal.Last()); err != nil {
+						t.Fatal(err)
+					}
+					s.update(s.prompts.leaveInterrupted)
+				}
+				if test.given {
+					if _, ok, err := s.prompts.box.BeginRedelivery(s.journal.Last(), time.Now(), false); err != nil || !ok {
+						t.Fatal(ok, err)
+					}
+				}
+				if told := r.told(t, s); told != test.want {
+					t.Errorf("the agent gets %q", r.prompts)
+				}
+				time.Sleep(time.Minute)
+				if test.aborted && aborted != nil {
+					t.Error(aborted)
 				}
 			})
 		})

@@ -40,6 +40,10 @@ type Prompts struct {
 	redelivery *redelivery
 	// continuing: the delivery is about to put a continuation into the outbox.
 	continuing bool
+	// aborts counts the aborts of callers that are under way.
+	aborts int
+	// leavesUnseen: a caller has aborted since a runtime had the session. A turn that only the CLI's history has is left, too.
+	leavesUnseen bool
 }
 
 // newPrompts returns the prompts of an outbox; nil keeps them in memory.

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"slices"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
@@ -24,7 +25,7 @@ const cannotContinue = "the agent cannot be told to continue an interrupted turn
 func (q *Prompts) Continue() {
 	switch in := &q.s.intake.Marks.Interruption; {
 	case !in.Last:
-	case q.box.Continues(): // an earlier process stored it
+	case q.aborts > 0, q.box.Continues(): // a caller aborts it; an earlier process stored it
 		q.leaveInterrupted()
 	case in.Told >= MaxContinuations:
 		q.leaveInterrupted()
@@ -44,6 +45,16 @@ func (q *Prompts) leaveInterrupted() {
 		q.s.markDirty()
 	}
 }
+
+// beginAbort notes that a caller aborts: until endAbort, and for the turn that was interrupted before, the agent is not told
+// to continue. The call may wait for a load, or be repeated in the next process, which would get both in any order.
+func (q *Prompts) beginAbort() {
+	q.s.update(func() { q.aborts++ })
+	q.abort(slices.DeleteFunc(q.box.Entries(), func(e outbox.Entry) bool { return !e.Owed || e.Prompt().Continues == 0 }))
+}
+
+// endAbort notes that an abort of a caller has ended.
+func (q *Prompts) endAbort() { q.s.update(func() { q.aborts-- }) }
 
 // storeContinuation puts the continuation that Continue has asked for into the outbox, which makes it owed.
 func (q *Prompts) storeContinuation() {

@@ -143,7 +143,7 @@ func (q *Prompts) settle(e *outbox.Entry, d outbox.Decision, out turn.Outcome, u
 		}
 		return
 	}
-	if d.Verdict == outbox.Removed {
+	if d.Verdict == outbox.Removed || d.Verdict == outbox.Untaken && e.Prompt().Continues > 0 && q.aborts > 0 {
 		q.box.Finish(e.N)
 		if w != nil {
 			out := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_ABORTED, End: q.s.journal.Last()}

@@ -32,7 +32,7 @@ func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bo
 	if err != nil {
 		return nil, err
 	}
-	unfinished := history.Unfinished(records)
+	unfinished := history.Unfinished(records) && !r.aborted(ctx)
 	found := r.s.prompts.lookUp(ctx, records, nil)
 	if continuePending && history.Unended(records) {
 		r.s.prompts.keepOwed(found)
@@ -68,9 +68,10 @@ func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bo
 		past := slices.DeleteFunc(records, func(rec *journal.Record) bool { return live[rec.ID] })
 		goesOn = append(goesOn, history.Refused(past)...)
 	}
-	if unseen && unfinished {
+	if unseen && unfinished && !r.s.prompts.leavesUnseen {
 		r.s.intake.Marks.Interruption.Last = true
 	}
+	r.s.prompts.leavesUnseen = false
 	switch {
 	case len(goesOn) > 0: // this process may end in the turn, too
 	case r.s.settings.State.Continues && !found.forgot() && unfinished:
@@ -81,7 +82,32 @@ func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bo
 	return goesOn, nil
 }
 
-// unseen reports whether the journal lacks the last message of a history, whose turn has not failed there. If the session was in use meanwhile, the bridge
+// aborted reports whether a caller has aborted the last turn in the journal. The CLI writes the abort down when the turn has
+// ended: its process may have ended before that.
+func (r *Reconciler) aborted(ctx context.Context) (aborted bool) {
+	r.s.mu.Lock()
+	asked, after := r.s.settings.State.Continues, r.s.intake.Marks.ReconciledTo
+	r.s.mu.Unlock()
+	if !asked {
+		return false
+	}
+	if after.Epoch != r.s.journal.Last().Epoch {
+		after = journal.Position{}
+	}
+	event.Scan(ctx, r.s.journal, after, func(rec *journal.Record) bool {
+		switch {
+		case rec.Agent != "":
+		case rec.Type == "user.message":
+			aborted = false
+		case rec.Type == "abort":
+			aborted = !rec.Bridge
+		}
+		return true
+	})
+	return aborted
+}
+
+// unseen reports whether the journal lacks the last message of a history. If the session was in use meanwhile, the bridge
 // ended after it had sent the message and before it saw its turn. The caller holds the lock.
 func (r *Reconciler) unseen(records []*journal.Record) bool {
 	for _, rec := range slices.Backward(records) {

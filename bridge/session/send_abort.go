@@ -21,12 +21,18 @@ type Aborted struct {
 
 // Abort stops the running turn and what is queued. params are those of session.abort; they may be nil.
 func (sd *Sender) Abort(ctx context.Context, params jsonobj.Object) (out Aborted, err error) {
+	if err := sd.s.loader.Usable(); err != nil {
+		return out, err
+	}
+	sd.s.prompts.beginAbort()
+	defer sd.s.prompts.endAbort()
 	given := sd.s.prompts.acknowledged()
 	loaded, err := sd.s.loader.abortable(ctx)
 	switch {
 	case err != nil:
 		return out, err
 	case !loaded:
+		sd.s.update(func() { sd.s.prompts.leavesUnseen = true })
 		return Aborted{Running: sd.s.prompts.abort(given), At: sd.s.journal.Last()}, nil
 	}
 	running := sd.s.turns.Running()
@@ -42,9 +48,6 @@ func (sd *Sender) Abort(ctx context.Context, params jsonobj.Object) (out Aborted
 // progress, because the load may continue the turn of an earlier runtime. If callbacks of such a turn are pending and no
 // load is in progress, abortable loads the session: only the CLI can end their turn.
 func (l *Loader) abortable(ctx context.Context) (bool, error) {
-	if err := l.Usable(); err != nil {
-		return false, err
-	}
 	if l.State() == Loaded {
 		return true, nil
 	}
