@@ -355,10 +355,11 @@ func (r *recorder) told(t *testing.T, s *Session) bool {
 func TestUnseenTurnContinues(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		known, failed, resumed, aborted, want bool
+		known, failed, resumed, elsewhere, aborted, want bool
 	}{
 		"unseen": {want: true}, "known, and its end was told": {known: true}, "failed": {failed: true},
-		"not in use": {resumed: true}, "a caller has aborted since": {aborted: true},
+		"not in use": {resumed: true}, "the journal has another conversation": {elsewhere: true, want: true},
+		"a caller has aborted since": {aborted: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -370,6 +371,13 @@ func TestUnseenTurnContinues(t *testing.T) {
 				s, r := interrupted(t, nil, events...)
 				if test.known {
 					s.had(firstMessage, false)
+					s.update(func() {
+						s.turns.lose(lost)
+						s.intake.Marks.Interruption.Last = false
+					})
+				}
+				if test.elsewhere {
+					s.had(strings.Replace(firstMessage, "0001", "0009", 1), false)
 					s.update(func() {
 						s.turns.lose(lost)
 						s.intake.Marks.Interruption.Last = false

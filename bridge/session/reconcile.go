@@ -44,11 +44,11 @@ func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bo
 			return nil, err
 		}
 	}
+	unseen := r.unseen(records) // before a new epoch has them
 	r.tie(ctx, records)
 	defer r.s.prompts.flush()
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
-	unseen := r.s.intake.Internal && r.unseen(records)
 	open := r.append(records)
 	// All turns in the history have ended; the CLI does not store their idle events.
 	r.s.turns.losePast()
@@ -68,7 +68,7 @@ func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bo
 		past := slices.DeleteFunc(records, func(rec *journal.Record) bool { return live[rec.ID] })
 		goesOn = append(goesOn, history.Refused(past)...)
 	}
-	if unseen && unfinished && !r.s.prompts.leavesUnseen {
+	if unseen && unfinished && r.s.intake.Internal && !r.s.prompts.leavesUnseen {
 		r.s.intake.Marks.Interruption.Last = true
 	}
 	r.s.prompts.leavesUnseen = false
@@ -108,7 +108,7 @@ func (r *Reconciler) aborted(ctx context.Context) (aborted bool) {
 }
 
 // unseen reports whether the journal lacks the last message of a history. If the session was in use meanwhile, the bridge
-// ended after it had sent the message and before it saw its turn. The caller holds the lock.
+// ended after it had sent the message and before it saw its turn.
 func (r *Reconciler) unseen(records []*journal.Record) bool {
 	for _, rec := range slices.Backward(records) {
 		switch {
