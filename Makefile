@@ -23,7 +23,7 @@ PARALLEL ?= 4
 TURNS ?= 100000
 # Flags of the benchmarks, such as "-repeats 9" or "-only ingest,fanout -write ''", and of mutate, such as "-sample 7".
 BENCHFLAGS ?=
-MUTATEFLAGS ?= -write docs/mutations.md
+MUTATEFLAGS ?= -write docs/mutations.md -generated 200
 
 # Without the folder's path in it, what is built in one clone is found in the build cache by the next. The tag leaves a
 # package out of gRPC that nothing uses, and that makes the program 9 MB larger.
@@ -146,7 +146,7 @@ kills: ## the server and the real CLI killed after prompts were acknowledged (SE
 upgrade: ## replicas of an earlier build (BASE, default the newest tag or the first build with replicas that drain) are replaced
 	$(STEP) "upgrade of a cluster" go,npm .ci/upgrade $(or $(BASE),$(shell git describe --tags --abbrev=0 2>/dev/null || echo 7f3a19b0))
 
-mutate: ## small faults in the source, each of which a named test has to notice; writes docs/mutations.md (MUTATEFLAGS)
+mutate: ## small faults in the source, named and generated, which tests have to notice; writes docs/mutations.md (MUTATEFLAGS)
 	$(STEP) "mutations" go go run ./internal/testing/mutate/cmd/mutate $(MUTATEFLAGS)
 
 ##@ To measure it

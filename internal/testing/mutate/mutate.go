@@ -2,6 +2,9 @@
 // one at a time, and runs the test that has to fail because of each. The faults are data
 // (mutations.yaml); the working tree is never changed: the go command reads the mutated file
 // through its -overlay flag.
+//
+// Other faults are made from the syntax trees of the packages that decide about a session. A sample of them is judged by
+// the simulator, and by the unit tests of the mutated package if the simulator does not notice.
 package mutate
 
 import (

@@ -91,7 +91,7 @@ func TestRunner(t *testing.T) {
 func TestWriteTable(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "page.md")
-	if err := os.WriteFile(path, []byte("before\n"+reportBegin+"old\n"+reportEnd+"after\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("before\n<!-- mutations: begin -->\nold\n<!-- mutations: end -->\nafter\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	results := []Result{{Mutation: Mutation{Class: "limits", Test: "TestA/b"}, Verdict: Killed},

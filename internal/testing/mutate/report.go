@@ -2,16 +2,10 @@ package mutate
 
 import (
 	"bytes"
-	"errors"
+	"cmp"
 	"fmt"
 	"os"
 	"strings"
-)
-
-// The marks around the result in a page.
-const (
-	reportBegin = "<!-- mutations: begin -->\n"
-	reportEnd   = "<!-- mutations: end -->\n"
 )
 
 // Table is the result as a table of Markdown: a row a class.
@@ -41,17 +35,58 @@ func Table(results []Result) string {
 	return b.String()
 }
 
-// WriteTable puts the table between the marks of a page.
+// GeneratedTable is what became of generated mutations: a row a package, and a line for each that survived.
+func GeneratedTable(found []Finding, seed uint64) string {
+	var b strings.Builder
+	b.WriteString("| package | mutations | noticed by the simulator | only by unit tests | survived |\n|---|--:|--:|--:|--:|\n")
+	row := func(name string, of func(Finding) bool) {
+		counts, total := map[Notice]int{}, 0
+		for _, f := range found {
+			if of(f) {
+				counts[f.Notice]++
+				total++
+			}
+		}
+		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d |\n", name, total, counts[BySimulator], counts[ByUnitTests], counts[ByNone])
+	}
+	for _, pkg := range Deciding {
+		row("`"+pkg+"`", func(f Finding) bool { return f.Package == pkg })
+	}
+	for _, operator := range Operators {
+		row(operator, func(f Finding) bool { return f.Operator == operator })
+	}
+	row(fmt.Sprintf("all, of seed %d", seed), func(Finding) bool { return true })
+	b.WriteString("\nThose that survived:\n\n")
+	for _, f := range found {
+		if f.Notice == ByNone {
+			fmt.Fprintf(&b, "- `%s`: %s\n", strings.ReplaceAll(f.Name, "`", "'"), cmp.Or(f.Reason, "no reason known"))
+		}
+	}
+	return b.String()
+}
+
+// WriteTable puts the result of the named mutations between the marks of a page.
 func WriteTable(path string, results []Result) error {
+	return writeBetween(path, "mutations", Table(results))
+}
+
+// WriteGenerated puts the result of generated mutations between the marks of a page.
+func WriteGenerated(path string, found []Finding, seed uint64) error {
+	return writeBetween(path, "generated", GeneratedTable(found, seed))
+}
+
+// writeBetween puts a text between the marks that a page has for it.
+func writeBetween(path, name, text string) error {
 	page, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	before, rest, begun := bytes.Cut(page, []byte(reportBegin))
-	_, after, ended := bytes.Cut(rest, []byte(reportEnd))
+	begin, end := "<!-- "+name+": begin -->\n", "<!-- "+name+": end -->\n"
+	before, rest, begun := bytes.Cut(page, []byte(begin))
+	_, after, ended := bytes.Cut(rest, []byte(end))
 	if !begun || !ended {
-		return errors.New("the page has no marks for the result: " + path)
+		return fmt.Errorf("%s has no marks for the result: %s", path, name)
 	}
-	text := string(before) + reportBegin + Table(results) + reportEnd + string(after)
+	text = string(before) + begin + text + end + string(after)
 	return os.WriteFile(path, []byte(text), 0o644) //nolint:gosec // a page of the repository
 }

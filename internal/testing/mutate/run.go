@@ -44,7 +44,7 @@ func (r *Runner) Run(ctx context.Context, m Mutation) (Result, error) {
 	}
 	key := m.Package + " " + m.Test
 	if _, known := r.passes[key]; !known {
-		verdict, output, err := r.test(ctx, m, "")
+		verdict, output, err := r.test(ctx, m.suite(), "")
 		if err != nil {
 			return result, err
 		}
@@ -58,54 +58,77 @@ func (r *Runner) Run(ctx context.Context, m Mutation) (Result, error) {
 		result.Verdict, result.Took = verdict, time.Since(began)
 		return result, nil
 	}
-	overlay, err := r.overlay(m, text)
+	overlay, err := r.overlay(m.File, text)
 	if err != nil {
 		return result, err
 	}
-	result.Verdict, result.Output, err = r.test(ctx, m, overlay)
+	result.Verdict, result.Output, err = r.test(ctx, m.suite(), overlay)
 	result.Took = time.Since(began)
 	return result, err
 }
 
-// overlay writes the mutated file, and the file that has the go command read it.
-func (r *Runner) overlay(m Mutation, text []byte) (string, error) {
-	mutated := filepath.Join(r.Dir, "mutated.go")
+// suite is what is run to notice a mutation.
+type suite struct {
+	// pkg has the tests, relative to the root. test is the one whose failure counts; any if it is empty.
+	pkg, test, pattern string
+	limit              time.Duration
+	// memory bounds the memory of each process, in KB; zero does not.
+	memory int
+	args   []string // of the tests
+}
+
+func (m Mutation) suite() suite {
+	return suite{pkg: m.Package, test: m.Test, pattern: m.Pattern(), limit: TestTimeout}
+}
+
+// overlay writes the mutated text of a file, and the file that has the go command read it.
+func (r *Runner) overlay(file string, text []byte) (string, error) {
+	dir, err := os.MkdirTemp(r.Dir, "")
+	if err != nil {
+		return "", err
+	}
+	mutated := filepath.Join(dir, "mutated.go")
 	list, err := json.Marshal(map[string]map[string]string{
-		"Replace": {filepath.Join(r.Root, filepath.FromSlash(m.File)): mutated},
+		"Replace": {filepath.Join(r.Root, filepath.FromSlash(file)): mutated},
 	})
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(r.Dir, "overlay.json")
+	path := filepath.Join(dir, "overlay.json")
 	return path, errors.Join(os.WriteFile(mutated, text, 0o600), os.WriteFile(path, list, 0o600))
 }
 
-// test runs the mutation's test and says how it went.
-func (r *Runner) test(ctx context.Context, m Mutation, overlay string) (Verdict, string, error) {
-	ctx, cancel := context.WithTimeout(ctx, TestTimeout+buildTimeout)
+// test runs a suite and says how it went.
+func (r *Runner) test(ctx context.Context, s suite, overlay string) (Verdict, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.limit+buildTimeout)
 	defer cancel()
-	args := []string{"test", "-count=1", "-json", "-timeout", TestTimeout.String(), "-run", m.Pattern()}
+	args := []string{"test", "-vet=off", "-count=1", "-failfast", "-json", "-timeout", s.limit.String(), "-run", s.pattern}
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}
-	cmd := exec.CommandContext(ctx, "go", append(args, "./"+m.Package)...)
+	args = append(append(args, "./"+s.pkg, "-args"), s.args...)
+	cmd := exec.CommandContext(ctx, "go", args...)
+	if s.memory > 0 {
+		bounded := fmt.Sprintf(`ulimit -v %d; exec go "$@"`, s.memory)
+		cmd = exec.CommandContext(ctx, "sh", append([]string{"-c", bounded, "sh"}, args...)...)
+	}
 	cmd.Dir = r.Root
 	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
-		return "", "", fmt.Errorf("mutation %q: %w", m.Name, ctx.Err())
+		return "", "", fmt.Errorf("the tests of %s: %w", s.pkg, ctx.Err())
 	}
 	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
 		return "", "", err
 	}
-	verdict, text := judge(out, m.Test, err == nil)
+	verdict, text := judge(out, s.test, err == nil)
 	return verdict, text, nil
 }
 
 // event is a line of go test -json.
 type event struct{ Action, Test, Output string }
 
-// judge reads what go test -json printed of a test.
+// judge reads what go test -json printed of a test, or of all if it is empty.
 func judge(out []byte, test string, passed bool) (Verdict, string) {
 	var text strings.Builder
 	ran, failed, unbuilt := false, false, false
@@ -116,7 +139,7 @@ func judge(out []byte, test string, passed bool) (Verdict, string) {
 			continue
 		}
 		text.WriteString(e.Output)
-		ran = ran || e.Action == "run" && e.Test == test
+		ran = ran || e.Action == "run" && (test == "" || e.Test == test)
 		failed = failed || e.Action == "fail" && (e.Test == test || e.Test == "")
 		unbuilt = unbuilt || e.Action == "build-fail"
 	}

@@ -1,14 +1,16 @@
-// Command mutate applies the named faults of internal/testing/mutate to the source, one at a time,
-// and fails if a test that has to notice one does not.
+// Command mutate applies the faults of internal/testing/mutate to the source, those of its list and generated ones, and
+// fails if the tests that have to notice one do not.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/mutate"
@@ -24,21 +26,30 @@ func main() {
 	}
 }
 
+// options are the flags.
+type options struct {
+	only, write                 string
+	sample, generated, parallel int
+	named                       bool
+	seed                        uint64
+}
+
 func run(ctx context.Context) error {
-	only := flag.String("only", "", "run the mutations whose name matches this `pattern`")
-	sample := flag.Int("sample", 0, "run every `n`-th mutation; 0 runs all of them")
-	write := flag.String("write", "", "put the result into this `page`; only with all mutations")
+	var o options
+	flag.StringVar(&o.only, "only", "", "run the mutations whose name matches this `pattern`")
+	flag.IntVar(&o.sample, "sample", 0, "run every `n`-th named mutation; 0 runs all of them")
+	flag.BoolVar(&o.named, "named", true, "run the named mutations")
+	flag.IntVar(&o.generated, "generated", 0, "also make `n` mutations from the syntax tree")
+	flag.Uint64Var(&o.seed, "seed", 1, "the seed that says which")
+	flag.IntVar(&o.parallel, "parallel", 2, "judge `n` generated mutations at the same time")
+	flag.StringVar(&o.write, "write", "", "put the results into this `page`; not with -only or -sample")
 	flag.Parse()
-	pattern, err := regexp.Compile(*only)
+	pattern, err := regexp.Compile(o.only)
 	if err != nil {
 		return err
 	}
-	if *write != "" && (*only != "" || *sample > 1) {
-		return fmt.Errorf("-write takes all mutations: leave -only and -sample out")
-	}
-	all, err := mutate.Load()
-	if err != nil {
-		return err
+	if o.write != "" && (o.only != "" || o.sample > 1) {
+		return errors.New("-write takes all mutations: leave -only and -sample out")
 	}
 	root, err := os.Getwd()
 	if err != nil {
@@ -50,10 +61,27 @@ func run(ctx context.Context) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	runner := &mutate.Runner{Root: root, Dir: dir}
+	if o.named {
+		if err := named(ctx, runner, o, pattern); err != nil {
+			return err
+		}
+	}
+	if o.generated > 0 {
+		return generated(ctx, runner, o, pattern)
+	}
+	return nil
+}
+
+// named runs the mutations of the list.
+func named(ctx context.Context, runner *mutate.Runner, o options, pattern *regexp.Regexp) error {
+	all, err := mutate.Load()
+	if err != nil {
+		return err
+	}
 	var results []mutate.Result
 	bad := 0
 	for i, m := range all {
-		if !pattern.MatchString(m.Name) || *sample > 1 && i%*sample != 0 {
+		if !pattern.MatchString(m.Name) || o.sample > 1 && i%o.sample != 0 {
 			continue
 		}
 		result, err := runner.Run(ctx, m)
@@ -72,11 +100,40 @@ func run(ctx context.Context) error {
 	if bad > 0 {
 		return fmt.Errorf("%d of %d mutations were not noticed", bad, len(results))
 	}
-	if len(results) == 0 {
-		return fmt.Errorf("no mutation has a name that matches %q", *only)
+	if len(results) == 0 && o.generated == 0 {
+		return fmt.Errorf("no mutation has a name that matches %q", o.only)
 	}
-	if *write != "" {
-		return mutate.WriteTable(*write, results)
+	if o.write != "" {
+		return mutate.WriteTable(o.write, results)
 	}
 	return nil
+}
+
+// generated runs mutations that are made from the syntax tree.
+func generated(ctx context.Context, runner *mutate.Runner, o options, pattern *regexp.Regexp) error {
+	all, err := mutate.Generate(runner.Root, o.seed)
+	if err != nil {
+		return err
+	}
+	all = slices.DeleteFunc(all, func(g mutate.Generated) bool { return !pattern.MatchString(g.Name) })
+	found, err := runner.JudgeSample(ctx, all, o.generated, o.parallel, func(f mutate.Finding) {
+		fmt.Printf("%-16s %s (%v)\n", f.Notice, f.Name, f.Took.Round(100*time.Millisecond))
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Print(mutate.GeneratedTable(found, o.seed))
+	bad := 0
+	for _, f := range found {
+		if f.Notice == mutate.ByNone && f.Reason == "" {
+			bad++
+		}
+	}
+	if o.write != "" {
+		err = mutate.WriteGenerated(o.write, found, o.seed)
+	}
+	if err == nil && bad > 0 {
+		err = fmt.Errorf("%d of %d generated mutations were not noticed and have no reason", bad, len(found))
+	}
+	return err
 }
