@@ -1,0 +1,62 @@
+package session
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
+)
+
+// TestDeleteUnused: a session that is in use is not deleted, and one that a runtime has leaves it first.
+func TestDeleteUnused(t *testing.T) {
+	t.Parallel()
+	uses := maps.Clone(uses)
+	uses["a participant"] = func(t *testing.T, s *Session) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if _, err := s.participants.add(Joining{Brings: roster.Brings{Grace: time.Hour}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, use := range uses {
+		p := &puppet{}
+		s := onStock(t, &stock{rt: p})
+		s.loader.runtime, s.loader.state = p, Loaded
+		use(t, s)
+		wantReason(t, s.loader.DeleteUnused(t.Context(), false), fault.SessionBusy)
+		if s.loader.State() != Loaded || p.called("session.delete") {
+			t.Errorf("with %s: the session is %v, the calls are %v", name, s.loader.State(), p.calls)
+		}
+	}
+	for _, state := range []State{Loaded, Unloaded} {
+		p := &puppet{}
+		s := onStock(t, &stock{rt: p})
+		if s.loader.state = state; state == Loaded {
+			s.loader.runtime = p
+		}
+		if err := s.loader.DeleteUnused(t.Context(), false); err != nil || s.loader.State() != Deleted {
+			t.Errorf("in state %v: %v, the session is %v", state, err, s.loader.State())
+		}
+		if p.called("session.destroy") != (state == Loaded) || p.calls[len(p.calls)-1] != "session.delete" {
+			t.Errorf("in state %v: the calls are %v", state, p.calls)
+		}
+	}
+	// The CLI has work in it, or does not answer.
+	for name, tc := range map[string]struct {
+		answer func(method string) (string, error)
+		want   fault.Reason
+	}{
+		"work": {func(string) (string, error) { return `{"hasActiveWork":true}`, nil }, fault.SessionBusy},
+		"lost": {func(string) (string, error) { return "", fault.New(fault.RuntimeLost, "killed") }, fault.RuntimeLost},
+	} {
+		p := &puppet{answer: tc.answer}
+		s := onStock(t, &stock{rt: p})
+		s.loader.runtime, s.loader.state = p, Loaded
+		err := s.loader.DeleteUnused(t.Context(), false)
+		if wantReason(t, err, tc.want); s.loader.State() == Deleted || p.called("session.delete") {
+			t.Errorf("%s: the session is %v, the calls are %v", name, s.loader.State(), p.calls)
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+)
+
+// lastCall is a puppet that keeps the parameters of its last call.
+type lastCall struct {
+	puppet
+	params string
+}
+
+func (r *lastCall) Call(ctx context.Context, method string, params []byte, opts ...rpcconn.CallOption) (json.RawMessage, error) {
+	r.params = string(params)
+	return r.puppet.Call(ctx, method, params, opts...)
+}
+
+// TestAgentNames: a version that needs names of custom agents gets them when a session is created or resumed. Other calls
+// are not changed.
+func TestAgentNames(t *testing.T) {
+	t.Parallel()
+	const given = `[{"name":"a"}]`
+	for method, opens := range map[string]bool{"session.create": true, "session.resume": true, "session.agent.select": false} {
+		for version, needs := range map[string]bool{"1.0.81": true, "1.0.102": false} {
+			p := &lastCall{puppet: puppet{version: version}}
+			s := onPuppet(t, &p.puppet)
+			if _, _, err := s.call(t.Context(), p, method, object(t, `{"customAgents":`+given+`}`)); err != nil {
+				t.Fatal(err)
+			}
+			if got := string(object(t, p.params).Get("customAgents")); (got != given) != (opens && needs) {
+				t.Errorf("%s of CLI %s: the agents are %s", method, version, got)
+			}
+		}
+	}
+}
