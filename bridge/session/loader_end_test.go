@@ -60,3 +60,30 @@ func TestDeleteUnused(t *testing.T) {
 		}
 	}
 }
+
+// TestRefusedDelete: that the CLI has no files of a session to delete counts if it has a history which no caller stores.
+func TestRefusedDelete(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		refused, history, storedByCaller bool
+		deleted                          bool
+	}{
+		"deleted":                     {history: true, deleted: true},
+		"refused":                     {refused: true, history: true},
+		"refused, without history":    {refused: true, deleted: true},
+		"refused, stored by a caller": {refused: true, history: true, storedByCaller: true, deleted: true},
+	} {
+		p := &puppet{answer: func(string) (string, error) {
+			if tc.refused {
+				return `{"success":false,"error":"no files"}`, nil
+			}
+			return `{"success":true}`, nil
+		}}
+		s := onStock(t, &stock{rt: p})
+		s.intake.Marks.HasHistory = tc.history
+		err := s.loader.Delete(t.Context(), tc.storedByCaller)
+		if (err == nil) != tc.deleted || (s.loader.State() == Deleted) != tc.deleted {
+			t.Errorf("%s: %v, the session is %v", name, err, s.loader.State())
+		}
+	}
+}

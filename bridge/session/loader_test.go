@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
 // lastCall is a puppet that keeps the parameters of its last call.
@@ -35,5 +36,17 @@ func TestAgentNames(t *testing.T) {
 				t.Errorf("%s of CLI %s: the agents are %s", method, version, got)
 			}
 		}
+	}
+}
+
+// TestPositionOfAReply: a call returns the journal's position when its reply was read.
+func TestPositionOfAReply(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{})
+	r.open(Opening{})
+	r.awaitEvent("session.start")
+	_, at, err := r.s.loader.Do(t.Context(), "session.metadata.activity", nil)
+	if err != nil || at != r.s.journal.Last() || at.Seq == 0 {
+		t.Errorf("the reply is at %v, the journal's end is %v, %v", at, r.s.journal.Last(), err)
 	}
 }

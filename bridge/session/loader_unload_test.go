@@ -91,6 +91,7 @@ func TestUnload(t *testing.T) {
 	} {
 		var s *Session
 		p := &puppet{}
+		routes := &unrouted{puppet: p}
 		p.answer = func(method string) (string, error) {
 			if method == "session.schedule.list" && tc.begins != nil {
 				tc.begins(t, s)
@@ -101,12 +102,13 @@ func TestUnload(t *testing.T) {
 			return `{}`, tc.fails[method]
 		}
 		s = onPuppet(t, p)
+		s.loader.runtime = routes
 		s.loader.usedAt = time.Now().Add(-time.Hour)
 		got, err := s.loader.Unload(t.Context(), time.Minute)
 		if got != tc.want || !errors.Is(err, tc.err) || s.loader.State() != tc.state {
 			t.Errorf("%s: %v, %v, the session is %v", name, got, err, s.loader.State())
 		}
-		if p.called(destroy) != tc.want {
+		if p.called(destroy) != tc.want || routes.times > 0 != tc.want {
 			t.Errorf("%s: the calls are %v", name, p.calls)
 		}
 		if tc.state == Unloaded && (s.loader.runtime != nil || s.loader.Internal()) {
@@ -130,3 +132,11 @@ func TestUnload(t *testing.T) {
 }
 
 var errRefused = errors.New("refused")
+
+// unrouted is a puppet that counts how often a session has left it.
+type unrouted struct {
+	*puppet
+	times int
+}
+
+func (u *unrouted) Unroute(*Session) { u.times++ }

@@ -122,6 +122,24 @@ func TestOverrideEndsWithItsRuntime(t *testing.T) {
 	}
 }
 
+// TestRefusedOverride: the provider has its headers again if the CLI refuses the message.
+func TestRefusedOverride(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{Faults: []fakecli.MethodFault{
+		{Method: "session.send", Times: 1, Fault: fakecli.Fault{Kind: fakecli.FaultError, Code: -32603, Message: "no such thing"}},
+	}})
+	r.open(Opening{Config: object(t, `{"provider":{"baseUrl":"http://x","headers":{"x":"session"}}}`)})
+	if _, err := sendAndAwaitReply(t.Context(), r.s, overriding("hello")); err == nil {
+		t.Fatal("the message is accepted")
+	}
+	resumes := r.received("session.resume")
+	if len(resumes) != 2 {
+		t.Fatalf("the resumes are %v", resumes)
+	}
+	has(t, resumes[0], `"headers":{}`)
+	has(t, resumes[1], `"headers":{"x":"session"}`)
+}
+
 func TestProvider(t *testing.T) {
 	t.Parallel()
 	r := hanging(t)
@@ -177,11 +195,12 @@ func TestTokenIsGivenOnce(t *testing.T) {
 func TestRefusedChangesAreUndone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fakecli.Script{Faults: []fakecli.MethodFault{
-		{Method: "session.resume", Times: 2, Fault: fakecli.Fault{Kind: fakecli.FaultError, Code: -32603, Message: "no such thing"}},
+		{Method: "session.resume", Times: 3, Fault: fakecli.Fault{Kind: fakecli.FaultError, Code: -32603, Message: "no such thing"}},
 	}})
 	r.open(Opening{Config: object(t, `{"provider":{"baseUrl":"http://x"},"model":"m"}`)})
 	err := r.s.settings.SetProvider(t.Context(), func(o jsonobj.Object) (jsonobj.Object, error) { o.SetString("baseUrl", "bad"); return o, nil }, "bad")
 	wantReason(t, err, fault.SessionRefused)
+	wantReason(t, r.s.settings.SetCredentials(t.Context(), object(t, `{"apiKey":"bad"}`), "bad"), fault.SessionRefused)
 	own := tools("bad")
 	_, err = r.s.loader.Resume(t.Context(), Opening{Config: object(t, `{"model":"bad"}`), Tools: &own, Handling: &config.Handling{Methods: []string{callback.PermissionRequested}}})
 	wantReason(t, err, fault.SessionRefused)

@@ -109,6 +109,26 @@ func TestSync(t *testing.T) {
 	}
 }
 
+// TestToolsGo: the CLI learns that a session has no tools any more, also by a resume.
+func TestToolsGo(t *testing.T) {
+	t.Parallel()
+	f := newCrowded()
+	f.of.mu.Lock()
+	lacks(t, string(f.of.participants.effective().JSON()), `"tools"`)
+	f.of.mu.Unlock()
+	p := f.join(t, roster.Brings{Name: "n", Tools: tool, Commands: []config.Command{{Name: "c"}}})
+	shown := f.of.Snapshot().GetParticipants()
+	if len(shown) != 1 || !slices.Equal(shown[0].GetTools(), []string{"t"}) || !slices.Equal(shown[0].GetCommands(), []string{"c"}) ||
+		shown[0].GetName() != "n" || shown[0].GetParticipantId() != p.ID {
+		t.Errorf("the participants are %v", shown)
+	}
+	f.of.participants.Leave(p)
+	f.tasks.Wait()
+	f.of.mu.Lock()
+	defer f.of.mu.Unlock()
+	has(t, string(f.of.participants.effective().JSON()), `"tools":[]`)
+}
+
 // TestRefused: a participant whose tools the CLI refuses does not stay, one that returned does.
 func TestRefused(t *testing.T) {
 	t.Parallel()

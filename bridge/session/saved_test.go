@@ -116,3 +116,40 @@ func TestSavedProviderRef(t *testing.T) {
 		t.Errorf("without the name, missing are %v", next.settings.State.Missing)
 	}
 }
+
+// TestSavedState: the next process has a session as it was left: disconnected, or open and in no runtime. Each change of that
+// is saved.
+func TestSavedState(t *testing.T) {
+	t.Parallel()
+	for _, end := range []bool{false, true} {
+		f := newCrowded()
+		if f.saved = 0; end {
+			if _, err := f.of.loader.Disconnect(t.Context(), true); err != nil || f.saved == 0 {
+				t.Fatalf("disconnected: %v, saved %d times", err, f.saved)
+			}
+		}
+		next := New(Config{ID: "s1", Host: f, Epoch: 8})
+		if err := next.Restore(f.of.Save(nil, nil), nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		if state := next.loader.State(); end != (state == Disconnected) || end == (state == Unloaded) {
+			t.Errorf("disconnected %v: the next process has it in state %v", end, state)
+		}
+	}
+}
+
+// TestShutdownIsSaved: that the work of a session has ended is saved, and that a load has begun it again.
+func TestShutdownIsSaved(t *testing.T) {
+	t.Parallel()
+	f := newCrowded()
+	f.of.intake.Marks.HasHistory = true
+	if _, _, err := f.of.loader.Shutdown(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	for f.saved = 0; f.of.loader.State() != Loaded; {
+		f.of.loader.loadedIn(f)
+	}
+	if f.saved == 0 || f.of.loader.shut {
+		t.Errorf("loaded again, saved %d times, the work has ended: %v", f.saved, f.of.loader.shut)
+	}
+}

@@ -3,6 +3,8 @@ package outbox
 import (
 	"errors"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,5 +51,35 @@ func TestUnstoredDelivery(t *testing.T) {
 				t.Errorf("the next process has %+v", e)
 			}
 		})
+	}
+}
+
+// TestLargePromptIsDelivered: a prompt that has a file of its own is read for its delivery. If it cannot be read, it is owed
+// still.
+func TestLargePromptIsDelivered(t *testing.T) {
+	t.Parallel()
+	text := strings.Repeat("long ", MaxInLog/4)
+	for _, readable := range []bool{true, false} {
+		disk := onDisk()
+		b := opened(t, disk)
+		n := put(t, b, text)
+		accepted(t, b, n, []string{"m1"})
+		if b = opened(t, disk); b.Entries()[0].Prompt().Params != nil {
+			t.Fatal("the prompt is in memory")
+		}
+		b.Owe(n, 0)
+		if !readable {
+			names, _ := disk.List()
+			for _, name := range slices.DeleteFunc(names, func(name string) bool { return name == logFile }) {
+				_ = disk.Remove(name)
+			}
+		}
+		e, ok, err := b.BeginRedelivery(journal.Position{Epoch: 2, Seq: 9}, time.Now(), false)
+		if !ok || (err == nil) != readable || b.Owes() == readable {
+			t.Errorf("readable %v: %v, %v, owed %v", readable, ok, err, b.Owes())
+		}
+		if got := strings.Contains(string(e.Prompt().Params), text); got != readable {
+			t.Errorf("readable %v: the delivery has the prompt: %v", readable, got)
+		}
 	}
 }

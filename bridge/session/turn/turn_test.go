@@ -2,12 +2,14 @@ package turn
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
 // driver is a session around a machine: it carries effects out and keeps the time.
@@ -526,6 +528,68 @@ func TestTurnThatIsAskedAboutEnds(t *testing.T) {
 		}
 		if d.line("session.idle"); result(w) != want {
 			t.Errorf("abandoned %v: %s, want %s", abandoned, result(w), want)
+		}
+	}
+}
+
+// TestContinue: a load leaves no turn running but the one that the CLI goes on with. A turn of this process is not its affair.
+func TestContinue(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		running   bool
+		goesOn    []bool
+		want, own bool
+	}{
+		"nothing runs":                 {goesOn: []bool{false}},
+		"an earlier turn goes on":      {goesOn: []bool{true}, want: true},
+		"an earlier turn went on":      {goesOn: []bool{true, false}},
+		"a turn of this process":       {running: true, goesOn: []bool{false}, want: true, own: true},
+		"it goes on as an earlier one": {running: true, goesOn: []bool{true, false}},
+	} {
+		d := newDriver()
+		if tc.running {
+			d.play("user.message", "", `{"messageId":"m1"}`)
+		}
+		for _, goesOn := range tc.goesOn {
+			d.m.Continue(goesOn)
+		}
+		if d.m.Busy() != tc.want || d.m.Continuing() != (tc.want && !tc.own) {
+			t.Errorf("%s: busy %v, continuing %v", name, d.m.Busy(), d.m.Continuing())
+		}
+	}
+}
+
+// TestLose: a turn that runs ends once. One that is about to begin ends if the use of the session does, and may have begun
+// if the runtime is lost, which only the history knows.
+func TestLose(t *testing.T) {
+	t.Parallel()
+	idle := func(*driver) {}
+	accepted := func(d *driver) { d.sent("m1") }
+	running := func(d *driver) { accepted(d); d.play("user.message", "", user("m1")) }
+	for name, tc := range map[string]struct {
+		before func(*driver)
+		status bridgev1.TurnStatus
+		ends   bool
+	}{
+		"nothing, lost":     {idle, runtimeLost, false},
+		"nothing, aborted":  {idle, aborted, false},
+		"accepted, lost":    {accepted, runtimeLost, false},
+		"accepted, aborted": {accepted, aborted, true},
+		"a turn, lost":      {running, runtimeLost, true},
+		"a turn, aborted":   {running, aborted, true},
+	} {
+		d := newDriver()
+		tc.before(d)
+		out, effects := d.m.Lose(tc.status, d.at())
+		d.carryOut(effects)
+		if told := d.ended == 1 && d.last.Status == tc.status; told != tc.ends || (out != nil) != tc.ends {
+			t.Errorf("%s: the outcome is %v, %d ends are told", name, out, d.ended)
+		}
+		if d.m.Busy() {
+			t.Errorf("%s: it is busy", name)
+		}
+		if _, effects := d.m.Lose(tc.status, d.at()); slices.ContainsFunc(effects, func(e Effect) bool { return e.Kind == Ended }) {
+			t.Errorf("%s: it ends again", name)
 		}
 	}
 }
