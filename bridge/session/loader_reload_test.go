@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	sessionevent "github.com/copilot-grpc/copilot-grpc/bridge/session/event"
@@ -225,5 +226,49 @@ func TestLoadOutlivesItsCaller(t *testing.T) {
 	}
 	if !slices.Contains(p.calls, listTools) {
 		t.Errorf("the calls are %v", p.calls)
+	}
+}
+
+// TestCreatedAgain: a session that the CLI has no history of is created again. What it was asked before, the new one does not
+// ask.
+func TestCreatedAgain(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		completed bool // the session has a turn that has completed, so that there must be a history
+		fails     fault.Reason
+		created   bool
+	}{
+		"nothing is written":    {fails: fault.SessionNotFound, created: true},
+		"the history is lost":   {completed: true, fails: fault.SessionNotFound},
+		"it cannot be loaded":   {fails: fault.SessionRefused},
+		"the history is loaded": {},
+	} {
+		p := &puppet{answer: func(method string) (string, error) {
+			switch method {
+			case "session.resume":
+				if tc.fails != fault.None {
+					return "", fault.New(tc.fails, "no")
+				}
+			case "session.getMessages":
+				return `{"events":[]}`, nil
+			case listPermissions:
+				return waitsFor("p1"), nil
+			}
+			return waitsFor(), nil
+		}}
+		s := onStock(t, &stock{rt: p})
+		s.intake.Marks.CompletedTurn = tc.completed
+		s.settings.State.Handling.Methods = []string{callback.PermissionRequested}
+		s.play(callback.PermissionRequested, permissionAsked)
+		if s.callbacks.Registry().Len() != 1 {
+			t.Fatal("nothing is asked")
+		}
+		_, err := s.loader.Load(t.Context())
+		if fails := tc.fails != fault.None && !tc.created; (err != nil) != fails || p.called("session.create") != tc.created {
+			t.Errorf("%s: %v, the calls are %v", name, err, p.calls)
+		}
+		if asks := s.callbacks.Registry().Len() > 0; asks == tc.created {
+			t.Errorf("%s: a callback is pending: %v", name, asks)
+		}
 	}
 }

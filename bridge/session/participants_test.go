@@ -162,6 +162,27 @@ func TestSatellite(t *testing.T) {
 	}
 }
 
+// TestSatelliteEndsWithTheUse: the connections of participants are closed when the session has no runtime any more.
+func TestSatelliteEndsWithTheUse(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*crowded) error{
+		"disconnected": func(f *crowded) error { _, err := f.of.loader.Disconnect(f.ctx, true); return err },
+		"lost":         func(f *crowded) error { f.of.loader.RuntimeLost(f, errors.New("killed")); return nil },
+	} {
+		f := newCrowded()
+		for range 2 {
+			f.join(t, roster.Brings{Own: jsonobj.Object{{Key: "canvases", Value: json.RawMessage(`[{"id":"c"}]`)}}})
+		}
+		if err := end(f); err != nil {
+			t.Fatal(err)
+		}
+		f.tasks.Wait()
+		if len(f.opened) != 2 || !f.opened[0].closed || !f.opened[1].closed || f.of.roster.HasSatellite() {
+			t.Errorf("%s: the satellites are %+v", name, f.opened)
+		}
+	}
+}
+
 // TestLast: with the last participant the use of a session ends that was made so.
 func TestLast(t *testing.T) {
 	t.Parallel()
