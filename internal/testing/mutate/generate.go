@@ -251,7 +251,7 @@ func called(c *ast.CallExpr) string {
 }
 
 // ordered reports whether the order of two effects can matter. That of two assignments does not unless one names what the
-// other sets, and a deferred call does not take place where it stands.
+// other sets, a deferred call does not take place where it stands, and markDirty has the session saved later.
 func (g *generator) ordered(a, b ast.Stmt) bool {
 	set := func(s ast.Stmt) []ast.Expr {
 		switch s := s.(type) {
@@ -265,9 +265,11 @@ func (g *generator) ordered(a, b ast.Stmt) bool {
 	names := func(s ast.Stmt, set []ast.Expr) bool {
 		return slices.ContainsFunc(set, func(e ast.Expr) bool { return strings.Contains(g.text(s), g.text(e)) })
 	}
-	_, deferred := a.(*ast.DeferStmt)
-	_, defersNext := b.(*ast.DeferStmt)
-	if deferred || defersNext {
+	later := func(s ast.Stmt) bool {
+		_, deferred := s.(*ast.DeferStmt)
+		return deferred || strings.HasSuffix(g.text(s), ".markDirty()")
+	}
+	if later(a) || later(b) {
 		return false
 	}
 	first, second := set(a), set(b)

@@ -27,6 +27,9 @@ func TestGenerateFile(t *testing.T) {
 		}},
 		"swap effects": {"f(); x.n = 1", []string{"if false {\nf()\n}; x.n = 1", "x.n = 1; f()", "f(); if false {\nx.n = 1\n}"}},
 		"no swap of assignments without relation": {"a = 1; b = 2", []string{"if false {\na = 1\n}; b = 2", "a = 1; if false {\nb = 2\n}"}},
+		"no swap of what happens later": {"defer f(); s.markDirty(); g()", []string{
+			"if false {\ndefer f()\n}; s.markDirty(); g()", "defer f(); if false {\ns.markDirty()\n}; g()",
+			"defer f(); s.markDirty(); if false {\ng()\n}"}},
 		"swap of related assignments": {"a = 1; b = a", []string{
 			"if false {\na = 1\n}; b = a", "b = a; a = 1", "a = 1; if false {\nb = a\n}"}},
 		"bounds of comparisons":   {"return n < 3", []string{"return n <= 3", "return n < 4"}},
