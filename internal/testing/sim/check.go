@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -50,6 +52,7 @@ func (w *world) check() string {
 	w.checkOrder(said)
 	w.checkContinued()
 	w.checkJournal()
+	w.checkOutbox()
 	w.checkCallbacks()
 	w.checkReader()
 	return strings.Join(w.failures, "\n")
@@ -123,6 +126,20 @@ func (w *world) checkOrder(said map[int][]int) {
 				w.fail("the agent got P%d before P%d", n, before)
 			}
 		}
+	}
+}
+
+// checkOutbox: the disk of the outbox has no prompt whose turn has ended.
+func (w *world) checkOutbox() {
+	if w.variant == 0 {
+		return
+	}
+	w.pass(time.Second)
+	switch box, err := outbox.Open(w.life.disks.clone().outbox); {
+	case err != nil:
+		w.fail("the outbox cannot be opened: %v", err)
+	case !box.Empty():
+		w.fail("%d prompts are left on the disk of the outbox", len(box.Entries()))
 	}
 }
 

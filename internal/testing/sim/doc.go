@@ -9,7 +9,8 @@
 //   - Each prompt has one outcome: that of its own turn, with its text. Without a kill it is exactly the model's.
 //   - The agent gets a prompt at most once, and after those that had been accepted when it was sent. One that is said
 //     to be lost is not in the history.
-//   - The session is idle, no prompt is left in the outbox, and no event is in the journal twice.
+//   - The session is idle, no prompt is left in the outbox or on its disk, and no event is in the journal twice.
+//   - A change of the state that the bridge stores is followed by a request to store it.
 //
 // Of callbacks (tool calls, permissions and questions) it checks:
 //

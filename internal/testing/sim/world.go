@@ -81,6 +81,7 @@ type world struct {
 	members     []string // the ids of participants
 	tokens      []string
 	saved       json.RawMessage // the state of the session as it was saved last
+	state       json.RawMessage // its state when that was last looked at
 	dirty       bool
 	restarts    int
 	reader      reader
