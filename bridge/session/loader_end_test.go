@@ -6,7 +6,10 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
 // TestDeleteUnused: a session that is in use is not deleted, and one that a runtime has leaves it first.
@@ -84,6 +87,28 @@ func TestRefusedDelete(t *testing.T) {
 		err := s.loader.Delete(t.Context(), tc.storedByCaller)
 		if (err == nil) != tc.deleted || (s.loader.State() == Deleted) != tc.deleted {
 			t.Errorf("%s: %v, the session is %v", name, err, s.loader.State())
+		}
+	}
+}
+
+// TestEndIsTold: readers of a session learn that its use has ended, and how.
+func TestEndIsTold(t *testing.T) {
+	t.Parallel()
+	for want, end := range map[bridgev1.CloseReason]func(*rig) error{
+		bridgev1.CloseReason_CLOSE_REASON_DISCONNECTED: func(r *rig) error { _, err := r.s.loader.Disconnect(r.ctx, true); return err },
+		bridgev1.CloseReason_CLOSE_REASON_DELETED:      func(r *rig) error { return r.s.loader.Delete(r.ctx, false) },
+	} {
+		r := newRig(t, fakecli.Script{})
+		r.open(Opening{})
+		if err := end(r); err != nil {
+			t.Fatal(err)
+		}
+		told := r.await("the end", func(rec *journal.Record) bool { _, is := rec.Note.(Ended); return is })
+		if got := told.Note.(Ended).Reason; got != want {
+			t.Errorf("told is %v, want %v", got, want)
+		}
+		if left, err := r.s.loader.Disconnect(r.ctx, true); err != nil || !left {
+			t.Errorf("disconnected again: %v, %v", left, err)
 		}
 	}
 }

@@ -153,3 +153,26 @@ func TestShutdownIsSaved(t *testing.T) {
 		t.Errorf("loaded again, saved %d times, the work has ended: %v", f.saved, f.of.loader.shut)
 	}
 }
+
+// TestSecretsAreSavedApart: with what SaveWithSecret returns beside the stored form, the next process lacks nothing.
+func TestSecretsAreSavedApart(t *testing.T) {
+	t.Parallel()
+	for given, secret := range map[string]bool{`{"model":"m","gitHubToken":"SECRET"}`: true, `{"model":"m"}`: false} {
+		r := newRig(t, fakecli.Script{})
+		r.make(Opening{Config: object(t, given)})
+		text, apart := r.s.SaveWithSecret(nil, nil)
+		if strings.Contains(string(text), "SECRET") || (apart != nil) != secret || secret && !strings.Contains(string(apart), "SECRET") {
+			t.Errorf("%s is stored as %s and %s", given, text, apart)
+		}
+		next := New(Config{ID: "s1", Host: r, Epoch: 8})
+		if err := next.RestoreWithSecret(text, apart, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := string(next.settings.State.Object.JSON()); got != given || next.settings.State.Missing != nil {
+			t.Errorf("the next process has %s, missing %v", got, next.settings.State.Missing)
+		}
+		if err := next.RestoreWithSecret(text, []byte("{"), nil, nil); err == nil {
+			t.Error("a secret that cannot be read is none")
+		}
+	}
+}
