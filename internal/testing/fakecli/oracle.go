@@ -76,4 +76,7 @@ func (o *oracle) snapshot() []Entry {
 	return append([]Entry(nil), o.entries...)
 }
 
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+// timeFormat is that of Entry.Time and of the CLI's events.
+const timeFormat = "2006-01-02T15:04:05.000Z"
+
+func stamp(t time.Time) string { return t.UTC().Format(timeFormat) }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"time"
 )
 
 // ReadLog reads the log that executables have appended to a file (FAKECOPILOT_ORACLE). A file that does not exist has
@@ -33,35 +34,64 @@ func ReadLog(path string) (all []Entry, err error) {
 	}
 }
 
-// Accepted counts, for each thing that a CLI asked, how many answers it took in one life and
-// while it had the session: one that ends before the answer had its effect asks again. That
-// the effect comes once at most is seen in the history.
-func Accepted(log []Entry) map[string]int {
-	type request struct{ SessionID, RequestID string }
-	asked := map[string]request{} // by the ids of this life
+// Answer is an answer that a CLI took to something that it had asked.
+type Answer struct {
+	SessionID, RequestID string
+	// Params are those of the call with the answer.
+	Params json.RawMessage
+	// Life counts the processes that wrote the log, Load how often the CLI had unloaded the session before.
+	Life, Load int
+	// At and Until are the times of the call and of its reply, to the millisecond below.
+	At, Until time.Time
+}
+
+// Answers returns the answers that CLIs took.
+func Answers(log []Entry) (out []Answer) {
+	asked := map[string]Answer{} // by the ids of this life
 	loads := map[string]int{}
-	out := map[string]int{}
 	life := 0
 	for _, e := range log {
 		switch e.Kind {
 		case EntryReceived:
-			var m struct{ Params request }
+			var m struct {
+				Params struct{ SessionID, RequestID string }
+			}
+			var raw struct{ Params json.RawMessage }
 			switch {
 			case e.Type == "connect": // another process, with new ids
 				clear(asked)
 				life++
-			case json.Unmarshal(e.Body, &m) != nil:
+			case json.Unmarshal(e.Body, &m) != nil || json.Unmarshal(e.Body, &raw) != nil:
 			case e.Type == "session.destroy":
 				loads[m.Params.SessionID]++
 			case m.Params.RequestID != "":
-				asked[e.ID] = m.Params
+				asked[e.ID] = Answer{SessionID: m.Params.SessionID, RequestID: m.Params.RequestID, Params: raw.Params,
+					Life: life, At: e.at()}
 			}
 		case EntryReply:
 			var r struct{ Success bool }
-			if q, ok := asked[e.ID]; ok && json.Unmarshal(e.Body, &r) == nil && r.Success {
-				out[fmt.Sprintf("%s (life %d, load %d)", q.RequestID, life, loads[q.SessionID])]++
+			if a, ok := asked[e.ID]; ok && json.Unmarshal(e.Body, &r) == nil && r.Success {
+				a.Load, a.Until = loads[a.SessionID], e.at()
+				out = append(out, a)
 			}
 		}
+	}
+	return out
+}
+
+// at returns the entry's time.
+func (e *Entry) at() time.Time {
+	t, _ := time.Parse(timeFormat, e.Time) // stamp wrote it
+	return t
+}
+
+// Accepted counts, for each thing that a CLI asked, how many answers it took in one life and
+// while it had the session: one that ends before the answer had its effect asks again. That
+// the effect comes once at most is seen in the history.
+func Accepted(log []Entry) map[string]int {
+	out := map[string]int{}
+	for _, a := range Answers(log) {
+		out[fmt.Sprintf("%s (life %d, load %d)", a.RequestID, a.Life, a.Load)]++
 	}
 	return out
 }
