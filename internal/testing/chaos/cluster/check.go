@@ -38,27 +38,11 @@ type Reader struct {
 
 // List is what ListEvents of one replica shows at the end.
 type List struct {
+	Span
+
 	Replica int
 	Session string
 	Events  []Event
-}
-
-// Prompt is a prompt with the answers that its caller received.
-type Prompt struct {
-	Session string
-	// Word is in no other prompt.
-	Word string
-	// IDs are the message ids of the acknowledgements of Send, which was repeated with one request id. None says that
-	// the prompt was not acknowledged.
-	IDs []string
-	// Lost reports that a repetition at the end failed with SEND_UNCONFIRMED: the prompt is reported as lost. Or its
-	// caller was told that it is in memory only.
-	Lost bool
-	// Ends are the outcomes of its turn, if its caller waited for that: names of bridge.v1.TurnStatus.
-	Ends []string
-
-	text  string // the whole prompt
-	waits bool   // its caller waits for its turn
 }
 
 // Append is a message of a session's log in NATS.
@@ -80,13 +64,12 @@ type Result struct {
 
 // Record is what callers received in a schedule, and what is there at its end.
 type Record struct {
+	Observations
+
 	Readers []Reader
 	Lists   []List
-	Prompts []Prompt
 	// Appends are the messages of each session's log, in the order of the stream.
 	Appends map[string][]Append
-	// Answers counts how many answers the CLIs took of each callback (fakecli.Accepted).
-	Answers map[string]int
 	// Results are the results of tools in all requests of real CLIs, in the order of the requests.
 	Results []Result
 	// Conversations have the results of tools in the last request of each session of a real CLI.
@@ -95,7 +78,8 @@ type Record struct {
 	Faults []string
 }
 
-// Check returns the violations of the promises; none says that all hold.
+// Check returns the violations of the promises; none says that all hold. Histories has the histories, which are checked by
+// themselves.
 func (r *Record) Check() []string {
 	c := &checking{found: slices.Clone(r.Faults), journals: map[string][]Event{}}
 	for _, l := range r.Lists {
@@ -104,16 +88,11 @@ func (r *Record) Check() []string {
 	for _, one := range r.Readers {
 		c.reader(one)
 	}
-	for _, p := range r.Prompts {
-		c.prompt(p)
+	for _, one := range r.Calls {
+		c.end(one)
 	}
 	for session, appends := range r.Appends {
 		c.appends(session, appends)
-	}
-	for id, n := range r.Answers {
-		if n > 1 {
-			c.violated("callback %s was answered %d times", id, n)
-		}
 	}
 	c.results(r.Results)
 	for session, results := range r.Conversations {
@@ -194,29 +173,10 @@ var ends = []string{
 	"TURN_STATUS_COMPLETED", "TURN_STATUS_FAILED", "TURN_STATUS_STALLED", "TURN_STATUS_RUNTIME_LOST",
 }
 
-// prompt checks that a prompt is in the conversation once if it was acknowledged and not reported as lost, and never
-// more than once. Its turn has one outcome.
-func (c *checking) prompt(p Prompt) {
-	n := 0
-	for _, e := range c.journals[p.Session] {
-		if e.Type == "user.message" && strings.Contains(e.JSON, p.Word) {
-			n++
-		}
-	}
-	switch {
-	case n > 1:
-		c.violated("session %s: prompt %s is in the conversation %d times", p.Session, p.Word, n)
-	case n == 0 && len(p.IDs) > 0 && !p.Lost:
-		c.violated("session %s: prompt %s was acknowledged and is lost", p.Session, p.Word)
-	}
-	if len(slices.Compact(slices.Clone(p.IDs))) > 1 {
-		c.violated("session %s: prompt %s was acknowledged as %v", p.Session, p.Word, p.IDs)
-	}
-	for _, end := range p.Ends {
-		if !slices.Contains(ends, end) || end != p.Ends[0] {
-			c.violated("session %s: the turn of prompt %s ended as %v", p.Session, p.Word, p.Ends)
-			break
-		}
+// end checks that a turn has an outcome.
+func (c *checking) end(one Call) {
+	if one.End != "" && !slices.Contains(ends, one.End) {
+		c.violated("session %s: the turn of prompt %q ended as %s", one.Session, one.Text, one.End)
 	}
 }
 

@@ -18,6 +18,7 @@ func good() *Record {
 		{At: Position{2, 1}, ID: "d", Type: "session.idle"},
 	}
 	return &Record{
+		Observations: Observations{Calls: []Call{{Session: "s", Text: "text w1w", Outcome: Done, End: "TURN_STATUS_RUNTIME_LOST"}}},
 		Readers: []Reader{
 			{Name: "r", Session: "s", Through: Position{2, 1}, Events: slices.Clone(journal)},
 			{Name: "stopped early", Session: "s", Through: Position{1, 2}, Events: slices.Clone(journal[:2])},
@@ -26,14 +27,7 @@ func good() *Record {
 			{Replica: 0, Session: "s", Events: slices.Clone(journal)},
 			{Replica: 1, Session: "s", Events: slices.Clone(journal)},
 		},
-		Prompts: []Prompt{
-			{Session: "s", Word: "w1w", IDs: []string{"m", "m"},
-				Ends: []string{"TURN_STATUS_RUNTIME_LOST", "TURN_STATUS_RUNTIME_LOST"}},
-			{Session: "s", Word: "w2w"}, {Session: "s", Word: "w3w"},
-			{Session: "s", Word: "w4w", IDs: []string{"n"}, Lost: true},
-		},
 		Appends: map[string][]Append{"s": {{1, 5}, {2, 5}, {3, 9}}},
-		Answers: map[string]int{"q": 1, "never": 0},
 		Results: []Result{{1, "a", "t", "answer 0"}, {2, "a", "t", "answer 0"}, {3, "b", "t", "answer 1"},
 			{3, "b", "u", "interrupted"}},
 		Conversations: map[string][]Result{"s": {{3, "b", "t", "answer 1"}, {3, "b", "u", "interrupted"}}},
@@ -80,27 +74,12 @@ func TestViolations(t *testing.T) {
 		"an event has two positions": {func(r *Record) {
 			r.Lists[0].Events[4].ID = "a"
 		}, "a at 2/1 comes twice"},
-		"a prompt is lost": {func(r *Record) {
-			r.Prompts[3].Lost = false
-		}, "w4w was acknowledged and is lost"},
-		"a prompt is doubled": {func(r *Record) {
-			r.Prompts[0].Word = "text"
-		}, "text is in the conversation 2 times"},
-		"a repetition has a new id": {func(r *Record) {
-			r.Prompts[0].IDs[1] = "o"
-		}, "was acknowledged as [m o]"},
 		"two owners append": {func(r *Record) {
 			r.Appends["s"][2].Term = 4
 		}, "term 4 wrote message 3 after term 5"},
-		"a callback is answered twice": {func(r *Record) {
-			r.Answers["q"] = 2
-		}, "callback q was answered 2 times"},
-		"a turn ends in two ways": {func(r *Record) {
-			r.Prompts[0].Ends[0] = "TURN_STATUS_COMPLETED"
-		}, "ended as [TURN_STATUS_COMPLETED TURN_STATUS_RUNTIME_LOST]"},
 		"a turn ends without an outcome": {func(r *Record) {
-			r.Prompts[0].Ends = []string{"TURN_STATUS_UNSPECIFIED"}
-		}, "ended as [TURN_STATUS_UNSPECIFIED]"},
+			r.Calls[0].End = "TURN_STATUS_UNSPECIFIED"
+		}, `the turn of prompt "text w1w" ended as TURN_STATUS_UNSPECIFIED`},
 		"a CLI takes two answers": {func(r *Record) {
 			r.Results[1].Text = "answer 1"
 		}, `call t was answered "answer 0" and "answer 1" at a`},

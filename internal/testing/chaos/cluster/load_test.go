@@ -71,6 +71,14 @@ func (c *caller) create(ctx context.Context, id string) {
 	}, nil)
 }
 
+// prompt is a prompt of a caller.
+type prompt struct {
+	session string
+	id      string // of the request
+	text    string // in no other prompt
+	waits   bool   // its caller waits for its turn
+}
+
 // converse sends prompts until done is closed, and waits for some of the turns. Some prompts are repeated after they
 // were acknowledged. The first one has a tool call.
 func (c *caller) converse(ctx context.Context, done <-chan struct{}, session, name string) {
@@ -80,48 +88,32 @@ func (c *caller) converse(ctx context.Context, done <-chan struct{}, session, na
 			return
 		default:
 		}
-		p := &Prompt{Session: session, Word: fmt.Sprintf("%s-%d-", name, i), waits: c.rng.IntN(4) == 0}
-		c.prompted(p)
+		p := prompt{session: session, id: fmt.Sprintf("%s-%d-", name, i), waits: c.rng.IntN(4) == 0}
 		kind := []string{"text", "slow", "tool"}[c.rng.IntN(3)]
 		if i == 0 {
 			kind = "tool"
 		}
+		p.text = kind + " " + p.id
+		c.prompted(p)
 		for range 1 + c.rng.IntN(2) {
-			c.send(ctx, p, kind+" "+p.Word)
+			c.send(ctx, p)
 		}
 		pause(ctx, c.between(50, int(c.timing.Prompts.Milliseconds())))
 	}
 }
 
 // send sends a prompt, under the same request id each time, and waits for its turn if the prompt says so.
-func (c *caller) send(ctx context.Context, p *Prompt, text string) {
-	err := c.try(ctx, "Send", func(ctx context.Context, r *replica) error {
+func (c *caller) send(ctx context.Context, p prompt) {
+	_ = c.try(ctx, "Send", func(ctx context.Context, r *replica) (err error) {
+		text := &bridgev1.Prompt{Text: p.text}
 		if p.waits {
-			return p.wait(ctx, r, text)
+			_, err = r.sessions().SendAndWait(ctx,
+				&bridgev1.SendAndWaitRequest{SessionId: p.session, RequestId: p.id, Prompt: text})
+			return err
 		}
-		sent, err := r.sessions().Send(ctx, &bridgev1.SendRequest{
-			SessionId: p.Session, RequestId: p.Word, Prompt: &bridgev1.Prompt{Text: text},
-		})
-		if err == nil {
-			p.IDs = append(p.IDs, sent.GetMessageId())
-			p.Lost = p.Lost || sent.GetInMemoryOnly()
-		}
+		_, err = r.sessions().Send(ctx, &bridgev1.SendRequest{SessionId: p.session, RequestId: p.id, Prompt: text})
 		return err
 	}, unconfirmed)
-	p.Lost = p.Lost || unconfirmed(err)
-	p.text = text
-}
-
-// wait sends a prompt and waits for the end of its turn.
-func (p *Prompt) wait(ctx context.Context, r *replica, text string) error {
-	out, err := r.sessions().SendAndWait(ctx, &bridgev1.SendAndWaitRequest{
-		SessionId: p.Session, RequestId: p.Word, Prompt: &bridgev1.Prompt{Text: text},
-	})
-	if err == nil {
-		p.IDs = append(p.IDs, out.GetMessageId())
-		p.Ends = append(p.Ends, out.GetOutcome().GetStatus().String())
-	}
-	return err
 }
 
 // unconfirmed reports whether an error says that a prompt is lost.

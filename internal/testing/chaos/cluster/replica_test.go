@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
@@ -47,6 +48,7 @@ type replica struct {
 	stopped chan struct{}                    // closed after the last life
 	prepare func(life int) error             // called before each life; nil for nothing
 	lives   int                              // of the supervisor's goroutine
+	record  recorder                         // records the calls of callers; nil for none
 
 	striking sync.Mutex // held during an action; taken before mu
 
@@ -55,6 +57,23 @@ type replica struct {
 	exited  chan struct{} // closed at the end of this life
 	down    time.Duration // for how long it stays away after this life
 	orderly bool          // this life received SIGTERM
+}
+
+// recorder is told of a unary call with its answer, the header of the answer, and the time before the call.
+type recorder func(method string, request, reply any, header metadata.MD, from time.Time, err error)
+
+// observe is the interceptor for the recorder.
+func (r *replica) observe(ctx context.Context, method string, request, reply any, cc *grpc.ClientConn,
+	invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+) error {
+	if r.record == nil {
+		return invoke(ctx, method, request, reply, cc, opts...)
+	}
+	var header metadata.MD
+	from := time.Now()
+	err := invoke(ctx, method, request, reply, cc, append(opts, grpc.Header(&header))...)
+	r.record(method, request, reply, header, from, err)
+	return err
 }
 
 // newReplica writes what a replica needs into its directory. It does not start it. flags replace others of the same
@@ -98,6 +117,7 @@ func newReplica(
 	}
 	r.args = append(r.args, flags...)
 	r.conn, err = grpc.NewClient("unix:"+r.path("s"), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithUnaryInterceptor(r.observe),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second, Backoff: backoff.Config{
 			BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 200 * time.Millisecond,
 		}}))

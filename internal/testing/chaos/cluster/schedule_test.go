@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/grpc/metadata"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
-	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 	"github.com/copilot-grpc/copilot-grpc/server/servertest"
 )
 
@@ -34,16 +34,18 @@ func TestSchedules(t *testing.T) {
 	if count == 0 && withCLI == 0 {
 		t.Skip("CLUSTER_SCHEDULES and CLUSTER_REAL say how many schedules are played: make chaos-cluster")
 	}
+	checked := &tally{}
+	t.Cleanup(func() { t.Log(checked) }) // after all schedules
 	for seed := first; seed < first+count; seed++ {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel() // most of a schedule is waiting
-			play(t, Draw(seed, false))
+			play(t, Draw(seed, false), checked)
 		})
 	}
 	for seed := first; seed < first+withCLI; seed++ {
 		t.Run(fmt.Sprint("real/seed=", seed), func(t *testing.T) {
 			t.Parallel()
-			play(t, Draw(seed, true))
+			play(t, Draw(seed, true), checked)
 		})
 	}
 }
@@ -69,9 +71,11 @@ type world struct {
 	replicas []*replica
 	nats     []*natsServer
 
+	observer *observer
+
 	mu      sync.Mutex
 	faults  []string
-	prompts []*Prompt
+	prompts []prompt
 	callers uint64
 }
 
@@ -82,8 +86,8 @@ func (w *world) fail(format string, args ...any) {
 	w.faults = append(w.faults, fmt.Sprintf(format, args...))
 }
 
-// prompted records a prompt. Its caller changes it until the load has ended.
-func (w *world) prompted(p *Prompt) {
+// prompted notes a prompt, which is repeated at the end.
+func (w *world) prompted(p prompt) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.prompts = append(w.prompts, p)
@@ -97,11 +101,11 @@ func (w *world) caller() *caller {
 	return &caller{world: w, through: w.replicas, rng: rand.New(rand.NewPCG(w.seed, w.callers))}
 }
 
-// play plays a schedule and checks it.
-func play(t *testing.T, p Plan) {
+// play plays a schedule, checks it, and counts its histories.
+func play(t *testing.T, p Plan, checked *tally) {
 	t.Log(p)
 	begin := time.Now()
-	w := &world{seed: p.Seed, timing: p.Timing}
+	w := &world{seed: p.Seed, timing: p.Timing, observer: &observer{begin: begin}}
 	if p.Real {
 		w.model = newModel(t)
 	}
@@ -109,7 +113,7 @@ func play(t *testing.T, p Plan) {
 	ca := servertest.NewCA(t)
 	var supervisors sync.WaitGroup
 	ctx, cancel := context.WithCancel(t.Context())
-	end := sync.OnceFunc(func() { cancel(); supervisors.Wait() })
+	end := sync.OnceFunc(func() { cancel(); supervisors.Wait(); w.observer.watching.Wait() })
 	defer end()
 	for n := range replicas {
 		var links []*link
@@ -121,6 +125,9 @@ func play(t *testing.T, p Plan) {
 		r := newReplica(t, n, strings.Join(urls, ","), ca, w.fail, "--cluster-lease", p.Timing.Lease.String(),
 			"--drain-grace", p.Timing.DrainGrace.String(), "--idle-unload", p.Timing.Unload.String())
 		r.link(t, links)
+		r.record = func(method string, request, reply any, header metadata.MD, from time.Time, err error) {
+			w.observer.record(r.n, method, request, reply, header, from, err)
+		}
 		if p.Real {
 			w.model.attach(r)
 		}
@@ -128,11 +135,14 @@ func play(t *testing.T, p Plan) {
 		t.Cleanup(func() { _ = r.conn.Close() })
 		supervisors.Go(func() { r.supervise(ctx) })
 	}
+	if err := w.observer.watch(ctx, jetStream(t, w.nats)); err != nil {
+		t.Fatal(err)
+	}
 	record := w.run(t.Context(), p)
 	w.readLogs(t, record)
 	end()
 	record.Faults = w.faults
-	found := record.Check()
+	found := append(record.Check(), checked.checkHistories(t, record, historyBase(p), historyLimit)...)
 	for _, v := range found {
 		t.Error(v)
 	}
@@ -140,12 +150,12 @@ func play(t *testing.T, p Plan) {
 	for _, l := range record.Lists {
 		events += len(l.Events)
 	}
-	appends, answers := 0, len(record.Answers)+len(record.Results)
+	appends, answers := 0, len(record.Accepted)+len(record.Results)
 	for _, a := range record.Appends {
 		appends += len(a)
 	}
 	t.Logf("%v: %d prompts, %d events listed, %d messages in NATS, %d answers, %d violations",
-		time.Since(begin).Round(time.Second), len(record.Prompts), events, appends, answers, len(found))
+		time.Since(begin).Round(time.Second), len(w.prompts), events, appends, answers, len(found))
 	if appends == 0 || events == 0 || answers == 0 {
 		t.Error("nothing was compared")
 	}
@@ -160,7 +170,7 @@ func play(t *testing.T, p Plan) {
 
 // run plays the load and the faults, heals everything, and returns what came of it.
 func (w *world) run(ctx context.Context, p Plan) *Record {
-	record := &Record{Answers: map[string]int{}}
+	record := &Record{}
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
 	var beside, load sync.WaitGroup // goroutines that end after the load, and with the faults
@@ -201,9 +211,6 @@ func (w *world) run(ctx context.Context, p Plan) *Record {
 			Reader{Name: f.name, Session: f.session, Through: ends[f.session], Events: f.shown})
 	}
 	record.Lists = w.lists(ctx)
-	for _, q := range w.prompts {
-		record.Prompts = append(record.Prompts, *q)
-	}
 	return record
 }
 
@@ -232,9 +239,7 @@ func (w *world) strike(ctx context.Context, p Plan) {
 func (w *world) settle(ctx context.Context) {
 	c := w.caller()
 	for _, p := range w.prompts {
-		if p.text != "" {
-			c.send(ctx, p, p.text)
-		}
+		c.send(ctx, p)
 	}
 	for n := range sessionCount {
 		id := fmt.Sprintf("s%d", n)
@@ -259,7 +264,9 @@ func (w *world) lists(ctx context.Context) (all []List) {
 		for range 5 {
 			of = nil
 			for _, r := range w.replicas {
-				of = append(of, List{Replica: r.n, Session: id, Events: w.listAt(ctx, r, id)})
+				from := w.observer.since(time.Now())
+				events := w.listAt(ctx, r, id)
+				of = append(of, List{Span{from, w.observer.since(time.Now())}, r.n, id, events})
 			}
 			differs := func(l List) bool { return !slices.Equal(l.Events, of[0].Events) }
 			if !slices.ContainsFunc(of, differs) {
@@ -303,19 +310,16 @@ func (w *world) readLogs(t *testing.T, record *Record) {
 			t.Error(err)
 		}
 	}
+	js := jetStream(t, w.nats)
+	if err := w.observer.caughtUp(t.Context(), js); err != nil {
+		t.Error(err)
+	}
+	record.Observations = w.observer.observations()
 	for _, r := range w.replicas {
-		if w.model != nil {
-			break
-		}
-		log, err := fakecli.ReadLog(r.path("oracle.jsonl"))
-		if err != nil {
-			t.Error(err)
-		}
-		for id, n := range fakecli.Accepted(log) {
-			record.Answers[fmt.Sprintf("%s at replica %d", id, r.n)] = n
+		if w.model == nil {
+			record.Accepted = append(record.Accepted, w.observer.accepted(t, r)...)
 		}
 	}
-	js := jetStream(t, w.nats)
 	for deadline := time.Now().Add(patience); ; pause(t.Context(), 100*time.Millisecond) {
 		appends, err := readAppends(t.Context(), js)
 		if err == nil {
