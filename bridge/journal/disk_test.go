@@ -56,7 +56,7 @@ func (l *life) open(cfg WriterConfig) (*Disk, Recovery, error) {
 	if cfg.joinFrom == 0 {
 		return OpenDisk("s/one", epoch, l.w)
 	}
-	logs, err := OpenFolders(l.w, "joint", func(name string) string { return "s/" + name })
+	logs, err := OpenFolders(l.w, "joint", func(name string) string { return "s/" + name }, nil)
 	if err != nil {
 		return nil, Recovery{}, err
 	}

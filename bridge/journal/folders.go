@@ -20,6 +20,8 @@ type Folders struct {
 	o      segment.Options
 	folder func(session string) string
 	joint  *joint.Log // nil without one
+	// value stores the value of a session elsewhere, if the joint log has one. It is nil if no values are put there.
+	value func(session string) error
 
 	settling  atomic.Bool // settleSoon runs
 	unsettled bool        // its last run failed; only it uses this
@@ -40,9 +42,13 @@ func NewFolders(w *Writer, folder func(session string) string) *Folders {
 }
 
 // OpenFolders returns logs that share a joint log in a directory: while the writer has to write many of them, their
-// newest entries are there only. The caller must Close them after the writer.
-func OpenFolders(w *Writer, dir string, folder func(session string) string) (*Folders, error) {
+// newest entries are there only. value stores the value of a session elsewhere, if the joint log has one; it may be nil if
+// no values are put there. The caller must Close the logs after the writer.
+func OpenFolders(
+	w *Writer, dir string, folder func(session string) string, value func(session string) error,
+) (*Folders, error) {
 	l := NewFolders(w, folder)
+	l.value = value
 	entries, err := joint.Open(dir, l.o, w.cfg.limits)
 	if err != nil {
 		return nil, err
@@ -53,14 +59,17 @@ func OpenFolders(w *Writer, dir string, folder func(session string) string) (*Fo
 	return l, nil
 }
 
+// Joint returns the joint log, for values of sessions.
+func (l *Folders) Joint() *joint.Log { return l.joint }
+
 // settleAtEnd bounds the time for settling when the logs are closed. The next process settles the rest.
 const settleAtEnd = 2 * time.Second
 
-// Close moves the entries of the joint log to the logs of their sessions, as far as time permits.
+// Close moves the entries of the joint log to the logs of their sessions, as far as time permits. Values stay.
 func (l *Folders) Close() error {
 	begin := l.w.cfg.Now()
 	late := func() bool { return l.w.cfg.Now().Sub(begin) > settleAtEnd }
-	err := l.joint.Close(func(sessions []string) error { return l.settleAll(sessions, late) }, settleAtEnd)
+	err := l.joint.Close(func(sessions, _ []string) error { return l.settleAll(sessions, nil, late) }, settleAtEnd)
 	if rest := l.joint.Keys(); len(rest) > 0 {
 		l.w.cfg.Logger.Info("the joint log keeps events until the next start", "journals", len(rest))
 	}
@@ -69,24 +78,30 @@ func (l *Folders) Close() error {
 
 // settleSoon runs settleAll in the background, unless it runs already: reading and syncing whole journals takes time,
 // in which others are to be written. The goroutine of the local lane calls it.
-func (l *Folders) settleSoon(sessions []string) {
+func (l *Folders) settleSoon(sessions, values []string) {
 	if !l.settling.CompareAndSwap(false, true) {
 		return
 	}
 	l.w.wg.Go(func() {
 		defer l.settling.Store(false)
-		err := l.settleAll(sessions, l.w.stopped)
+		err := l.settleAll(sessions, values, l.w.stopped)
 		if err != nil && !l.unsettled {
-			l.w.cfg.Logger.Warn("moving events of closed journals from the joint log failed", "error", err)
+			l.w.cfg.Logger.Warn("moving states of sessions and events of closed journals from the joint log failed", "error", err)
 		}
 		l.unsettled = err != nil
 	})
 }
 
-// settleAll moves what the joint log has for sessions that are not open to their logs, one after another until stop
-// returns true.
-func (l *Folders) settleAll(sessions []string, stop func() bool) error {
+// settleAll moves the values of sessions, and what the joint log has for sessions that are not open to their logs, one
+// after another until stop returns true.
+func (l *Folders) settleAll(sessions, values []string, stop func() bool) error {
 	var errs []error
+	for _, session := range values {
+		if stop() {
+			break
+		}
+		errs = append(errs, l.value(session))
+	}
 	for _, session := range sessions {
 		if stop() {
 			break

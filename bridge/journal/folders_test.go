@@ -55,7 +55,7 @@ func TestJoinedFolders(t *testing.T) {
 		w, dir := NewWriter(WriterConfig{SegmentBytes: minSegmentBytes}), t.TempDir()
 		logs, err := OpenFolders(w, filepath.Join(dir, "joint"), func(session string) string {
 			return filepath.Join(dir, session)
-		})
+		}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

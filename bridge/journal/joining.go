@@ -102,8 +102,8 @@ func (w *Writer) tidyJoint(l *lane) {
 	}
 	l.writing.begin(w.cfg.Now())
 	defer l.writing.end()
-	err := folders.joint.Tidy(func(sessions []string) error {
-		folders.settleSoon(sessions)
+	err := folders.joint.Tidy(func(sessions, values []string) error {
+		folders.settleSoon(sessions, values)
 		return nil
 	})
 	if err != nil && !l.untidy {
@@ -135,6 +135,17 @@ func (w *Writer) syncJoint(dirty []*Disk) map[*Disk]uint64 {
 		return nil // each journal finds it out
 	}
 	return covered
+}
+
+// syncValues syncs the values in the joint log that are not synced.
+func (w *Writer) syncValues() {
+	folders := w.joined.Load()
+	if folders == nil {
+		return
+	}
+	w.syncing.begin(w.cfg.Now())
+	defer w.syncing.end()
+	_ = folders.joint.SyncValues() // after an error all of them are stored elsewhere
 }
 
 // syncSettled syncs journals whose events are to leave the joint log.

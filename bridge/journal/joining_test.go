@@ -34,7 +34,7 @@ func assemble(t *testing.T, fs segment.FS, count int, cfg WriterConfig) *crowd {
 	cfg.FS, cfg.OverrunFile = fs, "overruns"
 	c := &crowd{t: t, fs: fs, w: NewWriter(cfg)}
 	var err error
-	if c.logs, err = OpenFolders(c.w, "joint", func(name string) string { return "s/" + name }); err != nil {
+	if c.logs, err = OpenFolders(c.w, "joint", func(name string) string { return "s/" + name }, nil); err != nil {
 		t.Fatal(err)
 	}
 	for i := range count {

@@ -13,6 +13,7 @@ func (w *Writer) syncs() {
 		select {
 		case <-tick.C:
 			w.syncAll()
+			w.syncValues()
 			w.syncSettled()
 		case <-w.sync:
 			w.syncAll()

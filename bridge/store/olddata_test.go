@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
 )
 
 // The store reads the sessions and requests that a server of commit d377de2 saved. e2e/runtime/olddata_test.go
@@ -40,6 +42,43 @@ func TestOldData(t *testing.T) {
 		must(t, log.Close())
 		must(t, s.Close())
 	})
+}
+
+// The states that an earlier version left in a log of their own are taken over, wherever the process that does so is killed.
+func TestOldStates(t *testing.T) {
+	t.Parallel()
+	for steps, more := 0, true; more; steps++ {
+		fs, dir := &faultfs.FS{}, t.TempDir()
+		s, err := openOn(fs, dir)
+		must(t, err)
+		must(t, s.Save(stateOf("newer", 1), stateOf("older", 1)))
+		must(t, s.Close())
+		log, _, err := segment.Open(filepath.Join(dir, "states"), 1, segment.Options{FS: fs, SyncFiles: true}, nil)
+		must(t, err)
+		must(t, log.Append([]segment.Entry{
+			{Number: 7, Body: []byte("\x05older0")},
+			{Number: 1 << 62, Body: []byte("\x05newer2")},
+			{Number: 1<<62 + 1, Body: []byte("\x07deleted2")},
+		}))
+		_, err = log.Sync()
+		must(t, err)
+		must(t, log.Rest())
+		fs.CrashAfter(steps)
+		s, err = openOn(fs, dir)
+		if more = err != nil; !more {
+			must(t, s.Close())
+		}
+		fs = fs.Restart(true)
+		s, err = openOn(fs, dir)
+		must(t, err)
+		if got := saved(t, s); len(got) != 2 || got["newer"] != 2 || got["older"] != 1 {
+			t.Errorf("after %d changes the sessions are %v", steps, got)
+		}
+		must(t, s.Close())
+		if names := strings.Join(fs.Names(), " "); strings.Contains(names, filepath.Join(dir, "states")) {
+			t.Errorf("the old log is left: %s", names)
+		}
+	}
 }
 
 func remembered(requests []backend.Request, id string) bool {

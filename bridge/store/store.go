@@ -1,15 +1,14 @@
 // Package store is the bridge's data directory: the sessions with their state and journals, and the answers to
 // idempotent requests. One process uses a directory at a time.
 //
-// Store.mu guards the list of damaged sessions and the names of the saved ones; Requests and the log of states have
-// their own locks. The only goroutines are those of the journal.Writer and of the log of states, which Close ends.
+// Store.mu guards the list of damaged sessions and the names of the saved ones; Requests and states have their own locks.
+// The only goroutines are those of the journal.Writer, which Close ends.
 //
 //	lock                 locked by the process that uses the directory
 //	epoch                an upper bound of all journals' epochs
 //	overruns             lets journals continue on a full disk
 //	requests/            answers, as a log
-//	states/              the latest states of sessions, as a log
-//	journals/            the newest events of many sessions, as a log
+//	journals/            the newest events and states of many sessions, as a log
 //	journals.doubts      how often that log was found damaged
 //	sessions/ID/session  the state of a session, JSON, unless the log has a later one
 //	sessions/ID/id       its key as text
@@ -66,7 +65,7 @@ type Store struct {
 	logs   *journal.Folders
 	owners *owners
 	blobs  *blobs
-	states *stateLog
+	states *states
 	// appended has its own lock.
 	appended appended
 
@@ -149,15 +148,17 @@ func Open(cfg Config) (*Store, error) {
 		s.log.Warn("reserving disk space for epochs failed", "error", err)
 	}
 	s.lastEpoch = s.ceiling.Get()
-	if err := s.openStates(); err != nil {
+	if err := s.convertStates(); err != nil {
 		_ = lock.Close()
 		return nil, err
 	}
+	s.states = &states{file: s.writeState, busy: make(chan struct{}, 1)}
 	s.writer = journal.NewWriter(cfg.Journals)
-	if s.logs, err = journal.OpenFolders(s.writer, s.path("journals"), s.folder); err != nil {
+	if s.logs, err = journal.OpenFolders(s.writer, s.path("journals"), s.folder, s.states.settle); err != nil {
 		s.writer.Close()
-		return nil, errors.Join(err, s.states.close(), lock.Close())
+		return nil, errors.Join(err, lock.Close())
 	}
+	s.openStates()
 	s.owners = newOwners(s.NextEpoch)
 	s.blobs = &blobs{fs: s.fs, folder: s.folder, sync: s.syncs()}
 	return s, nil
@@ -167,9 +168,11 @@ func Open(cfg Config) (*Store, error) {
 func (s *Store) Close() error {
 	s.owners.close()
 	s.appended.close("")
-	err := s.states.close()
 	s.writer.Close()
-	return errors.Join(err, s.logs.Close(), s.lock.Close())
+	if err := s.states.settleAll(time.Now().Add(settleAtEnd)); err != nil {
+		s.log.Warn("moving the states of sessions to their files failed", "error", err)
+	}
+	return errors.Join(s.logs.Close(), s.lock.Close())
 }
 
 func (s *Store) path(parts ...string) string {
@@ -281,7 +284,6 @@ func (s *Store) name(id string) error {
 
 // Remove deletes a session, including its data that were set aside. Its journal must be closed.
 func (s *Store) Remove(id string) error {
-	s.states.forget(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.named, id)
@@ -293,8 +295,8 @@ func (s *Store) Remove(id string) error {
 // Session returns the state of a session, nil if there is none. An unreadable state is renamed, so that the session
 // can be saved again.
 func (s *Store) Session(id string) (json.RawMessage, error) {
-	if state, ok := s.states.get(id); ok {
-		return state, nil
+	if state, ok := s.states.log.Value(id); ok {
+		return state.Body, nil
 	}
 	e, err := s.read(filepath.Base(s.folder(id)))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -309,7 +311,7 @@ func (s *Store) Session(id string) (json.RawMessage, error) {
 
 // Knows reports whether the state of a session is stored.
 func (s *Store) Knows(id string) bool {
-	if _, ok := s.states.get(id); ok {
+	if _, ok := s.states.log.Value(id); ok {
 		return true
 	}
 	_, err := s.fs.Size(filepath.Join(s.folder(id), stateFile))
@@ -350,9 +352,9 @@ func (s *Store) Sessions() (map[string]json.RawMessage, error) {
 		return nil, err
 	}
 	out, done := map[string]json.RawMessage{}, map[string]bool{}
-	for _, key := range s.states.keys() { // also of those whose files are damaged
-		if state, ok := s.states.get(key); ok {
-			out[key], done[filepath.Base(s.folder(key))] = state, true
+	for _, key := range s.states.log.Values() { // also of those whose files are damaged
+		if state, ok := s.states.log.Value(key); ok {
+			out[key], done[filepath.Base(s.folder(key))] = state.Body, true
 		}
 	}
 	for _, f := range folders {

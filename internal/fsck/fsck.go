@@ -108,7 +108,7 @@ type checker struct {
 	epoch      uint64
 	epochKnown bool
 	joint      joint
-	states     map[keyDigest]bool // the sessions of which states/ has a state
+	states     map[keyDigest]bool // the sessions of which a log has a state
 }
 
 // Check verifies a data directory. The error is ErrNoDirectory, that of opening the directory, or that of ctx.

@@ -368,7 +368,7 @@ func TestInvariants(t *testing.T) {
 			jointEntry(key(0), epoch, 9, 11, event(2, "{}"))), found: "behind event"},
 		"an id in both logs": {edit: joint(jointEntry(key(0), epoch, 9, 11, event(1, "{}")),
 			jointEntry(key(0), epoch, 11, 12, event(1, "{}"))), found: "twice"},
-		"no joint event": {edit: joint([]byte("joint")), found: "not an event of a session"},
+		"no joint event": {edit: joint([]byte("joint")), found: "not an event or a state of a session"},
 		"a mark in the joint log": {edit: func(t *testing.T, dir string) {
 			appendTo(t, filepath.Join(dir, "journals"), func(*segment.Log) []segment.Entry {
 				return []segment.Entry{{Mark: true, Body: []byte("m")}}
@@ -389,7 +389,13 @@ func TestInvariants(t *testing.T) {
 				return []segment.Entry{{Number: l.Last() + 1, Body: append([]byte("\x07plain-0"), "{}"...)}}
 			})
 			write(journalDir+"/session", "{}")(t, dir)
-		}, found: "states/ has a later state"},
+		}, found: "a log has a later state"},
+		"a state in the joint log of a damaged file": {edit: func(t *testing.T, dir string) {
+			appendTo(t, filepath.Join(dir, "journals"), func(l *segment.Log) []segment.Entry {
+				return []segment.Entry{{Number: l.Last() + 1, Body: append([]byte("\x07plain-0\x00\x01\x09"), "{}"...)}}
+			})
+			write(journalDir+"/session", "{}")(t, dir)
+		}, found: "a log has a later state"},
 		"a half deleted session": {edit: write("sessions/x~removed/id", "x"), note: "deletion was not finished"},
 		"a session without a journal": {edit: func(t *testing.T, dir string) {
 			must(t, os.Remove(files(t, dir, journalDir+"/*.seg")[0]))

@@ -46,8 +46,12 @@ func (j *jointLog) entry(l *log, s *segment, f frame) string {
 	name := t.text()
 	key := digestOf(string(name))
 	e := jointEvent{epoch: t.number(), prev: t.number(), number: t.number()}
+	if e.epoch == 0 && e.prev == 1 && t.ok && len(name) > 0 {
+		j.c.hasState(key)
+		return ""
+	}
 	if !t.ok || len(name) == 0 || len(t.rest) < eventFixed {
-		return "is not an event of a session"
+		return "is not an event or a state of a session"
 	}
 	before := jointEvent{number: e.prev}
 	if all := j.c.joint.events[key]; len(all) > 0 && all[len(all)-1].epoch == e.epoch {
@@ -68,7 +72,14 @@ func (j *jointLog) entry(l *log, s *segment, f frame) string {
 	return ""
 }
 
-// statesLog reads states/.
+// hasState notes that a log has a state of a session.
+func (c *checker) hasState(key keyDigest) {
+	if len(c.states) < maxNames {
+		c.states[key] = true
+	}
+}
+
+// statesLog reads states/, which earlier versions have.
 type statesLog struct {
 	noMarks
 
@@ -81,9 +92,7 @@ func (r *statesLog) entry(_ *log, _ *segment, f frame) string {
 	if !t.ok || len(key) == 0 {
 		return "is not the state of a session"
 	}
-	if len(r.c.states) < maxNames {
-		r.c.states[digestOf(string(key))] = true
-	}
+	r.c.hasState(digestOf(string(key)))
 	return ""
 }
 

@@ -34,7 +34,7 @@ func (c *checker) session(dir string) {
 	if err != nil && !stateless {
 		later := ""
 		if c.states[digestOf(key)] {
-			later = "; states/ has a later state"
+			later = "; a log has a later state"
 		}
 		c.Damage.add(path.Join(dir, "session"), "%v%s", err, later)
 	}

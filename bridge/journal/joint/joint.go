@@ -4,12 +4,15 @@
 // thousand writes and syncs. In a joint log they need one of each. The entries of each member go to its own log later,
 // many at a time: they are settled. An entry leaves the joint log when the member's own log has it and was synced.
 //
-// The joint log holds entries only. Marks, and everything else that changes a member's log, go to that log, after the
+// It also has values of the members (see Value), each until its caller has stored it elsewhere.
+//
+// The joint log holds no marks. Marks, and everything else that changes a member's log, go to that log, after the
 // entries before them. So an entry in the joint log is either in the member's own log, or belongs behind its last one.
 //
 // Append, Tidy and the changes of a member's log are called from one goroutine, or under the member's guard. The other
-// methods are safe for concurrent use. Log.mu guards the joint file and the list of members, Member.mu the entries of
-// a member; mu is locked first. The package starts no goroutines.
+// methods are safe for concurrent use. The holder of Log.writing changes the joint file, Log.mu guards what is known of
+// it and the lists of members and values, Member.mu the entries of a member; they are locked in this order. The package
+// starts no goroutines.
 package joint
 
 import (
@@ -70,6 +73,9 @@ type Log struct {
 	// needed is at most the number of the oldest entry that a member needs.
 	needed atomic.Uint64
 
+	// writing has capacity 1. Its holder changes the joint file, which may take long.
+	writing chan struct{}
+
 	mu      sync.Mutex
 	entries *segment.Log
 	last    uint64 // no entry has a greater number
@@ -77,6 +83,8 @@ type Log struct {
 	members map[string]*Member
 	// inherited are the entries of an earlier process, until their members are attached.
 	inherited map[string][]held
+	values    map[string]heldValue
+	unsynced  bool // a value was put without a sync
 	damaged   bool
 	altered   bool
 	tidied    time.Time
@@ -103,24 +111,24 @@ func Open(dir string, o segment.Options, limits Limits) (*Log, error) {
 	}
 	o.SegmentBytes = limits.FileBytes
 	l := &Log{
-		dir: dir, o: o, limits: limits, members: map[string]*Member{}, inherited: map[string][]held{}, tidied: o.Now(),
+		dir: dir, o: o, limits: limits, members: map[string]*Member{}, inherited: map[string][]held{},
+		values: map[string]heldValue{}, writing: make(chan struct{}, 1), tidied: o.Now(),
 	}
-	entries, found, err := segment.Open(dir, 1, o, func(number uint64, body []byte) error {
-		key, h, err := parse(body)
-		if err == nil {
-			h.at = number
-			l.inherited[key] = append(l.inherited[key], h)
-		}
-		return err
-	})
+	entries, found, err := segment.Open(dir, 1, o, l.recover)
 	if err != nil {
-		return nil, fmt.Errorf("opening the joint log of journals: %w", err)
+		return nil, fmt.Errorf("opening the joint log of sessions: %w", err)
 	}
 	// A torn end is what was never acknowledged. One that was altered may be that, after a crash of the machine.
 	l.altered = found.Altered
 	l.damaged = found.Skipped > 0 || len(found.SetAside) > 0 || len(found.Holes) > 0
 	l.entries, l.last, l.before = entries, entries.Last(), entries.Last()
 	return l, nil
+}
+
+// lock takes writing. The returned function releases it.
+func (l *Log) lock() (unlock func()) {
+	l.writing <- struct{}{}
+	return func() { <-l.writing }
 }
 
 // Bytes returns the size of the joint log.
@@ -167,12 +175,10 @@ type Part struct {
 // Append appends entries of several members, whose guards the caller holds. After an error none of them counts as
 // appended; after one of the disk all further calls fail until every entry has been settled.
 func (l *Log) Append(parts []Part) error {
-	entries, last, failed := l.state()
-	switch {
-	case failed != nil:
-		return failed
-	case entries.Size() > 2*l.limits.Bytes:
-		return errFull
+	defer l.lock()()
+	entries, last, err := l.ready()
+	if err != nil {
+		return err
 	}
 	var joined []segment.Entry
 	tails := make([][]held, len(parts))
@@ -188,18 +194,37 @@ func (l *Log) Append(parts []Part) error {
 			tails[i], prev = append(tails[i], h), e.Number
 		}
 	}
-	err := entries.Append(joined) // without mu: the disk may hang
+	if err := l.append(entries, joined, last); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, p := range parts {
+		l.adopt(p.Member, tails[i])
+	}
+	return nil
+}
+
+// ready returns the log with the joint file and the greatest number, unless nothing can be appended.
+func (l *Log) ready() (entries *segment.Log, last uint64, err error) {
+	entries, last, err = l.state()
+	if err == nil && entries.Size() > 2*l.limits.Bytes {
+		err = errFull
+	}
+	return entries, last, err
+}
+
+// append appends entries, of which the last one has a number, to the joint file. The caller holds writing, and not mu: the
+// disk may hang.
+func (l *Log) append(entries *segment.Log, joined []segment.Entry, last uint64) error {
+	err := entries.Append(joined)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last = last
 	if err != nil {
 		l.failed = err
-		return err
 	}
-	for i, p := range parts {
-		l.adopt(p.Member, tails[i])
-	}
-	return nil
+	return err
 }
 
 // state returns the log with the joint file, the greatest number, and why nothing can be appended, if so.
@@ -241,20 +266,21 @@ func (l *Log) Sync() error {
 func (l *Log) Full() bool { return l.tails.Load() > l.limits.Tails }
 
 // Tidy settles entries that are to leave the log, and drops those that no member needs any more. It passes settle the
-// keys of entries of an earlier process that are to leave the log and have no member.
-func (l *Log) Tidy(settle func(keys []string) error) error {
+// keys of entries of an earlier process that are to leave the log and have no member, and the keys of values that are to
+// be settled.
+func (l *Log) Tidy(settle func(keys, values []string) error) error {
 	if !l.advance() {
 		return nil
 	}
-	due, orphans := l.due()
+	due, orphans, values := l.due()
 	var errs []error
 	for _, m := range due {
 		if err := m.Settle(); err != nil && m.first() != 0 {
 			errs = append(errs, err)
 		}
 	}
-	if len(orphans) > 0 {
-		errs = append(errs, settle(orphans))
+	if len(orphans)+len(values) > 0 {
+		errs = append(errs, settle(orphans, values))
 	}
 	return errors.Join(append(errs, l.drop())...)
 }
@@ -277,8 +303,8 @@ func (l *Log) advance() bool {
 	return l.failed != nil || l.needed.Load() <= cutoff || l.Full()
 }
 
-// due returns what has to be settled now: members, oldest first, and the keys of entries without a member.
-func (l *Log) due() (due []*Member, orphans []string) {
+// due returns what has to be settled now: members, oldest first, the keys of entries without a member, and those of values.
+func (l *Log) due() (due []*Member, orphans, values []string) {
 	cutoff, over := l.cutoff.Load(), int64(0)
 	if l.Full() {
 		over = l.tails.Load() - l.limits.Tails/4*3
@@ -306,7 +332,7 @@ func (l *Log) due() (due []*Member, orphans []string) {
 			orphans = append(orphans, key)
 		}
 	}
-	return due, orphans
+	return due, orphans, l.dueValues(cutoff, over)
 }
 
 // SyncSettled syncs the logs of members whose settled entries are to leave the joint log. It takes little more time
@@ -336,6 +362,7 @@ func (l *Log) list() []*Member {
 
 // drop drops the files that no member needs.
 func (l *Log) drop() error {
+	defer l.lock()()
 	needed := l.need()
 	entries, last, _ := l.state()
 	for {
@@ -377,6 +404,9 @@ func (l *Log) need() uint64 {
 	}
 	for _, entries := range l.inherited {
 		needed = min(needed, entries[0].at)
+	}
+	for _, v := range l.values {
+		needed = min(needed, v.at)
 	}
 	l.needed.Store(needed)
 	return needed
@@ -421,7 +451,7 @@ func (l *Log) Copies(key string) func(epoch, after, before uint64) []segment.Cop
 	}
 }
 
-// Forget drops the entries of a log that is deleted. A nil Log has none.
+// Forget drops the entries and the value of a session that is deleted. A nil Log has none.
 func (l *Log) Forget(key string) {
 	if l == nil {
 		return
@@ -429,18 +459,19 @@ func (l *Log) Forget(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.inherited, key)
+	l.setValue(key, heldValue{})
 	if m := l.members[key]; m != nil {
 		m.release()
 		delete(l.members, key)
 	}
 }
 
-// Close settles and syncs what it can within a time, and closes the log. The next process settles the rest.
-func (l *Log) Close(settle func(keys []string) error, limit time.Duration) error {
+// Close settles and syncs what it can within a time, and closes the log. The next process settles the rest, and all values.
+func (l *Log) Close(settle func(keys, values []string) error, limit time.Duration) error {
 	l.mu.Lock()
 	l.before, l.tidied = l.last, time.Time{}
 	l.mu.Unlock()
-	err := l.Tidy(settle)
+	err := errors.Join(l.SyncValues(), l.Tidy(settle))
 	l.SyncSettled(limit)
 	err = errors.Join(err, l.drop())
 	entries, _, _ := l.state()

@@ -1,0 +1,53 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
+)
+
+// oldStates is the folder in which earlier versions had the log of states.
+const oldStates = "states"
+
+// convertStates writes the states that an earlier version left in a log of their own to the files of their sessions, and
+// removes that log. After a kill the next start does the rest.
+func (s *Store) convertStates() error {
+	if _, err := s.fs.ReadDir(s.path(oldStates)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	type state struct {
+		text   []byte
+		number uint64
+	}
+	latest := map[string]state{}
+	log, found, err := segment.Open(s.path(oldStates), 1, segment.Options{FS: s.fs, SyncFiles: s.syncs()},
+		func(number uint64, body []byte) error {
+			n, size := binary.Uvarint(body)
+			if size <= 0 || n > uint64(len(body)-size) {
+				return errState
+			}
+			key, text := body[size:][:n], body[size:][n:]
+			latest[string(key)] = state{slices.Clone(text), number}
+			return nil
+		})
+	if err != nil {
+		return fmt.Errorf("opening the log of session states: %w", err)
+	}
+	if found.Damaged() {
+		s.log.Warn("some changes of sessions were lost", "bytes", found.Cut+found.Skipped, "files", len(found.SetAside))
+	}
+	for key, l := range latest {
+		saved, err := s.numberOf(key)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && saved >= l.number {
+			continue // the session was deleted, or has a later one
+		}
+		if err := s.writeState(key, l.text, l.number); err != nil {
+			return fmt.Errorf("session %q: %w", key, err)
+		}
+	}
+	return errors.Join(log.Rest(), s.fs.RemoveAll(s.path(oldStates)))
+}
