@@ -99,6 +99,10 @@ func TestModels(t *testing.T) {
 			Changes: []OwnerChange{acquired(ms(1, 2), 5, "r0"), acquired(ms(8, 9), 7, "r0")}, Unseen: []uint64{6},
 			Calls: []Call{answered(ms(10, 11), "r1")},
 		}}, illegal: "owner r1"},
+		"an unseen owner comes after the last one": {name: "ownership", Record: Record{Observations: Observations{
+			Changes: []OwnerChange{acquired(ms(1, 2), 5, "r0"), acquired(ms(8, 9), 7, "r1")}, Unseen: []uint64{9},
+			Calls: []Call{answered(ms(3, 4), "r2")},
+		}}, illegal: "owner r2"},
 		"a call without an answer says nothing of the owner": {name: "ownership", Record: Record{Observations: Observations{
 			Changes: []OwnerChange{acquired(ms(1, 2), 5, "r0")},
 			Calls:   []Call{{Span: ms(3, 4), Session: "s", Outcome: Open, Owner: "r1"}},
@@ -123,6 +127,10 @@ func TestModels(t *testing.T) {
 		}, illegal: `lists "hello" 0 times`},
 		"an open call has taken effect": {name: "requests", Record: Record{
 			Observations: Observations{Calls: []Call{sent(ms(1, 2), Open, "")}},
+			Lists:        []List{listed(1)},
+		}},
+		"the first of two open calls has taken effect": {name: "requests", Record: Record{
+			Observations: Observations{Calls: []Call{sent(ms(102, 103), Open, ""), sent(ms(1, 2), Open, "")}},
 			Lists:        []List{listed(1)},
 		}},
 		"an open call has no effect": {name: "requests", Record: Record{
@@ -189,6 +197,22 @@ func TestModels(t *testing.T) {
 			Changes:  []OwnerChange{acquired(ms(1, 2), 5, "r0")},
 			Calls:    []Call{resolved(ms(3, 4), Open, "a"), resolved(ms(8, 9), Resolved, "b")},
 			Accepted: []Accepted{accepts(ms(5, 6), 0, "a")},
+		}}},
+		"an open answer is on its way": {name: "claims", Record: Record{Observations: Observations{
+			Changes: []OwnerChange{acquired(ms(1, 2), 5, "r0")},
+			Calls:   []Call{resolved(ms(3, 4), Open, "a"), resolved(ms(5, 6), Resolved, "b")},
+		}}},
+		"the CLI has an answer that nobody gave": {name: "claims", Record: Record{Observations: Observations{
+			Changes:  []OwnerChange{acquired(ms(1, 2), 5, "r0")},
+			Calls:    []Call{resolved(ms(3, 4), Open, "a")},
+			Accepted: []Accepted{accepts(ms(5, 6), 0, "b")},
+		}}, illegal: `accepts "b"`},
+		"an open answer outlives the owner": {name: "claims", Record: Record{Observations: Observations{
+			Changes: []OwnerChange{acquired(ms(1, 2), 5, "r0"), acquired(ms(10, 11), 6, "r1")},
+			Calls: []Call{
+				resolved(ms(3, 4), Open, "a"), resolved(ms(5, 5), Resolved, "c"), resolved(ms(6, 8), Done, "b"),
+			},
+			Accepted: []Accepted{accepts(ms(7, 7), 0, "b"), accepts(ms(15, 16), 1, "a")},
 		}}},
 		"an open answer has no effect": {name: "claims", Record: Record{Observations: Observations{
 			Changes:  []OwnerChange{acquired(ms(1, 2), 5, "r0")},
