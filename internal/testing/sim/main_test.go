@@ -15,6 +15,7 @@ var procs = flag.Int("procs", 1, "how many processors the runs use; with more th
 func TestMain(m *testing.M) {
 	flag.Parse()
 	goruntime.GOMAXPROCS(*procs)
-	debug.SetGCPercent(-1) // see play
+	debug.SetGCPercent(-1)        // see play
+	debug.SetMemoryLimit(1 << 30) // of a run that does not end
 	os.Exit(m.Run())
 }
