@@ -26,6 +26,9 @@ func (w *world) over() bool {
 	}
 	open := w.openCallbacks()
 	w.mu.Unlock()
+	if w.s.Loader().State() == session.Unloaded && (w.s.Awaited() || w.variant.continues()) {
+		return false
+	}
 	return len(open) == 0 && w.pending() == 0 && !w.s.Turns().Running() && w.s.Prompts().Box().Empty()
 }
 
@@ -98,7 +101,7 @@ func (w *world) wrong(p *prompt, said []int) string {
 		}
 	case w.variant.continues() && p.crashed && (told == "COMPLETED C" || slices.Contains(w.continuation.fates, told)):
 	case slices.Contains(p.fates, told) && (p.crashed || p.late || p.fates[len(p.fates)-1] == told):
-	case told == "ABORTED" && p.abortable && (p.crashed || len(p.fates) == 0):
+	case told == "ABORTED" && (p.abortable || p.unended) && (p.crashed || len(p.fates) == 0):
 	default:
 		return "the caller was told " + told
 	}

@@ -16,6 +16,8 @@ type stored struct {
 	said int
 	// unendable: it is the abort of a turn that could not end, which the bridge makes itself. The turn is continued.
 	unendable bool
+	// turnless: it is the error of a message that no turn has taken up.
+	turnless bool
 }
 
 // disk is what CLI processes have written down of the session.
@@ -117,6 +119,9 @@ func (c *cli) receive(body []byte) {
 	c.w.note("bridge: %s", body)
 	if m.Method == "session.send" && !strings.HasPrefix(m.Params.Prompt, "P") {
 		c.w.continuations++
+		if c.w.stop.underway > 0 || c.w.stop.done {
+			c.w.failures = append(c.w.failures, "the agent is told to continue a turn that a caller has aborted")
+		}
 	}
 	if m.ID != nil {
 		c.requests = append(c.requests, request{m.ID, m.Method, m.Params, append(m.Result, m.Error...)})
@@ -228,6 +233,10 @@ func (c *cli) shutDown(n int) {
 	waiting := c.phase == idle || c.phase == aborting
 	if waiting = waiting && len(c.queue) > 0; waiting && n%8 == 2 {
 		c.emit("session.error", `{"errorType":"query","message":"Execution failed"}`, -1)
+		c.events[len(c.events)-1].turnless = true
+		for _, n := range c.turn { // which was aborted: the record does not say that the error is of another message
+			c.w.ended(n, "FAILED")
+		}
 	}
 	c.emit("session.shutdown", `{"shutdownType":"routine"}`, -1)
 	if waiting && n%8 == 3 {
@@ -321,7 +330,11 @@ func (c *cli) beginAbort(r request) {
 	c.w.aborts++
 	c.aborted = true
 	c.abortEvent = c.send("abort", `{"reason":"user_initiated"}`, -1)
-	c.abortEvent.unendable = slices.ContainsFunc(c.calls, func(t *toolCall) bool { return t.stage == unended })
+	if c.abortEvent.unendable = slices.ContainsFunc(c.calls, func(t *toolCall) bool { return t.stage == unended }); c.abortEvent.unendable {
+		for _, p := range c.w.prompts {
+			p.unended = p.unended || !p.over
+		}
+	}
 	for _, in := range slices.Concat(c.steering, c.queue) {
 		c.w.ended(in.n, "ABORTED")
 		p := c.w.prompt(in.n)
@@ -385,6 +398,7 @@ func (c *cli) takeUp(delivery string) {
 		return
 	}
 	c.w.interaction++
+	c.w.stop.turn()
 	c.turn, c.text, c.aborted, c.phase = nil, fmt.Sprint("A", in.n), false, thinking
 	c.say(in, delivery)
 	c.emit("assistant.turn_start", fmt.Sprintf(`{"turnId":"0","interactionId":"i%d"}`, c.w.interaction), -1)

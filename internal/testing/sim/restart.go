@@ -129,6 +129,7 @@ func (w *world) end() {
 	left := w.life.disks.clone()
 	w.life.ended = &left
 	w.crashes++
+	w.stop.ends++
 	w.restarts++
 	if w.cli != nil {
 		_ = w.cli.pipe.Close()
@@ -148,13 +149,14 @@ func (w *world) restart(n int) {
 		return
 	}
 	w.life, w.cli, w.rt = nil, nil, nil
+	w.stop.restart()
 	w.mu.Unlock()
 	w.note("the bridge begins again")
 	after := w.newLife(before.ended) // before anything notices the end
 	if process != nil {
 		w.mu.Lock()
 		process.shutDown(n)
-		w.forgotten = w.forgotten || process.forgets()
+		w.stop.forgotten = w.stop.forgotten || process.forgets()
 		w.mu.Unlock()
 		before.tasks.Go(func() { w.tell(rt, 0) })
 	}

@@ -206,8 +206,10 @@ func TestFound(t *testing.T) {
 			"c23 x7",
 		"a turn goes on behind an answer during a load": "v8 t6 c31 c17 c1 t31 c30 c28 t35 c14 a14 c33 c19 c28 c1 c3 c11 t23 c26 c20 c33 " +
 			"c5 c1 c13 c25 c8 x25 c30 c17 c17 c25 c21 c17 r22 c35 c10 c20 c15 c3 c2 c7 a21 s26",
-		"the next process sends an aborted prompt again": "v9 c6 s21 c33 t13 c32 k26 a24 a5 c25 c18 c3",
-		"a default answer does not reach the CLI":        "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
+		"the next process sends an aborted prompt again":      "v9 c6 s21 c33 t13 c32 k26 a24 a5 c25 c18 c3",
+		"an abort waits for the load that continues the turn": "v46 s0 c20 c25 c29 x0 a31",
+		"a continuation is stored without its place":          "v64 x13 t8 s18 c28 c30 c33 c14 c2 s15 c31 c0 c18 c3 c17 x0 c31 c24 c29 c4 z11",
+		"a default answer does not reach the CLI":             "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
 	} {
 		if wrong := play(t, parse(t, ops)); wrong != "" {
 			t.Errorf("%s: %s", what, wrong)

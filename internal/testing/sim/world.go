@@ -34,6 +34,8 @@ type prompt struct {
 	fates []string
 	// late: the abort came between the end of its turn and the rest of the session, so that either outcome is right.
 	late bool
+	// unended: the bridge has aborted its turn, which could never end. The record does not say who did that.
+	unended bool
 	// doubtful: an abort removed it before the bridge had the reply to it. A bridge that ends then cannot know that.
 	doubtful bool
 	// abortable: a caller called Abort after the prompt was sent.
@@ -64,29 +66,28 @@ type world struct {
 	continuation prompt
 	// continuations is how often a process has received it.
 	continuations int
-	// forgotten: a process ended before it had written a message down that the agent had taken up.
-	forgotten   bool
-	ids         uint64
-	interaction int
-	epoch       uint64
-	crashes     int
-	aborts      int // that the agent has carried out
-	failures    []string
-	variant     variant
-	room        *room
-	refused     atomic.Int64 // callbacks for which there was no room
-	callbacks   map[string]*asking
-	order       []*asking
-	answers     int
-	members     []string // the ids of participants
-	tokens      []string
-	saved       json.RawMessage // the state of the session as it was saved last
-	state       json.RawMessage // its state when that was last looked at
-	dirty       bool
-	restarts    int
-	reader      reader
-	fuse        fuse
-	trace       func(line string) // nil without a trace
+	ids           uint64
+	interaction   int
+	epoch         uint64
+	crashes       int
+	aborts        int // that the agent has carried out
+	stop          stop
+	failures      []string
+	variant       variant
+	room          *room
+	refused       atomic.Int64 // callbacks for which there was no room
+	callbacks     map[string]*asking
+	order         []*asking
+	answers       int
+	members       []string // the ids of participants
+	tokens        []string
+	saved         json.RawMessage // the state of the session as it was saved last
+	state         json.RawMessage // its state when that was last looked at
+	dirty         bool
+	restarts      int
+	reader        reader
+	fuse          fuse
+	trace         func(line string) // nil without a trace
 }
 
 // runtime is the bridge's side of a CLI process.
@@ -181,6 +182,7 @@ func (w *world) send(p *prompt) {
 	n := len(w.prompts)
 	p.accepted = map[int]bool{}
 	w.mu.Lock()
+	p.abortable = w.stop.underway > 0
 	for before, earlier := range w.prompts {
 		p.accepted[before] = earlier.sent
 	}
@@ -232,11 +234,15 @@ func (w *world) abort() {
 		p.abortable = p.abortable || !p.over
 	}
 	crashes, l := w.crashes, w.life
+	turns := w.stop.begin()
 	w.mu.Unlock()
 	w.do(func() error {
 		_, err := l.s.Sender().Abort(l.ctx, nil)
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		if w.lives(l) {
+			w.stop.end(turns, err)
+		}
 		if w.crashes != crashes { // a call of a process that has ended may fail
 			return nil
 		}
@@ -265,7 +271,8 @@ func (w *world) kill() *runtime {
 	forgets := w.cli.forgets()
 	w.cli = nil
 	w.crashes++
-	w.forgotten = w.forgotten || forgets
+	w.stop.ends++
+	w.stop.forgotten = w.stop.forgotten || forgets
 	for _, p := range w.prompts {
 		p.crashed = p.crashed || !p.over
 	}
@@ -311,15 +318,22 @@ func (w *world) revive() {
 				break
 			}
 		}
+		if err != nil { // the continuation that may have reached one of the processes is given up, too
+			w.mu.Lock()
+			w.stop.forgotten = true
+			w.mu.Unlock()
+		}
 		if l.ctx.Err() == nil {
 			l.s.Watchdog().GiveUp(l.ctx, err)
 		}
 	})
 }
 
-// reload has the session loaded if something in it waits for that. A caller that comes back would do so.
+// reload has the session loaded if something in it waits for that. A caller that comes back would do so. If interrupted turns
+// are continued, the caller looks: the bridge may not know of a turn that it began last.
 func (w *world) reload() {
-	if w.s.Loader().State() == session.Unloaded && (!w.s.Prompts().Box().Empty() || w.pending() > 0) {
+	if w.s.Loader().State() == session.Unloaded &&
+		(!w.s.Prompts().Box().Empty() || w.pending() > 0 || w.s.Awaited() || w.variant.continues()) {
 		w.revive()
 	}
 }
