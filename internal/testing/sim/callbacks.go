@@ -315,9 +315,11 @@ func (w *world) answer(n int) {
 	}
 	giver := callback.Giver{Participant: by, Digest: [32]byte{byte(w.answers), byte(w.answers >> 8)}}
 	l := w.life
-	l.s.Callbacks().Resolve(l.ctx, id, giver, callback.Reply{Members: json.RawMessage(text)}, func(_ journal.Position, err error) {
+	c := w.begin(func() {})
+	l.s.Callbacks().Resolve(c, id, giver, callback.Reply{Members: json.RawMessage(text)}, func(_ journal.Position, err error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		w.returned(c)
 		if !w.lives(l) {
 			return
 		}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -83,6 +84,10 @@ func (w *world) wrong(p *prompt, said []int) string {
 	case errors.Is(p.err, errEnded):
 		if len(said) == 0 && !p.abortable && !slices.Contains(p.fates, "ABORTED") {
 			return "its turn is said to have ended, and the conversation does not have it"
+		}
+	case p.abandoned && errors.Is(p.err, context.Canceled):
+		if len(said) > 0 {
+			return fmt.Sprint("its caller has gone, and the conversation has it: ", p.err)
 		}
 	case p.err != nil:
 		if reason := fault.ReasonOf(p.err); !p.crashed || reason != fault.SendUnconfirmed && reason != fault.RuntimeLost {

@@ -150,6 +150,7 @@ func (w *world) restart(n int) {
 	}
 	w.life, w.cli, w.rt = nil, nil, nil
 	w.stop.restart()
+	w.calls = nil
 	w.mu.Unlock()
 	w.note("the bridge begins again")
 	after := w.newLife(before.ended) // before anything notices the end

@@ -21,7 +21,7 @@ var (
 )
 
 // op is a thing that a run does: s sends a prompt, t one whose agent needs callers, r answers a callback, d abstains, a
-// aborts, c has the CLI do something, x kills it, z ends the bridge, k has one of both end amid later work, and w waits. n
+// aborts, e has a caller go whose call has not returned, c has the CLI do something, x kills it, z ends the bridge, k has one of both end amid later work, and w waits. n
 // says which. v, which comes first, is the variant.
 type op struct {
 	kind rune
@@ -47,6 +47,8 @@ func (w *world) carryOut(o op) {
 		w.abort()
 	case 'c':
 		w.step(o.n)
+	case 'e':
+		w.abandon(o.n)
 	case 'x':
 		w.crash()
 	case 'z':
@@ -84,6 +86,9 @@ func script(seed uint64) (ops []op) {
 	}
 	if seed%8 >= 4 {
 		kinds += "kk"
+	}
+	if seed%16 >= 8 {
+		kinds += "ee"
 	}
 	for range 10 + rng.IntN(90) {
 		ops = append(ops, op{rune(kinds[rng.IntN(len(kinds))]), rng.IntN(36)})

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing/synctest"
@@ -40,6 +41,8 @@ type prompt struct {
 	doubtful bool
 	// abortable: a caller called Abort after the prompt was sent.
 	abortable bool
+	// abandoned: its caller has gone before it knew whether the message is accepted.
+	abandoned bool
 	// crashed: a CLI process ended since it was sent, and before the caller knew its outcome.
 	crashed bool
 
@@ -72,6 +75,7 @@ type world struct {
 	crashes       int
 	aborts        int // that the agent has carried out
 	stop          stop
+	calls         []*call // of callers, that have not returned
 	failures      []string
 	variant       variant
 	room          *room
@@ -177,6 +181,45 @@ func (w *world) do(f func() error) {
 	synctest.Wait()
 }
 
+// call is a call of a caller, who may go before it returns.
+type call struct {
+	context.Context
+	cancel context.CancelFunc
+	// abandon notes that the caller has gone.
+	abandon func()
+}
+
+// begin begins a call of a caller.
+func (w *world) begin(abandon func()) *call {
+	c := &call{abandon: abandon}
+	c.Context, c.cancel = context.WithCancel(w.ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls = append(w.calls, c)
+	return c
+}
+
+// returned notes that a call has returned. The caller holds the world's lock.
+func (w *world) returned(c *call) {
+	w.calls = slices.DeleteFunc(w.calls, func(o *call) bool { return o == c })
+	c.cancel()
+}
+
+// abandon has the caller of a call go.
+func (w *world) abandon(n int) {
+	w.mu.Lock()
+	if len(w.calls) == 0 {
+		w.mu.Unlock()
+		return
+	}
+	c := w.calls[n%len(w.calls)]
+	w.note("a caller goes")
+	c.abandon()
+	w.returned(c)
+	w.mu.Unlock()
+	synctest.Wait()
+}
+
 // send has a caller send a prompt.
 func (w *world) send(p *prompt) {
 	n := len(w.prompts)
@@ -206,7 +249,11 @@ func (w *world) send(p *prompt) {
 		p.over, p.outcome, p.err = true, out, err
 		w.note("P%d: %s %v", n, outcomeOf(p), err)
 	}
-	w.s.Sender().Start(w.ctx, m, func(sent session.Sent, err error) {
+	c := w.begin(func() { p.abandoned = true })
+	w.s.Sender().Start(c, m, func(sent session.Sent, err error) {
+		w.mu.Lock()
+		w.returned(c)
+		w.mu.Unlock()
 		if err != nil {
 			over(turn.Outcome{}, err)
 			return
@@ -236,14 +283,17 @@ func (w *world) abort() {
 	crashes, l := w.crashes, w.life
 	turns := w.stop.begin()
 	w.mu.Unlock()
+	abandoned := false
+	c := w.begin(func() { abandoned = true })
 	w.do(func() error {
-		_, err := l.s.Sender().Abort(l.ctx, nil)
+		_, err := l.s.Sender().Abort(c, nil)
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		w.returned(c)
 		if w.lives(l) {
 			w.stop.end(turns, err)
 		}
-		if w.crashes != crashes { // a call of a process that has ended may fail
+		if w.crashes != crashes || abandoned { // a call of a process that has ended may fail
 			return nil
 		}
 		return err
