@@ -262,6 +262,9 @@ func (c *cli) recall() (interrupted []*toolCall) {
 	}
 	for _, s := range c.events {
 		var e event
+		if s.agent {
+			continue
+		}
 		_ = json.Unmarshal([]byte(s.json), &e) // the model has made it
 		d := e.Data
 		ofCall := func(t *toolCall) bool { return t.id == d.ToolCallID || t.id == d.PermissionRequest.ToolCallID }

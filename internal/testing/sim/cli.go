@@ -16,6 +16,8 @@ type stored struct {
 	said int
 	// unendable: it is the abort of a turn that could not end, which the bridge makes itself. The turn is continued.
 	unendable bool
+	// agent: it is an event of a sub-agent.
+	agent bool
 	// turnless: it is the error of a message that no turn has taken up.
 	turnless bool
 }
@@ -94,6 +96,10 @@ type cli struct {
 	cancelled []*toolCall // by an abort
 	resumed   bool        // an earlier process began the calls
 	questions map[string]*toolCall
+	// copies are the ephemeral events of which a second copy may come.
+	copies []string
+	// agent is the member that names the sub-agent whose events are sent; "" for the session's own agent.
+	agent string
 }
 
 func newCLI(w *world) *cli {
@@ -202,11 +208,52 @@ func (c *cli) emit(eventType, data string, said int) {
 
 // send sends an event.
 func (c *cli) send(eventType, data string, said int) stored {
-	text := fmt.Sprintf(`{"id":%q,"timestamp":%q,"parentId":null,"type":%q,"ephemeral":%v,"data":%s}`,
-		c.w.uuid(), c.w.now(), eventType, ephemeral[eventType], data)
-	c.w.note("CLI: %s %s", eventType, data)
-	c.pipe.say(`{"jsonrpc":"2.0","method":"session.event","params":{"sessionId":"s1","event":` + text + `}}`)
-	return stored{json: text, said: said}
+	text := fmt.Sprintf(`{"id":%q,"timestamp":%q,"parentId":null,%s"type":%q,"ephemeral":%v,"data":%s}`,
+		c.w.uuid(), c.w.now(), c.agent, eventType, ephemeral[eventType], data)
+	c.w.note("CLI: %s%s %s", c.agent, eventType, data)
+	c.notify(text)
+	if ephemeral[eventType] {
+		c.copies = append(c.copies, text)
+	}
+	return stored{json: text, said: said, agent: c.agent != ""}
+}
+
+func (c *cli) notify(event string) {
+	c.pipe.say(`{"jsonrpc":"2.0","method":"session.event","params":{"sessionId":"s1","event":` + event + `}}`)
+}
+
+// repeat sends the second copy of an ephemeral event, as in a burst: it may come very late.
+func (c *cli) repeat(n int) {
+	if len(c.copies) == 0 {
+		return
+	}
+	i := n % len(c.copies)
+	c.w.note("CLI: a second copy of %s", c.copies[i])
+	c.notify(c.copies[i])
+	c.copies = slices.Delete(c.copies, i, i+1)
+}
+
+// help has a sub-agent of the turn that runs do something.
+func (c *cli) help(n int) {
+	if c.phase != thinking && c.phase != calling {
+		return
+	}
+	c.agent = `"agentId":"helper",`
+	defer func() { c.agent = "" }()
+	switch n % 6 {
+	case 0:
+		c.emit("user.message", `{"content":"P0","interactionId":"h"}`, -1)
+	case 1:
+		c.emit("assistant.turn_start", `{"turnId":"0","interactionId":"h"}`, -1)
+	case 2:
+		c.emit("assistant.message", `{"content":"help","toolRequests":[]}`, -1)
+	case 3:
+		c.emit("assistant.message", `{"content":"help","toolRequests":[{"name":"t"}]}`, -1)
+	case 4:
+		c.emit("tool.execution_start", `{"toolCallId":"h","toolName":"t"}`, -1)
+	case 5:
+		c.emit("assistant.turn_end", `{"turnId":"0"}`, -1)
+	}
 }
 
 func (c *cli) write() {

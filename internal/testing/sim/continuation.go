@@ -70,7 +70,9 @@ func (c *cli) checkContinuation() {
 	c.w.failures = append(c.w.failures, "the agent is told to continue: "+wrong)
 }
 
-func (e stored) isMessage() bool { return strings.Contains(e.json, `"type":"user.message"`) }
+func (e stored) isMessage() bool {
+	return !e.agent && strings.Contains(e.json, `"type":"user.message"`)
+}
 
 func (e stored) isContinuation() bool { return e.isMessage() && e.said < 0 }
 
@@ -85,6 +87,7 @@ func (c *cli) forgets() bool {
 func unfinished(events []stored) bool {
 	for _, e := range slices.Backward(events) {
 		switch {
+		case e.agent:
 		case e.isMessage(), strings.Contains(e.json, `"toolRequests":[{`):
 			return true
 		case strings.Contains(e.json, `"toolRequests":[]`), strings.Contains(e.json, `"type":"abort"`),

@@ -22,6 +22,9 @@
 //     those that the session shows.
 //   - Each request of a living process has one reply.
 //
+// Callers go at any step: the contexts of their calls end. A message whose sender has gone with an error is not in the
+// conversation.
+//
 // Both processes may end at any step, also amid work of the bridge (see fuse): when it is about to write to the CLI, or has
 // written; before, within and after each write to a disk; when it has read, or told a caller something. A CLI process that
 // is killed so is noticed at once or some milliseconds later, while the bridge goes on.
@@ -41,9 +44,10 @@
 //
 // # What the model does
 //
-// It does what was measured of CLI 1.0.102, and no more: no bursts, hooks or sub-agents. A fault of a run that the real CLI
-// cannot make is a fault of the model.
+// It does what was measured of CLI 1.0.102, and no more: no hooks, and of bursts only the second copies of ephemeral events,
+// which may come very late. A fault of a run that the real CLI cannot make is a fault of the model.
 //
+//   - The events of a sub-agent come within the turn, and the record has them. They begin and end nothing.
 //   - It works on requests at the same time: replies may come in another order than the requests, and before or behind
 //     the events that follow from them.
 //   - session.abort emits abort at once and removes the messages that wait, then the turn ends, then comes the reply.

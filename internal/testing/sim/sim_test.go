@@ -21,8 +21,9 @@ var (
 )
 
 // op is a thing that a run does: s sends a prompt, t one whose agent needs callers, r answers a callback, d abstains, a
-// aborts, e has a caller go whose call has not returned, c has the CLI do something, x kills it, z ends the bridge, k has one of both end amid later work, and w waits. n
-// says which. v, which comes first, is the variant.
+// aborts, e has a caller go whose call has not returned, c has the CLI do something, b has it send a second copy of an event,
+// h has a sub-agent work, x kills the CLI, z ends the bridge, k has one of both end amid later work, and w waits. n says which.
+// v, which comes first, is the variant.
 type op struct {
 	kind rune
 	n    int
@@ -49,6 +50,10 @@ func (w *world) carryOut(o op) {
 		w.step(o.n)
 	case 'e':
 		w.abandon(o.n)
+	case 'b':
+		w.also(func(c *cli) { c.repeat(o.n) })
+	case 'h':
+		w.also(func(c *cli) { c.help(o.n) })
 	case 'x':
 		w.crash()
 	case 'z':
@@ -89,6 +94,9 @@ func script(seed uint64) (ops []op) {
 	}
 	if seed%16 >= 8 {
 		kinds += "ee"
+	}
+	if seed%32 >= 16 {
+		kinds += "bbhhh"
 	}
 	for range 10 + rng.IntN(90) {
 		ops = append(ops, op{rune(kinds[rng.IntN(len(kinds))]), rng.IntN(36)})

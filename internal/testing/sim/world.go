@@ -409,6 +409,16 @@ func (w *world) step(choice int) bool {
 	return len(steps) > 0
 }
 
+// also has the CLI process do something beside its steps.
+func (w *world) also(does func(c *cli)) {
+	w.mu.Lock()
+	if w.cli != nil {
+		does(w.cli)
+	}
+	w.mu.Unlock()
+	synctest.Wait()
+}
+
 // catchUps is how often the CLI catches up before a long time goes by: a load asks it twice for what it waits for, and then
 // answers follow.
 const catchUps = 4
