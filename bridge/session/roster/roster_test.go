@@ -188,3 +188,25 @@ func TestRoster(t *testing.T) {
 		}
 	})
 }
+
+// link is a satellite that does nothing.
+type link struct{ Satellite }
+
+// TestTakeSatellites: each satellite is taken once.
+func TestTakeSatellites(t *testing.T) {
+	t.Parallel()
+	var r Roster
+	want := []Satellite{&link{}, &link{}}
+	for _, sat := range []Satellite{want[0], nil, want[1]} {
+		place(t, &r, Brings{}).Satellite = sat
+	}
+	if !r.HasSatellite() {
+		t.Error("there are no satellites")
+	}
+	if got := r.TakeSatellites(); !slices.Equal(got, want) {
+		t.Errorf("taken are %v, want %v", got, want)
+	}
+	if left := r.TakeSatellites(); len(left) > 0 || r.HasSatellite() {
+		t.Errorf("left are %v", left)
+	}
+}

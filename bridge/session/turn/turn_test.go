@@ -593,3 +593,41 @@ func TestLose(t *testing.T) {
 		}
 	}
 }
+
+// TestLoseBehindAnAbort: a message that an abort has removed ends as aborted with its runtime, unless the agent had it.
+func TestLoseBehindAnAbort(t *testing.T) {
+	t.Parallel()
+	for _, taken := range []bool{false, true} {
+		for status, want := range map[bridgev1.TurnStatus]bridgev1.TurnStatus{runtimeLost: runtimeLost, aborted: aborted} {
+			d := newDriver()
+			w := d.sent("m1")
+			d.m.Remove(w)
+			if taken {
+				d.play("user.message", "", user("m1"))
+			} else {
+				want = aborted
+			}
+			_, effects := d.m.Lose(status, d.at())
+			if d.carryOut(effects); !w.Over() || w.Outcome().Status != want || w.Outcome().End != d.at() {
+				t.Errorf("taken up %v, the end is %v: over %v, %+v", taken, status, w.Over(), w.Outcome())
+			}
+		}
+	}
+}
+
+// TestLoseBeforeTheID: a message that was taken up before its id was known ends with the turn that was lost.
+func TestLoseBeforeTheID(t *testing.T) {
+	t.Parallel()
+	for id, over := range map[string]bool{"m1": true, "m2": false} {
+		d := newDriver()
+		w := d.expect()
+		d.m.Accept(w, d.now)
+		d.play("user.message", "", user("m1"))
+		_, effects := d.m.Lose(runtimeLost, d.at())
+		d.carryOut(effects)
+		d.carryOut(d.m.Identify(w, id))
+		if w.Over() != over || over && (w.Outcome().Status != runtimeLost || w.Outcome().Err != nil) {
+			t.Errorf("%s: over %v, %+v", id, w.Over(), w.Outcome())
+		}
+	}
+}
