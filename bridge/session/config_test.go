@@ -86,3 +86,35 @@ func TestToolNamesClash(t *testing.T) {
 		t.Errorf("a refused resume left model %q", got)
 	}
 }
+
+// TestOwnNames: tools and commands of the session and of participants do not have the names of the CLI's own, unless the
+// caller wants the CLI's behaviour.
+func TestOwnNames(t *testing.T) {
+	t.Parallel()
+	names, err := config.NewBuiltIns([]byte(`{"tools":[{"name":"view"}]}`), []byte(`{"commands":[]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	view, free := tools("view"), tools("free")
+	command := []config.Command{{Name: "help"}}
+	joining := func(b roster.Brings) *Joining { return &Joining{Brings: b} }
+	for name, tc := range map[string]struct {
+		o       Opening
+		refused bool
+	}{
+		"nothing":           {},
+		"another name":      {o: Opening{Tools: &free}},
+		"a tool":            {o: Opening{Tools: &view}, refused: true},
+		"exactly":           {o: Opening{Tools: &view, Exact: true}},
+		"a command":         {o: Opening{Config: object(t, `{"commands":[{"name":"help"}]}`)}, refused: true},
+		"a tool to join":    {o: Opening{Tools: &free, Join: joining(roster.Brings{Tools: view})}, refused: true},
+		"a command to join": {o: Opening{Join: joining(roster.Brings{Commands: command})}, refused: true},
+		"both":              {o: Opening{Tools: &view, Join: joining(roster.Brings{})}, refused: true},
+	} {
+		r := newRig(t, fakecli.Script{})
+		r.names = names
+		if _, err := r.s.loader.Create(r.ctx, tc.o); (err != nil) != tc.refused {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

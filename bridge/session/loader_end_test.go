@@ -112,3 +112,42 @@ func TestEndIsTold(t *testing.T) {
 		}
 	}
 }
+
+// TestWantedAfterALoss: a session that is in use is to be loaded again when its runtime has ended.
+func TestWantedAfterALoss(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		use  func(*testing.T, *Session)
+		want bool
+	}{
+		"idle":       {use: func(*testing.T, *Session) {}},
+		"unloaded":   {use: func(_ *testing.T, s *Session) { uses["a turn"](nil, s); s.loader.state = Unloaded }},
+		"moved":      {use: func(_ *testing.T, s *Session) { uses["a turn"](nil, s); s.loader.runtime = &puppet{} }},
+		"a turn":     {use: uses["a turn"], want: true},
+		"a callback": {use: uses["a callback"], want: true},
+		"attended": {use: func(t *testing.T, s *Session) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if _, err := s.participants.add(Joining{Brings: roster.Brings{Grace: time.Hour}}); err != nil {
+				t.Fatal(err)
+			}
+		}, want: true},
+		"a reader": {use: func(t *testing.T, s *Session) {
+			if _, err := s.journal.NewReader(journal.Position{}, true, func() {}); err != nil {
+				t.Fatal(err)
+			}
+		}, want: true},
+		"a prompt": {use: func(t *testing.T, s *Session) {
+			if _, _, err := s.prompts.add(message("p").outboxForm(message("p").Params), journal.Position{}); err != nil {
+				t.Fatal(err)
+			}
+		}, want: true},
+	} {
+		p := &puppet{}
+		s := onPuppet(t, p)
+		tc.use(t, s)
+		if got := s.loader.RuntimeLost(p, errRefused); got != tc.want {
+			t.Errorf("%s: it is to be loaded again: %v", name, got)
+		}
+	}
+}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"testing"
+	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -48,5 +50,19 @@ func TestPositionOfAReply(t *testing.T) {
 	_, at, err := r.s.loader.Do(t.Context(), "session.metadata.activity", nil)
 	if err != nil || at != r.s.journal.Last() || at.Seq == 0 {
 		t.Errorf("the reply is at %v, the journal's end is %v, %v", at, r.s.journal.Last(), err)
+	}
+}
+
+// TestCallbackTimeout: the time for an answer is that of the caller, else of the bridge's configuration, else the default.
+func TestCallbackTimeout(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ configured, given, want time.Duration }{
+		{want: callback.DefaultTimeout}, {configured: time.Hour, want: time.Hour}, {configured: -1, want: callback.DefaultTimeout},
+		{configured: time.Hour, given: time.Minute, want: time.Minute},
+	} {
+		s := New(Config{ID: "s1", Host: &rig{ctx: t.Context()}, CallbackTimeout: tc.configured})
+		if _, _, err := s.loader.open(Opening{Timeout: tc.given}); err != nil || s.loader.timeout != tc.want {
+			t.Errorf("%v and %v: %v, %v", tc.configured, tc.given, s.loader.timeout, err)
+		}
 	}
 }

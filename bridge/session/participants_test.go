@@ -207,3 +207,22 @@ func TestLast(t *testing.T) {
 		}
 	}
 }
+
+// TestLeaveBy: a participant leaves by its token, and its stream ends with the cause.
+func TestLeaveBy(t *testing.T) {
+	t.Parallel()
+	f := newCrowded()
+	cause := errors.New("another caller")
+	if f.of.participants.LeaveBy("unknown", cause) {
+		t.Error("a participant that is not there leaves")
+	}
+	for _, connected := range []bool{true, false} {
+		p := f.join(t, roster.Brings{Tools: tool, Grace: time.Hour})
+		var ended error
+		p.Replace, p.Connected = func(err error) { ended = err }, connected
+		if !f.of.participants.LeaveBy(p.Token, cause) || f.of.participants.Count() != 0 || errors.Is(ended, cause) != connected {
+			t.Errorf("connected %v: %d participants, its stream ended with %v", connected, f.of.participants.Count(), ended)
+		}
+		f.tasks.Wait()
+	}
+}
