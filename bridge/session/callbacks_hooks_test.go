@@ -1,9 +1,14 @@
 package session
 
 import (
+	"fmt"
 	"testing"
+	"testing/synctest"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 )
 
 func mustObject(t *testing.T, text string) jsonobj.Object {
@@ -72,5 +77,58 @@ func TestHookInputIsCarried(t *testing.T) {
 		if string(call.JSON()) != input {
 			t.Errorf("%s: the input of the handler before changed too", name)
 		}
+	}
+}
+
+// TestHookChain: each handler of a hook is asked in turn, with what those before have made of it, until one refuses. The CLI
+// has one output, and none if no handler has an opinion.
+func TestHookChain(t *testing.T) {
+	t.Parallel()
+	const nothing, deny = `{"output":{}}`, `{"output":{"permissionDecision":"deny"}}`
+	for name, tc := range map[string]struct {
+		handlers int
+		answers  []string // of those that are asked
+		want     string
+	}{
+		"of no handler":      {want: `{}`},
+		"of one":             {handlers: 1, answers: []string{deny}, want: deny},
+		"no opinions":        {handlers: 2, answers: []string{nothing, `{}`}, want: `{}`},
+		"the first refuses":  {handlers: 3, answers: []string{deny}, want: deny},
+		"the second refuses": {handlers: 3, answers: []string{nothing, deny}, want: deny},
+		"the last has the word": {handlers: 2, answers: []string{`{"output":{"a":1,"b":1}}`, `{"output":{"b":2}}`},
+			want: `{"output":{"a":1,"b":2}}`},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := onPuppet(t, &puppet{})
+			s.mu.Lock()
+			for range tc.handlers {
+				b := roster.Brings{Handling: config.Handling{Methods: []string{callback.HooksInvoke}, HookTypes: []string{"preToolUse"}}}
+				if _, err := s.participants.add(Joining{Brings: b}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tc.handlers == 0 { // hooks of other types are of interest
+				s.settings.State.Handling = config.Handling{Methods: []string{callback.HooksInvoke}, HookTypes: []string{"other"}}
+			}
+			s.mu.Unlock()
+			got := make(chan string, 1)
+			go func() {
+				result, err := s.callbacks.AskMethod(t.Context(), "h", callback.HooksInvoke, []byte(`{"hookType":"preToolUse","input":{}}`))
+				got <- fmt.Sprint(string(result), err)
+			}()
+			for i, text := range tc.answers {
+				synctest.Wait()
+				asked := s.callbacks.Registry().List()
+				if len(asked) != 1 {
+					t.Fatalf("%s: %d handlers are asked at once for answer %d", name, len(asked), i)
+				}
+				if _, err := resolve(t, s, asked[0].ID, callback.Giver{}, answer(text)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if result := <-got; result != tc.want+"<nil>" {
+				t.Errorf("%s: the CLI gets %s, want %s", name, result, tc.want)
+			}
+		})
 	}
 }
