@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"encoding/json"
 	"errors"
 	"reflect"
 	"slices"
@@ -80,6 +81,32 @@ func TestLargePromptIsDelivered(t *testing.T) {
 		}
 		if got := strings.Contains(string(e.Prompt().Params), text); got != readable {
 			t.Errorf("readable %v: the delivery has the prompt: %v", readable, got)
+		}
+	}
+}
+
+// TestPartlyDelivered: of several messages in one prompt those are delivered again that the CLI does not have, and both
+// deliveries are known by their ids.
+func TestPartlyDelivered(t *testing.T) {
+	t.Parallel()
+	for done, want := range map[int]string{
+		0: `{"messages":[{"prompt":"a"},{"prompt":"b"}]}`, 1: `{"messages":[{"prompt":"b"}]}`, 2: `{"messages":[]}`,
+		3: `{"messages":[{"prompt":"a"},{"prompt":"b"}]}`,
+	} {
+		b := opened(t, onDisk())
+		p := Prompt{Method: methodMessages, Params: json.RawMessage(`{"messages":[{"prompt":"a"},{"prompt":"b"}]}`)}
+		n, _, err := b.Add(p, keepAll, journal.Position{Epoch: 1, Seq: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		accepted(t, b, n, []string{"m1", "m2"})
+		b.Owe(n, done)
+		e, ok, err := b.BeginRedelivery(journal.Position{Epoch: 2, Seq: 9}, time.Now(), false)
+		if !ok || err != nil || string(e.Prompt().Params) != want {
+			t.Errorf("without %d: %s, %v, %v", done, e.Prompt().Params, ok, err)
+		}
+		if e.IDs != nil || !slices.Equal(e.Was, []string{"m1", "m2"}) || e.Before.Seq != 9 || e.AnsweredAt != (journal.Position{}) {
+			t.Errorf("without %d: the delivery is %+v", done, e)
 		}
 	}
 }

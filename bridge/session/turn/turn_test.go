@@ -631,3 +631,33 @@ func TestLoseBeforeTheID(t *testing.T) {
 		}
 	}
 }
+
+// TestSilent: the silence of a turn does not count while something is outstanding, and counts from its end on.
+func TestSilent(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		events  []string
+		pending bool
+		want    time.Duration
+	}{
+		"nothing":            {want: time.Hour},
+		"a callback":         {pending: true},
+		"a tool":             {events: []string{"tool.execution_start"}},
+		"a tool that ended":  {events: []string{"tool.execution_start", "tool.execution_complete"}, want: time.Hour},
+		"one of two tools":   {events: []string{"tool.execution_start", "tool.execution_start", "tool.execution_complete"}},
+		"an end too many":    {events: []string{"tool.execution_complete", "tool.execution_start"}},
+		"an end too many, 2": {events: []string{"tool.execution_complete", "tool.execution_start", "tool.execution_complete"}, want: time.Hour},
+	} {
+		d := newDriver()
+		d.play("user.message", "", "{}")
+		for _, e := range tc.events {
+			d.play(e, "", "{}")
+		}
+		if got := d.m.Silent(d.now.Add(time.Hour), tc.pending); got != tc.want {
+			t.Errorf("%s: silent for %v, want %v", name, got, tc.want)
+		}
+		if got := d.m.Silent(d.now.Add(90*time.Minute), false); tc.pending && got != 30*time.Minute {
+			t.Errorf("%s: afterwards silent for %v", name, got)
+		}
+	}
+}
