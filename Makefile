@@ -23,7 +23,7 @@ PARALLEL ?= 4
 TURNS ?= 100000
 # Flags of the benchmarks, such as "-repeats 9" or "-only ingest,fanout -write ''", and of mutate, such as "-sample 7".
 BENCHFLAGS ?=
-MUTATEFLAGS ?= -write docs/mutations.md -generated 200
+MUTATEFLAGS ?= -write docs/mutations.md -generated 60
 
 # Without the folder's path in it, what is built in one clone is found in the build cache by the next. The tag leaves a
 # package out of gRPC that nothing uses, and that makes the program 9 MB larger.
@@ -90,7 +90,7 @@ test-all: ci sdk ## ci, and what takes hours: all suites, on both CLIs, through 
 	$(SUB) schema-history
 	$(SUB) fuzz FUZZTIME=60s
 	$(SUB) e2e-versions
-	$(SUB) mutate MUTATEFLAGS='-sample 7'
+	$(SUB) mutate MUTATEFLAGS='-sample 7 -generated 9'
 	$(SUB) e2e CLI=$(CLI_OLDEST)
 	$(SUB) kills COUNT=300
 	$(SUB) kills COUNT=100 CLI=$(CLI_OLDEST)
