@@ -1,8 +1,10 @@
 package session
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -323,4 +325,39 @@ func TestGrace(t *testing.T) {
 			t.Errorf("%d participants without grace", n)
 		}
 	})
+}
+
+// TestAnsweredElsewhere: an answer by way of an event ends the request that asks the same, and no other.
+func TestAnsweredElsewhere(t *testing.T) {
+	t.Parallel()
+	const method = "userInput.request"
+	for name, tc := range map[string]struct {
+		id, method, question string
+		over                 bool
+	}{
+		"the same":         {"e1", method, "why", true},
+		"another question": {"e1", method, "how", false},
+		"another event":    {"e2", method, "why", false},
+		"another method":   {"e1", "elicitation.request", "why", false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := onPuppet(t, &puppet{})
+			s.settings.State.Handling.Methods = []string{method}
+			s.play("user_input.requested", `{"requestId":"e1","question":"why"}`)
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() {
+				_, _ = s.callbacks.AskMethod(ctx, "q1", method, fmt.Appendf(nil, `{"question":%q}`, tc.question))
+			}()
+			synctest.Wait()
+			if s.callbacks.Registry().Len() != 1 {
+				t.Fatal("nothing is asked")
+			}
+			s.callbacks.AnsweredElsewhere(tc.id, tc.method)
+			if over := s.callbacks.Registry().Len() == 0; over != tc.over {
+				t.Errorf("%s: the request is over: %v", name, over)
+			}
+			cancel()
+			synctest.Wait()
+		})
+	}
 }
