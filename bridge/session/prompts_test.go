@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -108,4 +110,60 @@ func TestRemovedPromptIsToldOnceStored(t *testing.T) {
 			t.Errorf("then the caller knows: %v, the disk has %v", w.Over(), next.Entries())
 		}
 	})
+}
+
+// The bridge's end takes prompts from the disk whose turns have ended and are stored: the next process need not look for them.
+func TestCloseForgetsWhatIsOver(t *testing.T) {
+	t.Parallel()
+	disk := &logDisk{}
+	box, err := outbox.Open(disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(Config{ID: "s1", Host: &rig{ctx: t.Context()}, Epoch: 7, Outbox: box})
+	n := acknowledged(t, s, "p")
+	box.Retire(n, s.journal.Appended())
+	if kept, err := outbox.Open(disk); err != nil || kept.Empty() {
+		t.Errorf("before the end the disk has %v, %v", kept.Entries(), err)
+	}
+	s.prompts.Close()
+	if next, err := outbox.Open(disk); err != nil || !next.Empty() {
+		t.Errorf("behind the end the disk has %v, %v", next.Entries(), err)
+	}
+}
+
+// What becomes of a prompt that was owed and whose call has failed: the next load goes on with it, it is owed again, or it is
+// lost.
+func TestDeliveryFails(t *testing.T) {
+	t.Parallel()
+	lost := fault.New(fault.RuntimeLost, "the runtime ended")
+	unsent := fault.Wrap(rpcconn.ErrNotSent, fault.RuntimeLost, "the runtime ended")
+	for name, test := range map[string]struct {
+		err        error
+		deliveries int
+		stays      bool // the outbox keeps it
+		owed       bool
+	}{
+		"the CLI may have it":                         {err: lost, deliveries: 1, stays: true},
+		"it was not sent":                             {err: unsent, deliveries: 1, stays: true, owed: true},
+		"it was not sent for the last time":           {err: unsent, deliveries: outbox.MaxDeliveries},
+		"the CLI refuses it":                          {err: fault.New(fault.InvalidField, "no"), deliveries: 1},
+		"the session leaves, and the CLI may have it": {err: fault.New(fault.Draining, "soon"), deliveries: 1, stays: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := onStock(t, &stock{rt: &puppet{}})
+			acknowledged(t, s, "p")
+			e := s.prompts.box.Entries()[0]
+			e.Deliveries = test.deliveries
+			err := s.prompts.deliveryFailed(t.Context(), e, test.err)
+			if stops := fault.ReasonOf(test.err) == fault.Draining; stops != (err != nil) {
+				t.Errorf("the delivery ends with %v", err)
+			}
+			left := s.prompts.box.Entries()
+			if stays := len(left) == 1; stays != test.stays || stays && left[0].Owed != test.owed {
+				t.Errorf("the outbox has %+v", left)
+			}
+		})
+	}
 }

@@ -210,3 +210,21 @@ func TestTakeSatellites(t *testing.T) {
 		t.Errorf("left are %v", left)
 	}
 }
+
+// A participant learns that a request is put to it, and not of one that is put to others.
+func TestTellAsked(t *testing.T) {
+	t.Parallel()
+	var r Roster
+	told := map[string]int{}
+	var ids []string
+	for range 3 {
+		p := place(t, &r, Brings{})
+		p.Asked = func() { told[p.ID]++ }
+		ids = append(ids, p.ID)
+	}
+	place(t, &r, Brings{}) // it does not want to know
+	r.TellAsked(ids[:2])
+	if told[ids[0]] != 1 || told[ids[1]] != 1 || told[ids[2]] != 0 {
+		t.Errorf("told are %v of %v", told, ids)
+	}
+}
