@@ -226,3 +226,40 @@ func TestLeaveBy(t *testing.T) {
 		f.tasks.Wait()
 	}
 }
+
+// watchedHost has callers of WatchPending.
+type watchedHost struct {
+	*stock
+	methods []string
+}
+
+func (h *watchedHost) Watched(map[string]string) []string { return h.methods }
+
+// The CLI learns of what callers of WatchPending begin and cease to handle, and is left alone otherwise.
+func TestRefresh(t *testing.T) {
+	t.Parallel()
+	p := &puppet{}
+	h := &watchedHost{stock: &stock{rig: &rig{ctx: t.Context()}, rt: p}}
+	s := New(Config{ID: "s1", Host: h, Epoch: 7})
+	s.loader.state, s.intake.Marks.HasHistory = Unloaded, true
+	if err := s.participants.Refresh(t.Context()); err != nil || len(p.calls) > 0 {
+		t.Errorf("while no runtime has the session, it gets %q, %v", p.calls, err)
+	}
+	if _, err := s.loader.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		methods []string
+		resumed bool
+	}{
+		{nil, false}, {[]string{"userInput.request"}, true}, {[]string{"userInput.request"}, false}, {nil, true},
+	} {
+		h.methods, p.calls = test.methods, nil
+		if err := s.participants.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if resumed := p.called("session.resume"); resumed != test.resumed || !resumed && len(p.calls) > 0 {
+			t.Errorf("with %q the CLI gets %q", test.methods, p.calls)
+		}
+	}
+}
