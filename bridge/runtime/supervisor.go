@@ -286,16 +286,22 @@ func (a *attempt) reached() (progress.Stage, <-chan struct{}) {
 
 // wait returns when the attempt is settled, or with the cause of ctx. It reports the stages meanwhile.
 func (a *attempt) wait(ctx context.Context) error {
-	for !isDone(a.settled) {
+	if isDone(a.settled) {
+		return nil
+	}
+	for settled := false; !settled; {
 		stage, entered := a.reached()
 		progress.Report(ctx, stage)
 		select {
 		case <-entered:
 		case <-a.settled:
+			settled = true
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
+	stage, _ := a.reached() // the last one may have come right before the end
+	progress.Report(ctx, stage)
 	return nil
 }
 
