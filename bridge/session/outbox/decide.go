@@ -147,10 +147,14 @@ func (e *Entry) after(one Said) bool {
 	return !one.At.Before(e.GivenAt.Add(-clockSlack))
 }
 
-// removed reports whether an abort came behind the CLI's answer: it removes the messages that were not taken up. An abort
-// that the journal lacks came behind all that the bridge has read.
+// removed reports whether an abort came behind the CLI's answer: it removes the messages that were not taken up. For a
+// continuation, an abort behind its delivery is enough: the caller means the turn that it would continue. An abort that the
+// journal lacks came behind all that the bridge has read.
 func (e *Entry) removed(said []Said) bool {
 	after := cmp.Or(e.AnsweredAt, e.Before)
+	if e.prompt.Continues > 0 {
+		after = e.Before
+	}
 	return slices.ContainsFunc(said, func(one Said) bool {
 		switch {
 		case !one.Abort:

@@ -79,6 +79,8 @@ func TestDecide(t *testing.T) {
 		"two of the same words, the second id": {[]Entry{given("hi", one), given("hi", []string{"m2"})}, []Said{at(11, "m2", "hi")}, []Verdict{Overtaken, Taken}},
 		"a continuation behind an abort": {[]Entry{given("go on", nil, continues)}, []Said{{Abort: true, Pos: at(10, "", "").Pos}},
 			[]Verdict{Untaken}},
+		"a continuation whose answer came behind the abort": {[]Entry{given("go on", one, continues, answeredAt(11))},
+			[]Said{{Abort: true, Pos: at(11, "", "").Pos}}, []Verdict{Removed}},
 		"a continuation before an abort": {[]Entry{given("go on", nil, continues)}, []Said{{Abort: true, Pos: at(11, "", "").Pos}},
 			[]Verdict{Removed}},
 		"a later one was taken": {[]Entry{given("a", one), given("b", []string{"m2"}), given("c", []string{"m3"})},
