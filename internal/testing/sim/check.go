@@ -142,6 +142,9 @@ func (w *world) checkOutbox() {
 	if w.variant == 0 {
 		return
 	}
+	w.mu.Lock()
+	w.fuse = fuse{} // a process that ended now would leave what the next one sees to
+	w.mu.Unlock()
 	w.pass(time.Second)
 	switch box, err := outbox.Open(w.life.disks.clone().outbox); {
 	case err != nil:
