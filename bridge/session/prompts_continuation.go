@@ -78,6 +78,7 @@ func (q *Prompts) storeContinuation() {
 	q.s.update(func() {
 		if stored = q.continuing && err == nil; stored {
 			q.s.intake.Marks.Interruption.Told = attempt
+			q.s.markDirty()
 		}
 		q.leaveInterrupted()
 	})

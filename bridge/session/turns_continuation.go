@@ -65,7 +65,11 @@ func (s *Session) follow(ctx context.Context, w *turn.Waiter, out turn.Outcome, 
 		case <-ctx.Done():
 			return // callers end with the bridge, too
 		}
-		out = outcome()
+		ended := outcome()
+		if ended.Err != nil { // the message that tells the agent to continue is lost, not the one that is followed
+			break
+		}
+		out = ended
 	}
 	w.Finish(out)
 }
@@ -79,7 +83,7 @@ func (s *Session) continuation(ctx context.Context, lost turn.Outcome, message s
 	if err := s.prompts.awaitRedelivery(ctx); err != nil {
 		return nil, ""
 	}
-	if told := s.toldAfter(ctx, lost.End); told != "" {
+	if told := s.toldAfter(ctx, lost.End, message); told != "" {
 		again, err := s.sender.Repeat(ctx, told)
 		if err != nil {
 			return nil, ""
@@ -102,9 +106,13 @@ func (s *Session) continuation(ctx context.Context, lost turn.Outcome, message s
 	return nil, ""
 }
 
-// toldAfter returns the message that told the agent to continue a turn that was lost at a position; "" if it was not told.
-func (s *Session) toldAfter(ctx context.Context, lost journal.Position) (message string) {
+// toldAfter returns the message that told the agent to continue a turn that a message began and that was lost at a position;
+// "" if it was not told.
+func (s *Session) toldAfter(ctx context.Context, lost journal.Position, began string) (message string) {
 	for _, told := range slices.Backward(s.prompts.Box().Continuations()) {
+		if told.As[0] == began { // a replay may see the end of its turn before the note
+			break
+		}
 		after := lost.Before(told.At)
 		if !after { // the note may have come before the message, which is where a replay sees that the turn was lost
 			at, found := s.prompts.Locate(ctx, told.As[0])
