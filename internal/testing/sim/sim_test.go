@@ -222,7 +222,14 @@ func TestFound(t *testing.T) {
 		"the next process sends an aborted prompt again":      "v9 c6 s21 c33 t13 c32 k26 a24 a5 c25 c18 c3",
 		"an abort waits for the load that continues the turn": "v46 s0 c20 c25 c29 x0 a31",
 		"a continuation is stored without its place":          "v64 x13 t8 s18 c28 c30 c33 c14 c2 s15 c31 c0 c18 c3 c17 x0 c31 c24 c29 c4 z11",
-		"a default answer does not reach the CLI":             "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
+		"a lost continuation is told as the loss of the message that it continues": "v46 t27 c22 t31 c7 c14 x6 c0 c3 c22 c20 c30 c6 c18 " +
+			"c24 c35 c26 x10 c22 c4 c9 c23 c10 c10 c1 c21 c26 c17 x5",
+		"who follows a lost turn does so without end": "v61 c11 t16 c28 t23 k22 c35 c2 c12 k8 c17 c22 c20 c32 c14 c11 c34 c35 c11 c27 c29 k21 " +
+			"c33 c18 c3",
+		"how often the agent was told to continue is not saved": "v62 t27 c12 c7 t15 c13 c16 c18 c16 c6 c29 c5 c3 c3 x11 c7 t26 c32 c6 c26 " +
+			"r31 c6 c12 r27 c34 x30 c7 c34 c6 c7 c1 c1 c0 c28 c1 c2 c33 c12 c25 c31 c20",
+		"a continuation is given again behind an abort before its reply": "v42 t1 c11 c21 c23 z34 c29 c7 c19 c13 a27 c10 c17 c26 z26",
+		"a default answer does not reach the CLI":                        "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
 	} {
 		if wrong := play(t, parse(t, ops)); wrong != "" {
 			t.Errorf("%s: %s", what, wrong)
