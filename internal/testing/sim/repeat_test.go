@@ -4,11 +4,16 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/race"
 )
 
 // TestRepeat: equal runs behave alike, to the last byte that the bridge writes, so that a seed that fails fails again. When
 // the operating system stops the process within a run, that run may differ; hence more tries.
 func TestRepeat(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector has goroutines take turns at random")
+	}
 	const tries = 8
 	for seed := *first; seed < *first+uint64(*runs)/5; seed++ {
 		ops := script(seed)
