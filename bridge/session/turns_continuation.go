@@ -96,6 +96,9 @@ func (s *Session) continuation(ctx context.Context, lost turn.Outcome, message s
 		}
 		return nil, ""
 	}
+	if _, err := s.sender.Repeat(ctx, message); err != nil { // the CLI has lost it, so that another turn runs, or has run
+		return nil, ""
+	}
 	if w := s.turns.continuing(); w != nil {
 		return w, message
 	}
