@@ -454,10 +454,12 @@ func (m *Machine) LosePast(at journal.Position) []Effect {
 }
 
 // Continue notes that a load has found whether the CLI goes on with an earlier runtime's turn: as far as the history shows,
-// and then as far as the CLI says.
+// and then as far as the CLI says. A prompt's turn that has begun since is none of an earlier runtime: what the CLI waits for
+// is of that turn.
 func (m *Machine) Continue(goesOn bool) {
+	own := m.running && !m.continuing && slices.ContainsFunc(m.waiters, func(w *Waiter) bool { return w.begun })
 	m.running = m.running && !m.continuing || goesOn
-	m.continuing = goesOn
+	m.continuing = goesOn && !own
 }
 
 // Continuing reports whether the turn was begun by an earlier runtime.

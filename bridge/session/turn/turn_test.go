@@ -537,6 +537,7 @@ func TestContinue(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		running   bool
+		prompt    bool // of a caller has begun it
 		goesOn    []bool
 		want, own bool
 	}{
@@ -545,8 +546,12 @@ func TestContinue(t *testing.T) {
 		"an earlier turn went on":      {goesOn: []bool{true, false}},
 		"a turn of this process":       {running: true, goesOn: []bool{false}, want: true, own: true},
 		"it goes on as an earlier one": {running: true, goesOn: []bool{true, false}},
+		"a prompt's turn waits":        {running: true, prompt: true, goesOn: []bool{true}, want: true, own: true},
 	} {
 		d := newDriver()
+		if tc.prompt {
+			d.sent("m1")
+		}
 		if tc.running {
 			d.play("user.message", "", `{"messageId":"m1"}`)
 		}

@@ -226,6 +226,8 @@ func TestFound(t *testing.T) {
 			"c24 c35 c26 x10 c22 c4 c9 c23 c10 c10 c1 c21 c26 c17 x5",
 		"who follows a lost turn does so without end": "v61 c11 t16 c28 t23 k22 c35 c2 c12 k8 c17 c22 c20 c32 c14 c11 c34 c35 c11 c27 c29 k21 " +
 			"c33 c18 c3",
+		"a turn is told as that of the message before it, which was aborted": "v63 c35 t25 t10 c15 t20 a4 c10 c17 c8 t34 c9 c16 c15 c33 c3 c31 " +
+			"c12 c21 c18 x8 c31 c18 c5 c5 c18 c12 c20 c7 c23 c14",
 		"another turn is told as that of a message that the CLI has lost": "v63 c35 t25 t20 a4 c10 c17 c8 t34 c9 c16 c15 c33 c3 c31 c12 c21 " +
 			"c18 x8 c18 c5 c5 c18 c12 c20 c7 c17 c32 c23 c24 c14",
 		"how often the agent was told to continue is not saved": "v62 t27 c12 c7 t15 c13 c16 c18 c16 c6 c29 c5 c3 c3 x11 c7 t26 c32 c6 c26 " +
