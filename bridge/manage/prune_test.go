@@ -138,6 +138,7 @@ func TestPruneEvictedSessions(t *testing.T) {
 	}
 	bridgetest.Eventually(t, "the session to be out of memory", func() bool { return a.Store().Get("s") == nil })
 	a.wantPruned("evicted", &bridgev1.PruneSessionsRequest{DryRun: true}, []string{"s"}, nil)
+	a.Store().SaveDirty() // Disconnect does not wait for that
 	next := aged{a.Restart(), a.ago}
 	next.wantPruned("after a restart", &bridgev1.PruneSessionsRequest{}, []string{"s"}, nil)
 	wantListed(next.Bridge, "at last", nil, nil)
