@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"slices"
 	"time"
@@ -87,6 +88,13 @@ func (l *states) settle(key string) error {
 	}
 	l.log.Settled(key, v.Number)
 	return nil
+}
+
+// forget drops the state of a session that is being deleted. It waits for settle, which would make the session's folder
+// again.
+func (l *states) forget(key string) {
+	defer l.lock()()
+	l.log.Settled(key, math.MaxUint64)
 }
 
 // settleAll settles states until a time.

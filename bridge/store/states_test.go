@@ -200,6 +200,35 @@ func TestDropKeepsLaterStates(t *testing.T) {
 	})
 }
 
+// A session is deleted once its state is settled that is on the way to its file: settling would make its folder again.
+func TestRemoveWaitsForSettling(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		fs, dir := &faultfs.FS{}, t.TempDir()
+		s, err := openOn(fs, dir)
+		must(t, err)
+		must(t, s.Save(stateOf("a", 1)))
+		must(t, s.Save(stateOf("a", 2)))
+		release := fs.StallIn(filepath.Join(dir, "sessions", "a"))
+		time.Sleep(settled)
+		removed := make(chan error, 1)
+		go func() { removed <- s.Remove("a") }()
+		synctest.Wait()
+		if len(removed) > 0 {
+			t.Error("the session is deleted while its state is written")
+		}
+		release()
+		must(t, <-removed)
+		time.Sleep(settled)
+		for _, name := range fs.Names() {
+			if strings.HasPrefix(name, filepath.Join(dir, "sessions", "a")) {
+				t.Errorf("%s is left", name)
+			}
+		}
+		must(t, s.Close())
+	})
+}
+
 // While the log cannot be written, states go to the files of their sessions; after a failed sync the log is written
 // anew.
 func TestStatesWithoutALog(t *testing.T) {

@@ -284,6 +284,7 @@ func (s *Store) name(id string) error {
 
 // Remove deletes a session, including its data that were set aside. Its journal must be closed.
 func (s *Store) Remove(id string) error {
+	s.states.forget(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.named, id)

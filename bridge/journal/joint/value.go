@@ -96,8 +96,8 @@ func (l *Log) Settled(key string, number uint64) {
 	}
 }
 
-// dueValues returns the keys of values that have to be settled now: those up to the cutoff, and the oldest until they
-// have the bytes that are over. The caller holds mu.
+// dueValues returns the keys of values that have to be settled now: those up to the cutoff, and others until all have the
+// bytes that are over. The caller holds mu.
 func (l *Log) dueValues(cutoff uint64, over int64) (keys []string) {
 	for key, v := range l.values {
 		if v.at <= cutoff || over > 0 {
