@@ -62,19 +62,21 @@ type State struct {
 	Later bool
 }
 
-// Files keeps small files of a session. A name has no separators. Its methods are safe for concurrent use, except that calls on one file must not
-// overlap.
+// Files keeps the outbox of a session: a state, and files for what is too large for it. A name has no separators. Its
+// methods are safe for concurrent use, except that calls on the state, or on one file, must not overlap.
 type Files interface {
-	// List returns the names of the files.
+	// Load returns the state that was saved last; fs.ErrNotExist if there is none.
+	Load() ([]byte, error)
+	// Save stores the state in place of the one before, and keeps the bytes. After a crash or an error Load returns one of
+	// the two.
+	Save(state []byte) error
+
+	// List returns the names of the files, without the state.
 	List() ([]string, error)
 	// Read returns the content of a file.
 	Read(name string) ([]byte, error)
 	// Write replaces the content of a file. After a crash the file has the old content or the new.
 	Write(name string, data []byte) error
-	// Append writes data at the end of a file of that size, and creates a missing one. After an
-	// error or a crash any part of the data may be there. A caller that does not know the size, or
-	// that had an error, must Write.
-	Append(name string, size int64, data []byte) error
 	// Remove removes a file. A missing file is no error.
 	Remove(name string) error
 }

@@ -93,6 +93,8 @@ type Recovery struct {
 	Clean bool
 	// Lost reports that durable events that readers have seen may be missing. Readers receive a Gap.
 	Lost bool
+	// Doubtful reports that what the session has put into the log that many share may be missing.
+	Doubtful bool
 	// Skipped counts damaged bytes that were left in place, Cut the bytes removed at the end, and SetAside the
 	// renamed files.
 	Skipped, Cut int64
@@ -149,6 +151,7 @@ func (d *Disk) number(found *backend.Recovered, rec *Recovery) {
 	log, w := d.log, d.writer
 	m, known := parseMark(found.Mark)
 	rec.Clean = known && m.clean && !found.Unsure
+	rec.Doubtful = found.Doubtful || found.Altered && m.boot == w.cfg.boot
 	d.start, d.losses, d.unbacked = max(m.reserved, log.Last()), m.losses, log.Size() == 0
 	d.marked = max(w.overrunsNow(), m.overruns)
 	overruns := d.marked - m.overruns

@@ -56,10 +56,11 @@ func (l *life) open(cfg WriterConfig) (*Disk, Recovery, error) {
 	if cfg.joinFrom == 0 {
 		return OpenDisk("s/one", epoch, l.w)
 	}
-	logs, err := OpenFolders(l.w, "joint", func(name string) string { return "s/" + name }, nil)
+	logs, err := OpenFolders(l.w, "joint", func(name string) string { return "s/" + name })
 	if err != nil {
 		return nil, Recovery{}, err
 	}
+	logs.Start(nil)
 	l.logs = logs
 	return OpenLog(logs, "one", 1, epoch, "s/one", l.w)
 }

@@ -20,8 +20,8 @@ type Folders struct {
 	o      segment.Options
 	folder func(session string) string
 	joint  *joint.Log // nil without one
-	// value stores the value of a session elsewhere, if the joint log has one. It is nil if no values are put there.
-	value func(session string) error
+	// value stores a value elsewhere, if the joint log has it. It is nil if no values are put there.
+	value func(joint.ID) error
 
 	settling  atomic.Bool // settleSoon runs
 	unsettled bool        // its last run failed; only it uses this
@@ -42,21 +42,23 @@ func NewFolders(w *Writer, folder func(session string) string) *Folders {
 }
 
 // OpenFolders returns logs that share a joint log in a directory: while the writer has to write many of them, their
-// newest entries are there only. value stores the value of a session elsewhere, if the joint log has one; it may be nil if
-// no values are put there. The caller must Close the logs after the writer.
-func OpenFolders(
-	w *Writer, dir string, folder func(session string) string, value func(session string) error,
-) (*Folders, error) {
+// newest entries are there only, from Start on. The caller must Close the logs after the writer.
+func OpenFolders(w *Writer, dir string, folder func(session string) string) (*Folders, error) {
 	l := NewFolders(w, folder)
-	l.value = value
 	entries, err := joint.Open(dir, l.o, w.cfg.limits)
 	if err != nil {
 		return nil, err
 	}
 	w.openDoubts(dir, entries.Damaged())
 	l.joint = entries
-	w.joined.Store(l)
 	return l, nil
+}
+
+// Start has the writer use the joint log. settle stores a value elsewhere, if the joint log has it; it may be nil if no values
+// are put there.
+func (l *Folders) Start(settle func(joint.ID) error) {
+	l.value = settle
+	l.w.joined.Store(l)
 }
 
 // Joint returns the joint log, for values of sessions.
@@ -69,7 +71,7 @@ const settleAtEnd = 2 * time.Second
 func (l *Folders) Close() error {
 	begin := l.w.cfg.Now()
 	late := func() bool { return l.w.cfg.Now().Sub(begin) > settleAtEnd }
-	err := l.joint.Close(func(sessions, _ []string) error { return l.settleAll(sessions, nil, late) }, settleAtEnd)
+	err := l.joint.Close(func(sessions []string, _ []joint.ID) error { return l.settleAll(sessions, nil, late) }, settleAtEnd)
 	if rest := l.joint.Keys(); len(rest) > 0 {
 		l.w.cfg.Logger.Info("the joint log keeps events until the next start", "journals", len(rest))
 	}
@@ -78,7 +80,7 @@ func (l *Folders) Close() error {
 
 // settleSoon runs settleAll in the background, unless it runs already: reading and syncing whole journals takes time,
 // in which others are to be written. The goroutine of the local lane calls it.
-func (l *Folders) settleSoon(sessions, values []string) {
+func (l *Folders) settleSoon(sessions []string, values []joint.ID) {
 	if !l.settling.CompareAndSwap(false, true) {
 		return
 	}
@@ -92,15 +94,15 @@ func (l *Folders) settleSoon(sessions, values []string) {
 	})
 }
 
-// settleAll moves the values of sessions, and what the joint log has for sessions that are not open to their logs, one
+// settleAll moves values to where they stay, and what the joint log has for sessions that are not open to their logs, one
 // after another until stop returns true.
-func (l *Folders) settleAll(sessions, values []string, stop func() bool) error {
+func (l *Folders) settleAll(sessions []string, values []joint.ID, stop func() bool) error {
 	var errs []error
-	for _, session := range values {
+	for _, id := range values {
 		if stop() {
 			break
 		}
-		errs = append(errs, l.value(session))
+		errs = append(errs, l.value(id))
 	}
 	for _, session := range sessions {
 		if stop() {

@@ -55,10 +55,11 @@ func TestJoinedFolders(t *testing.T) {
 		w, dir := NewWriter(WriterConfig{SegmentBytes: minSegmentBytes}), t.TempDir()
 		logs, err := OpenFolders(w, filepath.Join(dir, "joint"), func(session string) string {
 			return filepath.Join(dir, session)
-		}, nil)
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
+		logs.Start(nil)
 		t.Cleanup(func() {
 			w.Close()
 			if err := logs.Close(); err != nil {

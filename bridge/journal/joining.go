@@ -102,7 +102,7 @@ func (w *Writer) tidyJoint(l *lane) {
 	}
 	l.writing.begin(w.cfg.Now())
 	defer l.writing.end()
-	err := folders.joint.Tidy(func(sessions, values []string) error {
+	err := folders.joint.Tidy(func(sessions []string, values []joint.ID) error {
 		folders.settleSoon(sessions, values)
 		return nil
 	})

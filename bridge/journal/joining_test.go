@@ -34,9 +34,10 @@ func assemble(t *testing.T, fs segment.FS, count int, cfg WriterConfig) *crowd {
 	cfg.FS, cfg.OverrunFile = fs, "overruns"
 	c := &crowd{t: t, fs: fs, w: NewWriter(cfg)}
 	var err error
-	if c.logs, err = OpenFolders(c.w, "joint", func(name string) string { return "s/" + name }, nil); err != nil {
+	if c.logs, err = OpenFolders(c.w, "joint", func(name string) string { return "s/" + name }); err != nil {
 		t.Fatal(err)
 	}
+	c.logs.Start(nil)
 	for i := range count {
 		name := fmt.Sprint("j", i)
 		d, rec, err := OpenLog(c.logs, name, 1, epoch, "s/"+name, c.w)
@@ -355,6 +356,9 @@ func TestDamagedJointLog(t *testing.T) {
 	for i, want := range []int{2, 3, 2} {
 		if got, told := next.durables(i); len(got) != want || i == 0 && !told {
 			t.Errorf("journal %d has %d events, and reports a gap: %v", i, len(got), told)
+		}
+		if !next.rec[i].Doubtful {
+			t.Errorf("journal %d is not in doubt", i)
 		}
 	}
 	next.close()

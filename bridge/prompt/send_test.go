@@ -69,7 +69,7 @@ func TestWaitingOutlivesTheBridge(t *testing.T) {
 	bridgetest.Eventually(t, "the answer on disk", func() bool {
 		s, err := r.Store().Open(t.Context(), "s1")
 		id, _, ok := s.Prompts().Box().AnswerTo(prompt.RequestKey(t.Context(), backend.OpSendAndWait, "q"))
-		state, _ := r.Directory.Outbox("s1").Read("log")
+		state, _ := r.Directory.Outbox("s1").Load()
 		return err == nil && ok && strings.Contains(string(state), id)
 	})
 	r = r.Restart()

@@ -3,6 +3,7 @@ package session
 import (
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"slices"
 	"strings"
 	"testing"
@@ -67,15 +68,16 @@ type logDisk struct {
 	text []byte
 }
 
-func (*logDisk) List() ([]string, error)             { return nil, nil }
-func (d *logDisk) Read(string) ([]byte, error)       { return d.text, nil }
-func (d *logDisk) Write(_ string, text []byte) error { return d.Append("", 0, text) }
-func (*logDisk) Remove(string) error                 { return nil }
-func (d *logDisk) Append(_ string, size int64, text []byte) error {
+func (*logDisk) List() ([]string, error)     { return nil, nil }
+func (*logDisk) Read(string) ([]byte, error) { return nil, fs.ErrNotExist }
+func (*logDisk) Write(string, []byte) error  { return nil }
+func (*logDisk) Remove(string) error         { return nil }
+func (d *logDisk) Load() ([]byte, error)     { return d.text, nil }
+func (d *logDisk) Save(text []byte) error {
 	if d.hang != nil {
 		<-d.hang
 	}
-	d.text = append(d.text[:size:size], text...)
+	d.text = text
 	return nil
 }
 

@@ -233,8 +233,12 @@ func (st *Store) create(tenant, id string) (*Entry, error) {
 	}
 	var disk *journal.Disk
 	if d := st.cfg.Directory; d != nil {
-		if disk, err = openJournal(d, st.log, key, id, epoch); err != nil {
+		var doubtful bool
+		if disk, doubtful, err = openJournal(d, st.log, key, id, epoch); err != nil {
 			return nil, err
+		}
+		if doubtful {
+			box.Edit()
 		}
 	}
 	e := NewEntry(st.cfg.Profile(tenant))
@@ -269,17 +273,20 @@ func (st *Store) NextEpoch() uint64 {
 	return epoch
 }
 
-// openJournal opens the journal of a session, or returns SESSION_UNAVAILABLE.
-func openJournal(d Directory, log *slog.Logger, key, id string, epoch uint64) (*journal.Disk, error) {
+// openJournal opens the journal of a session, or returns SESSION_UNAVAILABLE. With doubtful, the outbox may be older than what
+// was saved last.
+func openJournal(
+	d Directory, log *slog.Logger, key, id string, epoch uint64,
+) (disk *journal.Disk, doubtful bool, err error) {
 	disk, found, err := d.Journal(key, epoch)
 	if err != nil {
-		return nil, unavailable(log, id, err)
+		return nil, false, unavailable(log, id, err)
 	}
 	if found.Lost {
 		log.Warn("events of the session may be lost", "session_id", key, "kept", found.Events,
 			"bytes_damaged", found.Skipped, "bytes_cut", found.Cut, "set_aside", found.SetAside)
 	}
-	return disk, nil
+	return disk, found.Doubtful, nil
 }
 
 // unavailable logs the cause, which may have paths of the server, and returns SESSION_UNAVAILABLE.

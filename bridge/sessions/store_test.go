@@ -43,11 +43,11 @@ type refusingFiles struct {
 	of *refusing
 }
 
-func (f refusingFiles) Append(name string, size int64, data []byte) error {
+func (f refusingFiles) Save(state []byte) error {
 	if f.of.refuses.Add(-1) >= 0 {
 		return errors.New("no route to the storage")
 	}
-	return f.Files.Append(name, size, data)
+	return f.Files.Save(state)
 }
 
 func (f refusingFiles) Write(name string, data []byte) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/usage"
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 )
@@ -23,6 +24,7 @@ import (
 type failing struct {
 	*store.Store
 	fails, outboxes atomic.Bool
+	doubtful        bool          // the journals are
 	opening         chan struct{} // receives a value for each call of Journal; nil without
 	release         chan struct{}
 }
@@ -35,7 +37,9 @@ func (f *failing) Journal(id string, epoch uint64) (*journal.Disk, journal.Recov
 	if f.fails.Load() {
 		return nil, journal.Recovery{}, errors.New("no route to the storage")
 	}
-	return f.Store.Journal(id, epoch)
+	d, found, err := f.Store.Journal(id, epoch)
+	found.Doubtful = f.doubtful
+	return d, found, err
 }
 
 // Outbox implements Directory.
@@ -46,10 +50,10 @@ func (f *failing) Outbox(id string) backend.Files {
 	return f.Store.Outbox(id)
 }
 
-// unreadable are files that cannot be listed.
+// unreadable is an outbox that cannot be read.
 type unreadable struct{ backend.Files }
 
-func (unreadable) List() ([]string, error) { return nil, errors.New("no route to the storage") }
+func (unreadable) Load() ([]byte, error) { return nil, errors.New("no route to the storage") }
 
 // Usage fails while f fails.
 func (f *failing) Usage(tenant string) (json.RawMessage, error) {
@@ -138,6 +142,34 @@ func TestSessionsNeedTheirStorage(t *testing.T) {
 	e, fresh, err := st.GetOrCreate(t.Context(), "", "s")
 	if err != nil || !fresh || e.Session.ID() != "s" {
 		t.Errorf("with its storage: %v, %v, %v", e, fresh, err)
+	}
+}
+
+// What is lost with the log that sessions share may have withdrawn a prompt: it is not sent again.
+func TestDoubtfulOutbox(t *testing.T) {
+	t.Parallel()
+	for _, doubtful := range []bool{false, true} {
+		st, f := openStore(t, t.TempDir())
+		box, err := outbox.Open(f.Outbox("s"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		keep := func(p json.RawMessage) (json.RawMessage, []string) { return p, nil }
+		n, _, err := box.Add(outbox.Prompt{Params: json.RawMessage(`{"prompt":"p"}`)}, keep, journal.Position{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		box.Accepted(n, []string{"m1"}, journal.Position{}, func(bool, bool, error) {})
+		f.doubtful = doubtful
+		e, _, err := st.GetOrCreate(t.Context(), "", "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries := e.Session.Prompts().Box().Entries()
+		if len(entries) != 1 || (entries[0].Obstacle() != "") != doubtful {
+			t.Errorf("in doubt: %v; the outbox has %+v", doubtful, entries)
+		}
+		closeStore(t, st, f)
 	}
 }
 

@@ -99,10 +99,6 @@ func (s *Store) loadDamaged() error {
 // SetAside moves the data of a session to damaged/ unchanged. The session's journal must be closed. If moving fails,
 // the data stay in place and are reported too.
 func (s *Store) SetAside(key, reason string) error {
-	s.appended.close(s.outboxDir(key))
-	if err := s.states.settle(key); err != nil {
-		return err
-	}
 	return s.setAside(s.damageIn(filepath.Base(s.folder(key)), key, reason))
 }
 
@@ -125,7 +121,9 @@ func (s *Store) leave(d backend.Damage) {
 
 // setAside moves a damaged folder.
 func (s *Store) setAside(d backend.Damage) error {
-	if err := s.logs.Settle(s.path(d.Place)); err != nil {
+	folder := s.path(d.Place)
+	settled := s.settleAll(time.Now().Add(time.Hour), func(key string) bool { return s.folder(key) == folder })
+	if err := errors.Join(settled, s.logs.Settle(folder)); err != nil {
 		return err
 	}
 	text, err := json.Marshal(d)
@@ -225,7 +223,7 @@ func (s *Store) withoutState(folder string) error {
 	_, opening := s.fs.Size(filepath.Join(path, openingFile))
 	if _, err := s.fs.Size(filepath.Join(path, keyFile)); opening == nil && errors.Is(err, fs.ErrNotExist) {
 		s.log.Info("removed a session whose creation was never confirmed", "directory", folder)
-		return s.fs.RemoveAll(path)
+		return s.discard(path)
 	}
 	if err := s.logs.Settle(path); err != nil {
 		return err
@@ -234,9 +232,22 @@ func (s *Store) withoutState(folder string) error {
 	said := err != nil || found.Skipped > 0 || found.Cut > 0 || len(found.SetAside) > 0 || disk.Found("user.message")
 	if !said { // left by a version that had no openingFile
 		s.log.Info("removed a session that was never confirmed or used", "directory", folder, "events", found.Events)
-		return s.fs.RemoveAll(path)
+		return s.discard(path)
 	}
 	return s.setAside(s.damageIn(folder, "", "the file with its state is missing"))
+}
+
+// discard removes a folder of sessions/, with what the joint log has for it.
+func (s *Store) discard(folder string) error {
+	err := s.fs.RemoveAll(folder)
+	log := s.logs.Joint()
+	for _, id := range log.Values() {
+		if s.folder(id.Key) == folder {
+			log.Forget(id.Key)
+			err = errors.Join(err, log.End(id.Key, s.states.always))
+		}
+	}
+	return err
 }
 
 func (s *Store) syncs() bool { return s.cfg.Journals.Fsync != journal.FsyncNever }

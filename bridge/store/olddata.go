@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"slices"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
@@ -41,8 +42,8 @@ func (s *Store) convertStates() error {
 		s.log.Warn("some changes of sessions were lost", "bytes", found.Cut+found.Skipped, "files", len(found.SetAside))
 	}
 	for key, l := range latest {
-		saved, err := s.numberOf(key)
-		if errors.Is(err, fs.ErrNotExist) || err == nil && saved >= l.number {
+		e, err := s.read(filepath.Base(s.folder(key)))
+		if errors.Is(err, fs.ErrNotExist) || err == nil && e.Number >= l.number {
 			continue // the session was deleted, or has a later one
 		}
 		if err := s.writeState(key, l.text, l.number); err != nil {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"path/filepath"
 	"slices"
 	"time"
@@ -31,7 +30,7 @@ type states struct {
 	always bool
 	// file writes the file of a session.
 	file func(key string, state []byte, number uint64) error
-	// busy has capacity 1. Its holder saves or settles a state, and may use last.
+	// busy has capacity 1. Its holder saves a state, or moves a value of the log to its file, and may use last.
 	busy chan struct{}
 	last uint64 // no state has a greater number
 }
@@ -42,25 +41,13 @@ func (l *states) lock() (unlock func()) {
 	return func() { <-l.busy }
 }
 
-// adopt takes over the states that an earlier process has not settled. number returns the number in the file of a session.
-func (l *states) adopt(number func(key string) (uint64, error)) {
-	for _, key := range l.log.Values() {
-		v, _ := l.log.Value(key)
-		l.last = max(l.last, v.Number)
-		saved, err := number(key)
-		if errors.Is(err, fs.ErrNotExist) || err == nil && saved >= v.Number { // the session was deleted, or has a later one
-			l.log.Settled(key, v.Number)
-		}
-	}
-}
-
 // save puts states into the log. After an error the caller must write the files of these sessions.
 func (l *states) save(states []backend.State) error {
 	defer l.lock()()
 	values := make([]joint.Value, len(states))
 	for i, s := range states {
 		l.last++
-		values[i] = joint.Value{Key: s.Key, Number: l.last, Body: s.Data}
+		values[i] = joint.Value{ID: joint.ID{Key: s.Key, Kind: joint.State}, Number: l.last, Body: s.Data}
 	}
 	return l.log.Put(values, l.always || slices.ContainsFunc(states, func(s backend.State) bool { return !s.Later }))
 }
@@ -69,44 +56,19 @@ func (l *states) save(states []backend.State) error {
 func (l *states) saveFile(s backend.State) error {
 	defer l.lock()()
 	l.last++
+	v, _ := l.log.Value(joint.ID{Key: s.Key, Kind: joint.State})
 	err := l.file(s.Key, s.Data, l.last)
 	if err == nil {
-		l.log.Settled(s.Key, l.last)
+		l.log.Settled(v)
 	}
 	return err
 }
 
-// settle writes the state of a session to its file, if it is in the log only.
-func (l *states) settle(key string) error {
-	defer l.lock()()
-	v, ok := l.log.Value(key)
-	if !ok {
-		return nil
-	}
-	if err := l.file(key, v.Body, v.Number); err != nil {
-		return fmt.Errorf("session %q: %w", key, err)
-	}
-	l.log.Settled(key, v.Number)
-	return nil
-}
-
-// forget drops the state of a session that is being deleted. It waits for settle, which would make the session's folder
-// again.
+// forget drops what the log has of a session that is being deleted. It waits for settle, which would make the session's
+// folder again.
 func (l *states) forget(key string) {
 	defer l.lock()()
-	l.log.Settled(key, math.MaxUint64)
-}
-
-// settleAll settles states until a time.
-func (l *states) settleAll(until time.Time) error {
-	var errs []error
-	for _, key := range l.log.Values() {
-		if time.Now().After(until) {
-			break
-		}
-		errs = append(errs, l.settle(key))
-	}
-	return errors.Join(errs...)
+	l.log.Forget(key)
 }
 
 // Save stores the states of sessions, and keeps the data of the states. An error names the sessions whose states are
@@ -142,18 +104,67 @@ func (s *Store) saveFile(state backend.State) error {
 	return nil
 }
 
-// openStates takes over the states of an earlier process. The numbers of this process are above those of all earlier ones.
-func (s *Store) openStates() {
-	s.states.log, s.states.always = s.logs.Joint(), s.cfg.Journals.Fsync == journal.FsyncAlways
-	epoch, _ := s.NextEpoch() // without a reservation it is still later than all of this process
-	s.states.last = max(s.states.last, epoch<<numbersInEpoch)
-	s.states.adopt(s.numberOf)
+// settle writes a value to its file, if it is in the joint log only.
+func (s *Store) settle(id joint.ID) error {
+	defer s.states.lock()()
+	log := s.logs.Joint()
+	v, ok := log.Value(id)
+	if !ok {
+		return nil
+	}
+	var err error
+	if id.Kind == joint.State {
+		err = s.writeState(id.Key, v.Body, v.Number)
+	} else {
+		o := &outbox{s, id, filepath.Join(s.folder(id.Key), outboxFolder)}
+		err = o.write(outboxState, v.Body, s.syncs())
+	}
+	if err != nil {
+		return fmt.Errorf("session %q: %w", id.Key, err)
+	}
+	log.Settled(v)
+	return nil
 }
 
-// numberOf returns the number of the state in the file of a session.
-func (s *Store) numberOf(key string) (uint64, error) {
-	e, err := s.read(filepath.Base(s.folder(key)))
-	return e.Number, err
+// settleAll settles the values that which accepts, until a time.
+func (s *Store) settleAll(until time.Time, which func(key string) bool) error {
+	var errs []error
+	for _, id := range s.logs.Joint().Values() {
+		if time.Now().After(until) {
+			break
+		}
+		if which(id.Key) {
+			errs = append(errs, s.settle(id))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// adopt takes over the values that an earlier process has not settled. The numbers of this process are above those of all
+// earlier ones.
+func (s *Store) adopt() error {
+	log := s.logs.Joint()
+	s.states.log, s.states.always = log, s.cfg.Journals.Fsync == journal.FsyncAlways
+	epoch, _ := s.NextEpoch() // without a reservation it is still later than all of this process
+	s.states.last = max(s.states.last, epoch<<numbersInEpoch)
+	var errs []error
+	for _, id := range log.Values() {
+		v, _ := log.Value(id)
+		if _, err := s.fs.ReadDir(s.folder(id.Key)); errors.Is(err, fs.ErrNotExist) { // the session was deleted
+			log.Forget(id.Key)
+			errs = append(errs, log.End(id.Key, s.states.always))
+			continue
+		}
+		if id.Kind != joint.State {
+			continue
+		}
+		s.states.last = max(s.states.last, v.Number)
+		e, err := s.read(filepath.Base(s.folder(id.Key)))
+		if errors.Is(err, fs.ErrNotExist) || err == nil && e.Number >= v.Number { // it is set aside, or has a later one
+			log.Settled(v)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // numbersInEpoch is the number of bits for the states of a process in an epoch. Epochs are milliseconds.

@@ -8,13 +8,13 @@
 //	epoch                an upper bound of all journals' epochs
 //	overruns             lets journals continue on a full disk
 //	requests/            answers, as a log
-//	journals/            the newest events and states of many sessions, as a log
+//	journals/            the newest events, states and outboxes of many sessions, as a log
 //	journals.doubts      how often that log was found damaged
 //	sessions/ID/session  the state of a session, JSON, unless the log has a later one
 //	sessions/ID/id       its key as text
 //	sessions/ID/opening  exists until the session was opened for the first time
 //	sessions/ID/*.seg    its journal
-//	sessions/ID/outbox/  prompts whose turns have not ended
+//	sessions/ID/outbox/  prompts whose turns have not ended, unless the log has later ones
 //	sessions/ID/blobs/   the last snapshot of the CLI's folder
 //	sessions/ID~removed/ what a kill has left of a session that was being deleted; the next start removes it
 //	damaged/ID/          an unreadable session, unchanged, with the reason
@@ -41,6 +41,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal/joint"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 )
 
@@ -66,8 +67,6 @@ type Store struct {
 	owners *owners
 	blobs  *blobs
 	states *states
-	// appended has its own lock.
-	appended appended
 
 	mu        sync.Mutex
 	lastEpoch uint64
@@ -154,11 +153,14 @@ func Open(cfg Config) (*Store, error) {
 	}
 	s.states = &states{file: s.writeState, busy: make(chan struct{}, 1)}
 	s.writer = journal.NewWriter(cfg.Journals)
-	if s.logs, err = journal.OpenFolders(s.writer, s.path("journals"), s.folder, s.states.settle); err != nil {
+	if s.logs, err = journal.OpenFolders(s.writer, s.path("journals"), s.folder); err != nil {
 		s.writer.Close()
 		return nil, errors.Join(err, lock.Close())
 	}
-	s.openStates()
+	if err := s.adopt(); err != nil {
+		s.log.Warn("ending what the log has of deleted sessions failed", "error", err)
+	}
+	s.logs.Start(s.settle)
 	s.owners = newOwners(s.NextEpoch)
 	s.blobs = &blobs{fs: s.fs, folder: s.folder, sync: s.syncs()}
 	return s, nil
@@ -167,10 +169,9 @@ func Open(cfg Config) (*Store, error) {
 // Close releases the directory.
 func (s *Store) Close() error {
 	s.owners.close()
-	s.appended.close("")
 	s.writer.Close()
-	if err := s.states.settleAll(time.Now().Add(settleAtEnd)); err != nil {
-		s.log.Warn("moving the states of sessions to their files failed", "error", err)
+	if err := s.settleAll(time.Now().Add(settleAtEnd), func(string) bool { return true }); err != nil {
+		s.log.Warn("moving what sessions have in the log to their files failed", "error", err)
 	}
 	return errors.Join(s.logs.Close(), s.lock.Close())
 }
@@ -289,14 +290,13 @@ func (s *Store) Remove(id string) error {
 	defer s.mu.Unlock()
 	delete(s.named, id)
 	s.logs.Forget(id)
-	s.appended.close(s.outboxDir(id))
-	return errors.Join(segment.RemoveDir(s.fs, s.folder(id)), s.removeDamaged(id))
+	return errors.Join(segment.RemoveDir(s.fs, s.folder(id)), s.logs.Joint().End(id, s.states.always), s.removeDamaged(id))
 }
 
 // Session returns the state of a session, nil if there is none. An unreadable state is renamed, so that the session
 // can be saved again.
 func (s *Store) Session(id string) (json.RawMessage, error) {
-	if state, ok := s.states.log.Value(id); ok {
+	if state, ok := s.states.log.Value(joint.ID{Key: id, Kind: joint.State}); ok {
 		return state.Body, nil
 	}
 	e, err := s.read(filepath.Base(s.folder(id)))
@@ -312,7 +312,7 @@ func (s *Store) Session(id string) (json.RawMessage, error) {
 
 // Knows reports whether the state of a session is stored.
 func (s *Store) Knows(id string) bool {
-	if _, ok := s.states.log.Value(id); ok {
+	if _, ok := s.states.log.Value(joint.ID{Key: id, Kind: joint.State}); ok {
 		return true
 	}
 	_, err := s.fs.Size(filepath.Join(s.folder(id), stateFile))
@@ -353,9 +353,9 @@ func (s *Store) Sessions() (map[string]json.RawMessage, error) {
 		return nil, err
 	}
 	out, done := map[string]json.RawMessage{}, map[string]bool{}
-	for _, key := range s.states.log.Values() { // also of those whose files are damaged
-		if state, ok := s.states.log.Value(key); ok {
-			out[key], done[filepath.Base(s.folder(key))] = state.Body, true
+	for _, id := range s.states.log.Values() { // also of those whose files are damaged
+		if state, ok := s.states.log.Value(id); ok && id.Kind == joint.State {
+			out[id.Key], done[filepath.Base(s.folder(id.Key))] = state.Body, true
 		}
 	}
 	for _, f := range folders {

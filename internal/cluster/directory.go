@@ -330,11 +330,12 @@ func watch(lost func(error), err error) error {
 // noFiles are the files of a session that could not be acquired.
 type noFiles struct{ err error }
 
-func (f noFiles) List() ([]string, error)            { return nil, f.err }
-func (f noFiles) Read(string) ([]byte, error)        { return nil, f.err }
-func (f noFiles) Write(string, []byte) error         { return f.err }
-func (f noFiles) Append(string, int64, []byte) error { return f.err }
-func (f noFiles) Remove(string) error                { return f.err }
+func (f noFiles) List() ([]string, error)     { return nil, f.err }
+func (f noFiles) Read(string) ([]byte, error) { return nil, f.err }
+func (f noFiles) Write(string, []byte) error  { return f.err }
+func (f noFiles) Load() ([]byte, error)       { return nil, f.err }
+func (f noFiles) Save([]byte) error           { return f.err }
+func (f noFiles) Remove(string) error         { return f.err }
 
 // watchedLogs calls lost for a change of a log that a later owner has refused.
 type watchedLogs struct {
@@ -393,10 +394,8 @@ func (f watchedFiles) Write(name string, data []byte) error {
 	return watch(f.lost, f.Files.Write(name, data))
 }
 
-// Append implements backend.Files.
-func (f watchedFiles) Append(name string, size int64, data []byte) error {
-	return watch(f.lost, f.Files.Append(name, size, data))
-}
+// Save implements backend.Files.
+func (f watchedFiles) Save(state []byte) error { return watch(f.lost, f.Files.Save(state)) }
 
 // Remove implements backend.Files.
 func (f watchedFiles) Remove(name string) error { return watch(f.lost, f.Files.Remove(name)) }

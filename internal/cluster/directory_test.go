@@ -135,7 +135,7 @@ func TestFormerOwnerIsLost(t *testing.T) {
 		"Append": func() error { return former.Append(0, []backend.Entry{{Number: 1, Body: []byte("x")}}) },
 		"Trim":   func() error { _, err := former.Trim(1, time.Now()); return err },
 		"Delete": func() error { return former.Delete() },
-		"Outbox": func() error { return outbox.Append("log", 0, []byte("x")) },
+		"Outbox": func() error { return outbox.Save([]byte("x")) },
 		"Remove": func() error { return a.Remove("s") },
 	} {
 		if err := write(); !errors.Is(err, backend.ErrStale) {

@@ -98,6 +98,12 @@ func (l *List) add(path, format string, values ...any) {
 // ErrNoDirectory reports a path that is no data directory.
 var ErrNoDirectory = errors.New("not a data directory")
 
+// place is a part of a file.
+type place struct {
+	file     string
+	from, to int64
+}
+
 // checker collects a Report.
 type checker struct {
 	Report
@@ -108,7 +114,8 @@ type checker struct {
 	epoch      uint64
 	epochKnown bool
 	joint      joint
-	states     map[keyDigest]bool // the sessions of which a log has a state
+	states     map[keyDigest]bool  // the sessions of which a log has a state
+	outboxes   map[keyDigest]place // where journals/ has the outbox of a session
 }
 
 // Check verifies a data directory. The error is ErrNoDirectory, that of opening the directory, or that of ctx.
@@ -124,6 +131,7 @@ func Check(ctx context.Context, dir string) (*Report, error) {
 	c := &checker{
 		Report: Report{Sessions: []Session{}}, ctx: ctx, root: root,
 		joint: joint{events: map[keyDigest][]jointEvent{}}, states: map[keyDigest]bool{},
+		outboxes: map[keyDigest]place{},
 	}
 	c.Locked = locked(root, dir)
 	c.top()

@@ -329,6 +329,15 @@ func TestInvariants(t *testing.T) {
 			}
 		}
 	}
+	value := func(kind uint64, text string) []byte { return jointEntry(key(0), 0, kind, 0, []byte(text)) }
+	file := func(name, text string) func(t *testing.T, dir string) { // of the outbox, of which the joint log has nothing
+		return func(t *testing.T, dir string) {
+			joint(value(3, ""))(t, dir)
+			write(journalDir+"/outbox/"+name, text)(t, dir)
+		}
+	}
+	const waits = `{"n":1,"prompt":{}}` + "\n" + `{"state":{"next":1,"entries":[{"n":1,"ids":["a"]}]}}` + "\n"
+	const lacks = `{"state":{"next":1,"entries":[{"n":1,"ids":["a"]}]}}` + "\n"
 	for name, one := range map[string]struct {
 		edit  func(t *testing.T, dir string)
 		found string // a part of the damage
@@ -368,7 +377,7 @@ func TestInvariants(t *testing.T) {
 			jointEntry(key(0), epoch, 9, 11, event(2, "{}"))), found: "behind event"},
 		"an id in both logs": {edit: joint(jointEntry(key(0), epoch, 9, 11, event(1, "{}")),
 			jointEntry(key(0), epoch, 11, 12, event(1, "{}"))), found: "twice"},
-		"no joint event": {edit: joint([]byte("joint")), found: "not an event or a state of a session"},
+		"no joint event": {edit: joint([]byte("joint")), found: "not an event or a value of a session"},
 		"a mark in the joint log": {edit: func(t *testing.T, dir string) {
 			appendTo(t, filepath.Join(dir, "journals"), func(*segment.Log) []segment.Entry {
 				return []segment.Entry{{Mark: true, Body: []byte("m")}}
@@ -418,19 +427,23 @@ func TestInvariants(t *testing.T) {
 		"a state without state":   {edit: write(journalDir+"/session", `{"id":"plain-0"}`), found: "has no state"},
 		"a state with a wrong sum": {edit: write(journalDir+"/session", `{"id":"plain-0","sum":"00000000","state":{}}`),
 			found: "has the checksum"},
-		"a state with more":   {edit: write(journalDir+"/session", `{"id":"plain-0","state":{},"x":1}`), found: `has a member "x"`},
-		"no epoch":            {edit: remove("epoch"), found: "epoch is missing"},
-		"a wrong epoch file":  {edit: write("epoch", "x"), found: "has 1 bytes"},
-		"usage":               {edit: write("usage/"+strings.Repeat("a", 32), "{}"), found: "has no state"},
-		"a damaged usage":     {edit: write("usage/"+strings.Repeat("a", 32)+".damaged", "{}"), found: "set aside"},
-		"an unfinished line":  {edit: write(journalDir+"/outbox/log", `{"n":1,"prompt":{}`), note: "not finished"},
-		"a damaged line":      {edit: write(journalDir+"/outbox/log", "{\n"), found: "damaged line 1"},
-		"a line without use":  {edit: write(journalDir+"/outbox/log", "{}\n"), found: "neither a prompt nor a state"},
-		"a prompt that waits": {edit: write(journalDir+"/outbox/log", `{"n":1,"prompt":{}}`+"\n"+`{"state":{"next":1,"entries":[{"n":1,"ids":["a"]}]}}`+"\n")},
-		"a prompt without its text": {edit: write(journalDir+"/outbox/log", `{"state":{"next":1,"entries":[{"n":1,"ids":["a"]}]}}`+"\n"),
-			found: "lacks prompt 1"},
-		"an unanswered prompt":   {edit: write(journalDir+"/outbox/log", `{"state":{"next":1,"entries":[{"n":1}]}}`+"\n")},
-		"a damaged large prompt": {edit: write(journalDir+"/outbox/3.prompt", "{"), found: "is not a JSON object"},
+		"a state with more":          {edit: write(journalDir+"/session", `{"id":"plain-0","state":{},"x":1}`), found: `has a member "x"`},
+		"no epoch":                   {edit: remove("epoch"), found: "epoch is missing"},
+		"a wrong epoch file":         {edit: write("epoch", "x"), found: "has 1 bytes"},
+		"usage":                      {edit: write("usage/"+strings.Repeat("a", 32), "{}"), found: "has no state"},
+		"a damaged usage":            {edit: write("usage/"+strings.Repeat("a", 32)+".damaged", "{}"), found: "set aside"},
+		"an unfinished line":         {edit: file("log", `{"n":1,"prompt":{}`), note: "not finished"},
+		"a damaged line":             {edit: file("log", "{\n"), found: "damaged line 1"},
+		"a line without use":         {edit: file("log", "{}\n"), found: "neither a prompt nor a state"},
+		"a prompt that waits":        {edit: file("log", waits)},
+		"a prompt without its text":  {edit: file("log", lacks), found: "lacks prompt 1"},
+		"an unanswered prompt":       {edit: file("log", `{"state":{"next":1,"entries":[{"n":1}]}}`+"\n")},
+		"a damaged large prompt":     {edit: file("3.prompt", "{"), found: "is not a JSON object"},
+		"an outbox in the joint log": {edit: joint(value(2, lacks)), found: "lacks prompt 1"},
+		"a later one there":          {edit: joint(value(2, lacks), value(2, waits))},
+		"one with a damaged line":    {edit: joint(value(2, "{\n")), found: "journals/0000000000000001-0000000000000000.seg has a damaged line 1"},
+		"one of a deleted session":   {edit: joint(jointEntry("gone", 0, 2, 0, []byte(lacks)))},
+		"a value of no kind":         {edit: joint(value(4, "{}")), found: "has the value kind 4"},
 		"a link to elsewhere": {edit: func(t *testing.T, dir string) {
 			must(t, errors.Join(os.Remove(filepath.Join(dir, "epoch")), os.Symlink("/etc/passwd", filepath.Join(dir, "epoch"))))
 		}, found: "not a regular file"},

@@ -46,12 +46,11 @@ func (j *jointLog) entry(l *log, s *segment, f frame) string {
 	name := t.text()
 	key := digestOf(string(name))
 	e := jointEvent{epoch: t.number(), prev: t.number(), number: t.number()}
-	if e.epoch == 0 && e.prev == 1 && t.ok && len(name) > 0 {
-		j.c.hasState(key)
-		return ""
+	if e.epoch == 0 && t.ok && len(name) > 0 {
+		return j.value(l, f, key, e.prev, f.at+int64(len(f.head)-len(t.rest)))
 	}
 	if !t.ok || len(name) == 0 || len(t.rest) < eventFixed {
-		return "is not an event or a state of a session"
+		return "is not an event or a value of a session"
 	}
 	before := jointEvent{number: e.prev}
 	if all := j.c.joint.events[key]; len(all) > 0 && all[len(all)-1].epoch == e.epoch {
@@ -69,6 +68,31 @@ func (j *jointLog) entry(l *log, s *segment, f frame) string {
 		return ""
 	}
 	j.c.joint.events[key] = append(j.c.joint.events[key], e)
+	return ""
+}
+
+// The kinds of values.
+const (
+	kindState  = 1
+	kindOutbox = 2
+	kindGone   = 3
+)
+
+// value takes a value of a session, whose body begins at an offset.
+func (j *jointLog) value(l *log, f frame, key keyDigest, kind uint64, at int64) string {
+	switch kind {
+	case kindState:
+		j.c.hasState(key)
+	case kindOutbox:
+		if len(j.c.outboxes) < maxNames {
+			j.c.outboxes[key] = place{l.file, at, f.end}
+		}
+	case kindGone:
+		delete(j.c.states, key)
+		delete(j.c.outboxes, key)
+	default:
+		return fmt.Sprintf("has the value kind %d", kind)
+	}
 	return ""
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"path"
 	"strconv"
 	"strings"
@@ -12,7 +13,7 @@ import (
 
 const (
 	promptSuffix = ".prompt"
-	// maxLine bounds a line of an outbox's log: a prompt in it has at most 64 KiB, the state a few of these.
+	// maxLine bounds a line of an outbox: a prompt in it has at most 64 KiB, the state a few of these.
 	maxLine = 64 << 20
 	// maxPrompts bounds the prompts of an outbox that are remembered: a session has at most 256.
 	maxPrompts = 1 << 16
@@ -28,22 +29,25 @@ type outbox struct {
 	} `json:"entries"`
 }
 
-// outbox verifies an outbox, and returns how many acknowledged prompts wait.
-func (c *checker) outbox(dir string) (waiting int) {
+// outbox verifies an outbox, and returns how many acknowledged prompts wait. Its state is the one in a log if that has it.
+func (c *checker) outbox(dir string, later place, inLog bool) (waiting int) {
 	var state outbox
 	found := map[uint64]bool{}
 	for _, e := range c.list(dir) {
 		name := path.Join(dir, e.Name())
 		n, err := strconv.ParseUint(strings.TrimSuffix(e.Name(), promptSuffix), 10, 64)
 		switch {
-		case e.Name() == "log":
-			c.outboxLog(name, &state, found)
 		case err == nil && strings.HasSuffix(e.Name(), promptSuffix):
 			found[n] = true
 			c.object(name, nil)
-		default:
+		case e.Name() != "log":
 			c.other(name)
+		case !inLog:
+			c.outboxLog(place{file: name, to: math.MaxInt64}, &state, found)
 		}
+	}
+	if inLog {
+		c.outboxLog(later, &state, found)
 	}
 	for _, e := range state.Entries {
 		if len(e.IDs)+len(e.Was) == 0 {
@@ -71,15 +75,16 @@ func (c *checker) object(name string, to any) {
 	}
 }
 
-// outboxLog reads the lines of an outbox's log.
-func (c *checker) outboxLog(name string, state *outbox, found map[uint64]bool) {
+// outboxLog reads the lines of an outbox.
+func (c *checker) outboxLog(in place, state *outbox, found map[uint64]bool) {
+	name := in.file
 	f, _, err := c.open(name)
 	if err != nil {
 		c.unread(name, err)
 		return
 	}
 	defer func() { _ = f.Close() }()
-	lines := bufio.NewReader(f)
+	lines := bufio.NewReader(io.NewSectionReader(f, in.from, in.to-in.from))
 	for n := 1; ; n++ {
 		line, err := readLine(lines)
 		if err == io.EOF {

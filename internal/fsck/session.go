@@ -48,7 +48,11 @@ func (c *checker) session(dir string) {
 		n := len(c.joint.events[digestOf(s.Key)])
 		c.Notes.add(dir, "has no journal, and %d events in journals/: it is new, or its segments were removed", n)
 	}
-	if s.Prompts = c.outbox(path.Join(dir, "outbox")); stateless && path.Dir(dir) == "sessions" {
+	later, inLog := c.outboxes[digestOf(s.Key)]
+	if path.Dir(dir) != "sessions" {
+		inLog = false
+	}
+	if s.Prompts = c.outbox(path.Join(dir, "outbox"), later, inLog); stateless && path.Dir(dir) == "sessions" {
 		c.stateless(dir, key, j.asked || c.Damage.Total > damage)
 	}
 	s.Bytes, s.Damage = c.Bytes-size, c.Damage.Total-damage

@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -83,7 +84,7 @@ type Log struct {
 	members map[string]*Member
 	// inherited are the entries of an earlier process, until their members are attached.
 	inherited map[string][]held
-	values    map[string]heldValue
+	values    map[ID]Value
 	unsynced  bool // a value was put without a sync
 	damaged   bool
 	altered   bool
@@ -112,7 +113,7 @@ func Open(dir string, o segment.Options, limits Limits) (*Log, error) {
 	o.SegmentBytes = limits.FileBytes
 	l := &Log{
 		dir: dir, o: o, limits: limits, members: map[string]*Member{}, inherited: map[string][]held{},
-		values: map[string]heldValue{}, writing: make(chan struct{}, 1), tidied: o.Now(),
+		values: map[ID]Value{}, writing: make(chan struct{}, 1), tidied: o.Now(),
 	}
 	entries, found, err := segment.Open(dir, 1, o, l.recover)
 	if err != nil {
@@ -266,9 +267,8 @@ func (l *Log) Sync() error {
 func (l *Log) Full() bool { return l.tails.Load() > l.limits.Tails }
 
 // Tidy settles entries that are to leave the log, and drops those that no member needs any more. It passes settle the
-// keys of entries of an earlier process that are to leave the log and have no member, and the keys of values that are to
-// be settled.
-func (l *Log) Tidy(settle func(keys, values []string) error) error {
+// keys of entries of an earlier process that are to leave the log and have no member, and values that are to be settled.
+func (l *Log) Tidy(settle func(keys []string, values []ID) error) error {
 	if !l.advance() {
 		return nil
 	}
@@ -303,8 +303,8 @@ func (l *Log) advance() bool {
 	return l.failed != nil || l.needed.Load() <= cutoff || l.Full()
 }
 
-// due returns what has to be settled now: members, oldest first, the keys of entries without a member, and those of values.
-func (l *Log) due() (due []*Member, orphans, values []string) {
+// due returns what has to be settled now: members, oldest first, the keys of entries without a member, and values.
+func (l *Log) due() (due []*Member, orphans []string, values []ID) {
 	cutoff, over := l.cutoff.Load(), int64(0)
 	if l.Full() {
 		over = l.tails.Load() - l.limits.Tails/4*3
@@ -378,6 +378,9 @@ func (l *Log) drop() error {
 		return nil
 	}
 	err := errors.Join(entries.Rest(), l.o.FS.RemoveAll(l.dir))
+	if err == nil && l.o.SyncFiles { // else old values could come back
+		err = l.o.FS.SyncDir(filepath.Dir(l.dir))
+	}
 	if err == nil {
 		entries, _, err = segment.Open(l.dir, 1, l.o, func(uint64, []byte) error { return errForm })
 	}
@@ -406,7 +409,7 @@ func (l *Log) need() uint64 {
 		needed = min(needed, entries[0].at)
 	}
 	for _, v := range l.values {
-		needed = min(needed, v.at)
+		needed = min(needed, v.At)
 	}
 	l.needed.Store(needed)
 	return needed
@@ -451,7 +454,7 @@ func (l *Log) Copies(key string) func(epoch, after, before uint64) []segment.Cop
 	}
 }
 
-// Forget drops the entries and the value of a session that is deleted. A nil Log has none.
+// Forget drops the entries and the values of a session that is deleted. A nil Log has none.
 func (l *Log) Forget(key string) {
 	if l == nil {
 		return
@@ -459,7 +462,7 @@ func (l *Log) Forget(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.inherited, key)
-	l.setValue(key, heldValue{})
+	l.setValue(Value{ID: ID{key, gone}})
 	if m := l.members[key]; m != nil {
 		m.release()
 		delete(l.members, key)
@@ -467,7 +470,7 @@ func (l *Log) Forget(key string) {
 }
 
 // Close settles and syncs what it can within a time, and closes the log. The next process settles the rest, and all values.
-func (l *Log) Close(settle func(keys, values []string) error, limit time.Duration) error {
+func (l *Log) Close(settle func(keys []string, values []ID) error, limit time.Duration) error {
 	l.mu.Lock()
 	l.before, l.tidied = l.last, time.Time{}
 	l.mu.Unlock()

@@ -7,33 +7,52 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 )
 
-// Value is what a session has beside its entries, if only the latest counts: its state. It is in the joint log, and in
+// Kind says what a value is. The numbers are in files.
+type Kind uint8
+
+// The kinds of values.
+const (
+	State  Kind = 1
+	Outbox Kind = 2
+	// gone is the kind of an entry that ends all values of its key: the session was deleted.
+	gone Kind = 3
+)
+
+// ID identifies a value.
+type ID struct {
+	Key  string
+	Kind Kind
+}
+
+// Value is what a session has beside its entries, if only the latest of a kind counts. It is in the joint log, and in
 // memory, until the caller has stored it elsewhere, which Settled tells.
 type Value struct {
-	Key string
-	// Number is greater than those of all values before it, also of earlier processes.
+	ID
+
+	// Number is the caller's.
 	Number uint64
 	// Body is kept.
 	Body []byte
+	// At orders the values of an ID. Put sets it.
+	At uint64
 }
 
-// heldValue is the latest value of a key in the joint log.
-type heldValue struct {
-	at     uint64 // its number in the joint log
-	number uint64
-	body   []byte
-}
-
-const (
-	// valueEpoch is in place of an epoch, which is never 0, in the entry of a value.
-	valueEpoch = 0
-	// stateValue says what the value is: the state of a session.
-	stateValue = 1
-)
+// valueEpoch is in place of an epoch, which is never 0, in the entry of a value.
+const valueEpoch = 0
 
 // Put appends values. With sync they survive a crash of the machine when Put returns, else that of the process. After an
-// error the caller has to store them elsewhere. It is safe for concurrent use.
+// error the caller has to store them elsewhere, or put later ones. It is safe for concurrent use.
 func (l *Log) Put(values []Value, sync bool) error {
+	if err := l.put(values); err != nil {
+		return err
+	}
+	if sync {
+		return l.Sync() // of all that was put meanwhile
+	}
+	return nil
+}
+
+func (l *Log) put(values []Value) error {
 	defer l.lock()()
 	entries, last, err := l.ready()
 	if err != nil {
@@ -42,70 +61,77 @@ func (l *Log) Put(values []Value, sync bool) error {
 	joined := make([]segment.Entry, len(values))
 	for i, v := range values {
 		last++
-		head := appendHead(nil, v.Key, &held{epoch: valueEpoch, prev: stateValue, entry: segment.Entry{Number: v.Number}})
+		values[i].At = last
+		head := appendHead(nil, v.Key, &held{epoch: valueEpoch, prev: uint64(v.Kind), entry: segment.Entry{Number: v.Number}})
 		joined[i] = segment.Entry{Number: last, Head: head, Body: v.Body}
 	}
 	if err := l.append(entries, joined, last); err != nil {
 		return err
 	}
-	if sync {
-		if err := l.Sync(); err != nil {
-			return err
-		}
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.unsynced = l.unsynced || !sync && l.o.SyncFiles
-	for i, v := range values {
-		l.setValue(v.Key, heldValue{joined[i].Number, v.Number, v.Body})
+	l.unsynced = l.o.SyncFiles
+	for _, v := range values {
+		l.setValue(v)
 	}
 	return nil
 }
 
-// setValue notes the latest value of a key; none without a body. The caller holds mu.
-func (l *Log) setValue(key string, v heldValue) {
-	l.tails.Add(int64(len(v.body) - len(l.values[key].body)))
-	if v.body == nil {
-		delete(l.values, key)
-	} else {
-		l.values[key] = v
+// setValue notes the latest value of an ID. The caller holds mu.
+func (l *Log) setValue(v Value) {
+	if v.Kind == gone {
+		l.dropValue(ID{v.Key, State})
+		l.dropValue(ID{v.Key, Outbox})
+		return
 	}
+	l.dropValue(v.ID)
+	l.values[v.ID] = v
+	l.tails.Add(int64(len(v.Body)))
 }
 
-// Value returns the value of a key, if the joint log has one.
-func (l *Log) Value(key string) (v Value, ok bool) {
+func (l *Log) dropValue(id ID) {
+	l.tails.Add(-int64(len(l.values[id].Body)))
+	delete(l.values, id)
+}
+
+// Value returns the value of an ID, if the joint log has one.
+func (l *Log) Value(id ID) (v Value, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h, ok := l.values[key]
-	return Value{key, h.number, h.body}, ok
+	v, ok = l.values[id]
+	return v, ok
 }
 
-// Values returns the keys whose values are in the joint log.
-func (l *Log) Values() []string {
+// Values returns the IDs whose values are in the joint log.
+func (l *Log) Values() []ID {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Collect(maps.Keys(l.values))
 }
 
-// Settled says that the value of a key with a number, or a later one, is stored elsewhere.
-func (l *Log) Settled(key string, number uint64) {
+// Settled says that a value, or a later one, is stored elsewhere.
+func (l *Log) Settled(v Value) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if h, ok := l.values[key]; ok && h.number <= number {
-		l.setValue(key, heldValue{})
+	if l.values[v.ID].At <= v.At {
+		l.dropValue(v.ID)
 	}
 }
 
-// dueValues returns the keys of values that have to be settled now: those up to the cutoff, and others until all have the
+// End ends all values of a session that was deleted: they do not come back after a crash of the process, and with sync of the
+// machine.
+func (l *Log) End(key string, sync bool) error { return l.Put([]Value{{ID: ID{key, gone}}}, sync) }
+
+// dueValues returns the IDs of values that have to be settled now: those up to the cutoff, and others until all have the
 // bytes that are over. The caller holds mu.
-func (l *Log) dueValues(cutoff uint64, over int64) (keys []string) {
-	for key, v := range l.values {
-		if v.at <= cutoff || over > 0 {
-			keys = append(keys, key)
-			over -= int64(len(v.body))
+func (l *Log) dueValues(cutoff uint64, over int64) (ids []ID) {
+	for id, v := range l.values {
+		if v.At <= cutoff || over > 0 {
+			ids = append(ids, id)
+			over -= int64(len(v.Body))
 		}
 	}
-	return keys
+	return ids
 }
 
 // SyncValues makes values survive a crash of the machine that were put without a sync.
@@ -130,9 +156,9 @@ func (l *Log) recover(number uint64, body []byte) error {
 		l.inherited[key] = append(l.inherited[key], h)
 		return nil
 	}
-	if h.prev != stateValue {
+	if h.prev == 0 || h.prev > uint64(gone) {
 		return errForm
 	}
-	l.setValue(key, heldValue{number, h.entry.Number, h.entry.Body})
+	l.setValue(Value{ID: ID{key, Kind(h.prev)}, Number: h.entry.Number, Body: h.entry.Body, At: number})
 	return nil
 }

@@ -12,9 +12,8 @@ import (
 // AddContinuation stores a small prompt of the bridge itself that the CLI is to receive before those that are owed, with its
 // place among them: a process that is killed meanwhile leaves both or none. A full outbox returns LIMIT_EXCEEDED.
 func (b *Box) AddContinuation(p Prompt, before journal.Position) (n uint64, err error) {
-	e := newEntry(p, before)
-	e.Owed = true
-	if e.held, err = json.Marshal(p); err != nil {
+	e := &Entry{Before: before, GivenAt: p.AskedAt, Owed: true, prompt: p, size: len(p.Params)}
+	if e.line, err = json.Marshal(p); err != nil {
 		return 0, err
 	}
 	b.mu.Lock()

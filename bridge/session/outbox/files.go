@@ -138,28 +138,6 @@ func (f *files) failed(err error) error {
 
 func promptFile(n uint64) string { return strconv.FormatUint(n, 10) + suffix }
 
-// writePrompt stores a prompt: in the log, or in a file if it is large.
-func (b *Box) writePrompt(n uint64, p Prompt, large bool) error {
-	if b.files.memory() {
-		return nil
-	}
-	text, err := json.Marshal(p)
-	if err != nil {
-		return err
-	}
-	return b.files.do(func() error {
-		if large {
-			return b.files.disk.Write(promptFile(n), text)
-		}
-		if b.log.torn {
-			if err := b.rewrite(); err != nil {
-				return err
-			}
-		}
-		return b.log.append([]record{{N: n, Prompt: text}})
-	})
-}
-
 // readPrompt reads a prompt that has a file.
 func (b *Box) readPrompt(n uint64) (p Prompt, err error) {
 	if b.files.memory() {
@@ -170,29 +148,6 @@ func (b *Box) readPrompt(n uint64) (p Prompt, err error) {
 		err = understood(json.Unmarshal(text, &p))
 	}
 	return p, err
-}
-
-// rewrite writes the log anew with what is in memory. The caller has the disk.
-func (b *Box) rewrite() error {
-	b.mu.Lock()
-	text, err := json.Marshal(b.st)
-	alive, _ := b.st.alive()
-	b.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	return b.log.rewrite(alive, []record{{State: text}})
-}
-
-// alive returns the numbers of the entries, and the size of those that the log has. The caller holds Box.mu.
-func (s *state) alive() (numbers map[uint64]bool, size int64) {
-	numbers = make(map[uint64]bool, len(s.Entries))
-	for _, e := range s.Entries {
-		if numbers[e.N] = true; !e.large {
-			size += int64(e.size)
-		}
-	}
-	return numbers, size
 }
 
 // Flush writes down what has changed, and removes the files of prompts that are finished.
@@ -210,30 +165,18 @@ func (b *Box) flush() error {
 		return nil
 	}
 	gone := append(b.orphans, b.st.sweep()...)
-	text, err := json.Marshal(b.st)
-	alive, size := b.st.alive()
-	held := b.st.held()
-	lines := held.lines(text)
-	b.changed = false
+	text, err := b.st.encode()
+	b.changed, b.orphans = false, nil
 	b.mu.Unlock()
-	switch {
-	case err != nil:
-	case b.log.torn || b.log.size > 2*size+maxSpent:
-		err = b.log.rewrite(alive, lines)
-	default:
-		err = b.log.append(lines)
+	if err == nil {
+		err = b.files.disk.Save(text)
 	}
-	b.mu.Lock()
 	if err != nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
 		b.changed, b.orphans = true, gone
-		b.mu.Unlock()
 		return err
 	}
-	for _, e := range held {
-		e.stored, e.held = true, nil
-	}
-	b.orphans = nil
-	b.mu.Unlock()
 	for _, name := range gone {
 		if err := b.files.disk.Remove(name); err != nil {
 			return err
@@ -242,42 +185,11 @@ func (b *Box) flush() error {
 	return nil
 }
 
-// unwritten are entries whose prompts the next flush writes.
-type unwritten []*Entry
-
-// held returns the entries whose prompts the next flush writes. The caller holds Box.mu.
-func (s *state) held() (out unwritten) {
-	for _, e := range s.Entries {
-		if e.toWrite() {
-			out = append(out, e)
-		}
-	}
-	return out
-}
-
-// lines returns the lines of a flush. A write that does not finish has the first of them. A prompt precedes the state: without
-// it the next process would report a loss. A continuation, which the next process can make anew, follows: the state has its
-// place. The caller holds Box.mu.
-func (u unwritten) lines(state []byte) []record {
-	out := make([]record, 0, len(u)+1)
-	for _, continues := range []bool{false, true} {
-		for _, e := range u {
-			if e.prompt.Continues > 0 == continues {
-				out = append(out, record{N: e.N, Prompt: e.held})
-			}
-		}
-		if !continues {
-			out = append(out, record{State: state})
-		}
-	}
-	return out
-}
-
 // sweep takes out the entries that are finished and not retired, and returns their files. The caller holds Box.mu.
 func (s *state) sweep() (gone []string) {
 	s.Entries = slices.DeleteFunc(s.Entries, func(e *Entry) bool {
 		over := e.finished && !e.retired
-		if over && e.stored && e.large {
+		if over && e.stored {
 			gone = append(gone, promptFile(e.N))
 		}
 		return over
@@ -285,38 +197,43 @@ func (s *state) sweep() (gone []string) {
 	return gone
 }
 
-// load reads the stored outbox. A prompt that the state does not list belongs to a call without a reply, and becomes
-// an entry without ids. If the state is damaged, any prompt may have been acknowledged: load reports all of them as
+// load reads the stored outbox. A file of a prompt that the state does not list belongs to a call without a reply, and
+// becomes an entry without ids. If the state is damaged, any prompt may have been acknowledged: load reports all of them as
 // lost, and none is sent again. A disk that cannot be read is no damage.
 func (b *Box) load() error {
+	text, err := b.files.disk.Load()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	names, err := b.files.disk.List()
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	found, err := b.loadState(names)
-	damaged := errors.Is(err, ErrDamaged)
-	switch {
-	case damaged: // no prompt is sent twice
-		b.st = state{}
-	case err != nil:
-		return err
+	prompts, st, err := decode(text)
+	damaged := err != nil
+	if damaged { // no prompt is sent twice
+		st = state{}
 	}
+	b.st = st
 	for id := range b.st.Moved {
 		b.order = append(b.order, id)
+	}
+	for _, name := range names {
+		n, err := strconv.ParseUint(strings.TrimSuffix(name, suffix), 10, 64)
+		if err == nil && strings.HasSuffix(name, suffix) {
+			prompts[n] = nil
+		}
 	}
 	known := map[uint64]bool{}
 	for _, e := range b.st.Entries {
 		known[e.N] = true
 	}
-	for _, n := range slices.Sorted(maps.Keys(found)) {
+	for _, n := range slices.Sorted(maps.Keys(prompts)) {
 		if known[n] {
 			continue
 		}
 		if n <= b.st.Next && !damaged { // finished, and not removed any more
-			if found[n] == nil {
+			if prompts[n] == nil {
 				b.orphans = append(b.orphans, promptFile(n))
 			}
 			continue
@@ -326,33 +243,11 @@ func (b *Box) load() error {
 	}
 	var unread error
 	b.st.Entries = slices.DeleteFunc(b.st.Entries, func(e *Entry) bool {
-		whole, err := b.restore(e, found[e.N])
+		whole, err := b.restore(e, prompts[e.N])
 		unread = cmp.Or(unread, err)
 		return !whole
 	})
 	return cmp.Or(unread, err)
-}
-
-// loadState reads the state, and returns the prompts by number: nil for one that has a file. The error is ErrDamaged or
-// the disk's.
-func (b *Box) loadState(names []string) (found map[uint64][]byte, err error) {
-	found = map[uint64][]byte{}
-	for _, name := range names {
-		n, err := strconv.ParseUint(strings.TrimSuffix(name, suffix), 10, 64)
-		if err == nil && strings.HasSuffix(name, suffix) {
-			found[n] = nil
-		}
-	}
-	var unreadable error
-	err = b.log.read(func(n uint64, _, text []byte) { found[n] = text }, func(text []byte) {
-		b.st = state{}
-		unreadable = understood(json.Unmarshal(text, &b.st))
-	})
-	err = cmp.Or(err, unreadable)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	return found, err
 }
 
 // understood returns ErrDamaged for the error of a decoder.
@@ -363,11 +258,11 @@ func understood(err error) error {
 	return nil
 }
 
-// restore reads the prompt of an entry, whose text is nil if it has a file. It leaves out an entry without its prompt,
+// restore takes the text of an entry's prompt, nil if it has a file. It leaves out an entry without its prompt,
 // unless the entry was acknowledged: its loss must be reported. The error is the disk's.
 func (b *Box) restore(e *Entry, text []byte) (keep bool, err error) {
 	var p Prompt
-	if e.large = text == nil; e.large {
+	if text == nil {
 		p, err = b.readPrompt(e.N)
 	} else {
 		err = understood(json.Unmarshal(text, &p))
@@ -379,11 +274,12 @@ func (b *Box) restore(e *Entry, text []byte) (keep bool, err error) {
 		}
 		return e.Acknowledged(), err
 	}
-	e.stored, e.messages, e.prompt, e.size = true, MessagesOf(p), p, len(p.Params)
+	e.line, e.stored = text, text == nil
+	e.messages, e.prompt, e.size = MessagesOf(p), p, len(p.Params)
 	if e.GivenAt.IsZero() {
 		e.GivenAt = p.AskedAt
 	}
-	if e.large || len(p.Lacks) > 0 { // a large one is read again when it is needed
+	if e.stored || len(p.Lacks) > 0 { // a file is read again when it is needed
 		e.prompt.Params = nil
 	}
 	b.bytes += e.size

@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,21 +12,22 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 )
 
-// A crash in the middle of a write leaves what was written before, whole; the next life goes on from there.
-func TestCrashAtEachByte(t *testing.T) {
+// Earlier versions appended each change to a file: a crash in the middle of a write left what was written before, whole. The
+// next life goes on from there.
+func TestLogOfEarlierVersions(t *testing.T) {
 	t.Parallel()
-	disk := onDisk()
-	b := opened(t, disk)
-	first := put(t, b, "one")
-	sizes := []int{len(disk.files[logFile])}
-	accepted(t, b, first, []string{"m1"})
-	sizes = append(sizes, len(disk.files[logFile]))
-	put(t, b, "two")
-	sizes = append(sizes, len(disk.files[logFile]))
-	whole := disk.files[logFile]
+	lines := []string{
+		`{"n":1,"prompt":{"params":{"prompt":"one"}}}` + "\n",
+		`{"state":{"next":1,"entries":[{"n":1,"ids":["m1"],"before":{},"givenAt":"2026-11-01T00:00:00Z","deliveries":1}]}}` + "\n",
+		`{"n":2,"prompt":{"params":{"prompt":"two"}}}` + "\n",
+	}
+	whole, sizes := strings.Join(lines, ""), []int{}
+	for i := range lines {
+		sizes = append(sizes, len(strings.Join(lines[:i+1], "")))
+	}
 	for cut := range len(whole) + 1 {
 		torn := onDisk()
-		torn.files[logFile] = slices.Clone(whole[:cut])
+		torn.files[logFile] = []byte(whole[:cut])
 		b := opened(t, torn)
 		entries := b.Entries()
 		if want := len(slices.DeleteFunc([]int{sizes[0], sizes[2]}, func(n int) bool { return n > cut })); len(entries) != want {
@@ -45,55 +45,39 @@ func TestCrashAtEachByte(t *testing.T) {
 	}
 }
 
-// An append that fails may leave anything behind: the next one writes the log anew.
-func TestAppendThatFails(t *testing.T) {
-	t.Parallel()
-	disk := onDisk()
-	b := opened(t, disk)
-	first := put(t, b, "one")
-	disk.set(errors.New("full"), nil)
-	accepted(t, b, first, []string{"m1"})
-	disk.set(nil, nil)
-	disk.files[logFile] = append(disk.files[logFile], strings.Repeat("x", 1000)+"\n"...)
-	second := put(t, b, "two")
-	entries := opened(t, disk).Entries()
-	if len(entries) != 2 || !entries[0].Acknowledged() || entries[1].N != second || entries[1].Acknowledged() {
-		t.Errorf("the next life has %+v", entries)
-	}
-}
-
-// The log has a bound although it grows with each prompt, and large prompts are not in it.
+// What is saved at once has a bound: prompts beyond it have files, whether they are large or many.
 func TestLogIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) { // a write of the real clock may take too long on a busy machine
 		disk := onDisk()
 		b := opened(t, disk)
 		large := put(t, b, strings.Repeat("l", MaxInLog+1))
-		kept := put(t, b, "kept")
-		accepted(t, b, kept, []string{"m"})
-		for i := range 2000 {
-			n := put(t, b, strings.Repeat("x", 100))
+		var all []uint64
+		for i := range MaxEntries - 1 {
+			n := put(t, b, strings.Repeat("x", 1000))
 			accepted(t, b, n, []string{fmt.Sprint("m", i)})
-			b.Drop(n)
-			if size := len(disk.files[logFile]); size > 2*maxSpent {
-				t.Fatalf("the log has %d bytes after %d prompts", size, i)
+			if size := len(disk.files[logFile]); size > 2*MaxInLog {
+				t.Fatalf("%d bytes are saved at once after %d prompts", size, i)
 			}
+			all = append(all, n)
+		}
+		if files := len(disk.files) - 1; files < MaxEntries/2 || disk.files[promptFile(large)] == nil {
+			t.Errorf("%d of %d prompts have files", files, MaxEntries)
 		}
 		b = opened(t, disk)
-		if entries := b.Entries(); len(entries) != 2 || !entries[1].Acknowledged() || string(entries[1].Prompt().Params) != `{"prompt":"kept"}` {
+		if entries := b.Entries(); len(entries) != MaxEntries || !entries[1].Acknowledged() || entries[MaxEntries-1].Obstacle() != "" {
 			t.Errorf("the next life has %d prompts", len(entries))
 		}
-		if names, _ := disk.List(); !slices.Equal(names, []string{promptFile(large), logFile}) {
-			t.Errorf("on disk are %q", names)
+		for _, n := range append(all, large) {
+			b.Drop(n)
 		}
-		b.Drop(large)
-		if names, _ := disk.List(); !slices.Equal(names, []string{logFile}) {
-			t.Errorf("on disk are %q in the end", names)
+		if names, _ := disk.List(); !slices.Equal(names, []string{logFile}) || len(disk.files[logFile]) > 100 {
+			t.Errorf("on disk are %q in the end", disk.files)
 		}
 	})
 }
 
-// Every change of the disk is an append of one line while prompts come and go.
+// Each change saves the state once while prompts come and go.
 func TestWritesOfAPrompt(t *testing.T) {
 	t.Parallel()
 	disk := &counting{memory: onDisk(), calls: map[string]int{}}
@@ -106,7 +90,7 @@ func TestWritesOfAPrompt(t *testing.T) {
 		accepted(t, b, n, []string{"m"})
 		b.Drop(n)
 	}
-	if want := map[string]int{"append": 30}; !maps.Equal(disk.calls, want) {
+	if want := map[string]int{"save": 30}; !maps.Equal(disk.calls, want) {
 		t.Errorf("the disk was changed %v times, want %v", disk.calls, want)
 	}
 }
@@ -117,9 +101,9 @@ type counting struct {
 	calls map[string]int
 }
 
-func (c *counting) Append(name string, size int64, data []byte) error {
-	c.calls["append"]++
-	return c.memory.Append(name, size, data)
+func (c *counting) Save(state []byte) error {
+	c.calls["save"]++
+	return c.memory.Save(state)
 }
 
 func (c *counting) Write(name string, data []byte) error {

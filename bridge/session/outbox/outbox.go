@@ -5,8 +5,8 @@
 // next load of the session calls Decide, which compares the outbox with the history: a prompt in the history
 // was processed; a prompt that is not there is sent to the CLI again.
 //
-// An outbox has a log. Before a caller receives its reply, the outbox appends the prompt, unless Add has appended it
-// before the prompt was sent, and the state of all prompts. A large prompt has a file of its own instead. Without a
+// What the disk has of an outbox is saved as a whole: the state of all prompts with their texts. It is saved before a
+// caller receives its reply, and by Add also before the prompt is sent. A large prompt has a file of its own. Without a
 // Disk, or after a failed write, the outbox is in memory: it then survives the CLI process but not the bridge.
 package outbox
 
@@ -34,22 +34,13 @@ const (
 	// maxRemembered bounds the ids of lost and replaced messages. maxNotes bounds the notes about them for
 	// readers.
 	maxRemembered, maxNotes = 1024, 64
-	// MaxInLog bounds the prompts that are in the log, and in memory although they are on disk. Larger ones have a
-	// file.
+	// MaxInLog bounds the bytes of the prompts that are saved with the state, and in memory although they are on disk.
+	// Further ones have a file each.
 	MaxInLog = 64 << 10
 )
 
-// Disk keeps the files of an outbox. A name has no separators. Read and Remove of a missing
-// file fail with fs.ErrNotExist and nil.
-type Disk interface {
-	List() ([]string, error)
-	Read(name string) ([]byte, error)
-	// Write puts data in the place of a file, whole or not at all.
-	Write(name string, data []byte) error
-	// Append writes data at the end of a file of a size. An Append that fails may have written any part of the data.
-	Append(name string, size int64, data []byte) error
-	Remove(name string) error
-}
+// Disk keeps what an outbox has, as backend.Files says.
+type Disk = backend.Files
 
 // Prompt is a call of the CLI that sends messages.
 type Prompt struct {
@@ -102,21 +93,15 @@ type Entry struct {
 	prompt   Prompt
 	messages []Message // may be nil while prompt has its parameters
 	size     int
-	stored   bool // the prompt is on disk
-	large    bool // in a file, not in the log
+	// line is the stored form of a prompt that has no file.
+	line     []byte
+	stored   bool // the prompt has a file
 	passed   bool // the history was compared while the CLI's answer was awaited
 	finished bool // nothing more is to be known of it; it goes with the next flush, unless it is retired
 	retired  bool
 	// endedAt is the end of the journal when the entry was retired.
 	endedAt journal.Position
-	// held is the stored form of a prompt that is written with the CLI's answer; nil once it was written.
-	held    []byte
 	unknown bool // the state was damaged, so that it may have been acknowledged
-}
-
-// toWrite reports whether the next flush writes the prompt.
-func (e *Entry) toWrite() bool {
-	return e.held != nil && e.Acknowledged() && (!e.finished || e.retired)
 }
 
 // Acknowledged reports whether the CLI has answered it at least once, or whether it is the bridge's own.
@@ -144,7 +129,7 @@ type Note struct {
 	Text      string `json:"text,omitempty"`
 }
 
-// state is what the log has of all prompts.
+// state is what is known of all prompts.
 type state struct {
 	Next    uint64            `json:"next"`
 	Entries []*Entry          `json:"entries,omitempty"`
@@ -164,7 +149,6 @@ type lost struct {
 // Flush then writes the changes to the disk.
 type Box struct {
 	files *files
-	log   log // used by changes of files only
 
 	mu      sync.Mutex
 	st      state
@@ -177,7 +161,7 @@ type Box struct {
 // Open returns the outbox that a disk holds; nil keeps it in memory. With ErrDamaged it returns an outbox, too: load
 // says what it has. Any other error is the disk's.
 func Open(disk Disk) (*Box, error) {
-	b := &Box{files: newFiles(disk), log: log{disk: disk}}
+	b := &Box{files: newFiles(disk)}
 	if disk == nil {
 		return b, nil
 	}
@@ -193,44 +177,18 @@ func moved(cause error) error {
 // returns LIMIT_EXCEEDED. inMemory is true if there is no disk, or if it failed. If the session has another owner, Add
 // stores nothing and returns SESSION_UNAVAILABLE.
 func (b *Box) Add(p Prompt, secrets secretsOf, before journal.Position) (n uint64, inMemory bool, err error) {
-	e := newEntry(p, before)
-	e.Deliveries = 1
-	return b.add(e, secrets)
+	return b.add(p, secrets, before, false)
 }
 
 // AddLater is Add, but leaves the writing to Accepted, which needs one write for the prompt and its answer. A prompt
-// whose call has no reply when the process ends is then not stored, and the next process would not send it again
-// anyway. A large prompt is stored at once, and inMemory is then as for Add.
+// whose call has no reply when the process ends need not be stored: the next process would not send it again.
+// A prompt that has a file is stored at once, and inMemory is then as for Add.
 func (b *Box) AddLater(p Prompt, secrets secretsOf, before journal.Position) (n uint64, inMemory bool, err error) {
-	e := newEntry(p, before)
-	e.Deliveries = 1
-	if e.large || b.files.memory() {
-		return b.add(e, secrets)
-	}
-	stored := p
-	stored.Params, stored.Lacks = secrets(p.Params)
-	if e.held, err = json.Marshal(stored); err != nil {
-		return 0, false, err
-	}
-	e.prompt.Lacks = stored.Lacks
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	err = b.insert(e)
-	return e.N, false, err
+	return b.add(p, secrets, before, true)
 }
 
 // secretsOf returns the stored form of parameters, and the paths of the secrets that it omits.
 type secretsOf = func(params json.RawMessage) (json.RawMessage, []string)
-
-func newEntry(p Prompt, before journal.Position) *Entry {
-	e := &Entry{
-		Before: before, GivenAt: p.AskedAt, prompt: p, size: len(p.Params), large: len(p.Params) > MaxInLog,
-	}
-	if e.large { // its parameters will not stay in memory
-		e.messages = MessagesOf(p)
-	}
-	return e
-}
 
 // said returns the messages of the prompt. The digests of a small prompt are made when they are needed.
 func (e *Entry) said() []Message {
@@ -240,30 +198,47 @@ func (e *Entry) said() []Message {
 	return e.messages
 }
 
-// add stores an entry: at the end, or before those that are owed if it is owed itself.
-func (b *Box) add(e *Entry, secrets secretsOf) (n uint64, inMemory bool, err error) {
-	p := e.prompt
-	b.mu.Lock()
-	err = b.insert(e)
-	b.mu.Unlock()
-	if err != nil {
-		return 0, false, err
+// add stores a prompt; later leaves it to the next flush if it needs no file.
+func (b *Box) add(p Prompt, secrets secretsOf, before journal.Position, later bool) (n uint64, inMemory bool, err error) {
+	e := &Entry{Before: before, GivenAt: p.AskedAt, Deliveries: 1, prompt: p, size: len(p.Params)}
+	var text []byte
+	if !b.files.memory() {
+		stored := p
+		stored.Params, stored.Lacks = secrets(p.Params)
+		if text, err = json.Marshal(stored); err != nil {
+			return 0, false, err
+		}
+		e.prompt.Lacks = stored.Lacks
 	}
-	stored := p
-	stored.Params, stored.Lacks = secrets(p.Params)
-	err = b.writePrompt(e.N, stored, e.large)
+	b.mu.Lock()
+	if b.st.inLog()+len(text) <= MaxInLog {
+		e.line = text
+	} else {
+		e.messages = MessagesOf(p) // its parameters will not stay in memory
+	}
+	err = b.insert(e)
+	b.changed = b.changed || err == nil && e.line != nil && !later
+	b.mu.Unlock()
+	switch {
+	case err != nil:
+		return 0, false, err
+	case b.files.memory():
+		return e.N, true, nil
+	case e.line == nil:
+		err = b.files.do(func() error { return b.files.disk.Write(promptFile(e.N), text) })
+	case !later:
+		err = b.Flush()
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if errors.Is(err, backend.ErrStale) {
 		b.finish(e)
 		return 0, false, moved(err)
 	}
-	e.stored = err == nil
-	e.prompt.Lacks = stored.Lacks
-	if e.stored && len(e.prompt.Lacks) == 0 && e.large && !b.files.memory() {
+	if e.stored = err == nil && e.line == nil; e.stored && len(e.prompt.Lacks) == 0 {
 		e.prompt.Params = nil // it is read again when it is needed
 	}
-	return e.N, err != nil || b.files.memory(), nil
+	return e.N, err != nil, nil
 }
 
 // insert numbers an entry and adds it to those in memory. The caller holds mu.
@@ -321,7 +296,7 @@ func (b *Box) Accepted(
 			return
 		}
 		b.mu.Lock()
-		durable := err == nil && e.stored && !b.files.memory()
+		durable := err == nil && (e.stored || e.line != nil) && !b.files.memory()
 		b.mu.Unlock()
 		done(durable, again, nil)
 	})
@@ -348,8 +323,7 @@ func (b *Box) Finish(n uint64) bool {
 }
 
 func (b *Box) finish(e *Entry) {
-	e.finished, e.Owed = true, false
-	b.changed = b.changed || e.held == nil // what the disk does not have need not be removed from it
+	e.finished, e.Owed, b.changed = true, false, true
 	b.bytes -= e.size
 	e.prompt.Params, e.size = nil, 0
 }
@@ -391,7 +365,8 @@ func (b *Box) End(n uint64) {
 	}
 }
 
-// Edit records in memory that a caller has changed the CLI's queue.
+// Edit records in memory that a caller has changed the CLI's queue, or that a later state of the outbox may be lost: none of
+// the prompts is sent again.
 func (b *Box) Edit() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -17,7 +17,7 @@ const (
 	headerTerm = "Copilot-Term"
 	// headerPart is "I/N" for part I of the N parts of a new content, or partRemoved.
 	headerPart = "Copilot-Part"
-	// headerOffset is the offset of the data in the file, in a message that adds to it.
+	// headerOffset is the offset of the data in the file, in a message of an earlier version that adds to it.
 	headerOffset = "Copilot-Offset"
 
 	partRemoved = "removed"

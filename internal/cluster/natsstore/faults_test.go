@@ -39,13 +39,13 @@ func TestLeaderDies(t *testing.T) {
 			victim.Stop()
 		}
 		line := fmt.Sprintf("%d\n", i)
-		if err := box.Append("log", int64(len(want)), []byte(line)); err != nil {
-			t.Logf("append %d: %v", i, err)
-			must(t, box.Write("log", []byte(want+line))) // as the interface demands after an error
-		}
 		want += line
+		if err := box.Save([]byte(want)); err != nil {
+			t.Logf("save %d: %v", i, err)
+			must(t, box.Save([]byte(want)))
+		}
 	}
-	if got, err := session(t, s, "s", 2).Outbox().Read("log"); err != nil || string(got) != want {
+	if got, err := session(t, s, "s", 2).Outbox().Load(); err != nil || string(got) != want {
 		t.Errorf("the file is %q, %v, want %q", got, err, want)
 	}
 }

@@ -123,6 +123,15 @@ func (f outbox) change(what, name string, do func(ctx context.Context, subject s
 	return nil
 }
 
+// stateFile is the file with the state of an outbox.
+const stateFile = "log"
+
+// Load implements backend.Files.
+func (f outbox) Load() ([]byte, error) { return f.Read(stateFile) }
+
+// Save implements backend.Files.
+func (f outbox) Save(state []byte) error { return f.Write(stateFile, state) }
+
 // List implements backend.Files.
 func (f outbox) List() ([]string, error) {
 	ctx, cancel := f.store.call(context.Background())
@@ -146,7 +155,7 @@ func (f outbox) list(ctx context.Context) (names []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if c.exists {
+		if c.exists && c.name != stateFile {
 			names = append(names, c.name)
 		}
 	}
@@ -171,21 +180,6 @@ func (f outbox) Read(name string) ([]byte, error) {
 func (f outbox) Write(name string, data []byte) error {
 	return f.change("writing", name, func(ctx context.Context, subject string) error {
 		return f.replace(ctx, subject, name, data)
-	})
-}
-
-// Append implements backend.Files.
-func (f outbox) Append(name string, size int64, data []byte) error {
-	return f.change("appending to", name, func(ctx context.Context, subject string) error {
-		for _, piece := range split(data, f.store.piece()) {
-			m := &nats.Msg{Subject: subject, Data: piece, Header: header(name, f.term)}
-			m.Header.Set(headerOffset, strconv.FormatInt(size, 10))
-			if _, err := f.publish(ctx, m); err != nil {
-				return err
-			}
-			size += int64(len(piece))
-		}
-		return nil
 	})
 }
 

@@ -100,6 +100,15 @@ type files struct {
 	content map[string][]byte
 }
 
+// stateFile has the state of the outbox.
+const stateFile = "log"
+
+// Load implements outbox.Disk.
+func (f *files) Load() ([]byte, error) { return f.Read(stateFile) }
+
+// Save implements outbox.Disk.
+func (f *files) Save(state []byte) error { return f.Write(stateFile, state) }
+
 // List implements outbox.Disk.
 func (f *files) List() ([]string, error) {
 	f.mu.Lock()
@@ -121,14 +130,6 @@ func (f *files) Read(name string) ([]byte, error) {
 // Write implements outbox.Disk.
 func (f *files) Write(name string, data []byte) error {
 	f.change(func() { f.content[name] = bytes.Clone(data) })
-	return nil
-}
-
-// Append implements outbox.Disk.
-func (f *files) Append(name string, size int64, data []byte) error {
-	half := len(data) / 2
-	f.change(func() { f.content[name] = append(f.content[name][:size:size], data[:half]...) })
-	f.change(func() { f.content[name] = append(f.content[name], data[half:]...) })
 	return nil
 }
 
