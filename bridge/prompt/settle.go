@@ -42,7 +42,7 @@ func Settlement[T proto.Message](
 		Before: func(ctx context.Context) []byte {
 			var at journal.Position
 			if s, err := open(ctx, p.SessionID); err == nil {
-				at = s.Journal().Last()
+				at = s.Journal().Appended()
 			}
 			return binary.AppendUvarint(binary.AppendUvarint(nil, at.Epoch), at.Seq)
 		},

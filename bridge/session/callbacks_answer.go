@@ -34,7 +34,7 @@ func (d *Callbacks) give(
 	}
 	params.SetString("requestId", p.ID)
 	d.deliver(&answerAttempt{
-		ctx: ctx, p: p, params: params, limit: time.Now().Add(AnswerTimeout), since: d.s.journal.Last(), done: done,
+		ctx: ctx, p: p, params: params, limit: time.Now().Add(AnswerTimeout), since: d.s.journal.Appended(), done: done,
 	})
 }
 

@@ -4,18 +4,21 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
 )
 
 const goOn = bridgev1.OnInterruption_ON_INTERRUPTION_CONTINUE
@@ -518,4 +521,60 @@ func testContinuationComesFirst(t *testing.T) {
 	}
 	has(t, r.prompts[0], continuation)
 	has(t, r.prompts[1], "owed")
+}
+
+// stalling is a host whose journal has a disk, which writes nothing from the beginning of an epoch until release.
+type stalling struct {
+	*stock
+	disk    faultfs.FS
+	release func()
+}
+
+// Epoch implements Host.
+func (h *stalling) Epoch() uint64 {
+	h.release = h.disk.Stall()
+	return h.stock.Epoch()
+}
+
+// A continuation is not an earlier one, which has the same text, although the journal has just begun a new epoch and has not
+// reserved its numbers. No CLI process has answered the continuation, and the history lacks it: it is given again.
+func TestContinuationIsNotAnEarlierOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, testContinuationIsNotAnEarlierOne)
+}
+
+func testContinuationIsNotAnEarlierOne(t *testing.T) {
+	earlier := fmt.Sprintf(`{"type":"user.message","id":"00000000-0000-4000-8000-000000000002","data":{"messageId":"m1","content":%q}}`,
+		continuationText)
+	r := &recorder{puppet: &puppet{answer: func(method string) (string, error) {
+		switch method {
+		case "session.getMessages":
+			return `{"events":[` + firstMessage + `,` + earlier + `]}`, nil
+		case methodSend:
+			return "", fault.New(fault.RuntimeLost, "the runtime ended")
+		}
+		return `{}`, nil
+	}}}
+	h := &stalling{stock: &stock{rig: &rig{ctx: t.Context()}, rt: r}, release: func() {}}
+	w := journal.NewWriter(journal.WriterConfig{FS: &h.disk})
+	defer w.Close()
+	log, _, err := journal.OpenDisk("s1", 7, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(Config{ID: "s1", Host: h, Epoch: 7, Log: log, Encode: func(*journal.Record, journal.Form) []byte { return nil }})
+	s.loader.state, s.intake.Marks.HasHistory, s.settings.State.Continues = Unloaded, true, true
+	s.had(strings.Replace(firstMessage, "0001", "0009", 1), false) // so that the load begins an epoch
+	s.update(func() { s.turns.lose(lost) })
+	for range 2 {
+		if _, err := s.loader.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		h.release()
+		s.update(func() { s.loader.state = Unloaded })
+	}
+	if left := s.prompts.box.Entries(); len(r.prompts) != 2 || len(left) != 1 || left[0].Deliveries != 2 {
+		t.Errorf("the agent is told %d times, and the outbox has %+v", len(r.prompts), left)
+	}
 }

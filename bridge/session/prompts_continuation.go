@@ -70,7 +70,7 @@ func (q *Prompts) storeContinuation() {
 	var params jsonobj.Object
 	params.SetString("prompt", continuationText)
 	p := outbox.Prompt{Params: params.JSON(), AskedAt: time.Now(), Continues: attempt}
-	n, err := q.box.AddContinuation(p, q.s.journal.Last())
+	n, err := q.box.AddContinuation(p, q.s.journal.Appended())
 	if err != nil {
 		q.s.host.Logger().Warn(cannotContinue, "session_id", q.s.id, "error", err)
 	}

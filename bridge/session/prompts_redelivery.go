@@ -201,7 +201,7 @@ func (q *Prompts) callNext(ctx context.Context, rt Runtime) (*turn.Waiter, outbo
 		"session_id", q.s.id, "message_ids", e.Names(), "delivery", e.Deliveries)
 	ids := messageIDs(sent.Result)
 	noted := make(chan error, 1)
-	q.s.host.Spawn(func() { q.box.Accepted(e.N, ids, sent.At, func(_, _ bool, err error) { noted <- err }) })
+	q.s.host.Spawn(func() { q.box.Accepted(e.N, ids, sent.end, func(_, _ bool, err error) { noted <- err }) })
 	if err := <-noted; err != nil {
 		return nil, e, err
 	}
@@ -225,7 +225,7 @@ func (q *Prompts) callNext(ctx context.Context, rt Runtime) (*turn.Waiter, outbo
 // next owner of the session, which would not know of the delivery, would send the prompt once more.
 func (q *Prompts) beginRedelivery(ctx context.Context) (outbox.Entry, bool, error) {
 	for {
-		e, ok, err := q.box.BeginRedelivery(q.s.journal.Last(), time.Now(), q.s.journal.Remote())
+		e, ok, err := q.box.BeginRedelivery(q.s.journal.Appended(), time.Now(), q.s.journal.Remote())
 		if !errors.Is(err, outbox.ErrUnstored) {
 			return e, ok, err
 		}

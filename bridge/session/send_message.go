@@ -35,6 +35,8 @@ type Sent struct {
 	// Waiter waits for the turn's end. It ends with the turn, or when the session's use
 	// or its runtime does, so that it need not be closed.
 	Waiter *Waiter
+	// end is the end of the journal when the CLI answered. At may be before it.
+	end journal.Position
 }
 
 // Repeated is what is known of a message whose request comes again.

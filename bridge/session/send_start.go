@@ -163,7 +163,7 @@ func (a *attempt) restoreHeaders() {
 // begin puts the message into the outbox, which has it before the CLI, and has a waiter wait for its turn.
 func (a *attempt) begin() error {
 	sd := a.sd
-	a.params, a.before = a.m.Params.Clone(), sd.s.journal.Last()
+	a.params, a.before = a.m.Params.Clone(), sd.s.journal.Appended()
 	a.w = sd.s.turns.expect(sd.s.turns.startSpan(a.ctx, &a.params))
 	n, inMemory, err := sd.s.prompts.add(a.m.outboxForm(a.params), a.before)
 	problem := sd.s.prompts.Box().Problem()
@@ -201,7 +201,7 @@ func (a *attempt) call() {
 // accepted has the outbox note what the CLI has replied, before the caller has it. It may hang in the disk's call.
 func (a *attempt) accepted() {
 	sd, sent, ids := a.sd, &a.sent, messageIDs(a.sent.Result)
-	sd.s.prompts.accepted(a.n, ids, sent.At, func(durable, again bool, err error) {
+	sd.s.prompts.accepted(a.n, ids, sent.end, func(durable, again bool, err error) {
 		if err != nil {
 			sd.forget(a.w)
 			a.restoreHeaders()
@@ -274,7 +274,7 @@ func (sd *Sender) give(
 		}
 	}
 	replied := rpcconn.OnReply(func() {
-		sent.At = sd.s.journal.Last()
+		sent.At, sent.end = sd.s.journal.Last(), sd.s.journal.Appended()
 		sent.Waiter.accept()
 	})
 	if err := rt.Start(ctx, method, params.JSON(), bound, end, replied); err != nil {

@@ -72,10 +72,11 @@ type Entry struct {
 	IDs []string `json:"ids,omitempty"`
 	// Was are the ids of earlier deliveries. An entry with IDs or Was was acknowledged.
 	Was []string `json:"was,omitempty"`
-	// Before is the journal's last position before the latest delivery, GivenAt its time.
+	// Before is the end of the journal before the latest delivery, also if the journal has not reserved that number: an
+	// earlier message with the same text is not this one. GivenAt is the time.
 	Before  journal.Position `json:"before"`
 	GivenAt time.Time        `json:"givenAt"`
-	// AnsweredAt is the journal's last position when the CLI answered the latest delivery.
+	// AnsweredAt is the end of the journal when the CLI answered the latest delivery.
 	AnsweredAt journal.Position `json:"answeredAt,omitzero"`
 	// Deliveries is the number of times that the prompt was sent to the CLI.
 	Deliveries int `json:"deliveries"`
@@ -173,7 +174,7 @@ func moved(cause error) error {
 	return fault.Wrap(cause, fault.SessionUnavailable, "the session is moving to another server")
 }
 
-// Add stores a prompt before it is sent to the CLI. before is the journal's last position. A full outbox
+// Add stores a prompt before it is sent to the CLI. before is the end of the journal. A full outbox
 // returns LIMIT_EXCEEDED. inMemory is true if there is no disk, or if it failed. If the session has another owner, Add
 // stores nothing and returns SESSION_UNAVAILABLE.
 func (b *Box) Add(p Prompt, secrets secretsOf, before journal.Position) (n uint64, inMemory bool, err error) {
@@ -269,7 +270,7 @@ func (b *Box) insert(e *Entry) error {
 }
 
 // Accepted notes the CLI's answer, before the caller has it, on a goroutine that may hang in the disk's call. at is the
-// journal's last position when the CLI answered. done is called once: before Accepted returns, or on another goroutine if
+// end of the journal when the CLI answered. done is called once: before Accepted returns, or on another goroutine if
 // the disk does not answer. again reports that the session was loaded anew meanwhile and the history lacks the prompt: it is
 // owed then. If the session has another owner, the error is SESSION_UNAVAILABLE: that owner decides what becomes of the
 // prompt, without this answer.

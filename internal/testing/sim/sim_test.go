@@ -233,7 +233,9 @@ func TestFound(t *testing.T) {
 		"how often the agent was told to continue is not saved": "v62 t27 c12 c7 t15 c13 c16 c18 c16 c6 c29 c5 c3 c3 x11 c7 t26 c32 c6 c26 " +
 			"r31 c6 c12 r27 c34 x30 c7 c34 c6 c7 c1 c1 c0 c28 c1 c2 c33 c12 c25 c31 c20",
 		"a continuation is given again behind an abort before its reply": "v42 t1 c11 c21 c23 z34 c29 c7 c19 c13 a27 c10 c17 c26 z26",
-		"a default answer does not reach the CLI":                        "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
+		"a continuation is taken for an earlier one, whose text is the same": "v51 c12 t10 c24 c20 c22 z16 c24 c21 c14 c13 c19 t16 z3 c23 c34 " +
+			"c31 c9 k22 c13 c17 c17 k21",
+		"a default answer does not reach the CLI": "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
 	} {
 		if wrong := play(t, parse(t, ops)); wrong != "" {
 			t.Errorf("%s: %s", what, wrong)
