@@ -32,7 +32,7 @@ type Loader struct {
 	runtime  Runtime
 	lifetime bridgev1.Lifetime
 	timeout  time.Duration // of callbacks
-	awaited  bool          // callbacks were pending when the bridge last ended
+	awaited  []string      // callbacks that were pending when the bridge last ended, until a runtime has the session
 	shut     bool          // the work in the CLI's history has ended; a load does not continue it
 	search   bool          // the caller that made the session looks for it in the CLI's history
 	opening  chan struct{} // closed when the caller that made the session has opened it, or failed to

@@ -203,7 +203,7 @@ func (l *Loader) create(ctx context.Context, rt Runtime, extra jsonobj.Object) e
 func (l *Loader) loadedIn(rt Runtime) {
 	l.s.mu.Lock()
 	l.s.participants.loaded()
-	l.runtime, l.state, l.usedAt, l.awaited = rt, Loaded, time.Now(), false
+	l.runtime, l.state, l.usedAt, l.awaited = rt, Loaded, time.Now(), nil
 	l.shut = false
 	l.s.markDirty()
 	if l.s.participants.outdated() { // a handler came or left during the call

@@ -24,7 +24,7 @@ type saved struct {
 	Shut         bool          `json:"shut,omitempty"`
 	Lifetime     int32         `json:"lifetime,omitempty"`
 	Timeout      time.Duration `json:"timeout,omitempty"`
-	// Pending has the ids of pending tool calls and permissions.
+	// Pending has the ids of pending tool calls and permissions, also of those that a load is still to make pending again.
 	Pending []string `json:"pending,omitempty"`
 
 	Participants []roster.Saved `json:"participants,omitempty"`
@@ -56,8 +56,9 @@ func (s *Session) SaveWithSecret(defaults jsonobj.Object, providers Providers) (
 		Saved: state, Marks: s.intake.Marks, Info: s.intake.Info,
 		Disconnected: s.loader.state == Disconnected, Shut: s.loader.shut, Lifetime: int32(s.loader.lifetime), Timeout: s.loader.timeout,
 	}
+	out.Pending = slices.Clone(s.loader.awaited)
 	for _, p := range s.callbacks.Registry().List() {
-		if p.Kind.Survives {
+		if p.Kind.Survives && !slices.Contains(out.Pending, p.ID) {
 			out.Pending = append(out.Pending, p.ID)
 		}
 	}
@@ -130,7 +131,7 @@ func (s *Session) RestoreWithSecret(text, secret []byte, defaults jsonobj.Object
 	if in.Disconnected {
 		s.loader.state = Disconnected
 	}
-	s.loader.awaited, s.loader.shut = len(in.Pending) > 0, in.Shut
+	s.loader.awaited, s.loader.shut = in.Pending, in.Shut
 	s.loader.lifetime, s.intake.Marks, s.intake.Info = bridgev1.Lifetime(in.Lifetime), in.Marks, in.Info
 	s.intake.Usage = in.Usage
 	if in.Timeout > 0 {
@@ -152,6 +153,6 @@ func (s *Session) RestoreWithSecret(text, secret []byte, defaults jsonobj.Object
 func (s *Session) Awaited() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	goesOn := s.loader.awaited || s.intake.Marks.Interruption.Last && s.settings.State.Continues
+	goesOn := len(s.loader.awaited) > 0 || s.intake.Marks.Interruption.Last && s.settings.State.Continues
 	return s.loader.state == Unloaded && (goesOn && len(s.settings.State.Missing) == 0 || !s.prompts.Box().Empty())
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
@@ -134,6 +135,28 @@ func TestSavedState(t *testing.T) {
 		}
 		if state := next.loader.State(); end != (state == Disconnected) || end == (state == Unloaded) {
 			t.Errorf("disconnected %v: the next process has it in state %v", end, state)
+		}
+	}
+}
+
+// Callbacks that were pending when the bridge ended are saved until a runtime has the session again: each process that ends
+// before that leaves it to the next one to load the session.
+func TestPendingIsSavedUntilALoad(t *testing.T) {
+	t.Parallel()
+	text := json.RawMessage(`{"config":{},"pending":["p1","p2"]}`)
+	for range 2 {
+		s := New(Config{ID: "s1", Host: &rig{}, Epoch: 8})
+		if err := s.Restore(text, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		s.callbacks.Registry().Add(&callback.Pending{ID: "p2", Kind: callback.ForEvent(callback.ToolRequested)}, nil)
+		text = s.Save(nil, nil)
+		if !s.Awaited() || strings.Count(string(text), "p1") != 1 || strings.Count(string(text), "p2") != 1 {
+			t.Errorf("awaited: %v, saved: %s", s.Awaited(), text)
+		}
+		s.loader.loadedIn(&puppet{})
+		if after := string(s.Save(nil, nil)); strings.Contains(after, "p1") || !strings.Contains(after, "p2") {
+			t.Errorf("when a runtime has it, saved is %s", after)
 		}
 	}
 }

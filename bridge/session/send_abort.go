@@ -57,7 +57,7 @@ func (l *Loader) abortable(ctx context.Context) (bool, error) {
 	defer l.release()
 	l.s.mu.Lock()
 	state, err := l.state, l.usable()
-	continues := l.awaited || l.s.callbacks.Registry().Len() > 0
+	continues := len(l.awaited) > 0 || l.s.callbacks.Registry().Len() > 0
 	l.s.mu.Unlock()
 	if err != nil || state == Loaded || !continues {
 		return state == Loaded, err

@@ -235,6 +235,8 @@ func TestFound(t *testing.T) {
 		"a continuation is given again behind an abort before its reply": "v42 t1 c11 c21 c23 z34 c29 c7 c19 c13 a27 c10 c17 c26 z26",
 		"a continuation is taken for an earlier one, whose text is the same": "v51 c12 t10 c24 c20 c22 z16 c24 c21 c14 c13 c19 t16 z3 c23 c34 " +
 			"c31 c9 k22 c13 c17 c17 k21",
+		"that callbacks were pending is saved until the session is loaded": "v28 c7 t30 c21 c33 c25 k15 c5 c9 c29 c33 c3 c26 c26 c13 c31 z19 " +
+			"c20 z17 t28 e9",
 		"a default answer does not reach the CLI": "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
 	} {
 		if wrong := play(t, parse(t, ops)); wrong != "" {
