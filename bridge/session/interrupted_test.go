@@ -405,6 +405,36 @@ func TestUnseenTurnContinues(t *testing.T) {
 	}
 }
 
+// How often the agent was told to continue is not saved at once: the history knows it, too.
+func TestHistoryCountsContinuations(t *testing.T) {
+	t.Parallel()
+	event := func(n int, content string) string {
+		return fmt.Sprintf(`{"type":"user.message","id":"00000000-0000-4000-8000-00000000000%d","data":{"messageId":"m%[1]d","content":%q}}`, n, content)
+	}
+	for name, test := range map[string]struct {
+		events []string
+		want   bool
+	}{
+		"as often as it may be": {events: []string{continuationText, continuationText, continuationText}},
+		"once less":             {events: []string{"p", continuationText, continuationText}, want: true},
+		"not in a row":          {events: []string{continuationText, continuationText, "p", continuationText}, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var history []string
+				for i, content := range test.events {
+					history = append(history, event(i+1, content))
+				}
+				s, r := interrupted(t, nil, history...)
+				if told := r.told(t, s); told != test.want {
+					t.Errorf("the agent gets %q", r.prompts)
+				}
+			})
+		})
+	}
+}
+
 // A CLI process that is killed may not have written an abort down that the bridge has read.
 func TestAbortedTurnIsLeft(t *testing.T) {
 	t.Parallel()

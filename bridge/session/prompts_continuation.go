@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 )
@@ -21,9 +22,12 @@ const cannotContinue = "the agent cannot be told to continue an interrupted turn
 
 // Continue has the agent told to continue the turn that ended with its process, before it receives what is owed. The
 // caller has found that the turn is unfinished and that no runtime continues it. Continue does nothing if the agent
-// was told, or was told MaxContinuations times in a row.
-func (q *Prompts) Continue() {
-	switch in := &q.s.intake.Marks.Interruption; {
+// was told, or was told MaxContinuations times in a row. told is how often the history says that: a process of the bridge
+// may have ended before it saved the count.
+func (q *Prompts) Continue(told int) {
+	in := &q.s.intake.Marks.Interruption
+	in.Told = max(in.Told, told)
+	switch {
 	case !in.Last:
 	case q.aborts > 0, q.box.Continues(): // a caller aborts it; an earlier process stored it
 		q.leaveInterrupted()
@@ -35,6 +39,20 @@ func (q *Prompts) Continue() {
 		q.continuing = true
 		q.redeliver()
 	}
+}
+
+// timesTold returns how often in a row the last messages of a history tell the agent to continue.
+func timesTold(history []*journal.Record) (n int) {
+	for _, rec := range slices.Backward(history) {
+		switch {
+		case rec.Agent != "" || rec.Type != "user.message":
+		case contentOf(rec) != continuationText:
+			return n
+		default:
+			n++
+		}
+	}
+	return n
 }
 
 // leaveInterrupted leaves the last turn as it ended: the agent is not told to continue it.

@@ -32,7 +32,7 @@ func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bo
 	if err != nil {
 		return nil, err
 	}
-	unfinished := history.Unfinished(records) && !r.aborted(ctx)
+	unfinished, told := history.Unfinished(records) && !r.aborted(ctx), timesTold(records)
 	found := r.s.prompts.lookUp(ctx, records, nil)
 	if continuePending && history.Unended(records) {
 		r.s.prompts.keepOwed(found)
@@ -75,7 +75,7 @@ func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bo
 	switch {
 	case len(goesOn) > 0: // this process may end in the turn, too
 	case r.s.settings.State.Continues && !found.forgot() && unfinished:
-		r.s.prompts.Continue()
+		r.s.prompts.Continue(told)
 	default:
 		r.s.prompts.leaveInterrupted()
 	}

@@ -237,6 +237,8 @@ func TestFound(t *testing.T) {
 			"c31 c9 k22 c13 c17 c17 k21",
 		"that callbacks were pending is saved until the session is loaded": "v28 c7 t30 c21 c33 c25 k15 c5 c9 c29 c33 c3 c26 c26 c13 c31 z19 " +
 			"c20 z17 t28 e9",
+		"the agent is told to continue more often than it was saved": "v43 c14 k6 t19 c12 c15 c14 t25 c18 c9 c15 c0 c12 k16 c14 c3 c2 c7 c12 c28 " +
+			"c11 c19 c29 c25 c25 z25 c26 c0 c14 c14 z35",
 		"a default answer does not reach the CLI": "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
 	} {
 		if wrong := play(t, parse(t, ops)); wrong != "" {
