@@ -37,8 +37,8 @@
 // Equal runs behave alike, so that a seed that fails fails again: time is virtual, random numbers have a seed, and the goroutines
 // of a run take turns on one processor (see TestMain). TestRepeat compares runs to the last byte that the bridge writes.
 //
-// With -continue, half of the sessions ask that the agent is told to continue a turn that was lost with its process. Then it
-// is told only if the record ends within a turn, before it gets any other message, at most three times in a row, and not once
+// A quarter of the sessions ask that the agent is told to continue a turn that was lost with its process. Then it is told
+// only if the record ends within a turn, before it gets any other message, at most three times in a row, and not once
 // a caller has called Abort. In the end, when a caller has loaded the session, no turn is left interrupted, unless processes
 // ended again and again, or one ended before it had written down a message that the agent had taken up or the end of its turn.
 //

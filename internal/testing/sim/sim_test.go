@@ -16,7 +16,6 @@ import (
 var (
 	runs  = flag.Int("runs", 1000, "how many runs TestRuns makes")
 	first = flag.Uint64("first", 1, "the seed of its first run")
-	goOn  = flag.Bool("continue", false, "also make runs of sessions whose interrupted turns are continued; some fail")
 	shown = flag.String("trace", "", "a run that TestTrace shows")
 )
 
@@ -77,11 +76,7 @@ func script(seed uint64) (ops []op) {
 	kinds := "ccccccccccccccccsssswwa"
 	if seed%4 >= 2 {
 		kinds = "ccccccccccccccccccccccccsttttwwarrrrrddx"
-		among := variants / 2
-		if *goOn {
-			among = variants
-		}
-		ops = append(ops, op{'v', rng.IntN(among)})
+		ops = append(ops, op{'v', rng.IntN(variants)})
 	}
 	if seed%8 >= 6 {
 		kinds += "zz"
