@@ -54,7 +54,7 @@ func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bo
 	r.s.turns.losePast()
 	// The added events belong to these turns. A later process of the bridge must not announce the end of a
 	// turn because of them.
-	r.s.intake.Marks.TurnEnd = r.s.journal.Last()
+	r.s.intake.Marks.TurnEnd = r.s.journal.Appended()
 	r.s.markDirty()
 	r.settle(found)
 	if continuePending {
@@ -264,7 +264,7 @@ func (r *Reconciler) resolve(found settlement) {
 // after the creation, to resolve the earlier messages.
 func (r *Reconciler) beginAnew(ctx context.Context) (settle func()) {
 	found := r.s.prompts.lookUp(ctx, nil, nil)
-	if r.s.journal.Last().Seq > 0 {
+	if r.s.journal.Appended().Seq > 0 {
 		r.restart(ctx, nil)
 	}
 	r.s.mu.Lock()
@@ -275,7 +275,7 @@ func (r *Reconciler) beginAnew(ctx context.Context) (settle func()) {
 
 // tie begins a new epoch if the journal contradicts the history in the order or the presence of events.
 func (r *Reconciler) tie(ctx context.Context, events []*journal.Record) {
-	if r.s.journal.Last().Seq == 0 {
+	if r.s.journal.Appended().Seq == 0 {
 		return // an empty journal contradicts nothing
 	}
 	if !history.Ordered(events, r.s.journal.Lookup) || r.rewritten(ctx, events) {

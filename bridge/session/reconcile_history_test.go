@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -19,6 +20,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
 )
 
 // storyteller is a CLI process whose replies a test gives, and the host of the session that it has.
@@ -474,5 +476,44 @@ func TestBeginAnew(t *testing.T) {
 	f.s.reconciler.beginAnew(t.Context())()
 	if last := f.s.journal.Last(); last.Epoch != 8 || !slices.Equal(f.ids(), idsOf(1, 2)) {
 		t.Errorf("the journal is at %v with %v", last, f.ids())
+	}
+}
+
+// A journal whose disk has not reserved a number yet is not empty: a history that contradicts it begins an epoch.
+func TestHistoryOnASlowDisk(t *testing.T) {
+	t.Parallel()
+	for name, load := range map[string]func(t *testing.T, f *storyteller){
+		"a history": func(t *testing.T, f *storyteller) {
+			if _, err := f.s.reconciler.history(t.Context(), f, false); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"none": func(t *testing.T, f *storyteller) { f.s.reconciler.beginAnew(t.Context())() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				fs := &faultfs.FS{}
+				release := fs.Stall()
+				w := journal.NewWriter(journal.WriterConfig{FS: fs})
+				log, _, err := journal.OpenDisk("s1", 7, w)
+				if err != nil {
+					t.Fatal(err)
+				}
+				f := newStoryteller()
+				f.s = New(Config{ID: "s1", Host: f, Epoch: 7, Log: log, Encode: func(*journal.Record, journal.Form) []byte { return nil }})
+				f.takes(t, said(1), said(3))
+				f.has(said(1), said(2), said(3))
+				load(t, f)
+				if epoch := f.s.journal.Last().Epoch; epoch != 8 {
+					t.Errorf("the journal has %v in epoch %d", f.ids(), epoch)
+				}
+				release()
+				if err := f.s.journal.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+				w.Close()
+			})
+		})
 	}
 }

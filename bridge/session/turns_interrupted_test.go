@@ -1,7 +1,9 @@
 package session
 
 import (
+	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
@@ -49,5 +51,60 @@ func TestCutOffTurnIsToldOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.Close()
+	}
+}
+
+// Readers who were told of the end of a turn are not told again by the next process, also if it takes the session over right
+// behind a load that has begun an epoch, of which the journal had not reserved a number.
+func TestTurnEndsBeforeANewEpoch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, testTurnEndsBeforeANewEpoch)
+}
+
+func testTurnEndsBeforeANewEpoch(t *testing.T) {
+	p := &puppet{answer: func(method string) (string, error) {
+		if method == "session.getMessages" {
+			return `{"events":[` + firstMessage + `,` + strings.Replace(firstMessage, "0001", "0002", 1) + `]}`, nil
+		}
+		return `{}`, nil
+	}}
+	h := &stalling{stock: &stock{rig: &rig{ctx: t.Context()}, rt: p}, release: func() {}}
+	open := func() (*Session, *journal.Writer) {
+		w := journal.NewWriter(journal.WriterConfig{FS: &h.disk})
+		log, _, err := journal.OpenDisk("s1", 7, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return New(Config{ID: "s1", Host: h, Epoch: 7, Log: log, Encode: func(*journal.Record, journal.Form) []byte { return nil }}), w
+	}
+	s, w := open()
+	s.loader.state, s.intake.Marks.HasHistory = Unloaded, true
+	s.had(strings.Replace(firstMessage, "0001", "0009", 1), false)
+	s.update(func() { s.turns.lose(lost) })
+	if err := s.journal.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.loader.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s.journal.Last().Epoch == 7 {
+		t.Error("the load begins no epoch, although the history lacks a message")
+	}
+	saved := s.Save(nil, nil)
+	h.release()
+	if err := s.journal.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	next, w := open()
+	defer w.Close()
+	if err := next.Restore(saved, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if marks := next.intake.Marks; next.journal.Last().Epoch != s.journal.Last().Epoch || marks.InterruptedAt.Seq > 0 {
+		t.Errorf("in the epoch %d, readers are told at %v", next.journal.Last().Epoch, marks.InterruptedAt)
+	}
+	if err := next.journal.Close(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 }
