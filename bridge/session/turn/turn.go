@@ -107,6 +107,14 @@ func New(bounds Bounds, classify Classifier) *Machine {
 	return &Machine{Bounds: bounds.WithDefaults(), classify: classify}
 }
 
+// add adds an effect to those of the call that is being made: most calls with effects have up to three.
+func (m *Machine) add(e Effect) {
+	if m.effects == nil {
+		m.effects = make([]Effect, 0, 3)
+	}
+	m.effects = append(m.effects, e)
+}
+
 // take returns the effects of a call.
 func (m *Machine) take() []Effect {
 	effects := m.effects
@@ -165,7 +173,7 @@ func (m *Machine) Apply(rec *journal.Record, at time.Time) []Effect {
 func (m *Machine) end(out Outcome) {
 	if m.running && !m.ended {
 		m.ended = true
-		m.effects = append(m.effects, Effect{Kind: Ended, Outcome: out})
+		m.add(Effect{Kind: Ended, Outcome: out})
 	}
 }
 
@@ -173,7 +181,7 @@ func (m *Machine) end(out Outcome) {
 func (m *Machine) finish(w *Waiter, out Outcome) {
 	w.finished, w.out = true, out
 	m.Drop(w)
-	m.effects = append(m.effects, Effect{Kind: Finished, Outcome: out, Waiter: w})
+	m.add(Effect{Kind: Finished, Outcome: out, Waiter: w})
 }
 
 // begin begins a turn with an event, unless one runs. After a failure the agent works on something else.
@@ -182,7 +190,7 @@ func (m *Machine) begin(rec *journal.Record) {
 	m.running, m.failing, m.resting, m.goesOn = true, false, false, false
 	if began {
 		m.message, m.interaction, m.aborted, m.ended, m.stepped = nil, "", false, false, false
-		m.effects = append(m.effects, Effect{Kind: Begun, Span: m.Span()})
+		m.add(Effect{Kind: Begun, Span: m.Span()})
 	}
 	m.interaction = cmp.Or(event.Text(rec, "interactionId"), m.interaction)
 }
@@ -234,7 +242,7 @@ func (m *Machine) pass(status bridgev1.TurnStatus, end journal.Position) {
 	out := Outcome{Status: status, Message: m.message, End: end}
 	m.conclude(out, func(w *Waiter) bool { return w.begun && !w.untilRest })
 	if status == aborted {
-		m.effects = append(m.effects, Effect{Kind: Rested, Outcome: out})
+		m.add(Effect{Kind: Rested, Outcome: out})
 	}
 	m.running, m.continuing, m.goesOn = false, false, true // sub-agents may go on in the background
 }
@@ -261,7 +269,7 @@ func (m *Machine) userMessage(rec *journal.Record) {
 	}
 	for _, w := range m.waiters {
 		if !w.known {
-			w.seen[id] = &seen{at: rec.Pos}
+			w.seen = append(w.seen, seen{id: id, at: rec.Pos})
 		}
 	}
 }
@@ -295,17 +303,16 @@ func (m *Machine) first(is func(*Waiter) bool) *Waiter {
 // leaveBehind ends the messages that an abort has removed: the CLI, which says that it is idle only if no message
 // comes before, has taken up one behind a position. taken is that one's waiter, if it is known.
 func (m *Machine) leaveBehind(taken *Waiter, end journal.Position) {
-	waiters := slices.Clone(m.waiters)
-	at := slices.Index(waiters, taken)
-	for i, w := range waiters {
+	at := slices.Index(m.waiters, taken)
+	for i, w := range m.waiters {
 		// Messages are taken up in the order in which they came, and those that steer before all others.
 		overtaken := w.doubtful && w.accepted && i < at && taken.Immediate == w.Immediate
 		switch {
 		case w.begun || w.unconfirmed || w == taken || !w.aborted && !overtaken:
 		case w.known:
 			m.finish(w, Outcome{Status: aborted, End: end})
-		case w.left == nil:
-			w.left = &end
+		case !w.leftBehind:
+			w.leftBehind, w.leftAt = true, end
 		}
 	}
 }
@@ -351,7 +358,7 @@ func (m *Machine) idle(rec *journal.Record) {
 		out.Status = aborted
 	}
 	m.rest(out)
-	m.effects = append(m.effects, Effect{Kind: Rested, Outcome: out})
+	m.add(Effect{Kind: Rested, Outcome: out})
 }
 
 // abort notes that the turn is being aborted, with the messages that the CLI has accepted. It answers messages that come
@@ -377,7 +384,7 @@ func (m *Machine) rest(out Outcome) {
 // conclude tells the end of the turn, and gives the waiters that it ends their outcome.
 func (m *Machine) conclude(out Outcome, ends func(*Waiter) bool) {
 	m.end(out)
-	for _, w := range slices.Clone(m.waiters) {
+	for _, w := range m.waiters {
 		switch {
 		case w.unconfirmed:
 		case w.accepted && ends(w):
@@ -404,12 +411,12 @@ func (m *Machine) Rest(at journal.Position) []Effect {
 		out.Status = aborted
 	}
 	m.rest(out)
-	for _, w := range slices.Clone(m.waiters) {
+	for _, w := range m.waiters {
 		if m.missing(w) {
 			m.finish(w, Outcome{Status: aborted, End: at})
 		}
 	}
-	m.effects = append(m.effects, Effect{Kind: Rested, Outcome: out})
+	m.add(Effect{Kind: Rested, Outcome: out})
 	return m.take()
 }
 
@@ -428,7 +435,7 @@ func (m *Machine) Lose(status bridgev1.TurnStatus, at journal.Position) (*Outcom
 	was := m.running || m.Busy() && !silent
 	m.running = was
 	m.end(out)
-	for _, w := range slices.Clone(m.waiters) {
+	for _, w := range m.waiters {
 		switch {
 		case silent && w.removed && !w.begun:
 			m.finish(w, Outcome{Status: aborted, End: at})

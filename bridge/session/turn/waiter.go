@@ -40,13 +40,14 @@ type Waiter struct {
 	// aborted: the CLI has begun an abort since it accepted the message. doubtful: it has begun one before its reply
 	// to the message was read.
 	aborted, doubtful bool
-	// left is where the CLI took up a message that was sent later: unless this one is taken too, which its id will tell,
-	// an abort has removed it.
-	left *journal.Position
+	// leftBehind: the CLI took up a message that was sent later, behind leftAt. Unless this one is taken too, which its id
+	// will tell, an abort has removed it.
+	leftBehind bool
+	leftAt     journal.Position
 	// untilRest makes the waiter wait until the agent is idle, also after a failure.
 	untilRest bool
 	// seen are the messages taken up before the id was known.
-	seen     map[string]*seen
+	seen     []seen
 	finished bool
 	out      Outcome
 	done     chan struct{}
@@ -55,14 +56,14 @@ type Waiter struct {
 
 // seen is a message that was taken up, with the outcome of its turn if that has ended too.
 type seen struct {
-	at  journal.Position
-	out *Outcome
+	id   string
+	at   journal.Position
+	over bool
+	out  Outcome
 }
 
 // Init makes a waiter ready for Expect.
-func (w *Waiter) Init() {
-	w.done, w.seen = make(chan struct{}), map[string]*seen{}
-}
+func (w *Waiter) Init() { w.done = make(chan struct{}) }
 
 // InitEnded makes a waiter for a turn that has ended.
 func (w *Waiter) InitEnded(out Outcome) {
@@ -120,9 +121,9 @@ func (w *Waiter) Unconfirmed() bool { return w.unconfirmed }
 
 // note keeps an outcome for whichever of the messages taken up so far is the waiter's.
 func (w *Waiter) note(out Outcome) {
-	for _, t := range w.seen {
-		if t.out == nil {
-			t.out = &out
+	for i := range w.seen {
+		if t := &w.seen[i]; !t.over {
+			t.over, t.out = true, out
 		}
 	}
 }
@@ -172,16 +173,17 @@ func (m *Machine) Accept(w *Waiter, now time.Time) {
 // Identify notes the id of the waiter's message.
 func (m *Machine) Identify(w *Waiter, messageID string) []Effect {
 	w.known, w.messageID = true, messageID
-	if t := w.seen[messageID]; t != nil {
+	if i := slices.IndexFunc(w.seen, func(t seen) bool { return t.id == messageID }); i >= 0 {
+		t := w.seen[i]
 		w.take(t.at)
 		m.leaveBehind(w, journal.Position{Epoch: t.at.Epoch, Seq: t.at.Seq - 1})
-		if t.out != nil && !w.finished {
-			m.finish(w, w.own(*t.out))
+		if t.over && !w.finished {
+			m.finish(w, w.own(t.out))
 		}
 	}
 	w.seen = nil
-	if w.left != nil && !w.begun && !w.finished {
-		m.finish(w, Outcome{Status: aborted, End: *w.left})
+	if w.leftBehind && !w.begun && !w.finished {
+		m.finish(w, Outcome{Status: aborted, End: w.leftAt})
 	}
 	if w.notInHistory && !w.finished && w.Entry == 0 {
 		m.finish(w, notTaken(w.messageID))
@@ -189,7 +191,7 @@ func (m *Machine) Identify(w *Waiter, messageID string) []Effect {
 	return m.take()
 }
 
-// Drop ends the waiting without an outcome, and reports whether there was none.
+// Drop ends the waiting without an outcome, and reports whether there was none. A loop over the waiters is not disturbed.
 func (m *Machine) Drop(w *Waiter) (unfinished bool) {
 	m.waiters = slices.DeleteFunc(slices.Clone(m.waiters), func(o *Waiter) bool { return o == w })
 	return !w.finished
@@ -204,9 +206,8 @@ func (m *Machine) Finish(w *Waiter, out Outcome) []Effect {
 // Again makes a waiter ready for another delivery of its prompt.
 func (m *Machine) Again(w *Waiter) {
 	w.accepted, w.known, w.begun, w.unconfirmed, w.notInHistory, w.messageID = false, false, false, false, false, ""
-	w.aborted, w.doubtful, w.left = false, false, nil
-	w.takenAt = journal.Position{}
-	w.seen = map[string]*seen{}
+	w.aborted, w.doubtful, w.leftBehind = false, false, false
+	w.takenAt, w.seen = journal.Position{}, nil
 }
 
 // Doubt makes a waiter one whose runtime was lost, unless its message was accepted.
@@ -230,7 +231,7 @@ const maxLost = 1024
 // other is lost.
 func (m *Machine) Confirm(at journal.Position) []Effect {
 	out := Outcome{Status: runtimeLost, End: at}
-	for _, w := range slices.Clone(m.waiters) {
+	for _, w := range m.waiters {
 		switch {
 		case !w.unconfirmed || w.Entry != 0:
 		case w.begun:
