@@ -21,7 +21,6 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	metricnoop "go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/trace"
-	tracenoop "go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 )
@@ -45,11 +44,9 @@ var seconds = []float64{0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 
 
 // Observer has the instruments. It is safe for concurrent use.
 type Observer struct {
+	// tracer is nil if no spans are recorded. They then only pass trace contexts on.
 	tracer trace.Tracer
 	meter  metric.Meter
-
-	// traced reports that spans may be recorded. Otherwise they only pass trace contexts on.
-	traced bool
 
 	turnLabels, kindLabels, callbackLabels labels
 
@@ -62,14 +59,13 @@ type Observer struct {
 
 // New returns an Observer that uses the providers. A nil provider records nothing.
 func New(tracers trace.TracerProvider, meters metric.MeterProvider) (*Observer, error) {
-	traced := tracers != nil
-	if !traced {
-		tracers = tracenoop.NewTracerProvider()
-	}
 	if meters == nil {
 		meters = metricnoop.NewMeterProvider()
 	}
-	o := &Observer{tracer: tracers.Tracer(Scope), meter: meters.Meter(Scope), traced: traced}
+	o := &Observer{meter: meters.Meter(Scope)}
+	if tracers != nil {
+		o.tracer = tracers.Tracer(Scope)
+	}
 	var errs []error
 	counter := func(name, unit, text string) metric.Int64Counter {
 		c, err := o.meter.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(text))

@@ -109,13 +109,16 @@ func (o *Observer) Callback(turn *Span, cli Remote, session, tenant, id, kind st
 	})
 }
 
+// begin starts a span. If no spans are recorded, it returns one that passes the parent on; nil without a parent.
 func (o *Observer) begin(
 	ctx context.Context, name string, links []trace.Link, attrs func() []attribute.KeyValue,
 ) *Span {
 	parent := trace.SpanContextFromContext(ctx)
-	if !o.traced {
-		_, span := o.tracer.Start(ctx, name)
-		return &Span{span: span, own: !span.SpanContext().Equal(parent)}
+	switch {
+	case o.tracer == nil && !parent.IsValid():
+		return nil
+	case o.tracer == nil:
+		return &Span{span: trace.SpanFromContext(trace.ContextWithSpanContext(ctx, parent))}
 	}
 	_, span := o.tracer.Start(ctx, name, trace.WithLinks(links...), trace.WithAttributes(attrs()...))
 	return &Span{span: span, own: !span.SpanContext().Equal(parent)}
@@ -153,7 +156,7 @@ func (s *Span) Own() bool { return s != nil && s.own }
 
 // Message sets the id of the turn's message.
 func (s *Span) Message(id string) {
-	if s != nil && id != "" {
+	if s != nil && id != "" && s.span.IsRecording() {
 		s.span.SetAttributes(attribute.String(AttrMessage, id))
 	}
 }

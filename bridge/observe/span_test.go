@@ -46,6 +46,19 @@ func TestContextsPassThroughSilence(t *testing.T) {
 	}
 }
 
+// Without a tracer, a span that another program records for the call is not the turn's to end.
+func TestSilenceEndsNoSpan(t *testing.T) {
+	t.Parallel()
+	ctx, call := sdktrace.NewTracerProvider().Tracer("").Start(context.Background(), "call")
+	turn := Silent().Turn(ctx, "s", "", Remote{})
+	if turn.EndTurn("TURN_STATUS_FAILED"); !call.IsRecording() {
+		t.Error("the span of the call has ended")
+	}
+	if got := turn.Remote().Traceparent; got == "" || idOf(got) != call.SpanContext().TraceID().String() {
+		t.Errorf("the turn has the context %q", got)
+	}
+}
+
 // tracing returns an Observer and where its spans go.
 func tracing(t *testing.T) (*Observer, *tracetest.InMemoryExporter) {
 	t.Helper()
