@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync/atomic"
+	"sync"
 )
 
 // Trailer is the name of the trailer with the position.
@@ -43,7 +43,9 @@ func Parse(text string) (p Position, ok bool) {
 type Recorder struct {
 	context.Context //nolint:containedctx // it is one
 
-	p atomic.Pointer[Position]
+	mu       sync.Mutex
+	recorded bool
+	p        Position
 }
 
 // Value implements context.Context.
@@ -56,10 +58,9 @@ func (r *Recorder) Value(k any) any {
 
 // Position returns the last recorded position, and whether there is one.
 func (r *Recorder) Position() (Position, bool) {
-	if p := r.p.Load(); p != nil {
-		return *p, true
-	}
-	return Position{}, false
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.p, r.recorded
 }
 
 type key struct{}
@@ -73,7 +74,9 @@ func WithRecorder(ctx context.Context) (context.Context, *Recorder) {
 // Record records the position of the reply to ctx's call. Without a recorder in ctx it does nothing.
 func Record(ctx context.Context, p Position) {
 	if r, ok := ctx.Value(key{}).(*Recorder); ok {
-		r.p.Store(&p)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.p, r.recorded = p, true
 	}
 }
 
