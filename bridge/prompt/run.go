@@ -31,7 +31,7 @@ func (svc *Service) Run(ctx context.Context, r *bridgev1.RunRequest, sink frame.
 		return err
 	}
 	// The prompt is checked before a session is created for it.
-	m, err := svc.parser.Prompt(caller.From(ctx), r.GetPrompt(), "prompt")
+	m, err := svc.parser.Prompt(caller.From(ctx), r.GetPrompt())
 	if err != nil {
 		return err
 	}

@@ -144,7 +144,7 @@ func (svc *Service) promptOf(
 	if err != nil {
 		return nil, session.Message{}, err
 	}
-	m, err := svc.parser.Prompt(caller.From(ctx), r.GetPrompt(), "prompt")
+	m, err := svc.parser.Prompt(caller.From(ctx), r.GetPrompt())
 	m.Request = RequestKey(ctx, call, r.GetRequestId())
 	return s, m, err
 }

@@ -14,18 +14,21 @@ import (
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
-// Prompt reads a prompt. at is its path in the request.
-func (p *Parser) Prompt(c caller.Caller, in *bridgev1.Prompt, at string) (m session.Message, err error) {
+// notOfPrompts are members of the CLI's request that json_extra must not set.
+var notOfPrompts = []string{"sessionId", "wait"}
+
+// Prompt reads a prompt, the field "prompt" of a request.
+func (p *Parser) Prompt(c caller.Caller, in *bridgev1.Prompt) (m session.Message, err error) {
 	if strings.TrimSpace(in.GetText()) == "" && len(in.GetAttachments()) == 0 {
-		return m, fault.New(fault.PromptEmpty, "the prompt has neither text nor attachments").WithField(at + ".text")
+		return m, fault.New(fault.PromptEmpty, "the prompt has neither text nor attachments").WithField("prompt.text")
 	}
-	if err := p.checkPrompt(c.Tenant, len(in.GetText()), at+".text"); err != nil {
+	if err := p.checkPrompt(c.Tenant, len(in.GetText()), "prompt.text"); err != nil {
 		return m, err
 	}
-	if err := p.checkAttachments(in, at); err != nil {
+	if err := p.checkAttachments(in); err != nil {
 		return m, err
 	}
-	if err := fields.Known(in.GetHeaderStrategy(), at+".header_strategy"); err != nil {
+	if err := fields.Known(in.GetHeaderStrategy(), "prompt.header_strategy"); err != nil {
 		return m, err
 	}
 	// The CLI's own request has the same members; it is translated as one.
@@ -39,7 +42,7 @@ func (p *Parser) Prompt(c caller.Caller, in *bridgev1.Prompt, at string) (m sess
 	if in.GetPrepend() {
 		send.Prepend = &in.Prepend
 	}
-	text, err := p.codec.ToJSON(send, at, "sessionId", "wait")
+	text, err := p.codec.ToJSON(send, "prompt", notOfPrompts...)
 	if err != nil {
 		return m, err
 	}
@@ -53,16 +56,16 @@ func (p *Parser) Prompt(c caller.Caller, in *bridgev1.Prompt, at string) (m sess
 }
 
 // checkAttachments refuses attachments without what the CLI needs: the model would not see them, or see parts of them.
-func (p *Parser) checkAttachments(in *bridgev1.Prompt, at string) error {
+func (p *Parser) checkAttachments(in *bridgev1.Prompt) error {
 	if lacking := p.codec.LackingWithin(in.ProtoReflect()); lacking != "" {
-		return fault.New(fault.InvalidField, "%s is required", lacking).WithField(at + "." + lacking)
+		return fault.New(fault.InvalidField, "%s is required", lacking).WithField("prompt." + lacking)
 	}
 	for i, a := range in.GetAttachments() {
 		blob := a.GetBlob()
 		empty := blob != nil && len(blob.GetData()) == 0 && blob.GetAssetId() == ""
 		if empty && !(blob.Data != nil && strings.HasPrefix(blob.GetMimeType(), "text/")) {
 			return fault.New(fault.InvalidField, "an attachment without data").
-				WithField(fmt.Sprintf("%s.attachments[%d].blob.data", at, i))
+				WithField(fmt.Sprintf("prompt.attachments[%d].blob.data", i))
 		}
 	}
 	return nil

@@ -89,7 +89,7 @@ func TestPrompt(t *testing.T) {
 		"wait":           {p: &bridgev1.Prompt{Text: "hi", JsonExtra: `{"wait":true}`}, reason: fault.JSONExtraForbidden, field: "prompt.json_extra"},
 		"declared":       {p: &bridgev1.Prompt{Text: "hi", JsonExtra: `{"mode":"x"}`}, reason: fault.JSONExtraForbidden, field: "prompt.json_extra"},
 	} {
-		m, err := p.Prompt(caller.Caller{}, test.p, "prompt")
+		m, err := p.Prompt(caller.Caller{}, test.p)
 		if test.reason != 0 {
 			wantField(t, name, err, test.reason, test.field)
 			continue

@@ -90,12 +90,13 @@ func (c *Codec) lackingUnrecognized(m protoreflect.Message, fd protoreflect.Fiel
 
 // LackingWithin is Lacking for the messages in m: the members of m itself are not checked.
 func (c *Codec) LackingWithin(m protoreflect.Message) (field string) {
-	for fd, v := range m.Range {
-		if inner := c.lackingIn(v, fd); inner != "" && (field == "" || string(fd.Name())+inner < field) {
-			field = string(fd.Name()) + inner
+	for i := range m.Descriptor().Fields().Len() {
+		fd := m.Descriptor().Fields().Get(i)
+		if inner := c.lackingIn(m.Get(fd), fd); inner != "" {
+			return string(fd.Name()) + inner
 		}
 	}
-	return field
+	return ""
 }
 
 // lacks reports whether a message lacks a required field that is neither a list nor a map.
