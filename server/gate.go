@@ -93,7 +93,8 @@ func (g *gate) admit(ctx context.Context, c *call) (context.Context, error) {
 	if c.method == createWebLink {
 		ctx = login.WithCaller(ctx, id, proof)
 	}
-	if err := introduceOn(ctx, &introduction{proof, id, who}); err != nil {
+	c.introduction = &introduction{proof, id, who}
+	if err := introduceOn(ctx, c.introduction); err != nil {
 		return ctx, err
 	}
 	return g.follow(ctx, c, now, &admission{proof: proof, id: id, who: who})

@@ -77,7 +77,7 @@ func (s *Server) count(ctx context.Context, c *call) (context.Context, error) {
 	return ctx, h.calls.enter(streaming, callLimitsFor(s.config.MaxConcurrentStreams))
 }
 
-// describe adds the limits of the transport to the reply of GetServerInfo.
+// describe adds the limits of the transport and the caller to the reply of GetServerInfo.
 func (s *Server) describe(_ context.Context, c *call, err error) error {
 	info, ok := c.reply.(*bridgev1.GetServerInfoResponse)
 	if !ok || info == nil || err != nil {
@@ -93,5 +93,6 @@ func (s *Server) describe(_ context.Context, c *call, err error) error {
 	if age := time.Duration(s.connections.age.Load()); age > 0 {
 		l.MaxConnectionAge = durationpb.New(age)
 	}
+	info.Caller = c.introduction.describe()
 	return err
 }

@@ -39,6 +39,8 @@ type call struct {
 	request any
 	// caller is the authenticated caller.
 	caller caller.Caller
+	// introduction is the caller with its proof; nil before the caller is admitted.
+	introduction *introduction
 	// check refuses requests by their content; nil accepts all.
 	check func(context.Context, proto.Message) error
 	// visit checks the call by the rules for guests if it uses a session of another tenant; nil without tenants.

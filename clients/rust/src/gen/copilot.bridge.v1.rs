@@ -10261,6 +10261,71 @@ pub struct GetServerInfoResponse {
     /// start.
     #[prost(string, repeated, tag = "8")]
     pub cli_warnings: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The caller as the server sees it. Unset if a program embeds the bridge without a server.
+    #[prost(message, optional, tag = "9")]
+    pub caller: ::core::option::Option<CallerInfo>,
+}
+/// CallerInfo describes an authenticated caller and its rights at the time of the call.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[prost(skip_debug)]
+pub struct CallerInfo {
+    /// Name of the caller's tenant in the policy; "host" is the tenant of the host's owner.
+    #[prost(string, tag = "1")]
+    pub tenant: ::prost::alloc::string::String,
+    /// Name of the caller, as in the audit log: with a policy, the name that the policy's rule matched,
+    /// such as the name of a token, the subject of a JSON web token or the SPIFFE id of a certificate.
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    /// How the caller proved its identity.
+    #[prost(enumeration = "CallerProof", tag = "3")]
+    pub proof: i32,
+    /// Issuer of the JSON web token; empty for other proofs.
+    #[prost(string, tag = "4")]
+    pub issuer: ::prost::alloc::string::String,
+    /// The caller is a browser that is logged in. `proof` is then the proof of the login, or that of the
+    /// creator of the link by which the browser logged in.
+    #[prost(bool, tag = "5")]
+    pub web_login: bool,
+    /// The caller's role in its tenant.
+    #[prost(enumeration = "Role", tag = "6")]
+    pub role: i32,
+    /// The classes of calls that the caller may make in its tenant. In a session that another tenant
+    /// shares, fewer calls are permitted (docs/security.md).
+    #[prost(enumeration = "CallClass", repeated, tag = "7")]
+    pub call_classes: ::prost::alloc::vec::Vec<i32>,
+    /// A sandbox confines what the tenant's sessions do to the machine.
+    #[prost(bool, tag = "8")]
+    pub confined: bool,
+    /// Time at which the proof expires, and the server ends the caller's calls; unset if never.
+    #[prost(message, optional, tag = "9")]
+    pub expire_time: ::core::option::Option<::prost_types::Timestamp>,
+}
+impl ::core::fmt::Debug for CallerInfo {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        ::copilot_grpc_messages::debug::message(
+            f,
+            "CallerInfo",
+            &[
+                ("tenant", &self.tenant),
+                ("name", &self.name),
+                (
+                    "proof",
+                    &::copilot_grpc_messages::debug::one::<CallerProof>(&self.proof),
+                ),
+                ("issuer", &self.issuer),
+                ("web_login", &self.web_login),
+                ("role", &::copilot_grpc_messages::debug::one::<Role>(&self.role)),
+                (
+                    "call_classes",
+                    &::copilot_grpc_messages::debug::list::<
+                        CallClass,
+                    >(&self.call_classes),
+                ),
+                ("confined", &self.confined),
+                ("expire_time", &self.expire_time),
+            ],
+        )
+    }
 }
 /// Capabilities lists the server's optional features.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -10757,6 +10822,96 @@ impl Role {
         }
     }
 }
+/// CallerProof is how a caller proves its identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum CallerProof {
+    /// Not set by this server.
+    Unspecified = 0,
+    /// A connection to the unix socket, which only the server's user can open.
+    Socket = 1,
+    /// The server's own token.
+    ServerToken = 2,
+    /// A token of the policy's tokens file.
+    StaticToken = 3,
+    /// A JSON web token of an issuer that the policy names.
+    Jwt = 4,
+    /// A client certificate.
+    Certificate = 5,
+}
+impl CallerProof {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "CALLER_PROOF_UNSPECIFIED",
+            Self::Socket => "CALLER_PROOF_SOCKET",
+            Self::ServerToken => "CALLER_PROOF_SERVER_TOKEN",
+            Self::StaticToken => "CALLER_PROOF_STATIC_TOKEN",
+            Self::Jwt => "CALLER_PROOF_JWT",
+            Self::Certificate => "CALLER_PROOF_CERTIFICATE",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "CALLER_PROOF_UNSPECIFIED" => Some(Self::Unspecified),
+            "CALLER_PROOF_SOCKET" => Some(Self::Socket),
+            "CALLER_PROOF_SERVER_TOKEN" => Some(Self::ServerToken),
+            "CALLER_PROOF_STATIC_TOKEN" => Some(Self::StaticToken),
+            "CALLER_PROOF_JWT" => Some(Self::Jwt),
+            "CALLER_PROOF_CERTIFICATE" => Some(Self::Certificate),
+            _ => None,
+        }
+    }
+}
+/// CallClass is a class of calls, by the rights that they require (docs/security.md).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum CallClass {
+    /// Not set by this server.
+    Unspecified = 0,
+    /// Calls that only read.
+    Read = 1,
+    /// Calls that send prompts, answer callbacks and steer turns.
+    Drive = 2,
+    /// Calls that create, configure, share and delete sessions.
+    Own = 3,
+    /// Calls that use the machine: commands, paths, networks, accounts.
+    Host = 4,
+    /// Calls that concern the whole server.
+    Operate = 5,
+}
+impl CallClass {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "CALL_CLASS_UNSPECIFIED",
+            Self::Read => "CALL_CLASS_READ",
+            Self::Drive => "CALL_CLASS_DRIVE",
+            Self::Own => "CALL_CLASS_OWN",
+            Self::Host => "CALL_CLASS_HOST",
+            Self::Operate => "CALL_CLASS_OPERATE",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "CALL_CLASS_UNSPECIFIED" => Some(Self::Unspecified),
+            "CALL_CLASS_READ" => Some(Self::Read),
+            "CALL_CLASS_DRIVE" => Some(Self::Drive),
+            "CALL_CLASS_OWN" => Some(Self::Own),
+            "CALL_CLASS_HOST" => Some(Self::Host),
+            "CALL_CLASS_OPERATE" => Some(Self::Operate),
+            _ => None,
+        }
+    }
+}
 /// RuntimeState is the state of a runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
@@ -10928,8 +11083,8 @@ pub mod runtime_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// GetServerInfo returns the server's version, capabilities and limits. It starts no CLI
-        /// process.
+        /// GetServerInfo returns the server's version, capabilities and limits, and the caller as the
+        /// server sees it. It starts no CLI process.
         pub async fn get_server_info(
             &mut self,
             request: impl tonic::IntoRequest<super::GetServerInfoRequest>,
@@ -11401,8 +11556,8 @@ pub mod runtime_service_server {
     /// Generated trait containing gRPC methods that should be implemented for use with RuntimeServiceServer.
     #[async_trait]
     pub trait RuntimeService: std::marker::Send + std::marker::Sync + 'static {
-        /// GetServerInfo returns the server's version, capabilities and limits. It starts no CLI
-        /// process.
+        /// GetServerInfo returns the server's version, capabilities and limits, and the caller as the
+        /// server sees it. It starts no CLI process.
         async fn get_server_info(
             &self,
             request: tonic::Request<super::GetServerInfoRequest>,

@@ -85,6 +85,136 @@ func (Role) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{0}
 }
 
+// CallerProof is how a caller proves its identity.
+type CallerProof int32
+
+const (
+	// Not set by this server.
+	CallerProof_CALLER_PROOF_UNSPECIFIED CallerProof = 0
+	// A connection to the unix socket, which only the server's user can open.
+	CallerProof_CALLER_PROOF_SOCKET CallerProof = 1
+	// The server's own token.
+	CallerProof_CALLER_PROOF_SERVER_TOKEN CallerProof = 2
+	// A token of the policy's tokens file.
+	CallerProof_CALLER_PROOF_STATIC_TOKEN CallerProof = 3
+	// A JSON web token of an issuer that the policy names.
+	CallerProof_CALLER_PROOF_JWT CallerProof = 4
+	// A client certificate.
+	CallerProof_CALLER_PROOF_CERTIFICATE CallerProof = 5
+)
+
+// Enum value maps for CallerProof.
+var (
+	CallerProof_name = map[int32]string{
+		0: "CALLER_PROOF_UNSPECIFIED",
+		1: "CALLER_PROOF_SOCKET",
+		2: "CALLER_PROOF_SERVER_TOKEN",
+		3: "CALLER_PROOF_STATIC_TOKEN",
+		4: "CALLER_PROOF_JWT",
+		5: "CALLER_PROOF_CERTIFICATE",
+	}
+	CallerProof_value = map[string]int32{
+		"CALLER_PROOF_UNSPECIFIED":  0,
+		"CALLER_PROOF_SOCKET":       1,
+		"CALLER_PROOF_SERVER_TOKEN": 2,
+		"CALLER_PROOF_STATIC_TOKEN": 3,
+		"CALLER_PROOF_JWT":          4,
+		"CALLER_PROOF_CERTIFICATE":  5,
+	}
+)
+
+func (x CallerProof) Enum() *CallerProof {
+	p := new(CallerProof)
+	*p = x
+	return p
+}
+
+func (x CallerProof) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CallerProof) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_bridge_v1_runtime_service_proto_enumTypes[1].Descriptor()
+}
+
+func (CallerProof) Type() protoreflect.EnumType {
+	return &file_copilot_bridge_v1_runtime_service_proto_enumTypes[1]
+}
+
+func (x CallerProof) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CallerProof.Descriptor instead.
+func (CallerProof) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{1}
+}
+
+// CallClass is a class of calls, by the rights that they require (docs/security.md).
+type CallClass int32
+
+const (
+	// Not set by this server.
+	CallClass_CALL_CLASS_UNSPECIFIED CallClass = 0
+	// Calls that only read.
+	CallClass_CALL_CLASS_READ CallClass = 1
+	// Calls that send prompts, answer callbacks and steer turns.
+	CallClass_CALL_CLASS_DRIVE CallClass = 2
+	// Calls that create, configure, share and delete sessions.
+	CallClass_CALL_CLASS_OWN CallClass = 3
+	// Calls that use the machine: commands, paths, networks, accounts.
+	CallClass_CALL_CLASS_HOST CallClass = 4
+	// Calls that concern the whole server.
+	CallClass_CALL_CLASS_OPERATE CallClass = 5
+)
+
+// Enum value maps for CallClass.
+var (
+	CallClass_name = map[int32]string{
+		0: "CALL_CLASS_UNSPECIFIED",
+		1: "CALL_CLASS_READ",
+		2: "CALL_CLASS_DRIVE",
+		3: "CALL_CLASS_OWN",
+		4: "CALL_CLASS_HOST",
+		5: "CALL_CLASS_OPERATE",
+	}
+	CallClass_value = map[string]int32{
+		"CALL_CLASS_UNSPECIFIED": 0,
+		"CALL_CLASS_READ":        1,
+		"CALL_CLASS_DRIVE":       2,
+		"CALL_CLASS_OWN":         3,
+		"CALL_CLASS_HOST":        4,
+		"CALL_CLASS_OPERATE":     5,
+	}
+)
+
+func (x CallClass) Enum() *CallClass {
+	p := new(CallClass)
+	*p = x
+	return p
+}
+
+func (x CallClass) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CallClass) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_bridge_v1_runtime_service_proto_enumTypes[2].Descriptor()
+}
+
+func (CallClass) Type() protoreflect.EnumType {
+	return &file_copilot_bridge_v1_runtime_service_proto_enumTypes[2]
+}
+
+func (x CallClass) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CallClass.Descriptor instead.
+func (CallClass) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{2}
+}
+
 // RuntimeState is the state of a runtime.
 type RuntimeState int32
 
@@ -135,11 +265,11 @@ func (x RuntimeState) String() string {
 }
 
 func (RuntimeState) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_bridge_v1_runtime_service_proto_enumTypes[1].Descriptor()
+	return file_copilot_bridge_v1_runtime_service_proto_enumTypes[3].Descriptor()
 }
 
 func (RuntimeState) Type() protoreflect.EnumType {
-	return &file_copilot_bridge_v1_runtime_service_proto_enumTypes[1]
+	return &file_copilot_bridge_v1_runtime_service_proto_enumTypes[3]
 }
 
 func (x RuntimeState) Number() protoreflect.EnumNumber {
@@ -148,7 +278,7 @@ func (x RuntimeState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RuntimeState.Descriptor instead.
 func (RuntimeState) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{1}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{3}
 }
 
 // ServerLogLevel is the severity of a log record.
@@ -188,11 +318,11 @@ func (x ServerLogLevel) String() string {
 }
 
 func (ServerLogLevel) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_bridge_v1_runtime_service_proto_enumTypes[2].Descriptor()
+	return file_copilot_bridge_v1_runtime_service_proto_enumTypes[4].Descriptor()
 }
 
 func (ServerLogLevel) Type() protoreflect.EnumType {
-	return &file_copilot_bridge_v1_runtime_service_proto_enumTypes[2]
+	return &file_copilot_bridge_v1_runtime_service_proto_enumTypes[4]
 }
 
 func (x ServerLogLevel) Number() protoreflect.EnumNumber {
@@ -201,7 +331,7 @@ func (x ServerLogLevel) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ServerLogLevel.Descriptor instead.
 func (ServerLogLevel) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{2}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{4}
 }
 
 // Node is a replica of a cluster.
@@ -773,7 +903,9 @@ type GetServerInfoResponse struct {
 	// What the operator should know of the CLI in use, one sentence each with the remedy, such as that
 	// its version is newer than `cli_version_max`. Sessions work in spite of it. Empty before the first
 	// start.
-	CliWarnings   []string `protobuf:"bytes,8,rep,name=cli_warnings,json=cliWarnings,proto3" json:"cli_warnings,omitempty"`
+	CliWarnings []string `protobuf:"bytes,8,rep,name=cli_warnings,json=cliWarnings,proto3" json:"cli_warnings,omitempty"`
+	// The caller as the server sees it. Unset if a program embeds the bridge without a server.
+	Caller        *CallerInfo `protobuf:"bytes,9,opt,name=caller,proto3" json:"caller,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -864,6 +996,134 @@ func (x *GetServerInfoResponse) GetCliWarnings() []string {
 	return nil
 }
 
+func (x *GetServerInfoResponse) GetCaller() *CallerInfo {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+// CallerInfo describes an authenticated caller and its rights at the time of the call.
+type CallerInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the caller's tenant in the policy; "host" is the tenant of the host's owner.
+	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Name of the caller, as in the audit log: with a policy, the name that the policy's rule matched,
+	// such as the name of a token, the subject of a JSON web token or the SPIFFE id of a certificate.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// How the caller proved its identity.
+	Proof CallerProof `protobuf:"varint,3,opt,name=proof,proto3,enum=copilot.bridge.v1.CallerProof" json:"proof,omitempty"`
+	// Issuer of the JSON web token; empty for other proofs.
+	Issuer string `protobuf:"bytes,4,opt,name=issuer,proto3" json:"issuer,omitempty"`
+	// The caller is a browser that is logged in. `proof` is then the proof of the login, or that of the
+	// creator of the link by which the browser logged in.
+	WebLogin bool `protobuf:"varint,5,opt,name=web_login,json=webLogin,proto3" json:"web_login,omitempty"`
+	// The caller's role in its tenant.
+	Role Role `protobuf:"varint,6,opt,name=role,proto3,enum=copilot.bridge.v1.Role" json:"role,omitempty"`
+	// The classes of calls that the caller may make in its tenant. In a session that another tenant
+	// shares, fewer calls are permitted (docs/security.md).
+	CallClasses []CallClass `protobuf:"varint,7,rep,packed,name=call_classes,json=callClasses,proto3,enum=copilot.bridge.v1.CallClass" json:"call_classes,omitempty"`
+	// A sandbox confines what the tenant's sessions do to the machine.
+	Confined bool `protobuf:"varint,8,opt,name=confined,proto3" json:"confined,omitempty"`
+	// Time at which the proof expires, and the server ends the caller's calls; unset if never.
+	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallerInfo) Reset() {
+	*x = CallerInfo{}
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallerInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallerInfo) ProtoMessage() {}
+
+func (x *CallerInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallerInfo.ProtoReflect.Descriptor instead.
+func (*CallerInfo) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *CallerInfo) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *CallerInfo) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CallerInfo) GetProof() CallerProof {
+	if x != nil {
+		return x.Proof
+	}
+	return CallerProof_CALLER_PROOF_UNSPECIFIED
+}
+
+func (x *CallerInfo) GetIssuer() string {
+	if x != nil {
+		return x.Issuer
+	}
+	return ""
+}
+
+func (x *CallerInfo) GetWebLogin() bool {
+	if x != nil {
+		return x.WebLogin
+	}
+	return false
+}
+
+func (x *CallerInfo) GetRole() Role {
+	if x != nil {
+		return x.Role
+	}
+	return Role_ROLE_UNSPECIFIED
+}
+
+func (x *CallerInfo) GetCallClasses() []CallClass {
+	if x != nil {
+		return x.CallClasses
+	}
+	return nil
+}
+
+func (x *CallerInfo) GetConfined() bool {
+	if x != nil {
+		return x.Confined
+	}
+	return false
+}
+
+func (x *CallerInfo) GetExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpireTime
+	}
+	return nil
+}
+
 // Capabilities lists the server's optional features.
 type Capabilities struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -886,7 +1146,7 @@ type Capabilities struct {
 
 func (x *Capabilities) Reset() {
 	*x = Capabilities{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[11]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -898,7 +1158,7 @@ func (x *Capabilities) String() string {
 func (*Capabilities) ProtoMessage() {}
 
 func (x *Capabilities) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[11]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -911,7 +1171,7 @@ func (x *Capabilities) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capabilities.ProtoReflect.Descriptor instead.
 func (*Capabilities) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{11}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Capabilities) GetRawService() bool {
@@ -999,7 +1259,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[12]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1011,7 +1271,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[12]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1024,7 +1284,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{12}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Limits) GetMaxPromptBytes() int64 {
@@ -1133,7 +1393,7 @@ type ListRuntimesRequest struct {
 
 func (x *ListRuntimesRequest) Reset() {
 	*x = ListRuntimesRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[13]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1145,7 +1405,7 @@ func (x *ListRuntimesRequest) String() string {
 func (*ListRuntimesRequest) ProtoMessage() {}
 
 func (x *ListRuntimesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[13]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1158,7 +1418,7 @@ func (x *ListRuntimesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRuntimesRequest.ProtoReflect.Descriptor instead.
 func (*ListRuntimesRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{13}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{14}
 }
 
 type ListRuntimesResponse struct {
@@ -1171,7 +1431,7 @@ type ListRuntimesResponse struct {
 
 func (x *ListRuntimesResponse) Reset() {
 	*x = ListRuntimesResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[14]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1183,7 +1443,7 @@ func (x *ListRuntimesResponse) String() string {
 func (*ListRuntimesResponse) ProtoMessage() {}
 
 func (x *ListRuntimesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[14]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1196,7 +1456,7 @@ func (x *ListRuntimesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRuntimesResponse.ProtoReflect.Descriptor instead.
 func (*ListRuntimesResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{14}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListRuntimesResponse) GetRuntimes() []*RuntimeInfo {
@@ -1238,7 +1498,7 @@ type RuntimeInfo struct {
 
 func (x *RuntimeInfo) Reset() {
 	*x = RuntimeInfo{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[15]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1250,7 +1510,7 @@ func (x *RuntimeInfo) String() string {
 func (*RuntimeInfo) ProtoMessage() {}
 
 func (x *RuntimeInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[15]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1263,7 +1523,7 @@ func (x *RuntimeInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeInfo.ProtoReflect.Descriptor instead.
 func (*RuntimeInfo) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{15}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RuntimeInfo) GetRuntimeId() string {
@@ -1369,7 +1629,7 @@ type DrainRuntimeRequest struct {
 
 func (x *DrainRuntimeRequest) Reset() {
 	*x = DrainRuntimeRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[16]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1381,7 +1641,7 @@ func (x *DrainRuntimeRequest) String() string {
 func (*DrainRuntimeRequest) ProtoMessage() {}
 
 func (x *DrainRuntimeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[16]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1394,7 +1654,7 @@ func (x *DrainRuntimeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRuntimeRequest.ProtoReflect.Descriptor instead.
 func (*DrainRuntimeRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{16}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DrainRuntimeRequest) GetRuntimeId() string {
@@ -1420,7 +1680,7 @@ type DrainRuntimeResponse struct {
 
 func (x *DrainRuntimeResponse) Reset() {
 	*x = DrainRuntimeResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[17]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1432,7 +1692,7 @@ func (x *DrainRuntimeResponse) String() string {
 func (*DrainRuntimeResponse) ProtoMessage() {}
 
 func (x *DrainRuntimeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[17]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1445,7 +1705,7 @@ func (x *DrainRuntimeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRuntimeResponse.ProtoReflect.Descriptor instead.
 func (*DrainRuntimeResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{17}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DrainRuntimeResponse) GetRuntime() *RuntimeInfo {
@@ -1467,7 +1727,7 @@ type RecycleRuntimeRequest struct {
 
 func (x *RecycleRuntimeRequest) Reset() {
 	*x = RecycleRuntimeRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[18]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1479,7 +1739,7 @@ func (x *RecycleRuntimeRequest) String() string {
 func (*RecycleRuntimeRequest) ProtoMessage() {}
 
 func (x *RecycleRuntimeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[18]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1492,7 +1752,7 @@ func (x *RecycleRuntimeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecycleRuntimeRequest.ProtoReflect.Descriptor instead.
 func (*RecycleRuntimeRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{18}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RecycleRuntimeRequest) GetRuntimeId() string {
@@ -1522,7 +1782,7 @@ type RecycleRuntimeResponse struct {
 
 func (x *RecycleRuntimeResponse) Reset() {
 	*x = RecycleRuntimeResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[19]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1534,7 +1794,7 @@ func (x *RecycleRuntimeResponse) String() string {
 func (*RecycleRuntimeResponse) ProtoMessage() {}
 
 func (x *RecycleRuntimeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[19]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1547,7 +1807,7 @@ func (x *RecycleRuntimeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecycleRuntimeResponse.ProtoReflect.Descriptor instead.
 func (*RecycleRuntimeResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{19}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RecycleRuntimeResponse) GetRuntime() *RuntimeInfo {
@@ -1574,7 +1834,7 @@ type WatchServerLogRequest struct {
 
 func (x *WatchServerLogRequest) Reset() {
 	*x = WatchServerLogRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[20]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1586,7 +1846,7 @@ func (x *WatchServerLogRequest) String() string {
 func (*WatchServerLogRequest) ProtoMessage() {}
 
 func (x *WatchServerLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[20]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1599,7 +1859,7 @@ func (x *WatchServerLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchServerLogRequest.ProtoReflect.Descriptor instead.
 func (*WatchServerLogRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{20}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WatchServerLogRequest) GetHeartbeatInterval() *durationpb.Duration {
@@ -1625,7 +1885,7 @@ type WatchServerLogResponse struct {
 
 func (x *WatchServerLogResponse) Reset() {
 	*x = WatchServerLogResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[21]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1637,7 +1897,7 @@ func (x *WatchServerLogResponse) String() string {
 func (*WatchServerLogResponse) ProtoMessage() {}
 
 func (x *WatchServerLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[21]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1650,7 +1910,7 @@ func (x *WatchServerLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchServerLogResponse.ProtoReflect.Descriptor instead.
 func (*WatchServerLogResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{21}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WatchServerLogResponse) GetFrame() isWatchServerLogResponse_Frame {
@@ -1745,7 +2005,7 @@ type ServerLogRecord struct {
 
 func (x *ServerLogRecord) Reset() {
 	*x = ServerLogRecord{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[22]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1757,7 +2017,7 @@ func (x *ServerLogRecord) String() string {
 func (*ServerLogRecord) ProtoMessage() {}
 
 func (x *ServerLogRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[22]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1770,7 +2030,7 @@ func (x *ServerLogRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerLogRecord.ProtoReflect.Descriptor instead.
 func (*ServerLogRecord) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{22}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ServerLogRecord) GetNumber() int64 {
@@ -1817,7 +2077,7 @@ type ServerLogCaughtUp struct {
 
 func (x *ServerLogCaughtUp) Reset() {
 	*x = ServerLogCaughtUp{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[23]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1829,7 +2089,7 @@ func (x *ServerLogCaughtUp) String() string {
 func (*ServerLogCaughtUp) ProtoMessage() {}
 
 func (x *ServerLogCaughtUp) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[23]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1842,7 +2102,7 @@ func (x *ServerLogCaughtUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerLogCaughtUp.ProtoReflect.Descriptor instead.
 func (*ServerLogCaughtUp) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{23}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{24}
 }
 
 // ServerLogGap reports records that the reader lost because it was slow.
@@ -1856,7 +2116,7 @@ type ServerLogGap struct {
 
 func (x *ServerLogGap) Reset() {
 	*x = ServerLogGap{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[24]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1868,7 +2128,7 @@ func (x *ServerLogGap) String() string {
 func (*ServerLogGap) ProtoMessage() {}
 
 func (x *ServerLogGap) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[24]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1881,7 +2141,7 @@ func (x *ServerLogGap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerLogGap.ProtoReflect.Descriptor instead.
 func (*ServerLogGap) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{24}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ServerLogGap) GetLost() int64 {
@@ -1900,7 +2160,7 @@ type ServerLogHeartbeat struct {
 
 func (x *ServerLogHeartbeat) Reset() {
 	*x = ServerLogHeartbeat{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[25]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1912,7 +2172,7 @@ func (x *ServerLogHeartbeat) String() string {
 func (*ServerLogHeartbeat) ProtoMessage() {}
 
 func (x *ServerLogHeartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[25]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1925,7 +2185,7 @@ func (x *ServerLogHeartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerLogHeartbeat.ProtoReflect.Descriptor instead.
 func (*ServerLogHeartbeat) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{25}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{26}
 }
 
 type WatchTelemetryRequest struct {
@@ -1940,7 +2200,7 @@ type WatchTelemetryRequest struct {
 
 func (x *WatchTelemetryRequest) Reset() {
 	*x = WatchTelemetryRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[26]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1952,7 +2212,7 @@ func (x *WatchTelemetryRequest) String() string {
 func (*WatchTelemetryRequest) ProtoMessage() {}
 
 func (x *WatchTelemetryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[26]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1965,7 +2225,7 @@ func (x *WatchTelemetryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTelemetryRequest.ProtoReflect.Descriptor instead.
 func (*WatchTelemetryRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{26}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WatchTelemetryRequest) GetSessionId() string {
@@ -1999,7 +2259,7 @@ type WatchTelemetryResponse struct {
 
 func (x *WatchTelemetryResponse) Reset() {
 	*x = WatchTelemetryResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[27]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2011,7 +2271,7 @@ func (x *WatchTelemetryResponse) String() string {
 func (*WatchTelemetryResponse) ProtoMessage() {}
 
 func (x *WatchTelemetryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[27]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2024,7 +2284,7 @@ func (x *WatchTelemetryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTelemetryResponse.ProtoReflect.Descriptor instead.
 func (*WatchTelemetryResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{27}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WatchTelemetryResponse) GetEvent() *v1.CallbackGitHubTelemetryServiceEventRequest {
@@ -2060,7 +2320,7 @@ type WatchHostEventsRequest struct {
 
 func (x *WatchHostEventsRequest) Reset() {
 	*x = WatchHostEventsRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[28]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2072,7 +2332,7 @@ func (x *WatchHostEventsRequest) String() string {
 func (*WatchHostEventsRequest) ProtoMessage() {}
 
 func (x *WatchHostEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[28]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2085,7 +2345,7 @@ func (x *WatchHostEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchHostEventsRequest.ProtoReflect.Descriptor instead.
 func (*WatchHostEventsRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{28}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WatchHostEventsRequest) GetSessionId() string {
@@ -2126,7 +2386,7 @@ type WatchHostEventsResponse struct {
 
 func (x *WatchHostEventsResponse) Reset() {
 	*x = WatchHostEventsResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[29]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2138,7 +2398,7 @@ func (x *WatchHostEventsResponse) String() string {
 func (*WatchHostEventsResponse) ProtoMessage() {}
 
 func (x *WatchHostEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[29]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2151,7 +2411,7 @@ func (x *WatchHostEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchHostEventsResponse.ProtoReflect.Descriptor instead.
 func (*WatchHostEventsResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{29}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *WatchHostEventsResponse) GetEvent() *v1.CallbackHostServiceEventRequest {
@@ -2201,7 +2461,7 @@ type PingRequest struct {
 
 func (x *PingRequest) Reset() {
 	*x = PingRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[30]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2213,7 +2473,7 @@ func (x *PingRequest) String() string {
 func (*PingRequest) ProtoMessage() {}
 
 func (x *PingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[30]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2226,7 +2486,7 @@ func (x *PingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PingRequest.ProtoReflect.Descriptor instead.
 func (*PingRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{30}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PingRequest) GetMessage() string {
@@ -2259,7 +2519,7 @@ type PingResponse struct {
 
 func (x *PingResponse) Reset() {
 	*x = PingResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[31]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2271,7 +2531,7 @@ func (x *PingResponse) String() string {
 func (*PingResponse) ProtoMessage() {}
 
 func (x *PingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[31]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2284,7 +2544,7 @@ func (x *PingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PingResponse.ProtoReflect.Descriptor instead.
 func (*PingResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{31}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PingResponse) GetMessage() string {
@@ -2325,7 +2585,7 @@ type GetAuthStatusRequest struct {
 
 func (x *GetAuthStatusRequest) Reset() {
 	*x = GetAuthStatusRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[32]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2337,7 +2597,7 @@ func (x *GetAuthStatusRequest) String() string {
 func (*GetAuthStatusRequest) ProtoMessage() {}
 
 func (x *GetAuthStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[32]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2350,7 +2610,7 @@ func (x *GetAuthStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAuthStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetAuthStatusRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{32}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GetAuthStatusRequest) GetRuntimeProfile() *RuntimeProfile {
@@ -2377,7 +2637,7 @@ type GetAuthStatusResponse struct {
 
 func (x *GetAuthStatusResponse) Reset() {
 	*x = GetAuthStatusResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[33]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2389,7 +2649,7 @@ func (x *GetAuthStatusResponse) String() string {
 func (*GetAuthStatusResponse) ProtoMessage() {}
 
 func (x *GetAuthStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[33]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2402,7 +2662,7 @@ func (x *GetAuthStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAuthStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetAuthStatusResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{33}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GetAuthStatusResponse) GetAuthenticated() bool {
@@ -2452,7 +2712,7 @@ type ListModelsRequest struct {
 
 func (x *ListModelsRequest) Reset() {
 	*x = ListModelsRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[34]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2464,7 +2724,7 @@ func (x *ListModelsRequest) String() string {
 func (*ListModelsRequest) ProtoMessage() {}
 
 func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[34]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2477,7 +2737,7 @@ func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsRequest.ProtoReflect.Descriptor instead.
 func (*ListModelsRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{34}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListModelsRequest) GetGithubToken() string {
@@ -2503,7 +2763,7 @@ type ListModelsResponse struct {
 
 func (x *ListModelsResponse) Reset() {
 	*x = ListModelsResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[35]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2515,7 +2775,7 @@ func (x *ListModelsResponse) String() string {
 func (*ListModelsResponse) ProtoMessage() {}
 
 func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[35]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2528,7 +2788,7 @@ func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsResponse.ProtoReflect.Descriptor instead.
 func (*ListModelsResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{35}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListModelsResponse) GetModels() []*v1.Model {
@@ -2578,7 +2838,7 @@ const file_copilot_bridge_v1_runtime_service_proto_rawDesc = "" +
 	"\x03url\x18\x01 \x01(\tB\x03\x80\x01\x01R\x03url\x12;\n" +
 	"\vexpire_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTime\"\x16\n" +
-	"\x14GetServerInfoRequest\"\xe8\x02\n" +
+	"\x14GetServerInfoRequest\"\x9f\x03\n" +
 	"\x15GetServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1f\n" +
 	"\vcli_version\x18\x02 \x01(\tR\n" +
@@ -2588,7 +2848,20 @@ const file_copilot_bridge_v1_runtime_service_proto_rawDesc = "" +
 	"\x0fcli_version_max\x18\x05 \x01(\tR\rcliVersionMax\x12C\n" +
 	"\fcapabilities\x18\x06 \x01(\v2\x1f.copilot.bridge.v1.CapabilitiesR\fcapabilities\x121\n" +
 	"\x06limits\x18\a \x01(\v2\x19.copilot.bridge.v1.LimitsR\x06limits\x12!\n" +
-	"\fcli_warnings\x18\b \x03(\tR\vcliWarnings\"\xf5\x01\n" +
+	"\fcli_warnings\x18\b \x03(\tR\vcliWarnings\x125\n" +
+	"\x06caller\x18\t \x01(\v2\x1d.copilot.bridge.v1.CallerInfoR\x06caller\"\xea\x02\n" +
+	"\n" +
+	"CallerInfo\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x124\n" +
+	"\x05proof\x18\x03 \x01(\x0e2\x1e.copilot.bridge.v1.CallerProofR\x05proof\x12\x16\n" +
+	"\x06issuer\x18\x04 \x01(\tR\x06issuer\x12\x1b\n" +
+	"\tweb_login\x18\x05 \x01(\bR\bwebLogin\x12+\n" +
+	"\x04role\x18\x06 \x01(\x0e2\x17.copilot.bridge.v1.RoleR\x04role\x12?\n" +
+	"\fcall_classes\x18\a \x03(\x0e2\x1c.copilot.bridge.v1.CallClassR\vcallClasses\x12\x1a\n" +
+	"\bconfined\x18\b \x01(\bR\bconfined\x12;\n" +
+	"\vexpire_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expireTime\"\xf5\x01\n" +
 	"\fCapabilities\x12\x1f\n" +
 	"\vraw_service\x18\x01 \x01(\bR\n" +
 	"rawService\x12!\n" +
@@ -2722,7 +2995,21 @@ const file_copilot_bridge_v1_runtime_service_proto_rawDesc = "" +
 	"\n" +
 	"ROLE_OWNER\x10\x03\x12\x0e\n" +
 	"\n" +
-	"ROLE_ADMIN\x10\x04*\xb2\x01\n" +
+	"ROLE_ADMIN\x10\x04*\xb6\x01\n" +
+	"\vCallerProof\x12\x1c\n" +
+	"\x18CALLER_PROOF_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13CALLER_PROOF_SOCKET\x10\x01\x12\x1d\n" +
+	"\x19CALLER_PROOF_SERVER_TOKEN\x10\x02\x12\x1d\n" +
+	"\x19CALLER_PROOF_STATIC_TOKEN\x10\x03\x12\x14\n" +
+	"\x10CALLER_PROOF_JWT\x10\x04\x12\x1c\n" +
+	"\x18CALLER_PROOF_CERTIFICATE\x10\x05*\x93\x01\n" +
+	"\tCallClass\x12\x1a\n" +
+	"\x16CALL_CLASS_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fCALL_CLASS_READ\x10\x01\x12\x14\n" +
+	"\x10CALL_CLASS_DRIVE\x10\x02\x12\x12\n" +
+	"\x0eCALL_CLASS_OWN\x10\x03\x12\x13\n" +
+	"\x0fCALL_CLASS_HOST\x10\x04\x12\x16\n" +
+	"\x12CALL_CLASS_OPERATE\x10\x05*\xb2\x01\n" +
 	"\fRuntimeState\x12\x1d\n" +
 	"\x19RUNTIME_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16RUNTIME_STATE_STARTING\x10\x01\x12\x17\n" +
@@ -2765,132 +3052,140 @@ func file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP() []byte {
 	return file_copilot_bridge_v1_runtime_service_proto_rawDescData
 }
 
-var file_copilot_bridge_v1_runtime_service_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_copilot_bridge_v1_runtime_service_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_copilot_bridge_v1_runtime_service_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_copilot_bridge_v1_runtime_service_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_copilot_bridge_v1_runtime_service_proto_goTypes = []any{
 	(Role)(0),                                             // 0: copilot.bridge.v1.Role
-	(RuntimeState)(0),                                     // 1: copilot.bridge.v1.RuntimeState
-	(ServerLogLevel)(0),                                   // 2: copilot.bridge.v1.ServerLogLevel
-	(*Node)(nil),                                          // 3: copilot.bridge.v1.Node
-	(*ListNodesRequest)(nil),                              // 4: copilot.bridge.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),                             // 5: copilot.bridge.v1.ListNodesResponse
-	(*DrainNodeRequest)(nil),                              // 6: copilot.bridge.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),                             // 7: copilot.bridge.v1.DrainNodeResponse
-	(*MoveSessionRequest)(nil),                            // 8: copilot.bridge.v1.MoveSessionRequest
-	(*MoveSessionResponse)(nil),                           // 9: copilot.bridge.v1.MoveSessionResponse
-	(*CreateWebLinkRequest)(nil),                          // 10: copilot.bridge.v1.CreateWebLinkRequest
-	(*CreateWebLinkResponse)(nil),                         // 11: copilot.bridge.v1.CreateWebLinkResponse
-	(*GetServerInfoRequest)(nil),                          // 12: copilot.bridge.v1.GetServerInfoRequest
-	(*GetServerInfoResponse)(nil),                         // 13: copilot.bridge.v1.GetServerInfoResponse
-	(*Capabilities)(nil),                                  // 14: copilot.bridge.v1.Capabilities
-	(*Limits)(nil),                                        // 15: copilot.bridge.v1.Limits
-	(*ListRuntimesRequest)(nil),                           // 16: copilot.bridge.v1.ListRuntimesRequest
-	(*ListRuntimesResponse)(nil),                          // 17: copilot.bridge.v1.ListRuntimesResponse
-	(*RuntimeInfo)(nil),                                   // 18: copilot.bridge.v1.RuntimeInfo
-	(*DrainRuntimeRequest)(nil),                           // 19: copilot.bridge.v1.DrainRuntimeRequest
-	(*DrainRuntimeResponse)(nil),                          // 20: copilot.bridge.v1.DrainRuntimeResponse
-	(*RecycleRuntimeRequest)(nil),                         // 21: copilot.bridge.v1.RecycleRuntimeRequest
-	(*RecycleRuntimeResponse)(nil),                        // 22: copilot.bridge.v1.RecycleRuntimeResponse
-	(*WatchServerLogRequest)(nil),                         // 23: copilot.bridge.v1.WatchServerLogRequest
-	(*WatchServerLogResponse)(nil),                        // 24: copilot.bridge.v1.WatchServerLogResponse
-	(*ServerLogRecord)(nil),                               // 25: copilot.bridge.v1.ServerLogRecord
-	(*ServerLogCaughtUp)(nil),                             // 26: copilot.bridge.v1.ServerLogCaughtUp
-	(*ServerLogGap)(nil),                                  // 27: copilot.bridge.v1.ServerLogGap
-	(*ServerLogHeartbeat)(nil),                            // 28: copilot.bridge.v1.ServerLogHeartbeat
-	(*WatchTelemetryRequest)(nil),                         // 29: copilot.bridge.v1.WatchTelemetryRequest
-	(*WatchTelemetryResponse)(nil),                        // 30: copilot.bridge.v1.WatchTelemetryResponse
-	(*WatchHostEventsRequest)(nil),                        // 31: copilot.bridge.v1.WatchHostEventsRequest
-	(*WatchHostEventsResponse)(nil),                       // 32: copilot.bridge.v1.WatchHostEventsResponse
-	(*PingRequest)(nil),                                   // 33: copilot.bridge.v1.PingRequest
-	(*PingResponse)(nil),                                  // 34: copilot.bridge.v1.PingResponse
-	(*GetAuthStatusRequest)(nil),                          // 35: copilot.bridge.v1.GetAuthStatusRequest
-	(*GetAuthStatusResponse)(nil),                         // 36: copilot.bridge.v1.GetAuthStatusResponse
-	(*ListModelsRequest)(nil),                             // 37: copilot.bridge.v1.ListModelsRequest
-	(*ListModelsResponse)(nil),                            // 38: copilot.bridge.v1.ListModelsResponse
-	nil,                                                   // 39: copilot.bridge.v1.Node.LabelsEntry
-	nil,                                                   // 40: copilot.bridge.v1.ServerLogRecord.AttributesEntry
-	(*durationpb.Duration)(nil),                           // 41: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),                         // 42: google.protobuf.Timestamp
-	(*v1.CallbackGitHubTelemetryServiceEventRequest)(nil), // 43: copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
-	(*v1.CallbackHostServiceEventRequest)(nil),            // 44: copilot.cli.v1.CallbackHostServiceEventRequest
-	(EventCause)(0),                                       // 45: copilot.bridge.v1.EventCause
-	(*RuntimeProfile)(nil),                                // 46: copilot.bridge.v1.RuntimeProfile
-	(*v1.InternalServerServiceConnectServerResponse)(nil), // 47: copilot.cli.v1.InternalServerServiceConnectServerResponse
-	(*v1.Model)(nil),                                      // 48: copilot.cli.v1.Model
+	(CallerProof)(0),                                      // 1: copilot.bridge.v1.CallerProof
+	(CallClass)(0),                                        // 2: copilot.bridge.v1.CallClass
+	(RuntimeState)(0),                                     // 3: copilot.bridge.v1.RuntimeState
+	(ServerLogLevel)(0),                                   // 4: copilot.bridge.v1.ServerLogLevel
+	(*Node)(nil),                                          // 5: copilot.bridge.v1.Node
+	(*ListNodesRequest)(nil),                              // 6: copilot.bridge.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),                             // 7: copilot.bridge.v1.ListNodesResponse
+	(*DrainNodeRequest)(nil),                              // 8: copilot.bridge.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),                             // 9: copilot.bridge.v1.DrainNodeResponse
+	(*MoveSessionRequest)(nil),                            // 10: copilot.bridge.v1.MoveSessionRequest
+	(*MoveSessionResponse)(nil),                           // 11: copilot.bridge.v1.MoveSessionResponse
+	(*CreateWebLinkRequest)(nil),                          // 12: copilot.bridge.v1.CreateWebLinkRequest
+	(*CreateWebLinkResponse)(nil),                         // 13: copilot.bridge.v1.CreateWebLinkResponse
+	(*GetServerInfoRequest)(nil),                          // 14: copilot.bridge.v1.GetServerInfoRequest
+	(*GetServerInfoResponse)(nil),                         // 15: copilot.bridge.v1.GetServerInfoResponse
+	(*CallerInfo)(nil),                                    // 16: copilot.bridge.v1.CallerInfo
+	(*Capabilities)(nil),                                  // 17: copilot.bridge.v1.Capabilities
+	(*Limits)(nil),                                        // 18: copilot.bridge.v1.Limits
+	(*ListRuntimesRequest)(nil),                           // 19: copilot.bridge.v1.ListRuntimesRequest
+	(*ListRuntimesResponse)(nil),                          // 20: copilot.bridge.v1.ListRuntimesResponse
+	(*RuntimeInfo)(nil),                                   // 21: copilot.bridge.v1.RuntimeInfo
+	(*DrainRuntimeRequest)(nil),                           // 22: copilot.bridge.v1.DrainRuntimeRequest
+	(*DrainRuntimeResponse)(nil),                          // 23: copilot.bridge.v1.DrainRuntimeResponse
+	(*RecycleRuntimeRequest)(nil),                         // 24: copilot.bridge.v1.RecycleRuntimeRequest
+	(*RecycleRuntimeResponse)(nil),                        // 25: copilot.bridge.v1.RecycleRuntimeResponse
+	(*WatchServerLogRequest)(nil),                         // 26: copilot.bridge.v1.WatchServerLogRequest
+	(*WatchServerLogResponse)(nil),                        // 27: copilot.bridge.v1.WatchServerLogResponse
+	(*ServerLogRecord)(nil),                               // 28: copilot.bridge.v1.ServerLogRecord
+	(*ServerLogCaughtUp)(nil),                             // 29: copilot.bridge.v1.ServerLogCaughtUp
+	(*ServerLogGap)(nil),                                  // 30: copilot.bridge.v1.ServerLogGap
+	(*ServerLogHeartbeat)(nil),                            // 31: copilot.bridge.v1.ServerLogHeartbeat
+	(*WatchTelemetryRequest)(nil),                         // 32: copilot.bridge.v1.WatchTelemetryRequest
+	(*WatchTelemetryResponse)(nil),                        // 33: copilot.bridge.v1.WatchTelemetryResponse
+	(*WatchHostEventsRequest)(nil),                        // 34: copilot.bridge.v1.WatchHostEventsRequest
+	(*WatchHostEventsResponse)(nil),                       // 35: copilot.bridge.v1.WatchHostEventsResponse
+	(*PingRequest)(nil),                                   // 36: copilot.bridge.v1.PingRequest
+	(*PingResponse)(nil),                                  // 37: copilot.bridge.v1.PingResponse
+	(*GetAuthStatusRequest)(nil),                          // 38: copilot.bridge.v1.GetAuthStatusRequest
+	(*GetAuthStatusResponse)(nil),                         // 39: copilot.bridge.v1.GetAuthStatusResponse
+	(*ListModelsRequest)(nil),                             // 40: copilot.bridge.v1.ListModelsRequest
+	(*ListModelsResponse)(nil),                            // 41: copilot.bridge.v1.ListModelsResponse
+	nil,                                                   // 42: copilot.bridge.v1.Node.LabelsEntry
+	nil,                                                   // 43: copilot.bridge.v1.ServerLogRecord.AttributesEntry
+	(*durationpb.Duration)(nil),                           // 44: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),                         // 45: google.protobuf.Timestamp
+	(*v1.CallbackGitHubTelemetryServiceEventRequest)(nil), // 46: copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
+	(*v1.CallbackHostServiceEventRequest)(nil),            // 47: copilot.cli.v1.CallbackHostServiceEventRequest
+	(EventCause)(0),                                       // 48: copilot.bridge.v1.EventCause
+	(*RuntimeProfile)(nil),                                // 49: copilot.bridge.v1.RuntimeProfile
+	(*v1.InternalServerServiceConnectServerResponse)(nil), // 50: copilot.cli.v1.InternalServerServiceConnectServerResponse
+	(*v1.Model)(nil),                                      // 51: copilot.cli.v1.Model
 }
 var file_copilot_bridge_v1_runtime_service_proto_depIdxs = []int32{
-	39, // 0: copilot.bridge.v1.Node.labels:type_name -> copilot.bridge.v1.Node.LabelsEntry
-	3,  // 1: copilot.bridge.v1.ListNodesResponse.nodes:type_name -> copilot.bridge.v1.Node
-	41, // 2: copilot.bridge.v1.DrainNodeRequest.wait:type_name -> google.protobuf.Duration
-	41, // 3: copilot.bridge.v1.MoveSessionRequest.wait:type_name -> google.protobuf.Duration
+	42, // 0: copilot.bridge.v1.Node.labels:type_name -> copilot.bridge.v1.Node.LabelsEntry
+	5,  // 1: copilot.bridge.v1.ListNodesResponse.nodes:type_name -> copilot.bridge.v1.Node
+	44, // 2: copilot.bridge.v1.DrainNodeRequest.wait:type_name -> google.protobuf.Duration
+	44, // 3: copilot.bridge.v1.MoveSessionRequest.wait:type_name -> google.protobuf.Duration
 	0,  // 4: copilot.bridge.v1.CreateWebLinkRequest.role:type_name -> copilot.bridge.v1.Role
-	41, // 5: copilot.bridge.v1.CreateWebLinkRequest.ttl:type_name -> google.protobuf.Duration
-	42, // 6: copilot.bridge.v1.CreateWebLinkResponse.expire_time:type_name -> google.protobuf.Timestamp
-	14, // 7: copilot.bridge.v1.GetServerInfoResponse.capabilities:type_name -> copilot.bridge.v1.Capabilities
-	15, // 8: copilot.bridge.v1.GetServerInfoResponse.limits:type_name -> copilot.bridge.v1.Limits
-	41, // 9: copilot.bridge.v1.Limits.callback_timeout:type_name -> google.protobuf.Duration
-	41, // 10: copilot.bridge.v1.Limits.min_ping_interval:type_name -> google.protobuf.Duration
-	41, // 11: copilot.bridge.v1.Limits.max_connection_age:type_name -> google.protobuf.Duration
-	18, // 12: copilot.bridge.v1.ListRuntimesResponse.runtimes:type_name -> copilot.bridge.v1.RuntimeInfo
-	1,  // 13: copilot.bridge.v1.RuntimeInfo.state:type_name -> copilot.bridge.v1.RuntimeState
-	42, // 14: copilot.bridge.v1.RuntimeInfo.start_time:type_name -> google.protobuf.Timestamp
-	42, // 15: copilot.bridge.v1.RuntimeInfo.retry_time:type_name -> google.protobuf.Timestamp
-	41, // 16: copilot.bridge.v1.RuntimeInfo.latency:type_name -> google.protobuf.Duration
-	18, // 17: copilot.bridge.v1.DrainRuntimeResponse.runtime:type_name -> copilot.bridge.v1.RuntimeInfo
-	41, // 18: copilot.bridge.v1.RecycleRuntimeRequest.grace_period:type_name -> google.protobuf.Duration
-	18, // 19: copilot.bridge.v1.RecycleRuntimeResponse.runtime:type_name -> copilot.bridge.v1.RuntimeInfo
-	41, // 20: copilot.bridge.v1.WatchServerLogRequest.heartbeat_interval:type_name -> google.protobuf.Duration
-	25, // 21: copilot.bridge.v1.WatchServerLogResponse.record:type_name -> copilot.bridge.v1.ServerLogRecord
-	26, // 22: copilot.bridge.v1.WatchServerLogResponse.caught_up:type_name -> copilot.bridge.v1.ServerLogCaughtUp
-	27, // 23: copilot.bridge.v1.WatchServerLogResponse.gap:type_name -> copilot.bridge.v1.ServerLogGap
-	28, // 24: copilot.bridge.v1.WatchServerLogResponse.heartbeat:type_name -> copilot.bridge.v1.ServerLogHeartbeat
-	42, // 25: copilot.bridge.v1.ServerLogRecord.time:type_name -> google.protobuf.Timestamp
-	2,  // 26: copilot.bridge.v1.ServerLogRecord.level:type_name -> copilot.bridge.v1.ServerLogLevel
-	40, // 27: copilot.bridge.v1.ServerLogRecord.attributes:type_name -> copilot.bridge.v1.ServerLogRecord.AttributesEntry
-	41, // 28: copilot.bridge.v1.WatchTelemetryRequest.heartbeat_interval:type_name -> google.protobuf.Duration
-	43, // 29: copilot.bridge.v1.WatchTelemetryResponse.event:type_name -> copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
-	41, // 30: copilot.bridge.v1.WatchHostEventsRequest.heartbeat_interval:type_name -> google.protobuf.Duration
-	44, // 31: copilot.bridge.v1.WatchHostEventsResponse.event:type_name -> copilot.cli.v1.CallbackHostServiceEventRequest
-	45, // 32: copilot.bridge.v1.WatchHostEventsResponse.cause:type_name -> copilot.bridge.v1.EventCause
-	46, // 33: copilot.bridge.v1.PingRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	41, // 34: copilot.bridge.v1.PingResponse.round_trip:type_name -> google.protobuf.Duration
-	47, // 35: copilot.bridge.v1.PingResponse.greeting:type_name -> copilot.cli.v1.InternalServerServiceConnectServerResponse
-	46, // 36: copilot.bridge.v1.GetAuthStatusRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	46, // 37: copilot.bridge.v1.ListModelsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	48, // 38: copilot.bridge.v1.ListModelsResponse.models:type_name -> copilot.cli.v1.Model
-	12, // 39: copilot.bridge.v1.RuntimeService.GetServerInfo:input_type -> copilot.bridge.v1.GetServerInfoRequest
-	16, // 40: copilot.bridge.v1.RuntimeService.ListRuntimes:input_type -> copilot.bridge.v1.ListRuntimesRequest
-	19, // 41: copilot.bridge.v1.RuntimeService.DrainRuntime:input_type -> copilot.bridge.v1.DrainRuntimeRequest
-	21, // 42: copilot.bridge.v1.RuntimeService.RecycleRuntime:input_type -> copilot.bridge.v1.RecycleRuntimeRequest
-	23, // 43: copilot.bridge.v1.RuntimeService.WatchServerLog:input_type -> copilot.bridge.v1.WatchServerLogRequest
-	33, // 44: copilot.bridge.v1.RuntimeService.Ping:input_type -> copilot.bridge.v1.PingRequest
-	35, // 45: copilot.bridge.v1.RuntimeService.GetAuthStatus:input_type -> copilot.bridge.v1.GetAuthStatusRequest
-	37, // 46: copilot.bridge.v1.RuntimeService.ListModels:input_type -> copilot.bridge.v1.ListModelsRequest
-	29, // 47: copilot.bridge.v1.RuntimeService.WatchTelemetry:input_type -> copilot.bridge.v1.WatchTelemetryRequest
-	31, // 48: copilot.bridge.v1.RuntimeService.WatchHostEvents:input_type -> copilot.bridge.v1.WatchHostEventsRequest
-	10, // 49: copilot.bridge.v1.RuntimeService.CreateWebLink:input_type -> copilot.bridge.v1.CreateWebLinkRequest
-	4,  // 50: copilot.bridge.v1.RuntimeService.ListNodes:input_type -> copilot.bridge.v1.ListNodesRequest
-	6,  // 51: copilot.bridge.v1.RuntimeService.DrainNode:input_type -> copilot.bridge.v1.DrainNodeRequest
-	8,  // 52: copilot.bridge.v1.RuntimeService.MoveSession:input_type -> copilot.bridge.v1.MoveSessionRequest
-	13, // 53: copilot.bridge.v1.RuntimeService.GetServerInfo:output_type -> copilot.bridge.v1.GetServerInfoResponse
-	17, // 54: copilot.bridge.v1.RuntimeService.ListRuntimes:output_type -> copilot.bridge.v1.ListRuntimesResponse
-	20, // 55: copilot.bridge.v1.RuntimeService.DrainRuntime:output_type -> copilot.bridge.v1.DrainRuntimeResponse
-	22, // 56: copilot.bridge.v1.RuntimeService.RecycleRuntime:output_type -> copilot.bridge.v1.RecycleRuntimeResponse
-	24, // 57: copilot.bridge.v1.RuntimeService.WatchServerLog:output_type -> copilot.bridge.v1.WatchServerLogResponse
-	34, // 58: copilot.bridge.v1.RuntimeService.Ping:output_type -> copilot.bridge.v1.PingResponse
-	36, // 59: copilot.bridge.v1.RuntimeService.GetAuthStatus:output_type -> copilot.bridge.v1.GetAuthStatusResponse
-	38, // 60: copilot.bridge.v1.RuntimeService.ListModels:output_type -> copilot.bridge.v1.ListModelsResponse
-	30, // 61: copilot.bridge.v1.RuntimeService.WatchTelemetry:output_type -> copilot.bridge.v1.WatchTelemetryResponse
-	32, // 62: copilot.bridge.v1.RuntimeService.WatchHostEvents:output_type -> copilot.bridge.v1.WatchHostEventsResponse
-	11, // 63: copilot.bridge.v1.RuntimeService.CreateWebLink:output_type -> copilot.bridge.v1.CreateWebLinkResponse
-	5,  // 64: copilot.bridge.v1.RuntimeService.ListNodes:output_type -> copilot.bridge.v1.ListNodesResponse
-	7,  // 65: copilot.bridge.v1.RuntimeService.DrainNode:output_type -> copilot.bridge.v1.DrainNodeResponse
-	9,  // 66: copilot.bridge.v1.RuntimeService.MoveSession:output_type -> copilot.bridge.v1.MoveSessionResponse
-	53, // [53:67] is the sub-list for method output_type
-	39, // [39:53] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	44, // 5: copilot.bridge.v1.CreateWebLinkRequest.ttl:type_name -> google.protobuf.Duration
+	45, // 6: copilot.bridge.v1.CreateWebLinkResponse.expire_time:type_name -> google.protobuf.Timestamp
+	17, // 7: copilot.bridge.v1.GetServerInfoResponse.capabilities:type_name -> copilot.bridge.v1.Capabilities
+	18, // 8: copilot.bridge.v1.GetServerInfoResponse.limits:type_name -> copilot.bridge.v1.Limits
+	16, // 9: copilot.bridge.v1.GetServerInfoResponse.caller:type_name -> copilot.bridge.v1.CallerInfo
+	1,  // 10: copilot.bridge.v1.CallerInfo.proof:type_name -> copilot.bridge.v1.CallerProof
+	0,  // 11: copilot.bridge.v1.CallerInfo.role:type_name -> copilot.bridge.v1.Role
+	2,  // 12: copilot.bridge.v1.CallerInfo.call_classes:type_name -> copilot.bridge.v1.CallClass
+	45, // 13: copilot.bridge.v1.CallerInfo.expire_time:type_name -> google.protobuf.Timestamp
+	44, // 14: copilot.bridge.v1.Limits.callback_timeout:type_name -> google.protobuf.Duration
+	44, // 15: copilot.bridge.v1.Limits.min_ping_interval:type_name -> google.protobuf.Duration
+	44, // 16: copilot.bridge.v1.Limits.max_connection_age:type_name -> google.protobuf.Duration
+	21, // 17: copilot.bridge.v1.ListRuntimesResponse.runtimes:type_name -> copilot.bridge.v1.RuntimeInfo
+	3,  // 18: copilot.bridge.v1.RuntimeInfo.state:type_name -> copilot.bridge.v1.RuntimeState
+	45, // 19: copilot.bridge.v1.RuntimeInfo.start_time:type_name -> google.protobuf.Timestamp
+	45, // 20: copilot.bridge.v1.RuntimeInfo.retry_time:type_name -> google.protobuf.Timestamp
+	44, // 21: copilot.bridge.v1.RuntimeInfo.latency:type_name -> google.protobuf.Duration
+	21, // 22: copilot.bridge.v1.DrainRuntimeResponse.runtime:type_name -> copilot.bridge.v1.RuntimeInfo
+	44, // 23: copilot.bridge.v1.RecycleRuntimeRequest.grace_period:type_name -> google.protobuf.Duration
+	21, // 24: copilot.bridge.v1.RecycleRuntimeResponse.runtime:type_name -> copilot.bridge.v1.RuntimeInfo
+	44, // 25: copilot.bridge.v1.WatchServerLogRequest.heartbeat_interval:type_name -> google.protobuf.Duration
+	28, // 26: copilot.bridge.v1.WatchServerLogResponse.record:type_name -> copilot.bridge.v1.ServerLogRecord
+	29, // 27: copilot.bridge.v1.WatchServerLogResponse.caught_up:type_name -> copilot.bridge.v1.ServerLogCaughtUp
+	30, // 28: copilot.bridge.v1.WatchServerLogResponse.gap:type_name -> copilot.bridge.v1.ServerLogGap
+	31, // 29: copilot.bridge.v1.WatchServerLogResponse.heartbeat:type_name -> copilot.bridge.v1.ServerLogHeartbeat
+	45, // 30: copilot.bridge.v1.ServerLogRecord.time:type_name -> google.protobuf.Timestamp
+	4,  // 31: copilot.bridge.v1.ServerLogRecord.level:type_name -> copilot.bridge.v1.ServerLogLevel
+	43, // 32: copilot.bridge.v1.ServerLogRecord.attributes:type_name -> copilot.bridge.v1.ServerLogRecord.AttributesEntry
+	44, // 33: copilot.bridge.v1.WatchTelemetryRequest.heartbeat_interval:type_name -> google.protobuf.Duration
+	46, // 34: copilot.bridge.v1.WatchTelemetryResponse.event:type_name -> copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
+	44, // 35: copilot.bridge.v1.WatchHostEventsRequest.heartbeat_interval:type_name -> google.protobuf.Duration
+	47, // 36: copilot.bridge.v1.WatchHostEventsResponse.event:type_name -> copilot.cli.v1.CallbackHostServiceEventRequest
+	48, // 37: copilot.bridge.v1.WatchHostEventsResponse.cause:type_name -> copilot.bridge.v1.EventCause
+	49, // 38: copilot.bridge.v1.PingRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	44, // 39: copilot.bridge.v1.PingResponse.round_trip:type_name -> google.protobuf.Duration
+	50, // 40: copilot.bridge.v1.PingResponse.greeting:type_name -> copilot.cli.v1.InternalServerServiceConnectServerResponse
+	49, // 41: copilot.bridge.v1.GetAuthStatusRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	49, // 42: copilot.bridge.v1.ListModelsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	51, // 43: copilot.bridge.v1.ListModelsResponse.models:type_name -> copilot.cli.v1.Model
+	14, // 44: copilot.bridge.v1.RuntimeService.GetServerInfo:input_type -> copilot.bridge.v1.GetServerInfoRequest
+	19, // 45: copilot.bridge.v1.RuntimeService.ListRuntimes:input_type -> copilot.bridge.v1.ListRuntimesRequest
+	22, // 46: copilot.bridge.v1.RuntimeService.DrainRuntime:input_type -> copilot.bridge.v1.DrainRuntimeRequest
+	24, // 47: copilot.bridge.v1.RuntimeService.RecycleRuntime:input_type -> copilot.bridge.v1.RecycleRuntimeRequest
+	26, // 48: copilot.bridge.v1.RuntimeService.WatchServerLog:input_type -> copilot.bridge.v1.WatchServerLogRequest
+	36, // 49: copilot.bridge.v1.RuntimeService.Ping:input_type -> copilot.bridge.v1.PingRequest
+	38, // 50: copilot.bridge.v1.RuntimeService.GetAuthStatus:input_type -> copilot.bridge.v1.GetAuthStatusRequest
+	40, // 51: copilot.bridge.v1.RuntimeService.ListModels:input_type -> copilot.bridge.v1.ListModelsRequest
+	32, // 52: copilot.bridge.v1.RuntimeService.WatchTelemetry:input_type -> copilot.bridge.v1.WatchTelemetryRequest
+	34, // 53: copilot.bridge.v1.RuntimeService.WatchHostEvents:input_type -> copilot.bridge.v1.WatchHostEventsRequest
+	12, // 54: copilot.bridge.v1.RuntimeService.CreateWebLink:input_type -> copilot.bridge.v1.CreateWebLinkRequest
+	6,  // 55: copilot.bridge.v1.RuntimeService.ListNodes:input_type -> copilot.bridge.v1.ListNodesRequest
+	8,  // 56: copilot.bridge.v1.RuntimeService.DrainNode:input_type -> copilot.bridge.v1.DrainNodeRequest
+	10, // 57: copilot.bridge.v1.RuntimeService.MoveSession:input_type -> copilot.bridge.v1.MoveSessionRequest
+	15, // 58: copilot.bridge.v1.RuntimeService.GetServerInfo:output_type -> copilot.bridge.v1.GetServerInfoResponse
+	20, // 59: copilot.bridge.v1.RuntimeService.ListRuntimes:output_type -> copilot.bridge.v1.ListRuntimesResponse
+	23, // 60: copilot.bridge.v1.RuntimeService.DrainRuntime:output_type -> copilot.bridge.v1.DrainRuntimeResponse
+	25, // 61: copilot.bridge.v1.RuntimeService.RecycleRuntime:output_type -> copilot.bridge.v1.RecycleRuntimeResponse
+	27, // 62: copilot.bridge.v1.RuntimeService.WatchServerLog:output_type -> copilot.bridge.v1.WatchServerLogResponse
+	37, // 63: copilot.bridge.v1.RuntimeService.Ping:output_type -> copilot.bridge.v1.PingResponse
+	39, // 64: copilot.bridge.v1.RuntimeService.GetAuthStatus:output_type -> copilot.bridge.v1.GetAuthStatusResponse
+	41, // 65: copilot.bridge.v1.RuntimeService.ListModels:output_type -> copilot.bridge.v1.ListModelsResponse
+	33, // 66: copilot.bridge.v1.RuntimeService.WatchTelemetry:output_type -> copilot.bridge.v1.WatchTelemetryResponse
+	35, // 67: copilot.bridge.v1.RuntimeService.WatchHostEvents:output_type -> copilot.bridge.v1.WatchHostEventsResponse
+	13, // 68: copilot.bridge.v1.RuntimeService.CreateWebLink:output_type -> copilot.bridge.v1.CreateWebLinkResponse
+	7,  // 69: copilot.bridge.v1.RuntimeService.ListNodes:output_type -> copilot.bridge.v1.ListNodesResponse
+	9,  // 70: copilot.bridge.v1.RuntimeService.DrainNode:output_type -> copilot.bridge.v1.DrainNodeResponse
+	11, // 71: copilot.bridge.v1.RuntimeService.MoveSession:output_type -> copilot.bridge.v1.MoveSessionResponse
+	58, // [58:72] is the sub-list for method output_type
+	44, // [44:58] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_runtime_service_proto_init() }
@@ -2900,7 +3195,7 @@ func file_copilot_bridge_v1_runtime_service_proto_init() {
 	}
 	file_copilot_bridge_v1_event_service_proto_init()
 	file_copilot_bridge_v1_runtime_profile_proto_init()
-	file_copilot_bridge_v1_runtime_service_proto_msgTypes[21].OneofWrappers = []any{
+	file_copilot_bridge_v1_runtime_service_proto_msgTypes[22].OneofWrappers = []any{
 		(*WatchServerLogResponse_Record)(nil),
 		(*WatchServerLogResponse_CaughtUp)(nil),
 		(*WatchServerLogResponse_Gap)(nil),
@@ -2911,8 +3206,8 @@ func file_copilot_bridge_v1_runtime_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_bridge_v1_runtime_service_proto_rawDesc), len(file_copilot_bridge_v1_runtime_service_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   38,
+			NumEnums:      5,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -41,8 +41,8 @@ const (
 //
 // RuntimeService reports on the server and its CLI processes.
 type RuntimeServiceClient interface {
-	// GetServerInfo returns the server's version, capabilities and limits. It starts no CLI
-	// process.
+	// GetServerInfo returns the server's version, capabilities and limits, and the caller as the
+	// server sees it. It starts no CLI process.
 	GetServerInfo(ctx context.Context, in *GetServerInfoRequest, opts ...grpc.CallOption) (*GetServerInfoResponse, error)
 	// ListRuntimes lists the CLI processes that the server started or is connected to.
 	ListRuntimes(ctx context.Context, in *ListRuntimesRequest, opts ...grpc.CallOption) (*ListRuntimesResponse, error)
@@ -333,8 +333,8 @@ func (c *runtimeServiceClient) MoveSession(ctx context.Context, in *MoveSessionR
 //
 // RuntimeService reports on the server and its CLI processes.
 type RuntimeServiceServer interface {
-	// GetServerInfo returns the server's version, capabilities and limits. It starts no CLI
-	// process.
+	// GetServerInfo returns the server's version, capabilities and limits, and the caller as the
+	// server sees it. It starts no CLI process.
 	GetServerInfo(context.Context, *GetServerInfoRequest) (*GetServerInfoResponse, error)
 	// ListRuntimes lists the CLI processes that the server started or is connected to.
 	ListRuntimes(context.Context, *ListRuntimesRequest) (*ListRuntimesResponse, error)
