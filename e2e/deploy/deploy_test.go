@@ -23,6 +23,8 @@ func TestDeployPage(t *testing.T) {
 		"tls_cert: cert.pem # config.yaml:2", `ok       policy: "policy.yaml" is valid; number of tenants: 1`,
 		", and its keys can be read", `ok       tls_cert: "cert.pem" is valid until `, "ok       port localhost:", "TURN_STATUS_COMPLETED", `"sessionId": "first"`,
 		"copilot.bridge.v1.SessionService",
+		"you:            ann, owner of the tenant acme\n", "known by:       a JSON web token of http://127.0.0.1:",
+		"allowed:        read, drive, own\nuntil:          20",
 		"code = Unauthenticated", "code = PermissionDenied", `copilot_turns_total{`, `"msg":"session.create"`,
 		"Code: ResourceExhausted", "QuotaFailure")
 }

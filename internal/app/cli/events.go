@@ -162,7 +162,7 @@ func (o *eventsOptions) read(
 			return err
 		}
 		if closed := frame.GetClosed(); closed != nil {
-			reason := strings.ToLower(strings.TrimPrefix(closed.GetReason().String(), "CLOSE_REASON_"))
+			reason := enumText(closed.GetReason(), "CLOSE_REASON_")
 			fmt.Fprintf(p.stderr, "The session is closed: %s\n", reason)
 		}
 	}
@@ -237,7 +237,7 @@ func (e *eventPrinter) gap(gap *bridgev1.Gap) error {
 		e.missing = gap
 		return nil
 	}
-	reason := strings.ToLower(strings.TrimPrefix(gap.GetReason().String(), "GAP_REASON_"))
+	reason := enumText(gap.GetReason(), "GAP_REASON_")
 	return e.other(gap.GetThrough(), "gap", gap, "GAP", fmt.Sprintf("events after %s up to %s are missing (%s)",
 		copilot.FormatPosition(gap.GetAfter()), copilot.FormatPosition(gap.GetThrough()), reason))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -79,7 +78,7 @@ func runtimeTable(list []*bridgev1.RuntimeInfo, now time.Time) (table, []any) {
 
 // runtimeState is a runtime's state for people.
 func runtimeState(r *bridgev1.RuntimeInfo) string {
-	return strings.ToLower(strings.TrimPrefix(r.GetState().String(), "RUNTIME_STATE_"))
+	return enumText(r.GetState(), "RUNTIME_STATE_")
 }
 
 const drainUsage = `Gives a CLI process no more sessions; those that it has go on in it. --undo ends the drain.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -12,12 +13,14 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-const serverUsage = `Prints the version, the health, the CLI and the limits of the server; with -o json everything.
+const serverUsage = `Prints the version, the health, the CLI and the limits of the server, and who you are to it; with -o
+json everything.
 
   copilot-grpc server
   copilot-grpc server -o json
 
-health is SERVING, or NOT_SERVING while the server cannot work or is about to stop.`
+health is SERVING, or NOT_SERVING while the server cannot work or is about to stop. "you" has your name, your role and
+your tenant, "known by" how the server knows you, and "allowed" the classes of calls that you may make.`
 
 func setupServer(p *program, f *flags) action {
 	c := p.connection(f)
@@ -36,7 +39,8 @@ func setupServer(p *program, f *flags) action {
 				return err
 			}
 			state := health.GetStatus().String()
-			return out.record(serverFields(c.server.Target, state, info),
+			fields := append(serverFields(c.server.Target, state, info), callerFields(info.GetCaller())...)
+			return out.record(fields,
 				members{{"target", c.server.Target}, {"health", state}, {"info", info}})
 		})
 	}
@@ -76,6 +80,46 @@ func serverFields(target, health string, info *bridgev1.GetServerInfoResponse) [
 		fields = append(fields, field{"connection age", "at most " + age.AsDuration().Round(time.Second).String()})
 	}
 	return fields
+}
+
+// callerFields are what people want to know of themselves; none if the server does not tell.
+func callerFields(who *bridgev1.CallerInfo) []field {
+	if who == nil {
+		return nil
+	}
+	known := cmp.Or(proofTexts[who.GetProof()], enumText(who.GetProof(), "CALLER_PROOF_"))
+	if who.GetIssuer() != "" {
+		known += " of " + who.GetIssuer()
+	}
+	if who.GetWebLogin() {
+		known = "a browser's login with " + known
+	}
+	var classes []string
+	for _, class := range who.GetCallClasses() {
+		classes = append(classes, enumText(class, "CALL_CLASS_"))
+	}
+	allowed := strings.Join(classes, ", ")
+	if who.GetConfined() {
+		allowed += "; a sandbox confines the sessions"
+	}
+	return []field{
+		{"you", fmt.Sprintf("%s, %s of the tenant %s", who.GetName(), enumText(who.GetRole(), "ROLE_"), who.GetTenant())},
+		{"known by", known}, {"allowed", allowed}, {"until", timeText(who.GetExpireTime())},
+	}
+}
+
+// proofTexts are the proofs of callers for people.
+var proofTexts = map[bridgev1.CallerProof]string{
+	bridgev1.CallerProof_CALLER_PROOF_SOCKET:       "the unix socket",
+	bridgev1.CallerProof_CALLER_PROOF_SERVER_TOKEN: "the server's token",
+	bridgev1.CallerProof_CALLER_PROOF_STATIC_TOKEN: "a token of the policy",
+	bridgev1.CallerProof_CALLER_PROOF_JWT:          "a JSON web token",
+	bridgev1.CallerProof_CALLER_PROOF_CERTIFICATE:  "a client certificate",
+}
+
+// enumText is the name of an enum's value without the prefix of its type.
+func enumText(value fmt.Stringer, prefix string) string {
+	return strings.ToLower(strings.TrimPrefix(value.String(), prefix))
 }
 
 // sizeText is a number of bytes for people.

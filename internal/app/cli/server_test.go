@@ -2,8 +2,14 @@ package cli
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
 func TestServer(t *testing.T) {
@@ -11,14 +17,51 @@ func TestServer(t *testing.T) {
 	to := " --target " + server(t)
 	expect(t, nil, "server"+to, result{exitOK, "health:         SERVING\nversion:        v1\n", ""})
 	expect(t, nil, "server"+to, result{exitOK, "request:        at most 16 MiB\n", ""})
+	expect(t, nil, "server"+to, result{exitOK, "you:            socket, admin of the tenant host\n" +
+		"known by:       the unix socket\nallowed:        read, drive, own, host, operate\n", ""})
 	expect(t, nil, "server now"+to, result{exitUsage, "", `unexpected argument "now"`})
 	var got struct {
 		Health string
-		Info   struct{ Version string }
+		Info   struct {
+			Version string
+			Caller  struct{ Tenant string }
+		}
 	}
 	r := run(t, nil, "", strings.Fields("server -o json"+to)...)
-	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || got.Health != "SERVING" || got.Info.Version != "v1" {
+	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || got.Health != "SERVING" || got.Info.Version != "v1" ||
+		got.Info.Caller.Tenant != "host" {
 		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// The caller is described in words; an older server tells nothing of it.
+func TestCallerFields(t *testing.T) {
+	t.Parallel()
+	if got := callerFields(nil); got != nil {
+		t.Errorf("an older server: %v", got)
+	}
+	at := time.Date(2026, 2, 3, 4, 5, 6, 0, time.Local)
+	for _, tc := range []struct {
+		who  *bridgev1.CallerInfo
+		want []field
+	}{
+		{&bridgev1.CallerInfo{Tenant: "host", Name: "socket", Proof: bridgev1.CallerProof_CALLER_PROOF_SOCKET,
+			Role: bridgev1.Role_ROLE_ADMIN, CallClasses: []bridgev1.CallClass{bridgev1.CallClass_CALL_CLASS_READ,
+				bridgev1.CallClass_CALL_CLASS_OPERATE}},
+			[]field{{"you", "socket, admin of the tenant host"}, {"known by", "the unix socket"},
+				{"allowed", "read, operate"}, {"until", ""}}},
+		{&bridgev1.CallerInfo{Tenant: "acme", Name: "ann", Proof: bridgev1.CallerProof_CALLER_PROOF_JWT,
+			Issuer: "https://issuer.example", WebLogin: true, Role: bridgev1.Role_ROLE_OBSERVER, Confined: true,
+			CallClasses: []bridgev1.CallClass{bridgev1.CallClass_CALL_CLASS_READ}, ExpireTime: timestamppb.New(at)},
+			[]field{{"you", "ann, observer of the tenant acme"},
+				{"known by", "a browser's login with a JSON web token of https://issuer.example"},
+				{"allowed", "read; a sandbox confines the sessions"}, {"until", "2026-02-03 04:05:06"}}},
+		{&bridgev1.CallerInfo{Proof: 99, Role: 98}, []field{{"you", ", 98 of the tenant "}, {"known by", "99"},
+			{"allowed", ""}, {"until", ""}}},
+	} {
+		if got := callerFields(tc.who); !slices.Equal(got, tc.want) {
+			t.Errorf("%v:\n%q, want\n%q", tc.who, got, tc.want)
+		}
 	}
 }
 
