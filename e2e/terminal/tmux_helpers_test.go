@@ -77,7 +77,7 @@ func sits(d *harness.Daemon, width, height int) *person {
 	})
 	p.tmux("new-session", "-d", "-x", fmt.Sprint(width), "-y", fmt.Sprint(height), "-c", dir,
 		"env", "PS1=@ ", "PATH="+dir+":"+os.Getenv("PATH"), "COPILOT_GRPC_TARGET=unix:"+filepath.Join(d.Root, "s"),
-		"XDG_STATE_HOME="+filepath.Join(dir, "state"),
+		"XDG_STATE_HOME="+filepath.Join(dir, "state"), "XDG_CONFIG_HOME="+filepath.Join(dir, "config"),
 		"bash", "--norc", "--noprofile")
 	for _, name := range []string{"copilot-grpc", "bin/copilot-grpc"} { // as it is installed, and as it is built
 		path := filepath.Join(dir, name)

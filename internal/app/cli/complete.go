@@ -96,16 +96,21 @@ func completeCall(_ context.Context, _ *program, _ *flags, args []string, word s
 // all services, and of the methods of which the first package has one.
 func methodNames(word string) []cobra.Completion {
 	var names []cobra.Completion
-	for _, m := range methodsOf(packages...) {
-		name := shortName(m)
-		if strings.Contains(word, ".") {
-			name = fullName(m)
+	add := func(name string) {
+		if strings.HasPrefix(name, word) { // zsh needs seconds to choose among all
+			names = append(names, name)
 		}
-		names = append(names, name)
+	}
+	for _, m := range methodsOf(packages...) {
+		if strings.Contains(word, ".") {
+			add(fullName(m))
+		} else {
+			add(shortName(m))
+		}
 	}
 	for _, m := range methodsOf(packages[0]) {
 		if found, err := findMethod(string(m.Name())); err == nil && found == m {
-			names = append(names, string(m.Name()))
+			add(string(m.Name()))
 		}
 	}
 	return names

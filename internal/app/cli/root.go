@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Command returns the tree of all commands with their flags, for their manual pages.
@@ -55,6 +56,7 @@ func (p *program) node(c command, path string, described bool) *cobra.Command {
 		_, cmd.Long, _ = strings.Cut(f.usage, "\n\n")
 		cmd.Flags().AddFlagSet(f.FlagSet)
 		p.completeValues(cmd, f)
+		f.VisitAll(func(fl *pflag.Flag) { _, fl.Usage = pflag.UnquoteUsage(fl) }) // as shells and manual pages show it
 		if c.complete != nil {
 			cmd.ValidArgsFunction = p.completing(c.complete, f)
 		}
@@ -129,7 +131,10 @@ func (p *program) completing(
 			return nil, cobra.ShellCompDirectiveError
 		}
 		list, directive := complete(cmd.Context(), p, f, args, word), cobra.ShellCompDirectiveNoFileComp
-		if slices.ContainsFunc(list, func(one cobra.Completion) bool { return strings.HasSuffix(one, ":") }) {
+		// fish alone passes the quotation mark before a word. It adds no space to a colon, and its script looks for the
+		// word with the mark if it has to prevent a space.
+		open := slices.ContainsFunc(list, func(one cobra.Completion) bool { return strings.HasSuffix(one, ":") })
+		if open && !strings.HasPrefix(word, "'") {
 			directive |= cobra.ShellCompDirectiveNoSpace
 		}
 		return list, directive

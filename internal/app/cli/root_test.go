@@ -26,6 +26,10 @@ func TestCompletion(t *testing.T) {
 		"any text":             {[]string{"serve", "--node-name", ""}, ":4"},
 		"a method": {[]string{"call", "copilot.bridge.v1.RuntimeService/P"},
 			"copilot.bridge.v1.RuntimeService/Ping\n"},
+		"methods that begin so":    {[]string{"call", "GetSe"}, "GetServerInfo\nGetSession\n:4"},
+		"a flag with its value":    {[]string{"sessions", "list", "--lab"}, "--label\tonly sessions with this label, as KEY=VALUE;"},
+		"a field":                  {[]string{"call", "Ping", `{"me`}, "{\"message\":\n:6"},
+		"a field, as fish asks it": {[]string{"call", "Ping", `'{"me`}, "{\"message\":\n:4"},
 	} {
 		env := []string{"COPILOT_GRPC_TOKEN=a secret"}
 		r := run(t, env, "", append([]string{"__complete"}, tc.args...)...)
