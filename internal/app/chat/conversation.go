@@ -53,7 +53,17 @@ type Note struct {
 }
 
 // Prompt is a prompt that the server has accepted.
-type Prompt struct{ MessageID, Text string }
+type Prompt struct {
+	MessageID, Text string
+	// Accepted is the position at which the CLI accepted the prompt.
+	Accepted *bridgev1.Position
+}
+
+// isShownAs reports whether the timeline has the prompt as a message. The messages of a CLI older
+// than 1.0.83 have no ids: there the text and the position tell.
+func (p Prompt) isShownAs(m view.User) bool {
+	return m.Key == p.MessageID || m.Text == p.Text && copilot.ComparePositions(m.Position, p.Accepted) > 0
+}
 
 // maxPending bounds each list of an update that a stalled terminal does not take. It is more than a screen shows.
 const maxPending = 100
@@ -109,7 +119,7 @@ func (c *Conversation) settle() {
 	c.Queued = slices.DeleteFunc(c.Queued, func(p Prompt) bool {
 		return slices.ContainsFunc(c.View.Items, func(i view.Item) bool {
 			user, ok := i.(view.User)
-			return ok && user.Key == p.MessageID
+			return ok && p.isShownAs(user)
 		})
 	})
 }
@@ -325,7 +335,7 @@ func (c *Conversation) sent(e Send, r Result) {
 		return
 	}
 	c.awaiting = r.Position
-	c.Queued = append(c.Queued, Prompt{r.MessageID, e.Text})
+	c.Queued = append(c.Queued, Prompt{r.MessageID, e.Text, r.Position})
 	c.settle()
 }
 
