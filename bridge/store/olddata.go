@@ -11,6 +11,29 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 )
 
+// format is the number of the directory's format. Versions before the cell of that name wrote format 1. It grows when an
+// older version would lose or misread what this one writes.
+const format = 2
+
+// convert makes a directory of an earlier version one of this version's format. After a kill the next start goes on with it.
+func (s *Store) convert() error {
+	cell, err := segment.OpenCell(s.fs, s.path("format"), s.syncs(), func([]byte) uint64 { return 0 })
+	if cell == nil {
+		return err
+	}
+	if found := cell.Get(); found > format {
+		return fmt.Errorf("%w %q: its format is %d, and this version knows formats up to %d; start the later version, "+
+			"or choose another directory", ErrLater, s.cfg.Dir, found, format)
+	}
+	if err := s.convertStates(); err != nil {
+		return err
+	}
+	if err := cell.Raise(format); err != nil { // a full disk is no reason not to start
+		s.log.Warn("noting the format of the data directory failed", "error", err)
+	}
+	return nil
+}
+
 // oldStates is the folder in which earlier versions had the log of states.
 const oldStates = "states"
 

@@ -1,6 +1,8 @@
 package store_test
 
 import (
+	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +11,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
+	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
 )
 
@@ -42,6 +45,46 @@ func TestOldData(t *testing.T) {
 		must(t, log.Close())
 		must(t, s.Close())
 	})
+}
+
+// A directory of a later version is refused, and nothing in it is changed. A damaged number of the format is no reason to refuse
+// one.
+func TestLaterFormat(t *testing.T) {
+	t.Parallel()
+	fs, dir := &faultfs.FS{}, t.TempDir()
+	s, err := openOn(fs, dir)
+	must(t, err)
+	must(t, s.Save(stateOf("a", 1)))
+	must(t, s.Close())
+	file := filepath.Join(dir, "format")
+	number := bytes.Clone(fs.Content(file))
+	damaged := bytes.Clone(number)
+	damaged[0] ^= 64
+	damaged[4096] ^= 64
+	fs.Put(file, damaged)
+	s, err = openOn(fs, dir)
+	must(t, err)
+	must(t, s.Close())
+	cell, err := segment.OpenCell(fs, file, false, nil)
+	must(t, err)
+	must(t, cell.Raise(3))
+	before := fs.Restart(false)
+	_, err = openOn(fs, dir)
+	if !errors.Is(err, store.ErrLater) || !strings.Contains(err.Error(), "its format is 3, and this version knows formats up to 2") {
+		t.Errorf("the directory of a later version: %v", err)
+	}
+	for _, name := range before.Names() {
+		if !bytes.Equal(before.Content(name), fs.Content(name)) {
+			t.Errorf("%s has changed", name)
+		}
+	}
+	fs.Put(file, number)
+	s, err = openOn(fs, dir)
+	must(t, err)
+	if got := saved(t, s); got["a"] != 1 {
+		t.Errorf("sessions are %v", got)
+	}
+	must(t, s.Close())
 }
 
 // The states that an earlier version left in a log of their own are taken over, wherever the process that does so is killed.

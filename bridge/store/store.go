@@ -6,6 +6,7 @@
 //
 //	lock                 locked by the process that uses the directory
 //	epoch                an upper bound of all journals' epochs
+//	format               the number of the directory's format
 //	overruns             lets journals continue on a full disk
 //	requests/            answers, as a log
 //	journals/            the newest events, states and outboxes of many sessions, as a log
@@ -45,8 +46,12 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 )
 
-// ErrInUse reports a directory that another process uses.
-var ErrInUse = errors.New("another server uses the data directory")
+var (
+	// ErrInUse reports a directory that another process uses.
+	ErrInUse = errors.New("another server uses the data directory")
+	// ErrLater reports a directory that a later version has written, in a way that this one does not understand.
+	ErrLater = errors.New("a later version has written the data directory")
+)
 
 // Config configures a store.
 type Config struct {
@@ -147,7 +152,7 @@ func Open(cfg Config) (*Store, error) {
 		s.log.Warn("reserving disk space for epochs failed", "error", err)
 	}
 	s.lastEpoch = s.ceiling.Get()
-	if err := s.convertStates(); err != nil {
+	if err := s.convert(); err != nil {
 		_ = lock.Close()
 		return nil, err
 	}

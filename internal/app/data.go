@@ -89,6 +89,9 @@ func (a *App) openStore(disk segment.FS, tidyEvery time.Duration) (bridge.Direct
 	if errors.Is(err, store.ErrInUse) {
 		return nil, wrong("data_dir", occupied(err, dir))
 	}
+	if errors.Is(err, store.ErrLater) {
+		return nil, wrong("data_dir", err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -95,8 +95,15 @@ func (l *List) add(path, format string, values ...any) {
 	l.List = append(l.List, Finding{path, strings.ToValidUTF8(text[:min(len(text), maxFindingText)], "")})
 }
 
-// ErrNoDirectory reports a path that is no data directory.
-var ErrNoDirectory = errors.New("not a data directory")
+var (
+	// ErrNoDirectory reports a path that is no data directory.
+	ErrNoDirectory = errors.New("not a data directory")
+	// ErrLater reports a directory of a later format, of which this version cannot say what is damaged.
+	ErrLater = errors.New("a data directory of a later version")
+)
+
+// knownFormat is the greatest format of a directory that the page describes.
+const knownFormat = 2
 
 // place is a part of a file.
 type place struct {
@@ -118,7 +125,7 @@ type checker struct {
 	outboxes   map[keyDigest]place // where journals/ has the outbox of a session
 }
 
-// Check verifies a data directory. The error is ErrNoDirectory, that of opening the directory, or that of ctx.
+// Check verifies a data directory. The error is ErrNoDirectory, ErrLater, that of opening the directory, or that of ctx.
 func Check(ctx context.Context, dir string) (*Report, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -134,6 +141,9 @@ func Check(ctx context.Context, dir string) (*Report, error) {
 		outboxes: map[keyDigest]place{},
 	}
 	c.Locked = locked(root, dir)
+	if format, _ := c.cell("format"); format > knownFormat {
+		return nil, fmt.Errorf("%q is %w: its format is %d, later than %d", dir, ErrLater, format, knownFormat)
+	}
 	c.top()
 	if c.epoch, c.epochKnown = c.cell("epoch"); !c.epochKnown {
 		c.Damage.add("epoch", "is missing or has no number")
@@ -173,7 +183,7 @@ func locked(root *os.Root, dir string) bool {
 
 // top looks for files that are not those of a data directory.
 func (c *checker) top() {
-	known := []string{"lock", "epoch", "overruns", "sessions", "states", "journals", "journals.doubts", "requests",
+	known := []string{"lock", "format", "epoch", "overruns", "sessions", "states", "journals", "journals.doubts", "requests",
 		"usage", "damaged", "logins.json", "nats"}
 	for _, e := range c.list(".") {
 		if !slices.Contains(known, e.Name()) {

@@ -134,7 +134,7 @@ func unchecked(name string, data []byte, at int) bool {
 	switch base := filepath.Base(name); {
 	case strings.Contains(name, "outbox/"), base == "opening", base == "lock":
 		return true
-	case base == "epoch", base == "overruns":
+	case base == "epoch", base == "overruns", base == "format":
 		return at%4096 >= 12
 	case base == "session":
 		return at > bytes.LastIndex(data, []byte(`"number":`))+len(`"number":`)-1
@@ -479,6 +479,13 @@ func TestNoDirectory(t *testing.T) {
 	}
 	if _, err := fsck.Check(t.Context(), "/nowhere"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no directory: %v", err)
+	}
+	later := killedDir(t, 1, 1)
+	cell, err := segment.OpenCell(segment.OS{}, filepath.Join(later, "format"), false, nil)
+	must(t, err)
+	must(t, cell.Raise(3))
+	if _, err := fsck.Check(t.Context(), later); !errors.Is(err, fsck.ErrLater) || !strings.Contains(err.Error(), "its format is 3") {
+		t.Errorf("a directory of a later version: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
