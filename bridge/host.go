@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
@@ -57,10 +58,11 @@ func (h host) Watched(labels map[string]string) []string {
 	return h.b.Callbacks.Watched(h.e, labels)
 }
 
-// CallbackChanged implements session.Host.
-func (h host) CallbackChanged(note any) {
-	h.b.Callbacks.CallbackChanged(h.e, note)
-}
+// CallbackRequested implements session.Host.
+func (h host) CallbackRequested(p *callback.Pending) { h.b.Callbacks.CallbackRequested(h.e, p) }
+
+// CallbackResolved implements session.Host.
+func (h host) CallbackResolved(r session.Resolved) { h.b.Callbacks.CallbackResolved(h.e, r) }
 
 // Refresh implements session.Host.
 func (h host) Refresh() { h.b.Callbacks.Refresh(h.e) }

@@ -26,15 +26,14 @@ type change struct {
 	resolved *session.Resolved
 }
 
-// CallbackChanged publishes a session.Requested or session.Resolved of a session. It does not block; the
-// session may be locked.
-func (svc *Service) CallbackChanged(e *sessions.Entry, note any) {
-	switch n := note.(type) {
-	case session.Requested:
-		svc.hub.Publish(change{e: e, kind: n.Pending.Kind, id: n.Pending.ID})
-	case session.Resolved:
-		svc.hub.Publish(change{e: e, kind: n.Kind, id: n.ID, resolved: &n})
-	}
+// CallbackRequested publishes that a callback of a session waits. It does not block; the session may be locked.
+func (svc *Service) CallbackRequested(e *sessions.Entry, p *callback.Pending) {
+	svc.hub.Publish(change{e: e, kind: p.Kind, id: p.ID})
+}
+
+// CallbackResolved publishes the end of a callback of a session. It does not block; the session may be locked.
+func (svc *Service) CallbackResolved(e *sessions.Entry, r session.Resolved) {
+	svc.hub.Publish(change{e: e, kind: r.Kind, id: r.ID, resolved: &r})
 }
 
 // SharesChanged follows a change of the shares or labels of a session. It does not block; the session may be locked.

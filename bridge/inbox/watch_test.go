@@ -19,7 +19,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -417,7 +416,7 @@ func TestWatchPendingSlowReader(t *testing.T) {
 		if !e.Session.Callbacks().Registry().Add(p, func(string) {}) {
 			t.Fatal("not pending")
 		}
-		r.Callbacks.CallbackChanged(e, session.Requested{Pending: p})
+		r.Callbacks.CallbackRequested(e, p)
 		if i == 0 {
 			bridgetest.Eventually(t, "the first callback's frame", func() bool { return in.sends.Load() == 2 })
 		}

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
@@ -83,7 +84,8 @@ func (host) Spawn(func())                                     {}
 func (host) Changed(bridgev1.SessionChange)                   {}
 func (host) MarkDirty()                                       {}
 func (host) LabelsChanged()                                   {}
-func (host) CallbackChanged(any)                              {}
+func (host) CallbackRequested(*callback.Pending)              {}
+func (host) CallbackResolved(session.Resolved)                {}
 func (host) Refresh()                                         {}
 func (host) BuiltIns(context.Context) *config.BuiltIns        { return nil }
 

@@ -102,7 +102,7 @@ func (d *Callbacks) register(p *callback.Pending, past bool) {
 	d.registry.Offer(p.ID, to...)
 	d.s.markDirty()
 	d.s.journal.Note(Requested{p})
-	d.s.host.CallbackChanged(Requested{p})
+	d.s.host.CallbackRequested(p)
 	if p.Reply != nil {
 		d.s.roster.TellAsked(to)
 	}
@@ -172,7 +172,7 @@ func (d *Callbacks) notifyFinished(
 		ID: p.ID, Kind: p.Kind, Offered: d.registry.Offered(p), Outcome: outcome, Participant: participant, By: by,
 	}
 	d.s.journal.Note(note)
-	d.s.host.CallbackChanged(note)
+	d.s.host.CallbackResolved(note)
 	if p.Reply != nil {
 		p.Reply(callback.Reply{Error: &callback.ReplyError{Code: callback.DefaultErrorCode, Message: p.Kind.Method + ": the callback ended without an answer"}})
 	}

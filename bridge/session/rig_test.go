@@ -149,13 +149,14 @@ func (r *rig) Changed(c bridgev1.SessionChange) {
 // Logger implements Host.
 func (r *rig) MarkDirty() {}
 
-// Watched, LabelsChanged, CallbackChanged and Refresh implement Host.
+// Watched, LabelsChanged, CallbackRequested, CallbackResolved and Refresh implement Host.
 func (r *rig) BuiltIns(context.Context) *config.BuiltIns { return r.names }
 
-func (r *rig) Watched(map[string]string) []string { return nil }
-func (r *rig) LabelsChanged()                     {}
-func (r *rig) CallbackChanged(any)                {}
-func (r *rig) Refresh()                           {}
+func (r *rig) Watched(map[string]string) []string  { return nil }
+func (r *rig) LabelsChanged()                      {}
+func (r *rig) CallbackRequested(*callback.Pending) {}
+func (r *rig) CallbackResolved(Resolved)           {}
+func (r *rig) Refresh()                            {}
 
 // Epoch implements Host: later than New's.
 func (r *rig) Epoch() uint64 { return 7 + r.epoch.Add(1) }

@@ -96,8 +96,10 @@ type Host interface {
 	Watched(labels map[string]string) []string
 	// LabelsChanged publishes a change of the session's labels to WatchSessions and WatchPending. It does not block.
 	LabelsChanged()
-	// CallbackChanged publishes Requested and Resolved to WatchPending. It does not block.
-	CallbackChanged(note any)
+	// CallbackRequested tells callers of WatchPending of a callback that waits, CallbackResolved of its end. They do not
+	// block.
+	CallbackRequested(p *callback.Pending)
+	CallbackResolved(r Resolved)
 	// Refresh schedules a call of Participants().Refresh for the session and returns at once.
 	Refresh()
 	// MarkDirty schedules a save of the session and returns at once. The save includes changes that

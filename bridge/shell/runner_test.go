@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
@@ -73,7 +74,8 @@ func (*fixture) Spawn(func())                                       {}
 func (*fixture) Changed(bridgev1.SessionChange)                     {}
 func (*fixture) MarkDirty()                                         {}
 func (*fixture) LabelsChanged()                                     {}
-func (*fixture) CallbackChanged(any)                                {}
+func (*fixture) CallbackRequested(*callback.Pending)                {}
+func (*fixture) CallbackResolved(session.Resolved)                  {}
 func (*fixture) Refresh()                                           {}
 func (*fixture) BuiltIns(context.Context) *config.BuiltIns          { return nil }
 

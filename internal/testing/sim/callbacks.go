@@ -162,19 +162,18 @@ type answered struct {
 	err  error
 }
 
-// CallbackChanged implements session.Host.
-func (h host) CallbackChanged(note any) {
-	w := h.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.lives(h.life) {
-		return
-	}
-	switch n := note.(type) {
-	case session.Requested:
-		w.requested(n.Pending)
-	case session.Resolved:
-		w.resolved(n)
+// CallbackRequested implements session.Host.
+func (h host) CallbackRequested(p *callback.Pending) { h.hears(func() { h.w.requested(p) }) }
+
+// CallbackResolved implements session.Host.
+func (h host) CallbackResolved(r session.Resolved) { h.hears(func() { h.w.resolved(r) }) }
+
+// hears has the world learn something, unless its process is gone.
+func (h host) hears(learn func()) {
+	h.w.mu.Lock()
+	defer h.w.mu.Unlock()
+	if h.w.lives(h.life) {
+		learn()
 	}
 }
 
