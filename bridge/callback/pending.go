@@ -170,7 +170,7 @@ func (r *Registry) Get(id string) (*Pending, error) {
 	return nil, r.gone(id)
 }
 
-// Claim claims a pending callback for an answer. Other claims fail until Release or Done.
+// Claim claims a pending callback for an answer. Other claims fail until Unclaim or Done.
 func (r *Registry) Claim(id string) (*Pending, error) { return r.ClaimBy(id, Giver{}) }
 
 // ClaimBy is Claim with the claimant.
@@ -188,7 +188,7 @@ func (r *Registry) ClaimBy(id string, by Giver) (*Pending, error) {
 }
 
 // ClaimOver is Claim, without an error, of a callback for which the CLI does not wait: it usually says so after an answer.
-// It returns nil if the callback cannot be claimed. If an answer is being delivered, Release then reports the end.
+// It returns nil if the callback cannot be claimed. If an answer is being delivered, Unclaim then reports the end.
 func (r *Registry) ClaimOver(id string) *Pending {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -246,10 +246,10 @@ func (r *Registry) Unreached(p *Pending) {
 	p.unreached = true
 }
 
-// Release ends a claim whose answer did not reach the CLI, as far as is known. A deadline that passed during the claim
-// takes effect now. If the CLI has said meanwhile that it does not wait for an answer, Release keeps the claim and returns
+// Unclaim ends a claim whose answer did not reach the CLI, as far as is known. A deadline that passed during the claim
+// takes effect now. If the CLI has said meanwhile that it does not wait for an answer, Unclaim keeps the claim and returns
 // true: the caller ends the callback.
-func (r *Registry) Release(p *Pending) (over bool) {
+func (r *Registry) Unclaim(p *Pending) (over bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if p.over > 0 && r.pending[p.ID] == p {

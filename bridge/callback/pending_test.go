@@ -40,11 +40,11 @@ func TestRegistry(t *testing.T) {
 	}
 	_, err := r.Claim("a")
 	wantReason(t, "claimed twice", err, fault.CallbackResolved)
-	r.Release(a)
+	r.Unclaim(a)
 	_, err = r.Claim("a")
 	wantReason(t, "claimed after its release", err, 0)
 
-	r.Release(a)
+	r.Unclaim(a)
 	if p := r.ClaimOver("a"); p != a {
 		t.Errorf("claimed after its release: %v", p)
 	}
@@ -68,7 +68,7 @@ func TestRegistry(t *testing.T) {
 		wantReason(t, what+" of what is over", call("a"), fault.CallbackResolved)
 		wantReason(t, what+" of what never was", call("x"), fault.CallbackNotFound)
 	}
-	r.Release(a) // does nothing
+	r.Unclaim(a) // does nothing
 	if l := r.List(); len(l) != 1 || l[0] != b {
 		t.Errorf("list is %v", l)
 	}
@@ -167,12 +167,12 @@ func TestExpiry(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second) // it expires during the claim
 		_ = take()
-		r.Release(claimed)
+		r.Unclaim(claimed)
 		if got := take(); got != "[claimed]" {
 			t.Errorf("expired after the release: %s", got)
 		}
 		done(r, "claimed")
-		r.Release(claimed)
+		r.Unclaim(claimed)
 		time.Sleep(time.Hour)
 		if got := take(); got != "[]" {
 			t.Errorf("what is over expired: %s", got)
@@ -214,7 +214,7 @@ func TestBounds(t *testing.T) {
 	wantReason(t, "over just now", err, fault.CallbackResolved)
 }
 
-// A callback that ends during a claim has ended for the claimant, too: Release does nothing, and a repeated
+// A callback that ends during a claim has ended for the claimant, too: Unclaim does nothing, and a repeated
 // answer does not wait.
 func TestOverWhileAnswered(t *testing.T) {
 	t.Parallel()
@@ -232,7 +232,7 @@ func TestOverWhileAnswered(t *testing.T) {
 		if _, repeated, _ := r.Repeated("a", by); repeated {
 			t.Error("an answer that did not count is said to have come")
 		}
-		r.Release(p)
+		r.Unclaim(p)
 		if _, err := r.Get("a"); fault.ReasonOf(err) != fault.CallbackResolved {
 			t.Errorf("after the release it is %v", err)
 		}
@@ -269,10 +269,10 @@ func TestOverDuringAnAnswer(t *testing.T) {
 			t.Errorf("%s: claimed twice", what)
 		}
 		test.after(r)
-		if over := r.Release(a); over != test.over {
+		if over := r.Unclaim(a); over != test.over {
 			t.Errorf("%s: over is %v", what, over)
 		}
-		if _, err := r.Claim("a"); test.over && err == nil { // the caller of Release ends it
+		if _, err := r.Claim("a"); test.over && err == nil { // the caller of Unclaim ends it
 			t.Errorf("%s: it can be claimed again", what)
 		}
 	}

@@ -359,7 +359,7 @@ func (svc *Service) releaseInterest(ctx context.Context, c *call) (json.RawMessa
 	if c.exact && !isString(c.params.Get("handle")) {
 		return refused(ctx, s, c)
 	}
-	s.Settings().Release(c.params.String("handle"))
+	s.Settings().Unregister(c.params.String("handle"))
 	return recorded(ctx, done, s.Journal().Last(), nil)
 }
 

@@ -291,7 +291,7 @@ func (d *Callbacks) settle(
 ) error {
 	switch {
 	case err != nil:
-		if d.registry.Release(p) {
+		if d.registry.Unclaim(p) {
 			d.finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
 		}
 		return err

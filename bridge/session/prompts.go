@@ -64,12 +64,12 @@ func (q *Prompts) Box() *outbox.Box { return q.box }
 
 // Close writes what has changed to the outbox and closes it.
 func (q *Prompts) Close() {
-	q.box.Release(q.s.journal.Shown())
+	q.box.TurnsStored(q.s.journal.Shown())
 	q.flush()
 	q.box.Close()
 }
 
-// acquire waits until no other send is under way. Release ends that.
+// acquire waits until no other send is under way; release ends that.
 func (q *Prompts) acquire(ctx context.Context) error {
 	select {
 	case q.sending <- struct{}{}:
@@ -106,7 +106,7 @@ func (q *Prompts) add(p outbox.Prompt, before journal.Position) (n uint64, inMem
 // disk's call. It
 // removes prompts whose turns have ended in the same write.
 func (q *Prompts) accepted(n uint64, ids []string, at journal.Position, done func(durable, again bool, err error)) {
-	q.box.Release(q.s.journal.Shown())
+	q.box.TurnsStored(q.s.journal.Shown())
 	q.box.Accepted(n, ids, at, done)
 }
 
@@ -139,7 +139,7 @@ func (q *Prompts) ended(w *turn.Waiter, out turn.Outcome) (later bool) {
 			q.flusher.now(nil)
 			return false
 		}
-		return q.flusher.now(func() { q.s.update(w.Release) })
+		return q.flusher.now(func() { q.s.update(w.Wake) })
 	default:
 		q.over = append(q.over, entry)
 		if !q.s.turns.machine.Busy() {

@@ -58,7 +58,7 @@ func (f *flusher) soon() {
 			if err != nil || ctx.Err() != nil {
 				return
 			}
-			more = f.box.Release(end) && f.pending.CompareAndSwap(false, true)
+			more = f.box.TurnsStored(end) && f.pending.CompareAndSwap(false, true)
 			f.flush()
 		}
 	})

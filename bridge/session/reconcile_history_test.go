@@ -438,7 +438,7 @@ func TestPendingDuringAnAnswer(t *testing.T) {
 		if _, _, err := f.s.reconciler.pending(t.Context(), f); err != nil {
 			t.Error(err)
 		}
-		if over := f.s.callbacks.Registry().Release(p); over == waits {
+		if over := f.s.callbacks.Registry().Unclaim(p); over == waits {
 			t.Errorf("the CLI waits: %v, it is over: %v", waits, over)
 		}
 	}

@@ -17,7 +17,7 @@ func (st *Settings) Register(ctx context.Context, eventType string) (handle stri
 		return "", err
 	}
 	if err := st.s.participants.sync(ctx); err != nil {
-		st.Release(handle)
+		st.Unregister(handle)
 		return "", err
 	}
 	return handle, nil
@@ -39,9 +39,9 @@ func (st *Settings) addInterest(eventType string) (handle string, err error) {
 	return handle, nil
 }
 
-// Release ends the interest of a handle. The CLI goes on sending the events until the session is
+// Unregister ends the interest of a handle. The CLI goes on sending the events until the session is
 // loaded again: another caller may read them.
-func (st *Settings) Release(handle string) {
+func (st *Settings) Unregister(handle string) {
 	st.s.mu.Lock()
 	defer st.s.mu.Unlock()
 	delete(st.State.Registered, handle)

@@ -22,7 +22,7 @@ func TestInterests(t *testing.T) {
 	if len(calls) != 1 {
 		t.Errorf("the CLI is told of %d interests", len(calls))
 	}
-	f.of.settings.Release(first)
+	f.of.settings.Unregister(first)
 	if left := f.of.settings.State.Registered; len(left) != 1 || left[second] == "" || f.saved != 3 {
 		t.Errorf("behind a release there are %v, saved %d times", left, f.saved)
 	}

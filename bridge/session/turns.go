@@ -46,7 +46,7 @@ func (t *Turns) carryOut(effects []turn.Effect) {
 		case turn.Finished:
 			e.Waiter.Span.EndTurn(e.Outcome.Status.String())
 			if e.Waiter.Entry == 0 || !t.s.prompts.ended(e.Waiter, e.Outcome) {
-				e.Waiter.Release()
+				e.Waiter.Wake()
 			}
 		case turn.Rested:
 			t.s.prompts.rested()

@@ -330,7 +330,7 @@ func (b *Box) finish(e *Entry) {
 }
 
 // Retire notes, in memory, that the turn of a prompt has ended. end is the end of the journal then. The disk has the
-// prompt until Release: a process that ends before the journal has the turn must not lose both.
+// prompt until TurnsStored: a process that ends before the journal has the turn must not lose both.
 func (b *Box) Retire(n uint64, end journal.Position) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -340,9 +340,9 @@ func (b *Box) Retire(n uint64, end journal.Position) {
 	}
 }
 
-// Release lets the next flush remove the retired prompts whose turns the journal has stored through a position, and
+// TurnsStored notes that the journal has stored all turns through a position: the next flush removes their retired prompts, and
 // those of earlier epochs. It reports whether others are retired.
-func (b *Box) Release(through journal.Position) (more bool) {
+func (b *Box) TurnsStored(through journal.Position) (more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, e := range b.st.Entries {

@@ -339,7 +339,7 @@ func TestRetire(t *testing.T) {
 	if ids := stored(); !slices.Equal(ids, []string{"m1", "m2"}) {
 		t.Errorf("the disk has the prompts %q", ids)
 	}
-	if !b.Release(journal.Position{Epoch: 1, Seq: 7}) {
+	if !b.TurnsStored(journal.Position{Epoch: 1, Seq: 7}) {
 		t.Error("no more prompts are retired")
 	}
 	if err := b.Flush(); err != nil {
@@ -348,7 +348,7 @@ func TestRetire(t *testing.T) {
 	if ids := stored(); !slices.Equal(ids, []string{"m2"}) {
 		t.Errorf("after the release of one the disk has the prompts %q", ids)
 	}
-	if b.Release(journal.Position{Epoch: 2}) {
+	if b.TurnsStored(journal.Position{Epoch: 2}) {
 		t.Error("prompts of an earlier epoch are retired")
 	}
 	if err := b.Flush(); err != nil {

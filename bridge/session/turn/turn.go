@@ -54,7 +54,7 @@ const (
 	Begun EffectKind = iota + 1
 	// Ended: the turn has ended. There is one for each turn.
 	Ended
-	// Finished: a waiter has its outcome. The session calls its Release.
+	// Finished: a waiter has its outcome. The session calls its Wake.
 	Finished
 	// Rested: the CLI has said that the session is idle, or has gone on to the next message after an abort.
 	Rested

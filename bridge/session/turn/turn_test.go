@@ -38,7 +38,7 @@ func (d *driver) carryOut(effects []Effect) {
 			d.last = e.Outcome
 		case Finished:
 			d.finished[e.Waiter]++
-			e.Waiter.Release()
+			e.Waiter.Wake()
 		case Rested:
 			d.rested++
 		}

@@ -87,8 +87,8 @@ func (w *Waiter) Over() bool {
 // Outcome is how the turn ended, once Done is closed.
 func (w *Waiter) Outcome() Outcome { return w.out }
 
-// Release closes Done and calls what Then has added. It carries out Finished.
-func (w *Waiter) Release() {
+// Wake closes Done and calls what Then has added. It carries out Finished.
+func (w *Waiter) Wake() {
 	close(w.done)
 	for _, f := range w.then {
 		f(w.out)
