@@ -465,6 +465,23 @@ func TestAbortedTurnIsLeft(t *testing.T) {
 	}
 }
 
+// The CLI may have lost an abort, go on with the turn, and end once more.
+func TestAbortOutlivesLoads(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, r := interrupted(t, nil, firstMessage)
+		s.had(firstMessage, false)
+		s.had(callersAbort, false)
+		for range 2 {
+			s.update(func() { s.loader.state, s.intake.Marks.Interruption.Last = Unloaded, true })
+			if r.told(t, s) {
+				t.Errorf("the agent gets %q", r.prompts)
+			}
+			s.had(strings.Replace(callersAbort, "0003", "0004", 1), true) // does not change that
+		}
+	})
+}
+
 // While a caller aborts, the agent is not told to continue: not by a load that the abort waits for, not if that was decided
 // before, and not once more if a process may have received it.
 func TestAbortUnderWay(t *testing.T) {

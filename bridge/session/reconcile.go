@@ -83,11 +83,19 @@ func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bo
 }
 
 // aborted reports whether a caller has aborted the last turn in the journal. The CLI writes the abort down when the turn has
-// ended: its process may have ended before that.
+// ended: its process may have ended before that. The next one may go on with the turn and end, too, so aborted notes what it
+// has found.
 func (r *Reconciler) aborted(ctx context.Context) (aborted bool) {
 	r.s.mu.Lock()
 	asked, after := r.s.settings.State.Continues, r.s.intake.Marks.ReconciledTo
+	aborted = asked && r.s.intake.Marks.Interruption.Aborted
 	r.s.mu.Unlock()
+	defer func() {
+		r.s.update(func() {
+			r.s.intake.Marks.Interruption.Aborted = aborted
+			r.s.markDirty()
+		})
+	}()
 	if !asked {
 		return false
 	}
@@ -100,7 +108,7 @@ func (r *Reconciler) aborted(ctx context.Context) (aborted bool) {
 		case rec.Type == "user.message":
 			aborted = false
 		case rec.Type == "abort":
-			aborted = !rec.Bridge
+			aborted = aborted || !rec.Bridge
 		}
 		return true
 	})

@@ -91,6 +91,8 @@ func (r *Replay) Outcome(lostAt journal.Position) Outcome {
 type Interruption struct {
 	// Last reports that the session's last turn ended so, and that the agent was not told to continue it.
 	Last bool `json:"last,omitempty"`
+	// Aborted reports that a caller aborted it, as far as the journal was in step with the CLI's history.
+	Aborted bool `json:"aborted,omitempty"`
 	// Told is how often the agent was told to continue since a turn ended in another way.
 	Told int `json:"told,omitempty"`
 }

@@ -234,6 +234,8 @@ func TestFound(t *testing.T) {
 			"c20 z17 t28 e9",
 		"the agent is told to continue more often than it was saved": "v43 c14 k6 t19 c12 c15 c14 t25 c18 c9 c15 c0 c12 k16 c14 c3 c2 c7 c12 c28 " +
 			"c11 c19 c29 c25 c25 z25 c26 c0 c14 c14 z35",
+		"a turn that was aborted, and that the CLI went on with, is continued": "v42 c26 t9 c1 c22 c30 c14 t21 c7 c15 c16 c30 c1 x19 a20 c6 c17 " +
+			"r13 c35 c4 w19 c12 c32 c29 x19 c11 c21 c30 c23 r10 c16 c22 c19 x21",
 		"a default answer does not reach the CLI": "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
 	} {
 		if wrong := play(t, parse(t, ops)); wrong != "" {
