@@ -381,6 +381,8 @@ func (c *cli) beginAbort(r request) {
 		for _, p := range c.w.prompts {
 			p.unended = p.unended || !p.over
 		}
+	} else {
+		c.w.stop.called = true // its caller may have gone before the turn began
 	}
 	for _, in := range slices.Concat(c.steering, c.queue) {
 		c.w.ended(in.n, "ABORTED")

@@ -14,7 +14,8 @@ type stop struct {
 	turns int // that have begun
 	// underway are the aborts of callers that have not returned.
 	underway int
-	// done: one has returned since the turn began. called: one was called, perhaps of a process of the bridge that has ended.
+	// done: one has returned since the turn began. called: one was called, perhaps of a process of the bridge that has ended,
+	// or the CLI has carried one out.
 	done, called bool
 	// forgotten: the process has ended before it wrote something down that matters.
 	forgotten bool
