@@ -23,18 +23,16 @@ type answerReply struct {
 	Ended <-chan struct{}
 }
 
-// holdLoaded returns the runtime that has the session, which stays loaded until release is called. It returns nil if no
+// holdLoaded returns the runtime that has the session, which stays loaded until letGo is called. It returns nil if no
 // runtime has it, or if callers may not use the session.
-func (l *Loader) holdLoaded() (rt Runtime, release func()) {
-	release = l.Hold() // before the state is read, so that the session is not unloaded in between
+func (l *Loader) holdLoaded() Runtime {
 	l.s.mu.Lock()
-	rt, ok := l.runtime, l.state == Loaded && l.usable() == nil
-	l.s.mu.Unlock()
-	if !ok {
-		release()
-		return nil, nil
+	defer l.s.mu.Unlock()
+	if l.state != Loaded || l.usable() != nil {
+		return nil
 	}
-	return rt, release
+	l.uses++
+	return l.runtime
 }
 
 // answer makes a call that answers a callback in the runtime that has the session, which it loads if need be. The call
@@ -43,7 +41,7 @@ func (l *Loader) holdLoaded() (rt Runtime, release func()) {
 func (l *Loader) answer(
 	ctx context.Context, method string, params jsonobj.Object, limit time.Time, done func(answerReply),
 ) {
-	rt, release := l.holdLoaded()
+	rt := l.holdLoaded()
 	if rt == nil {
 		l.answerLater(ctx, method, params, limit, done)
 		return
@@ -51,7 +49,7 @@ func (l *Loader) answer(
 	params.SetString("sessionId", l.s.id)
 	end := func(result json.RawMessage, err error) {
 		d := answerReply{Result: result, At: l.s.journal.Last(), Err: Classify(err, method), Ended: rt.Ended()}
-		release()
+		l.letGo()
 		if mayHaveMoved(d.Err) {
 			l.answerLater(ctx, method, params, limit, done)
 			return

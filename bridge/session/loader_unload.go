@@ -18,12 +18,15 @@ func (l *Loader) Hold() (release func()) {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
 	l.uses++
-	return func() {
-		l.s.mu.Lock()
-		defer l.s.mu.Unlock()
-		l.uses--
-		l.usedAt = time.Now()
-	}
+	return l.letGo
+}
+
+// letGo ends a Hold.
+func (l *Loader) letGo() {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	l.uses--
+	l.usedAt = time.Now()
 }
 
 // idleFor is Idle with the session's lock held.

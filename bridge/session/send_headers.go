@@ -83,6 +83,7 @@ func (sd *Sender) callAgain(
 ) (Sent, error) {
 	return async.Wait(ctx, func(done func(Sent, error)) {
 		sent := &Sent{Waiter: sd.s.turns.waiter(w)}
-		sd.give(ctx, rt, method, params, sent, func(err error) { done(*sent, err) })
+		params.SetString("sessionId", sd.s.id)
+		sd.give(ctx, rt, method, params.JSON(), sent, func(err error) { done(*sent, err) })
 	})
 }

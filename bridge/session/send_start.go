@@ -9,7 +9,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/async"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 )
@@ -41,12 +40,11 @@ type attempt struct {
 
 	// The rest is set when it is the message's turn to be sent.
 
+	// rt has the session, which stays loaded until letGo is called.
 	rt Runtime
-	// release lets the session be unloaded.
-	release func()
 	// overrides: the message's headers have replaced the provider's.
 	overrides bool
-	params    jsonobj.Object
+	prompt    outbox.Prompt
 	w         *Waiter
 	n         uint64           // in the outbox
 	before    journal.Position // the journal's end before the call
@@ -61,7 +59,7 @@ func (a *attempt) startAtOnce() bool {
 		!sd.s.prompts.tryAcquire() {
 		return false
 	}
-	if a.rt, a.release = sd.s.loader.holdLoaded(); a.rt == nil || sd.s.prompts.owes() {
+	if a.rt = sd.s.loader.holdLoaded(); a.rt == nil || sd.s.prompts.owes() {
 		a.end()
 		return false
 	}
@@ -135,7 +133,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 // enter loads the session if no runtime has it, and keeps it there.
 func (a *attempt) enter(ctx context.Context) error {
 	for {
-		if a.rt, a.release = a.sd.s.loader.holdLoaded(); a.rt != nil {
+		if a.rt = a.sd.s.loader.holdLoaded(); a.rt != nil {
 			return nil
 		}
 		if _, err := a.sd.s.loader.Load(ctx); err != nil {
@@ -163,9 +161,12 @@ func (a *attempt) restoreHeaders() {
 // begin puts the message into the outbox, which has it before the CLI, and has a waiter wait for its turn.
 func (a *attempt) begin() error {
 	sd := a.sd
-	a.params, a.before = a.m.Params.Clone(), sd.s.journal.Appended()
-	a.w = sd.s.turns.expect(sd.s.turns.startSpan(a.ctx, &a.params))
-	n, inMemory, err := sd.s.prompts.add(a.m.outboxForm(a.params), a.before)
+	a.before = sd.s.journal.Appended()
+	params := a.m.Params.Clone()
+	params.SetString("sessionId", sd.s.id)
+	a.w = sd.s.turns.expect(sd.s.turns.startSpan(a.ctx, &params))
+	a.prompt = a.m.outboxForm(params)
+	n, inMemory, err := sd.s.prompts.add(a.prompt, a.before)
 	problem := sd.s.prompts.Box().Problem()
 	a.n, a.unstored = n, err == nil && inMemory && problem != nil
 	if a.unstored && sd.s.journal.Remote() { // this process may end with its storage
@@ -177,7 +178,7 @@ func (a *attempt) begin() error {
 		return err
 	}
 	sd.s.mu.Lock()
-	a.w.state.Immediate, a.w.state.Prompt = a.m.Immediate, a.params.Get("prompt")
+	a.w.state.Immediate, a.w.state.Prompt = a.m.Immediate, params.Get("prompt")
 	sd.s.prompts.expect(a.w.state, n)
 	sd.s.mu.Unlock()
 	return nil
@@ -187,7 +188,7 @@ func (a *attempt) begin() error {
 func (a *attempt) call() {
 	sd := a.sd
 	a.sent.Waiter = a.w
-	sd.give(a.ctx, a.rt, cmp.Or(a.m.Method, methodSend), a.params, &a.sent, func(err error) {
+	sd.give(a.ctx, a.rt, cmp.Or(a.m.Method, methodSend), a.prompt.Params, &a.sent, func(err error) {
 		sd.s.host.Spawn(func() { // this may be the reader of the CLI
 			if err != nil {
 				a.failed(err)
@@ -218,7 +219,7 @@ func (a *attempt) accepted() {
 			sd.s.mu.Unlock()
 		}
 		if a.overrides { // the next message waits for the end of the turn
-			a.release()
+			sd.s.loader.letGo()
 			sd.restoreAfter(a.w.state, a.rt)
 		} else {
 			a.end()
@@ -249,8 +250,8 @@ func (a *attempt) failed(err error) {
 
 // end lets the next message begin.
 func (a *attempt) end() {
-	if a.release != nil {
-		a.release()
+	if a.rt != nil {
+		a.sd.s.loader.letGo()
 	}
 	a.sd.s.prompts.release()
 }
@@ -258,11 +259,14 @@ func (a *attempt) end() {
 // give makes the call, with the waiter in sent, which was registered before. It sets what the CLI replies in sent, and then
 // calls done as that of Runtime.Start.
 func (sd *Sender) give(
-	ctx context.Context, rt Runtime, method string, params jsonobj.Object, sent *Sent, done func(error),
+	ctx context.Context, rt Runtime, method string, params []byte, sent *Sent, done func(error),
 ) {
-	params.SetString("sessionId", sd.s.id)
 	bound := sd.s.turns.machine.Bounds.Send // the next messages of the session wait behind this one
 	end := func(result json.RawMessage, err error) {
+		if _, refused := errors.AsType[*rpcconn.Error](err); err == nil || refused { // the reply is being read
+			sent.At, sent.end = sd.s.journal.Last(), sd.s.journal.Appended()
+			sent.Waiter.accept()
+		}
 		switch {
 		case err == nil:
 			sent.Result = result
@@ -273,11 +277,7 @@ func (sd *Sender) give(
 			done(Classify(err, method))
 		}
 	}
-	replied := rpcconn.OnReply(func() {
-		sent.At, sent.end = sd.s.journal.Last(), sd.s.journal.Appended()
-		sent.Waiter.accept()
-	})
-	if err := rt.Start(ctx, method, params.JSON(), bound, end, replied); err != nil {
+	if err := rt.Start(ctx, method, params, bound, end); err != nil {
 		end(nil, err)
 	}
 }

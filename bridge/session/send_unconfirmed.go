@@ -47,7 +47,7 @@ func (sd *Sender) unconfirmed(ctx context.Context, a *attempt, cause error) (Sen
 	if err := sd.s.prompts.Forgotten(a.n); err != nil {
 		return Sent{}, err
 	}
-	ids, at := inHistory(ctx, sd.s.journal, a.m.outboxForm(a.params), a.before)
+	ids, at := inHistory(ctx, sd.s.journal, a.prompt, a.before)
 	if ids == nil {
 		return Sent{}, fault.Wrap(cause, fault.SendUnconfirmed,
 			"the runtime ended before it replied, and the history does not contain the message")
