@@ -99,7 +99,9 @@ func marshal(m proto.Message) (mem.BufferSlice, error) {
 		if err != nil {
 			return nil, err
 		}
-		return mem.BufferSlice{mem.SliceBuffer(b)}, nil
+		one := &single{bytes: b}
+		one.buffers[0] = &one.bytes
+		return one.buffers[:], nil
 	}
 	pool := mem.DefaultBufferPool()
 	b := pool.Get(size)
@@ -108,6 +110,12 @@ func marshal(m proto.Message) (mem.BufferSlice, error) {
 		return nil, err
 	}
 	return mem.BufferSlice{mem.NewBuffer(b, pool)}, nil
+}
+
+// single is a message in one piece. A pointer to a SliceBuffer is a mem.Buffer without another allocation.
+type single struct {
+	buffers [1]mem.Buffer
+	bytes   mem.SliceBuffer
 }
 
 // header is the only allocation for sending a frame of few pieces. The slice headers are copied, because gRPC reads

@@ -26,39 +26,23 @@ func streamField(m proto.Message) protowire.Number {
 
 // kind is a kind of stream with the frames of EventService.Subscribe.
 type kind struct {
-	// field is the field that contains encoded frames; 0 if they are not wrapped.
+	// field is the field that contains these frames; 0 if they are not wrapped.
 	field protowire.Number
-	// wrap returns a message as a frame of the stream; nil if it cannot be one.
-	wrap func(proto.Message) proto.Message
+	// own reports whether a message is one of the stream itself.
+	own func(proto.Message) bool
 }
 
 // The kinds of streams. Each stream has only a pointer to its kind, because most streams are idle.
 var (
-	subscribeKind = &kind{0, func(m proto.Message) proto.Message {
-		if m, ok := m.(*bridgev1.SubscribeResponse); ok {
-			return m
-		}
-		return nil
-	}}
-	attachKind = &kind{attachStream, func(m proto.Message) proto.Message {
-		switch m := m.(type) {
-		case *bridgev1.AttachResponse:
-			return m
-		case *bridgev1.SubscribeResponse:
-			return &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Stream{Stream: m}}
-		}
-		return nil
-	}}
-	runKind = &kind{runStream, func(m proto.Message) proto.Message {
-		switch m := m.(type) {
-		case *bridgev1.RunResponse:
-			return m
-		case *bridgev1.SubscribeResponse:
-			return &bridgev1.RunResponse{Frame: &bridgev1.RunResponse_Stream{Stream: m}}
-		}
-		return nil
-	}}
+	subscribeKind = &kind{0, is[*bridgev1.SubscribeResponse]}
+	attachKind    = &kind{attachStream, is[*bridgev1.AttachResponse]}
+	runKind       = &kind{runStream, is[*bridgev1.RunResponse]}
 )
+
+func is[T proto.Message](m proto.Message) bool {
+	_, ok := m.(T)
+	return ok
+}
 
 // SubscribeSink returns a sink that sends SubscribeResponse frames on s.
 func SubscribeSink(s grpc.ServerStream) frame.Sink { return subscribeKind.sink(s) }
@@ -75,17 +59,20 @@ func RunSink(s grpc.ServerStream) frame.Sink { return runKind.sink(s) }
 func (k *kind) sink(s grpc.ServerStream) frame.Sink {
 	return func(f frame.Frame) error {
 		switch {
-		case f.Message != nil && f.Wire == nil:
-			m := k.wrap(f.Message)
-			if m == nil {
-				return fmt.Errorf("a %s is not a frame of this stream",
-					f.Message.ProtoReflect().Descriptor().FullName())
-			}
-			return s.SendMsg(m)
-		case f.Message == nil && f.Wire != nil:
+		case (f.Message == nil) == (f.Wire == nil):
+			return errors.New("a frame needs either a message or bytes")
+		case f.Wire != nil:
 			return k.send(s, f)
+		case k.own(f.Message):
+			return s.SendMsg(f.Message)
+		case !subscribeKind.own(f.Message):
+			return fmt.Errorf("a %s is not a frame of this stream", f.Message.ProtoReflect().Descriptor().FullName())
 		}
-		return errors.New("a frame needs either a message or bytes")
+		wire, err := proto.Marshal(f.Message)
+		if err != nil {
+			return err
+		}
+		return k.send(s, frame.Frame{Wire: [][]byte{wire}})
 	}
 }
 
