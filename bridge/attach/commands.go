@@ -62,45 +62,37 @@ func (a *Attachment) startCommand(ctx context.Context, c *bridgev1.AttachCommand
 			a.startCommand(ctx, next)
 		}
 	}
-	s := a.s
-	if a.name != s.ID() { // a guest may have lost its right
-		s = nil
-	}
-	send := a.sendOf(c)
 	switch {
-	case send == nil:
+	case !a.sends(c):
 		a.spawn(func() { done(a.command(ctx, c)) })
-	case s == nil:
-		a.spawn(func() { send(observe.Apart(ctx), nil, done) })
+	case a.name != a.s.ID(): // a guest may have lost its right
+		a.spawn(func() { a.send(ctx, nil, c, done) })
 	default:
-		send(observe.Apart(ctx), s, done)
+		a.send(ctx, a.s, c, done)
 	}
 }
 
-// sendOf returns what carries out a command with a prompt, as Sender.Start does; nil for other commands and for prompts
-// that are refused.
-func (a *Attachment) sendOf(
-	c *bridgev1.AttachCommand,
-) func(context.Context, *session.Session, func(*bridgev1.AttachDone, error)) {
-	switch do := c.GetCommand().(type) {
-	case *bridgev1.AttachCommand_Send:
-		return func(ctx context.Context, s *session.Session, done func(*bridgev1.AttachDone, error)) {
-			a.svc.sender.Start(ctx, s, a.sendRequest(c), func(sent *bridgev1.SendResponse, err error) {
-				done(&bridgev1.AttachDone{MessageId: sent.GetMessageId(), Position: sent.GetPosition()}, err)
+// sends reports whether a command has a prompt that is not refused.
+func (a *Attachment) sends(c *bridgev1.AttachCommand) bool {
+	exact := c.GetExactSend()
+	return c.GetSend() != nil || exact != nil && a.checkExact(exact) == nil
+}
+
+// send carries out a command with a prompt, as Sender.Start does.
+func (a *Attachment) send(
+	ctx context.Context, s *session.Session, c *bridgev1.AttachCommand, done func(*bridgev1.AttachDone, error),
+) {
+	ctx = observe.Apart(ctx)
+	if exact := c.GetExactSend(); exact != nil {
+		a.svc.exactly.StartSend(ctx, s, exact, c.GetRequestId(),
+			func(result *cliv1.SessionServiceSendResponse, at journal.Position, err error) {
+				done(exactlySent(result, at), err)
 			})
-		}
-	case *bridgev1.AttachCommand_ExactSend:
-		if a.checkExact(do.ExactSend) != nil {
-			return nil
-		}
-		return func(ctx context.Context, s *session.Session, done func(*bridgev1.AttachDone, error)) {
-			a.svc.exactly.StartSend(ctx, s, do.ExactSend, c.GetRequestId(),
-				func(result *cliv1.SessionServiceSendResponse, at journal.Position, err error) {
-					done(exactlySent(result, at), err)
-				})
-		}
+		return
 	}
-	return nil
+	a.svc.sender.Start(ctx, s, a.sendRequest(c), func(sent *bridgev1.SendResponse, err error) {
+		done(&bridgev1.AttachDone{MessageId: sent.GetMessageId(), Position: sent.GetPosition()}, err)
+	})
 }
 
 // sendRequest is the call that a command stands for.

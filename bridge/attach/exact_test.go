@@ -47,7 +47,7 @@ func TestExactSendRefusals(t *testing.T) {
 	} {
 		c := &bridgev1.AttachCommand{Command: &bridgev1.AttachCommand_ExactSend{ExactSend: tc.request}}
 		a := exactly(tc.exact, nil)
-		if a.sendOf(c) != nil {
+		if a.sends(c) {
 			t.Errorf("%v is sent", tc.request)
 		}
 		_, err := a.command(t.Context(), c)
@@ -68,7 +68,7 @@ func TestExactSend(t *testing.T) {
 	c := &bridgev1.AttachCommand{RequestId: "r1", Command: &bridgev1.AttachCommand_ExactSend{
 		ExactSend: &cliv1.SessionServiceSendRequest{SessionId: "s1"},
 	}}
-	done, err := async.Wait(t.Context(), func(done func(*bridgev1.AttachDone, error)) { a.sendOf(c)(t.Context(), nil, done) })
+	done, err := async.Wait(t.Context(), func(done func(*bridgev1.AttachDone, error)) { a.send(t.Context(), nil, c, done) })
 	if err != nil || done.GetMessageId() != "m of r1" || done.GetSendResult().GetJsonExtra() != `{"x":1}` ||
 		done.GetPosition().GetEpoch() != 3 || done.GetPosition().GetSeq() != 4 {
 		t.Errorf("%v, %v", done, err)
