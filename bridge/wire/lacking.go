@@ -92,6 +92,9 @@ func (c *Codec) lackingUnrecognized(m protoreflect.Message, fd protoreflect.Fiel
 func (c *Codec) LackingWithin(m protoreflect.Message) (field string) {
 	for i := range m.Descriptor().Fields().Len() {
 		fd := m.Descriptor().Fields().Get(i)
+		if !m.Has(fd) {
+			continue
+		}
 		if inner := c.lackingIn(m.Get(fd), fd); inner != "" {
 			return string(fd.Name()) + inner
 		}
