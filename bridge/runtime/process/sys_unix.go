@@ -3,6 +3,7 @@
 package process
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"syscall"
@@ -33,17 +34,18 @@ func credential(u *User) *syscall.Credential {
 }
 
 // writeNow writes as much to a non-blocking file as fits without waiting.
-func writeNow(raw syscall.RawConn, b []byte) (n int, err error) {
-	var failed error
-	err = raw.Write(func(fd uintptr) bool {
-		n, failed = syscall.Write(int(fd), b)
+func writeNow(raw syscall.RawConn, b []byte) (int, error) {
+	var written struct {
+		n   int
+		err error
+	}
+	err := raw.Write(func(fd uintptr) bool {
+		written.n, written.err = syscall.Write(int(fd), b)
 		return true // do not wait
 	})
-	if err == nil {
-		err = failed
-	}
+	err = cmp.Or(err, written.err)
 	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR) {
 		err = nil
 	}
-	return max(n, 0), err
+	return max(written.n, 0), err
 }
