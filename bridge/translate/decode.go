@@ -46,7 +46,7 @@ func (d *decoder) run(t *Table, dst, wire []byte, o JSONOptions) ([]byte, error)
 		return dst, &Error{Kind: KindSize, Message: t.name, Offset: -1}
 	}
 	d.src, d.opts, d.limits = wire, o, t.limits
-	d.dst = slices.Grow(dst, len(wire)+len(wire)/4+16)
+	d.dst = slices.Grow(dst, len(wire)+len(wire)/4+64)
 	if o.MaxDepth > 0 {
 		d.limits.MaxDepth = min(d.limits.MaxDepth, o.MaxDepth)
 	}
