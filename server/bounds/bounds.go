@@ -43,7 +43,7 @@ const maxDepth = 10_000
 
 // Wire checks a message in protobuf's binary format. It returns the memory that decoding adds to its bytes.
 func Wire(d protoreflect.MessageDescriptor, data []byte) (memory int, err error) {
-	c := counter{counts: make([]int, 0, 32)} // on the stack
+	var c counter
 	err = c.wire(planOf(d), data, maxDepth)
 	return c.memory, c.result(err)
 }
@@ -175,9 +175,7 @@ func (c *counter) result(err error) error {
 // begin makes counts for the repeated fields of a message, and returns where they begin.
 func (c *counter) begin(items int) (base int) {
 	base = len(c.counts)
-	for range items {
-		c.counts = append(c.counts, 0)
-	}
+	c.counts = append(c.counts, make([]int, items)...)
 	return base
 }
 
