@@ -40,6 +40,15 @@ func (o Origin) String() string {
 	return "default"
 }
 
+// Wrong returns the error about a value of this origin, of the setting with the key. A flag and a variable name the
+// setting already.
+func (o Origin) Wrong(key string, err error) error {
+	if o.Kind == FromFlag || o.Kind == FromEnvironment {
+		return fmt.Errorf("%s: %w", o, err)
+	}
+	return fmt.Errorf("%s: %s: %w", o, key, err)
+}
+
 // Loader reads a table.
 type Loader struct {
 	table  Table
@@ -87,7 +96,7 @@ func (l *Loader) Load(getenv func(string) string, path string, text []byte) erro
 			continue
 		}
 		if err := s.parse(texts); err != nil {
-			faults = append(faults, fmt.Errorf("%s: %s: %w", origin, s.Key, err))
+			faults = append(faults, origin.Wrong(s.Key, err))
 		}
 	}
 	return errors.Join(faults...)

@@ -278,8 +278,8 @@ func TestDoctor(t *testing.T) {
 		}
 	}
 	if r := run(t, nil, "", "doctor", "--listen", "unix:", "--log-level", "loud"); r.code != exitFailed ||
-		!strings.Contains(r.stdout, "MISSING  settings: flag --listen: listen: ") ||
-		!strings.Contains(r.stdout, "MISSING  settings: flag --log-level: log_level: ") {
+		!strings.Contains(r.stdout, "MISSING  settings: flag --listen: ") ||
+		!strings.Contains(r.stdout, "MISSING  settings: flag --log-level: ") {
 		t.Errorf("a bad configuration: %+v", r)
 	}
 }

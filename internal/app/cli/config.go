@@ -124,5 +124,5 @@ func (s *serverCommand) sourced(err error) error {
 	if !ok || s.loader.Origins[wrong.Key].Kind == setting.FromDefault {
 		return err
 	}
-	return fmt.Errorf("%s: %w", s.loader.Origins[wrong.Key], err)
+	return s.loader.Origins[wrong.Key].Wrong(wrong.Key, wrong.Err)
 }

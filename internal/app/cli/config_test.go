@@ -90,7 +90,9 @@ func TestConfigMistakes(t *testing.T) {
 			[]string{"config.yaml:2", "max_prompt_bytes", `"lots"`}},
 		"bad combination": {"listen: 0.0.0.0:1\n", nil, []string{"listen: ", "loopback", "config.yaml:1"}},
 		"of a flag": {"", []string{"--log-level", "loud"},
-			[]string{"log_level: ", `"loud"`, "flag --log-level"}},
+			[]string{`copilot-grpc serve: flag --log-level: log level "loud" is not one of`}},
+		"no value of a flag": {"", []string{"--max-runtimes", "many"},
+			[]string{"copilot-grpc serve: flag --max-runtimes: \"many\" is not a number\n"}},
 		"a misspelt flag":  {"", []string{"--lisetn", "x"}, []string{"did you mean --listen?"}},
 		"printed nonsense": {"log_level: loud\n", []string{"--print-config"}, []string{"log_level: ", "config.yaml:1"}},
 	} {
@@ -101,16 +103,25 @@ func TestConfigMistakes(t *testing.T) {
 			}
 		}
 	}
+	for want, line := range map[string][]string{
+		"flag --output: invalid value \"y\": want one of text, json, jsonl\n":                            {"run", "x", "-o", "y"},
+		"environment variable COPILOT_GRPC_OUTPUT: invalid value \"y\": want one of text, json, jsonl\n": {"run", "x"},
+	} {
+		if r := run(t, []string{"COPILOT_GRPC_OUTPUT=y"}, "", line...); r.code != exitUsage ||
+			!strings.HasPrefix(r.stderr, "copilot-grpc run: "+want) {
+			t.Errorf("%q: %+v, want %q", line, r, want)
+		}
+	}
 	// All mistakes are reported at once, in the file and elsewhere.
 	path := configFile(t, "lisetn: x\nmax_runtimes: many\nlog_level: loud\nkill_rss: -1\nfsync: never\n")
 	r := run(t, []string{"COPILOT_GRPC_MAX_PROMPT_BYTES=lots"}, "", "serve", "--config", path, "--log-format", "xml")
 	want := "copilot-grpc serve: 6 settings are wrong:\n" +
 		path + ":1: there is no setting \"lisetn\"; did you mean \"listen\"?\n" +
 		path + ":2: max_runtimes: \"many\" is not a number\n" +
-		"environment variable COPILOT_GRPC_MAX_PROMPT_BYTES: max_prompt_bytes: \"lots\" is not a number\n" +
+		"environment variable COPILOT_GRPC_MAX_PROMPT_BYTES: \"lots\" is not a number\n" +
 		path + ":4: kill_rss: it must not be negative\n" +
 		path + ":3: log_level: log level \"loud\" is not one of debug, info, warn, error\n" +
-		"flag --log-format: log_format: \"xml\" is not one of text, json\n" +
+		"flag --log-format: \"xml\" is not one of text, json\n" +
 		"see \"copilot-grpc help serve\"\n"
 	if r.code != exitUsage || r.stderr != want {
 		t.Errorf("code %d, printed\n%swant\n%s", r.code, r.stderr, want)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -160,7 +161,7 @@ func (f *flags) readEnvironment(p *program) (err error) {
 			return
 		}
 		if bad := f.Set(fl.Name, value); bad != nil {
-			err = usageError{fmt.Errorf("invalid value %q of %s: %w", value, variableOf(fl), bad)}
+			err = usageError{wrongValue("environment variable "+variableOf(fl), bad)}
 		}
 	})
 	return err
@@ -197,8 +198,11 @@ func (f *flags) long(args []string) []string {
 	return out
 }
 
-// suggest adds what a flag that does not exist may have been.
+// suggest adds what a flag that does not exist may have been, and tells a bad value once.
 func (f *flags) suggest(err error) error {
+	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return wrongValue("flag --"+bad.GetFlag().Name, bad)
+	}
 	missing, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {
 		return err
@@ -209,6 +213,18 @@ func (f *flags) suggest(err error) error {
 		return fmt.Errorf("%w; did you mean --%s?", err, near)
 	}
 	return err
+}
+
+// wrongValue is the error about the value of a flag or a variable. It has the value once.
+func wrongValue(of string, err error) error {
+	bad, ok := errors.AsType[*pflag.InvalidValueError](err)
+	switch {
+	case !ok:
+		return fmt.Errorf("%s: %w", of, err)
+	case strings.Contains(bad.Unwrap().Error(), strconv.Quote(bad.GetValue())):
+		return fmt.Errorf("%s: %w", of, bad.Unwrap())
+	}
+	return fmt.Errorf("%s: invalid value %q: %w", of, bad.GetValue(), bad.Unwrap())
 }
 
 // tabled reports whether a flag is in the table.
