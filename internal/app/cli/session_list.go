@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,7 +24,8 @@ const listUsage = `Lists the sessions of the server, last used first.
   copilot-grpc sessions list --watch
   copilot-grpc sessions list -o jsonl
 
-AGE is the time since the session was created. STATE is loaded, running (loaded, with a turn), unloaded, disconnected,
+AGE is the time since the session was created, TOKENS what its requests and replies have had; OWNER is there if another
+tenant has shared a session. STATE is loaded, running (loaded, with a turn), unloaded, disconnected,
 credentials_needed, stored or damaged; the API's SessionState explains them. --watch prints the open sessions, then a
 line for each change, until Ctrl-C; with JSON a document a line, as of WatchSessions.`
 
@@ -103,20 +105,65 @@ func stateOf(s *copilot.SessionInfo) string {
 
 // list prints the sessions.
 func (o *listOptions) list(ctx context.Context, client *copilot.Client) error {
-	rows := table{columns: []column{{head: "ID"}, {head: "STATE"}, {head: "AGE"}, {head: "TITLE", least: 10},
-		{head: "MODEL", least: 6}, {head: "DIRECTORY", least: 8}}}
+	var found []*copilot.SessionInfo
 	list := []any{}
-	now := time.Now()
 	for s, err := range client.ListSessions(ctx, copilot.ListOptions{Filter: o.filter(), IncludeHistory: o.history}) {
 		if err != nil {
 			return err
 		}
 		if o.has(s) {
-			rows.add(o.cells(s, now)...)
-			list = append(list, s.Proto)
+			found, list = append(found, s), append(list, s.Proto)
 		}
 	}
-	return o.out.print(rows, list)
+	var used map[string]int64
+	if o.out.forPeople() && len(found) > 0 {
+		var err error
+		if used, err = tokens(ctx, client, o.filter()); err != nil {
+			return err
+		}
+	}
+	return o.out.print(o.table(found, used, time.Now()), list)
+}
+
+// table are sessions for people, with the tokens that each has used. It has the owners if another tenant owns one.
+func (o *listOptions) table(found []*copilot.SessionInfo, used map[string]int64, now time.Time) table {
+	rows := table{columns: []column{{head: "ID"}, {head: "STATE"}, {head: "AGE"}, {head: "TITLE", least: 10},
+		{head: "MODEL", least: 6}, {head: "DIRECTORY", least: 8}, {head: "TOKENS"}}}
+	owned := slices.ContainsFunc(found, func(s *copilot.SessionInfo) bool { return s.Proto.GetOwner() != "" })
+	if owned {
+		rows.columns = append(rows.columns, column{head: "OWNER"})
+	}
+	for _, s := range found {
+		cells := append(o.cells(s, now), countText(used[s.ID]))
+		if owned {
+			cells = append(cells, s.Proto.GetOwner())
+		}
+		rows.add(cells...)
+	}
+	return rows
+}
+
+// tokens are the tokens, of requests and replies, that sessions have used, by their ids.
+func tokens(ctx context.Context, client *copilot.Client, filter *copilot.SessionFilter) (map[string]int64, error) {
+	rows, err := client.Usage(ctx, copilot.UsageOptions{By: []copilot.UsageGroup{copilot.UsageBySession}, Filter: filter})
+	used := map[string]int64{}
+	for _, row := range rows {
+		used[row.GetSessionId()] = row.GetInputTokens() + row.GetOutputTokens()
+	}
+	return used, err
+}
+
+// countText is a number for people; empty for 0.
+func countText(n int64) string {
+	switch {
+	case n == 0:
+		return ""
+	case n < 10_000:
+		return strconv.FormatInt(n, 10)
+	case n < 10_000_000:
+		return fmt.Sprintf("%dk", n/1000)
+	}
+	return fmt.Sprintf("%dM", n/1_000_000)
 }
 
 func (*listOptions) cells(s *copilot.SessionInfo, now time.Time) []string {

@@ -10,12 +10,15 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
 func TestSessionsList(t *testing.T) {
 	t.Parallel()
 	to := " --target " + server(t)
-	expect(t, nil, "sessions list"+to, result{exitOK, "ID  STATE  AGE  TITLE  MODEL  DIRECTORY\n", ""})
+	expect(t, nil, "sessions list"+to, result{exitOK, "ID  STATE  AGE  TITLE  MODEL  DIRECTORY  TOKENS\n", ""})
 	expect(t, nil, "sessions list -o json"+to, result{exitOK, "[]\n", ""})
 	expect(t, nil, "sessions create --id one --label team=a,b --dir /srv"+to, result{exitOK, "one\n", ""})
 	expect(t, nil, "sessions create --id two"+to, result{exitOK, "two\n", ""})
@@ -45,6 +48,7 @@ func TestSessionsList(t *testing.T) {
 	for args, want := range map[string]result{
 		"sessions list --state idle":               {exitUsage, "", "want some of loaded, running"},
 		"sessions list --label team":               {exitUsage, "", "want KEY=VALUE"},
+		"sessions show -x":                         {exitUsage, "", "unknown flag: --x; an argument that begins with - follows --"},
 		"sessions list all":                        {exitUsage, "", `unexpected argument "all"`},
 		"sessions list -o yaml":                    {exitUsage, "", "want one of text, json, jsonl"},
 		"sessions list --watch --history" + to:     {exitUsage, "", "choose one"},
@@ -155,5 +159,29 @@ func TestAge(t *testing.T) {
 	}
 	if got := age(nil, now); got != "" {
 		t.Errorf("no time: %q", got)
+	}
+}
+
+// The table has the tokens that sessions have used, and the owners of those that another tenant shares.
+func TestSessionTable(t *testing.T) {
+	t.Parallel()
+	session := func(id, owner string) *copilot.SessionInfo {
+		return &copilot.SessionInfo{ID: id, Proto: &bridgev1.Session{SessionId: id, Owner: owner}}
+	}
+	used := map[string]int64{"a": 9_999, "b": 10_000, "c": 12_345_678}
+	for want, found := range map[string][]*copilot.SessionInfo{
+		"ID  STATE  AGE  TITLE  MODEL  DIRECTORY  TOKENS\n" +
+			"a                                        9999\n" +
+			"b                                        10k\n" +
+			"c                                        12M\n" +
+			"d\n": {session("a", ""), session("b", ""), session("c", ""), session("d", "")},
+		"ID  STATE  AGE  TITLE  MODEL  DIRECTORY  TOKENS  OWNER\n" +
+			"a                                        9999\n" +
+			"e                                                acme\n": {session("a", ""), session("e", "acme")},
+	} {
+		rows := new(listOptions).table(found, used, time.Now())
+		if got := rows.text(0); got != want {
+			t.Errorf("the table is\n%s, want\n%s", got, want)
+		}
 	}
 }

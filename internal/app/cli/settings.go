@@ -212,6 +212,9 @@ func (f *flags) suggest(err error) error {
 	if near := setting.Nearest(missing.GetSpecifiedName(), names); near != "" {
 		return fmt.Errorf("%w; did you mean --%s?", err, near)
 	}
+	if f.interspersed {
+		return fmt.Errorf("%w; an argument that begins with - follows --", err)
+	}
 	return err
 }
 
