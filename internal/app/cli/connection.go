@@ -196,6 +196,10 @@ func (c *connection) remedy(st *status.Status, failure *copilot.Error) string {
 		return fmt.Sprintf("The TLS handshake with %s failed. \"copilot-grpc help context add\" has the flags for its CA, "+
 			"its name and your certificate.", where)
 	}
+	if strings.Contains(failure.Message, "error reading server preface") {
+		return fmt.Sprintf("The program that listens at %s does not speak gRPC without TLS. If it is a server with TLS, "+
+			"name it with \"copilot-grpc context add\" and --tls-ca.", where)
+	}
 	if !strings.ContainsAny(c.server.Target, ":/") {
 		where += ", port 443 (a target is HOST:PORT or unix:PATH)"
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -51,14 +52,36 @@ func guarded(t *testing.T) string {
 	return "unix:" + path
 }
 
+// deaf is the target of a listener that ends connections, as one with TLS ends those without.
+func deaf(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = c.(*net.TCPConn).CloseWrite()
+			go func() { _, _ = io.Copy(io.Discard, c); _ = c.Close() }()
+		}
+	}()
+	return l.Addr().String()
+}
+
 func TestRemedies(t *testing.T) {
 	t.Parallel()
 	target := guarded(t)
 	expect(t, nil, "call --target "+target+" Health/Check", result{exitOK, `{"status":"SERVING"}`, ""})
 	for args, want := range map[string]result{
-		"call --target " + target + " RuntimeService/Ping": {exitFailed, "", "--token or COPILOT_GRPC_TOKEN"},
-		"call --target unix:/none RuntimeService/Ping":     {exitFailed, "", `Start one with "copilot-grpc serve"`},
-		"call --target '' RuntimeService/Ping":             {exitFailed, "", "No server answers"},
+		"call --target " + target + " RuntimeService/Ping":  {exitFailed, "", "--token or COPILOT_GRPC_TOKEN"},
+		"call --target unix:/none RuntimeService/Ping":      {exitFailed, "", `Start one with "copilot-grpc serve"`},
+		"call --target '' RuntimeService/Ping":              {exitFailed, "", "No server answers"},
+		"call --target " + deaf(t) + " RuntimeService/Ping": {exitFailed, "", "If it is a server with TLS, name it with"},
 	} {
 		expect(t, nil, args, want)
 	}

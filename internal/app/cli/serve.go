@@ -71,7 +71,7 @@ func serve(ctx context.Context, p *program, args []string) error {
 		logger.Info("admin listener", slog.String("address", addr.String()))
 	}
 	if c.LogFormat == "text" {
-		welcome(p.stderr, a, c.Token == "")
+		welcome(p.stderr, a, c.Token == "", c.TLSCert != "")
 	}
 	defer p.reloading(ctx, a, command, args, logger)()
 	if err := p.run(ctx, a); err != nil {
@@ -129,7 +129,7 @@ func listensOnTCP(addresses []string) bool {
 }
 
 // welcome prints the first steps. It prints a generated token.
-func welcome(w io.Writer, a *app.App, generated bool) {
+func welcome(w io.Writer, a *app.App, generated, tls bool) {
 	if generated && a.Token() != "" {
 		fmt.Fprintf(w, "\nThe token of this server, valid until it ends. Type this in the terminal of the client:\n"+
 			"  export COPILOT_GRPC_TOKEN=%s\n", a.Token())
@@ -143,13 +143,27 @@ func welcome(w io.Writer, a *app.App, generated bool) {
 	}
 	fmt.Fprintln(w, "\nTry:") // the client libraries wait for this line
 	lines := examples(a.Target(), a.Token() != "")
+	if tls && !strings.HasPrefix(a.Target(), "unix:") {
+		lines = tlsExamples(a.Target())
+	}
 	if url := a.WebURL(); url != "" {
 		lines = append(lines, webExample(url, a.Token() != ""))
 	}
 	for _, line := range lines {
 		fmt.Fprintln(w, "  "+line)
 	}
+	fmt.Fprintln(w, "\nCtrl-C stops the server; its sessions stay.")
 	fmt.Fprintln(w)
+}
+
+// tlsExamples are the commands to type next, for a server with TLS at that target. Only its operator knows the CA and
+// the callers' proof.
+func tlsExamples(target string) []string {
+	return []string{
+		self() + " context add NAME --target " + quote(target) + " --tls-ca CA.PEM --token-file FILE --use",
+		self() + " server",
+		self() + " chat",
+	}
 }
 
 // webExample is a call with curl.
