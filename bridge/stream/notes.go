@@ -30,7 +30,7 @@ func (f *sessionStream) sendGap(gap *journal.Gap) error {
 func (f *sessionStream) sendNote(r *journal.Record) error {
 	switch n := r.Note.(type) {
 	case session.Requested:
-		if f.callbacks && f.concerns(n.Pending.Kind, f.s.Callbacks().Registry().Offered(n.Pending)) {
+		if f.callbacks {
 			return f.sendRequested(n.Pending)
 		}
 	case session.Resolved:
@@ -80,8 +80,13 @@ func (f *sessionStream) concerns(k *callback.Kind, offered []string) bool {
 	return tenancy.Sees(f.s, f.st.tenant, k) && (k.Limit == 0 || f.participant == "" || slices.Contains(offered, f.participant))
 }
 
+// sendRequested sends a callback that the stream carries.
 func (f *sessionStream) sendRequested(p *callback.Pending) error {
-	c, _ := f.st.service.codec.CallbackWithin(wire.InlineBytes, p, f.name, f.s.Callbacks().Registry().Offered(p), f.fidelity())
+	to := f.s.Callbacks().Registry().Offered(p)
+	if !f.concerns(p.Kind, to) {
+		return nil
+	}
+	c, _ := f.st.service.codec.CallbackWithin(wire.InlineBytes, p, f.name, to, f.fidelity())
 	offered := false
 	for _, id := range c.ParticipantIds {
 		offered = offered || id == f.participant
