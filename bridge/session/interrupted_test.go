@@ -443,11 +443,12 @@ func TestAbortedTurnIsLeft(t *testing.T) {
 		bridge bool // has made the abort
 		want   bool
 	}{
-		"not aborted":                   {events: []string{firstMessage}, want: true},
-		"aborted by a caller":           {events: []string{firstMessage, callersAbort}},
-		"aborted by the bridge":         {events: []string{firstMessage, callersAbort}, bridge: true, want: true},
-		"an earlier turn was aborted":   {events: []string{callersAbort, firstMessage}, want: true},
-		"a turn of a helper is aborted": {events: []string{firstMessage, strings.Replace(callersAbort, "{", `{"agentId":"a",`, 1)}, want: true},
+		"not aborted":                    {events: []string{firstMessage}, want: true},
+		"aborted by a caller":            {events: []string{firstMessage, callersAbort}},
+		"aborted by the bridge":          {events: []string{firstMessage, callersAbort}, bridge: true, want: true},
+		"a message before it is removed": {events: []string{callersAbort}, want: true},
+		"an earlier turn was aborted":    {events: []string{callersAbort, firstMessage}, want: true},
+		"a turn of a helper is aborted":  {events: []string{firstMessage, strings.Replace(callersAbort, "{", `{"agentId":"a",`, 1)}, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -32,7 +32,9 @@ func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bo
 	if err != nil {
 		return nil, err
 	}
-	unfinished, told := history.Unfinished(records) && !r.aborted(ctx), timesTold(records)
+	unseen := r.unseen(records) // before a new epoch has them
+	// An abort that the journal has came before a message that it lacks.
+	unfinished, told := history.Unfinished(records) && (unseen || !r.aborted(ctx)), timesTold(records)
 	found := r.s.prompts.lookUp(ctx, records, nil)
 	if continuePending && history.Unended(records) {
 		r.s.prompts.keepOwed(found)
@@ -44,7 +46,6 @@ func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bo
 			return nil, err
 		}
 	}
-	unseen := r.unseen(records) // before a new epoch has them
 	r.tie(ctx, records)
 	defer r.s.prompts.flush()
 	r.s.mu.Lock()

@@ -236,8 +236,9 @@ func TestFound(t *testing.T) {
 			"c11 c19 c29 c25 c25 z25 c26 c0 c14 c14 z35",
 		"a turn that was aborted, and that the CLI went on with, is continued": "v42 c26 t9 c1 c22 c30 c14 t21 c7 c15 c16 c30 c1 x19 a20 c6 c17 " +
 			"r13 c35 c4 w19 c12 c32 c29 x19 c11 c21 c30 c23 r10 c16 c22 c19 x21",
-		"an abort whose caller has gone reaches the next turn": "v56 z32 c13 c30 t8 c20 c32 c0 c9 c1 k29 a19 e35 t34 c32 c27 c11",
-		"a default answer does not reach the CLI":              "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
+		"an abort is taken for one of the next turn, which the journal lacks": "v44 c26 t27 a30 c16 t12 c24 c34 c34 c2 c35 c21 c8 k0 c11",
+		"an abort whose caller has gone reaches the next turn":                "v56 z32 c13 c30 t8 c20 c32 c0 c9 c1 k29 a19 e35 t34 c32 c27 c11",
+		"a default answer does not reach the CLI":                             "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
 	} {
 		if wrong := play(t, parse(t, ops)); wrong != "" {
 			t.Errorf("%s: %s", what, wrong)
