@@ -2,7 +2,10 @@ package store_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -122,6 +125,181 @@ func TestOldStates(t *testing.T) {
 			t.Errorf("the old log is left: %s", names)
 		}
 	}
+}
+
+// jointData is the data directory of a server of commit d5a270a3. The newest events of its sessions are in journals/,
+// and their latest states in states/. e2e/runtime/oldjoint_test.go describes how it was made.
+var jointData = filepath.Join("..", "..", "e2e", "runtime", "testdata", "data-d5a270a3", "data")
+
+// The store reads what a server with shared logs left, wherever the process that converts the directory is killed, and
+// again at the next start.
+func TestJointData(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { // its clock begins in 2000, long before the requests expire
+		dir := t.TempDir()
+		fs := loaded(t, dir, jointData)
+		own := ownEvents(t, fs)
+		states := fileStates(t, jointData)
+		s, err := openOn(fs, dir)
+		must(t, err)
+		want := contents(t, s)
+		must(t, s.Close())
+		for key := range states {
+			if key != "Keyed" && key != "unused" && want[key].events <= own[key] {
+				t.Errorf("session %q has %d events, and its own log %d: none is in the joint log", key, want[key].events, own[key])
+			}
+		}
+		if want["rested"].state == states["rested"] || !strings.Contains(want["rested"].state, "acme") {
+			t.Errorf("the state of a session is that of its file: %s", want["rested"].state)
+		}
+		if q := want["queued"]; !strings.Contains(q.outbox, "first in the queue") || !strings.Contains(q.outbox, "3.prompt=") {
+			t.Errorf("the prompts that wait are %.2000s", q.outbox)
+		}
+		if len(want) != len(states) || len(want) != 8 {
+			t.Errorf("there are %d sessions, and were %d", len(want), len(states))
+		}
+		for steps, more := 0, true; more; steps++ {
+			fs := loaded(t, dir, jointData)
+			fs.CrashAfter(steps)
+			if s, err := openOn(fs, dir); err == nil {
+				for key := range want {
+					_, _, _ = s.Journal(key, 1)
+				}
+				_ = s.Close()
+			}
+			_, err := fs.Open(filepath.Join(dir, "probe"), true)
+			more = errors.Is(err, faultfs.ErrCrashed)
+			for _, power := range []bool{true, false} {
+				sameTwice(t, fs.Restart(power), dir, steps, want)
+			}
+		}
+	})
+}
+
+// sameTwice opens a directory two times after so many changes of a process that was killed.
+func sameTwice(t *testing.T, fs *faultfs.FS, dir string, steps int, want map[string]content) {
+	t.Helper()
+	for range 2 {
+		s, err := openOn(fs, dir)
+		must(t, err)
+		if got := contents(t, s); !maps.Equal(got, want) {
+			t.Fatalf("after %d changes: %v, want %v", steps, got, want)
+		}
+		must(t, s.Close())
+		fs = fs.Restart(true)
+	}
+	for _, name := range fs.Names() {
+		if strings.HasSuffix(name, ".bad") || strings.HasPrefix(name, filepath.Join(dir, "states")) {
+			t.Errorf("after %d changes there is %s", steps, name)
+		}
+	}
+}
+
+// loaded returns a file system with a copy of a data directory.
+func loaded(t *testing.T, dir, from string) *faultfs.FS {
+	t.Helper()
+	out := &faultfs.FS{}
+	must(t, filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(dir, strings.TrimPrefix(path, from))
+		if e.IsDir() {
+			return out.MkdirAll(to)
+		}
+		text, err := os.ReadFile(path)
+		out.Put(to, text)
+		return err
+	}))
+	return out
+}
+
+// fileStates are the states in the files of the sessions.
+func fileStates(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "sessions", "*", "session"))
+	must(t, err)
+	out := map[string]string{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		must(t, err)
+		var e struct {
+			ID    string
+			State json.RawMessage
+		}
+		must(t, json.Unmarshal(text, &e))
+		out[e.ID] = string(e.State)
+	}
+	return out
+}
+
+// ownEvents counts the events in the sessions' own logs.
+func ownEvents(t *testing.T, fs *faultfs.FS) map[string]int {
+	t.Helper()
+	files, out := fs.Restart(false), map[string]int{}
+	for _, name := range files.Names() {
+		if filepath.Base(name) != "id" {
+			continue
+		}
+		n := 0
+		log, _, err := segment.Open(filepath.Dir(name), 1, segment.Options{FS: files}, func(uint64, []byte) error {
+			n++
+			return nil
+		})
+		must(t, err)
+		must(t, log.Rest())
+		out[string(files.Content(name))] = n
+	}
+	return out
+}
+
+// content is what a store has of a session.
+type content struct {
+	state, outbox string
+	events        int
+}
+
+// contents are the sessions, and checks that requests and usage are there and nothing is damaged.
+func contents(t *testing.T, s *store.Store) map[string]content {
+	t.Helper()
+	sessions, err := s.Sessions()
+	must(t, err)
+	out := map[string]content{}
+	for key, state := range sessions {
+		_, found, err := s.Journal(key, 1)
+		// A killed process may have torn the write of a mark, which is cut.
+		if err != nil || found.New || found.Doubtful || found.Skipped > 0 || len(found.SetAside) > 0 {
+			t.Errorf("the journal of %q has %+v, %v", key, found, err)
+		}
+		c := content{state: string(state), events: found.Events}
+		box := s.Outbox(key)
+		if text, err := box.Load(); err == nil {
+			c.outbox = string(text)
+			names, err := box.List()
+			must(t, err)
+			for _, name := range names {
+				text, err := box.Read(name)
+				must(t, err)
+				c.outbox += name + "=" + string(text)
+			}
+		}
+		out[key] = c
+	}
+	if len(s.Damaged()) > 0 {
+		t.Errorf("damaged are %v", s.Damaged())
+	}
+	if usage, err := s.Usage(""); err != nil || !bytes.Contains(usage, []byte("79")) {
+		t.Errorf("the usage is %s, %v", usage, err)
+	}
+	log, requests, err := s.Requests()
+	must(t, err)
+	for _, id := range []string{"create rested", "create Keyed", "rested remember this", "queued read the notes"} {
+		if !remembered(requests, id) {
+			t.Errorf("the answer to request %q is not remembered", id)
+		}
+	}
+	must(t, log.Close())
+	return out
 }
 
 func remembered(requests []backend.Request, id string) bool {

@@ -27,7 +27,7 @@ import (
 //
 //	git worktree add /tmp/old d377de2
 //	(cd /tmp/old && go build -o /tmp/old-server ./cmd/copilot-grpc)
-//	OLD_SERVER=/tmp/old-server COPILOT_CLI_PATH=$(.ci/install-cli 1.0.102) go test ./e2e -run TestMakeOldData
+//	OLD_SERVER=/tmp/old-server COPILOT_CLI_PATH=$(.ci/install-cli 1.0.102) go test ./e2e/runtime -run TestMakeOldData
 const oldData = "testdata/data-d377de2"
 
 // oldRoot is where the old server ran; it is in what it wrote.
@@ -146,7 +146,7 @@ func TestMakeOldData(t *testing.T) {
 	left.State, left.Shares = sessions[i].State, sessions[i].Shares
 	sessions[i] = left
 	d.Stop(syscall.SIGKILL)
-	keepOld(d, sessions)
+	keepOld(d, oldData, sessions, "data", filepath.Join("home", "session-state"))
 }
 
 // describeOld is what callers can learn of all sessions.
@@ -195,20 +195,20 @@ func describeEvents(d *harness.Daemon, o *oldSession) {
 	}
 }
 
-// keepOld puts what a killed server has left among the tests' data.
-func keepOld(d *harness.Daemon, sessions []oldSession) {
+// keepOld puts parts of what a killed server has left among the tests' data, in a folder with what callers had been told.
+func keepOld(d *harness.Daemon, folder string, told any, parts ...string) {
 	d.T.Helper()
-	text, err := json.MarshalIndent(sessions, "", " ")
+	text, err := json.MarshalIndent(told, "", " ")
 	if err != nil {
 		d.T.Fatal(err)
 	}
-	if err := os.RemoveAll(oldData); err != nil {
+	if err := os.RemoveAll(folder); err != nil {
 		d.T.Fatal(err)
 	}
-	for _, part := range []string{"data", filepath.Join("home", "session-state")} {
-		copyFolder(d.T, filepath.Join(d.Root, part), filepath.Join(oldData, part))
+	for _, part := range parts {
+		copyFolder(d.T, filepath.Join(d.Root, part), filepath.Join(folder, part))
 	}
-	err = filepath.WalkDir(oldData, func(path string, e fs.DirEntry, err error) error {
+	err = filepath.WalkDir(folder, func(path string, e fs.DirEntry, err error) error {
 		name := filepath.Base(path)
 		if err == nil && !e.IsDir() && (strings.HasPrefix(name, "inuse.") || strings.HasSuffix(name, "lock")) {
 			err = os.Remove(path) // of processes that are gone
@@ -218,7 +218,7 @@ func keepOld(d *harness.Daemon, sessions []oldSession) {
 	if err != nil {
 		d.T.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(oldData, "expect.json"), append(text, '\n'), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, "expect.json"), append(text, '\n'), 0o600); err != nil {
 		d.T.Fatal(err)
 	}
 }
@@ -234,6 +234,25 @@ func copyFolder(t *testing.T, from, to string) {
 	}
 }
 
+// copyOld copies a folder of keepOld to a new directory for a server. It reads what callers had been told to told.
+func copyOld(t *testing.T, folder string, told any) (root string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(folder, "expect.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, told); err != nil {
+		t.Fatal(err)
+	}
+	if root, err = os.MkdirTemp("", "old"); err != nil { // short: it is in a socket's path
+		t.Fatal(err)
+	}
+	for _, part := range []string{"data", "home"} {
+		copyFolder(t, filepath.Join(folder, part), filepath.Join(root, part))
+	}
+	return root
+}
+
 // TestOldData opens the data directory of an earlier version's server: every session is there
 // in its state, with every event at its position and what was waited for, and can be used.
 func TestOldData(t *testing.T) {
@@ -242,21 +261,8 @@ func TestOldData(t *testing.T) {
 	if st.Before("1.0.102") {
 		t.Skip("the sessions are those of CLI 1.0.102")
 	}
-	text, err := os.ReadFile(filepath.Join(oldData, "expect.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var want []oldSession
-	if err := json.Unmarshal(text, &want); err != nil {
-		t.Fatal(err)
-	}
-	root, err := os.MkdirTemp("", "old") // short: it is in a socket's path
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, part := range []string{"data", "home"} {
-		copyFolder(t, filepath.Join(oldData, part), filepath.Join(root, part))
-	}
+	root := copyOld(t, oldData, &want)
 	d := harness.StartDaemon(&harness.Daemon{Scripted: st, Root: root, Flags: []string{"--provider", oldProvider(st)}})
 	got := map[string]oldSession{}
 	for _, o := range describeOld(d) {
@@ -320,8 +326,8 @@ func mustJSON(t *testing.T, v any) []byte {
 	return text
 }
 
-// goOnWithOld uses the sessions; left is the one that was disconnected.
-func goOnWithOld(d *harness.Daemon, left oldSession) {
+// answerOld answers what the old sessions wait for, and checks that the turn that was cut off has ended.
+func answerOld(d *harness.Daemon) {
 	d.T.Helper()
 	answer, _ := copilot.AnswerTool("by a later version")
 	resolve(d, "working", d.Waiting("working").GetCallbackId(), answer)
@@ -335,6 +341,12 @@ func goOnWithOld(d *harness.Daemon, left oldSession) {
 	if end := turnEnd(d, "running", at[len(at)-1]); end.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST {
 		d.T.Errorf("the turn that was cut off ended as %v", end)
 	}
+}
+
+// goOnWithOld uses the sessions; left is the one that was disconnected.
+func goOnWithOld(d *harness.Daemon, left oldSession) {
+	d.T.Helper()
+	answerOld(d)
 	if _, err := d.Client.Sessions().ResumeSession(d.Ctx,
 		&bridgev1.ResumeSessionRequest{SessionId: "left"}); err != nil {
 		d.T.Errorf("resuming the session that was left: %v", err)
@@ -354,9 +366,11 @@ func TestOldDataIsNeutral(t *testing.T) {
 	for _, top := range []string{"home", "root", "work", "Users"} {
 		bad = append(bad, `"/`+top, ": /"+top)
 	}
-	for _, bad := range bad {
-		if found := harness.SecretsIn(t, oldData, bad); found != nil {
-			t.Errorf("%q is in %v", bad, found)
+	for _, folder := range []string{oldData, jointData} {
+		for _, bad := range bad {
+			if found := harness.SecretsIn(t, folder, bad); found != nil {
+				t.Errorf("%q is in %v", bad, found)
+			}
 		}
 	}
 }

@@ -13,6 +13,9 @@ import (
 // oldData is a data directory that a killed server has left.
 const oldData = "../../../e2e/runtime/testdata/data-d377de2/data"
 
+// jointData is one whose sessions have events and states in logs that they share.
+const jointData = "../../../e2e/runtime/testdata/data-d5a270a3/data"
+
 func TestFsckCommand(t *testing.T) {
 	t.Parallel()
 	damaged := t.TempDir()
@@ -32,6 +35,7 @@ func TestFsckCommand(t *testing.T) {
 		"fsck .":                      {exitUsage, "", "not a data directory"},
 		"fsck --help":                 {exitOK, "exit code is 0", ""},
 		"fsck " + oldData:             {exitOK, "\nclean (sessions: 7, notes: 0, damage: 0, size: 57.2 KiB)\n", ""},
+		"fsck " + jointData:           {exitOK, "\nclean (sessions: 8, notes: 0, damage: 0, size: ", ""},
 		"fsck --json " + oldData:      {exitOK, `"locked": false`, ""},
 		"fsck -o jsonl " + oldData:    {exitOK, `{"locked":false,"sessions":[`, ""},
 		"fsck " + damaged:             {exitFailed, "\nDAMAGE: sessions/left/session is not a JSON object", ""},
