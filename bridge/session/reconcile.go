@@ -288,7 +288,10 @@ func (r *Reconciler) tie(ctx context.Context, events []*journal.Record) {
 		return // an empty journal contradicts nothing
 	}
 	if !history.Ordered(events, r.s.journal.Lookup) || r.rewritten(ctx, events) {
-		r.restart(ctx, events)
+		r.s.mu.Lock()
+		live := history.IDs(r.s.intake.Held()) // they follow the history
+		r.s.mu.Unlock()
+		r.restart(ctx, slices.DeleteFunc(slices.Clone(events), func(rec *journal.Record) bool { return live[rec.ID] }))
 		return
 	}
 	r.s.mu.Lock()

@@ -479,6 +479,28 @@ func TestBeginAnew(t *testing.T) {
 	}
 }
 
+// Events that come while the history is read, and are in it, count although the journal begins an epoch: a turn can go on and
+// end within a load.
+func TestEventsDuringALoadThatBeginsAnEpoch(t *testing.T) {
+	t.Parallel()
+	f := newStoryteller()
+	f.takes(t, said(1), said(3))
+	f.s.update(func() { f.s.turns.losePast() })
+	f.has(said(1), said(2), said(3), said(4))
+	f.s.intake.hold()
+	f.takes(t, said(4))
+	if _, err := f.s.reconciler.history(t.Context(), f, false); err != nil {
+		t.Fatal(err)
+	}
+	f.s.update(f.s.intake.release)
+	if epoch := f.s.journal.Last().Epoch; epoch != 8 || !slices.Equal(f.ids(), idsOf(1, 2, 3, 4)) {
+		t.Errorf("the journal has %v in epoch %d", f.ids(), epoch)
+	}
+	if !f.s.turns.Running() {
+		t.Error("the turn of a message that came meanwhile does not run")
+	}
+}
+
 // A journal whose disk has not reserved a number yet is not empty: a history that contradicts it begins an epoch.
 func TestHistoryOnASlowDisk(t *testing.T) {
 	t.Parallel()

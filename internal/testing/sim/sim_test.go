@@ -238,7 +238,9 @@ func TestFound(t *testing.T) {
 			"r13 c35 c4 w19 c12 c32 c29 x19 c11 c21 c30 c23 r10 c16 c22 c19 x21",
 		"an abort is taken for one of the next turn, which the journal lacks": "v44 c26 t27 a30 c16 t12 c24 c34 c34 c2 c35 c21 c8 k0 c11",
 		"an abort whose caller has gone reaches the next turn":                "v56 z32 c13 c30 t8 c20 c32 c0 c9 c1 k29 a19 e35 t34 c32 c27 c11",
-		"a default answer does not reach the CLI":                             "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
+		"the text of a turn that goes on within a load that begins an epoch": "v64 t30 c8 c22 x32 t29 c32 c23 c11 c29 c3 c24 c19 c26 c21 c14 c4 " +
+			"c11 w3 w19 c34 c3 c7 x7 c6 c5 c8 c5 c10",
+		"a default answer does not reach the CLI": "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
 	} {
 		if wrong := play(t, parse(t, ops)); wrong != "" {
 			t.Errorf("%s: %s", what, wrong)
