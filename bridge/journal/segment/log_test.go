@@ -117,6 +117,36 @@ func TestAppendReadReopen(t *testing.T) {
 	}
 }
 
+// A file that a killed process has begun with a part of its header is none of the log; what was something else is kept.
+func TestBegunFile(t *testing.T) {
+	t.Parallel()
+	whole := &faultfs.FS{}
+	l, _, _ := open(t, segment.Options{FS: whole})
+	must(t, l.Append(entries(1, 1)))
+	name := whole.Names()[0]
+	header := whole.Content(name)[:20]
+	for what, test := range map[string]struct {
+		content []byte
+		kept    bool
+	}{
+		"nothing":          {content: nil},
+		"a byte":           {content: header[:1]},
+		"half a header":    {content: header[:11]},
+		"other bytes":      {content: make([]byte, 20), kept: true},
+		"a damaged header": {content: append(slices.Clone(whole.Content(name)[:19]), 0xff, 1, 2, 3, 4, 5, 6, 7, 8, 9), kept: true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			fs := whole.Restart(false)
+			fs.Put(name, test.content)
+			_, found, have := open(t, segment.Options{FS: fs})
+			if aside := len(found.SetAside) > 0; aside != test.kept || len(have) > 0 || slices.Contains(fs.Names(), name+".bad") != test.kept {
+				t.Errorf("it has %v; set aside are %q, and there are %q", have, found.SetAside, fs.Names())
+			}
+		})
+	}
+}
+
 // rooted puts the log into a directory.
 type rooted struct {
 	segment.OS

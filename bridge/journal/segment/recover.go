@@ -214,7 +214,10 @@ func (l *Log) readSegment(
 		found.skip(0, l.last)
 		found.Skipped -= size
 		found.Cut += size
-		return l.putAside(name.name, found)
+		if wrong, err := altered(file, 0, size); wrong || err != nil || size > maxBegun {
+			return errors.Join(err, l.putAside(name.name, found))
+		}
+		return l.o.FS.RemoveAll(name.name) // a killed process had begun it
 	}
 	l.segments = append(l.segments, s)
 	if s.size == size {
@@ -225,6 +228,9 @@ func (l *Log) readSegment(
 	found.Altered, err = altered(file, s.size, size)
 	return errors.Join(err, file.Truncate(s.size))
 }
+
+// maxBegun bounds a file that a killed process has begun with a part of a header.
+const maxBegun = 4 << 10
 
 // altered reports whether the invalid bytes at the end of a file are more than the beginning of a frame.
 func altered(file File, from, end int64) (bool, error) {
