@@ -277,8 +277,8 @@ func appendTo(t *testing.T, dir string, entries func(l *segment.Log) []segment.E
 	must(t, l.Rest())
 }
 
-// event is the body of an event.
-func event(id byte, text string) []byte {
+// eventBody is the body of an event.
+func eventBody(id byte, text string) []byte {
 	body := append(make([]byte, 17), "\x01t\x00"...)
 	body[1] = id
 	return append(body, text...)
@@ -344,39 +344,39 @@ func TestInvariants(t *testing.T) {
 		note  string
 	}{
 		"an event": {edit: journal(func(last uint64) segment.Entry {
-			return segment.Entry{Number: last + 1, Body: event(1, "{}")}
+			return segment.Entry{Number: last + 1, Body: eventBody(1, "{}")}
 		})},
 		"an event above the reserved ones": {edit: journal(func(uint64) segment.Entry {
-			return segment.Entry{Number: 1 << 40, Body: event(1, "{}")}
+			return segment.Entry{Number: 1 << 40, Body: eventBody(1, "{}")}
 		}), found: "the last reserved number"},
 		"an event that is none": {edit: journal(func(last uint64) segment.Entry {
-			return segment.Entry{Number: last + 1, Body: event(1, "")[:18]}
+			return segment.Entry{Number: last + 1, Body: eventBody(1, "")[:18]}
 		}), found: "is not an event"},
 		"a mark that is none": {edit: journal(func(uint64) segment.Entry {
 			return segment.Entry{Mark: true, Body: []byte("mark")}
 		}), found: "is not a mark"},
 		"an id twice": {edit: func(t *testing.T, dir string) {
 			appendTo(t, filepath.Join(dir, journalDir), func(l *segment.Log) []segment.Entry {
-				return []segment.Entry{{Number: l.Last() + 1, Body: event(7, "{}")}, {Number: l.Last() + 2, Body: event(7, "{}")}}
+				return []segment.Entry{{Number: l.Last() + 1, Body: eventBody(7, "{}")}, {Number: l.Last() + 2, Body: eventBody(7, "{}")}}
 			})
 		}, found: "twice"},
 		"no id twice": {edit: func(t *testing.T, dir string) {
 			appendTo(t, filepath.Join(dir, journalDir), func(l *segment.Log) []segment.Entry {
-				return []segment.Entry{{Number: l.Last() + 1, Body: event(0, "{}")}, {Number: l.Last() + 2, Body: event(0, "{}")}}
+				return []segment.Entry{{Number: l.Last() + 1, Body: eventBody(0, "{}")}, {Number: l.Last() + 2, Body: eventBody(0, "{}")}}
 			})
 		}},
-		"an event in the joint log": {edit: joint(jointEntry(key(0), epoch, 9, 11, event(1, "{}")))},
-		"of a deleted session":      {edit: joint(jointEntry("gone", epoch, 9, 11, event(1, "{}")))},
-		"of an earlier epoch":       {edit: joint(jointEntry(key(0), epoch-1, 9, 11, event(1, "{}")))},
-		"of a later epoch":          {edit: joint(jointEntry(key(0), epoch+1, 9, 11, event(1, "{}"))), found: "of epoch"},
-		"behind missing ones":       {edit: joint(jointEntry(key(0), epoch, 20, 21, event(1, "{}"))), found: "lacks events up to 20"},
-		"that the journal lacks":    {edit: joint(jointEntry(key(0), epoch, 1, 2, event(1, "{}"))), found: "lacks event 2"},
-		"the journal has another":   {edit: joint(jointEntry(key(0), epoch, 1, 3, event(1, "{}"))), found: "another event 3"},
-		"behind itself":             {edit: joint(jointEntry(key(0), epoch, 11, 11, event(1, "{}"))), found: "behind event"},
-		"joint events out of order": {edit: joint(jointEntry(key(0), epoch, 9, 12, event(1, "{}")),
-			jointEntry(key(0), epoch, 9, 11, event(2, "{}"))), found: "behind event"},
-		"an id in both logs": {edit: joint(jointEntry(key(0), epoch, 9, 11, event(1, "{}")),
-			jointEntry(key(0), epoch, 11, 12, event(1, "{}"))), found: "twice"},
+		"an event in the joint log": {edit: joint(jointEntry(key(0), epoch, 9, 11, eventBody(1, "{}")))},
+		"of a deleted session":      {edit: joint(jointEntry("gone", epoch, 9, 11, eventBody(1, "{}")))},
+		"of an earlier epoch":       {edit: joint(jointEntry(key(0), epoch-1, 9, 11, eventBody(1, "{}")))},
+		"of a later epoch":          {edit: joint(jointEntry(key(0), epoch+1, 9, 11, eventBody(1, "{}"))), found: "of epoch"},
+		"behind missing ones":       {edit: joint(jointEntry(key(0), epoch, 20, 21, eventBody(1, "{}"))), found: "lacks events up to 20"},
+		"that the journal lacks":    {edit: joint(jointEntry(key(0), epoch, 1, 2, eventBody(1, "{}"))), found: "lacks event 2"},
+		"the journal has another":   {edit: joint(jointEntry(key(0), epoch, 1, 3, eventBody(1, "{}"))), found: "another event 3"},
+		"behind itself":             {edit: joint(jointEntry(key(0), epoch, 11, 11, eventBody(1, "{}"))), found: "behind event"},
+		"joint events out of order": {edit: joint(jointEntry(key(0), epoch, 9, 12, eventBody(1, "{}")),
+			jointEntry(key(0), epoch, 9, 11, eventBody(2, "{}"))), found: "behind event"},
+		"an id in both logs": {edit: joint(jointEntry(key(0), epoch, 9, 11, eventBody(1, "{}")),
+			jointEntry(key(0), epoch, 11, 12, eventBody(1, "{}"))), found: "twice"},
 		"no joint event": {edit: joint([]byte("joint")), found: "not an event or a value of a session"},
 		"a mark in the joint log": {edit: func(t *testing.T, dir string) {
 			appendTo(t, filepath.Join(dir, "journals"), func(*segment.Log) []segment.Entry {

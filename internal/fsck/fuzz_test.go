@@ -94,7 +94,7 @@ func built(base byte, data []byte) (out []byte) {
 		body := next(int(next(1)[0] % 40))
 		switch {
 		case how < 140:
-			frame(2, number, append(event(number, ""), body...))
+			frame(2, number, append(eventBody(number, ""), body...))
 		case how < 170:
 			frame(3, number, body)
 		case how < 200:

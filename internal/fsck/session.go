@@ -65,6 +65,8 @@ func (c *checker) keyOf(dir, name string) string {
 	switch {
 	case err == nil && folderOf(string(text)) == name:
 		return string(text)
+	case err == nil && len(text) == 0:
+		c.Notes.add(path.Join(dir, "id"), "is empty")
 	case err == nil:
 		c.Damage.add(path.Join(dir, "id"), "is the id of another session")
 	default:
