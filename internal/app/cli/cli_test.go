@@ -60,7 +60,13 @@ func socket(t *testing.T) string {
 // server runs an App with a fake CLI and returns its target.
 func server(t *testing.T) string {
 	t.Helper()
-	cli := fakecli.New(fakecli.Options{})
+	return serverOf(t, fakecli.Script{})
+}
+
+// serverOf is a server whose fake CLI has a script.
+func serverOf(t *testing.T, script fakecli.Script) string {
+	t.Helper()
+	cli := fakecli.New(fakecli.Options{Script: script})
 	t.Cleanup(cli.Close)
 	a, err := app.New(t.Context(), app.Config{Listen: []string{"unix:" + socket(t)}, Version: "v1"},
 		app.WithRunner(runtime.InProcess(func(context.Context, runtime.Spec) (io.ReadWriteCloser, error) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -21,6 +22,12 @@ import (
 
 // maxReply bounds a reply: a page of history has up to 4 MiB.
 const maxReply = 64 << 20
+
+// Pauses between the attempts of a connection that has a patience of its own: those of the library.
+const (
+	minBackoff = 100 * time.Millisecond
+	maxBackoff = 5 * time.Second
+)
 
 // connection is which server a command calls: the one of --target or --context, else that of the context in use, else
 // the one on the local socket.
@@ -37,6 +44,8 @@ type connection struct {
 	details bool
 	// notices are the messages of the client library.
 	notices *notices
+	// patience is how long a broken stream is opened again, from its last frame; 0 is as long as the library does.
+	patience time.Duration
 }
 
 // connection adds the flags that choose a server.
@@ -67,6 +76,12 @@ func (c *connection) dial(ctx context.Context, opts ...copilot.Option) (*copilot
 	}
 	if err := checkTarget(c.server.Target); err != nil {
 		return nil, err
+	}
+	if c.patience > 0 {
+		c.notices.patience = c.patience
+		opts = append(opts, copilot.WithReconnect(copilot.ReconnectPolicy{
+			MinBackoff: minBackoff, MaxBackoff: maxBackoff, GiveUpAfter: c.patience,
+		}))
 	}
 	opts = append([]copilot.Option{
 		c.server.options(c.program), copilot.WithLogger(c.notices.logger()),

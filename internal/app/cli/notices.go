@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"sync"
+	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/internal/setting"
 	"github.com/copilot-grpc/copilot-grpc/internal/terminal"
 )
 
@@ -14,11 +17,15 @@ import (
 // once until reset is called. It implements [slog.Handler].
 type notices struct {
 	out io.Writer
+	// patience is how long a broken stream is opened again, which its message says; 0 says nothing.
+	patience time.Duration
 
 	mu      sync.Mutex
 	printed map[string]bool
 	// warned says that something was wrong since reset.
 	warned bool
+	// muted says that nothing more is printed.
+	muted bool
 }
 
 func (n *notices) logger() *slog.Logger { return slog.New(n) }
@@ -30,6 +37,13 @@ func (n *notices) reset() bool {
 	warned := n.warned
 	n.printed, n.warned = nil, false
 	return warned
+}
+
+// mute ends the printing: what the library fails to do after the end of a command tells the user nothing new.
+func (n *notices) mute() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.muted = true
 }
 
 // Enabled implements slog.Handler.
@@ -44,6 +58,9 @@ func (n *notices) Handle(_ context.Context, record slog.Record) error {
 		}
 		return true
 	})
+	if n.patience > 0 && strings.HasSuffix(record.Message, " broken") {
+		line += fmt.Sprintf("; reconnecting for up to %s", setting.Short(n.patience))
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	key := record.Message
@@ -52,7 +69,7 @@ func (n *notices) Handle(_ context.Context, record slog.Record) error {
 	} else {
 		n.warned = true
 	}
-	if n.printed[key] {
+	if n.muted || n.printed[key] {
 		return nil
 	}
 	if n.printed == nil {

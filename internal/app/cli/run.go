@@ -51,7 +51,11 @@ file by > or substitutes commands. No rule allows what leaves the sandbox.
 
 Exit codes: 0 the turn completed, 2 the command line is wrong, 3 the agent was refused a permission or the server
 refused the caller, 4 the turn failed, 5 --timeout passed, 6 no server answers, 130 the turn was aborted, also by
-Ctrl-C. After 5 and Ctrl-C the turn is aborted.`
+Ctrl-C. After 5 and Ctrl-C the turn is aborted. A server that goes away during the turn is waited for up to 2 minutes.`
+
+// runPatience is how long "run" waits for a server that goes away during the turn: longer than the client library needs
+// to notice that a server is silent (a minute), and than a restart or a move to another replica takes.
+const runPatience = 2 * time.Minute
 
 // Exit codes of "run", beside exitOK, exitUsage and exitInterrupted.
 const (
@@ -82,6 +86,8 @@ type runOptions struct {
 	timeout    time.Duration
 	files      list
 
+	// abortFailed is why the turn could not be aborted; nil if it was, or did not have to be.
+	abortFailed error
 	// refused says that a permission was refused.
 	refused atomic.Bool
 	// asking is held while the person at the terminal is asked, one thing at a time.
@@ -90,8 +96,12 @@ type runOptions struct {
 	answers <-chan terminal.Line
 }
 
-func setupRun(p *program, f *flags) action {
+func setupRun(p *program, f *flags) action { return newRun(p, f).start }
+
+// newRun adds the flags of "run".
+func newRun(p *program, f *flags) *runOptions {
 	o := &runOptions{program: p, connection: p.connection(f), out: p.printer(f)}
+	o.connection.patience = runPatience
 	o.created.flags(f)
 	f.StringVar(&o.session, "session", "", "continue the session with this `id`")
 	f.Var(&choice{&o.approve, []string{approveNone, approveReads, approveAll, approveAsk}}, "approve",
@@ -100,19 +110,22 @@ func setupRun(p *program, f *flags) action {
 		"repeatable, or with commas")
 	f.DurationVar(&o.timeout, "timeout", 0, "abort the turn after this `duration`, such as 10m; 0 is never")
 	f.Var(&o.files, "file", "attach this `file`; repeatable")
-	return func(ctx context.Context, args []string) error {
-		if err := want(args, "PROMPT"); err != nil {
-			return err
-		}
-		if err := o.check(args[0]); err != nil {
-			return err
-		}
-		prompt, err := p.prompt(args[0])
-		if err != nil {
-			return err
-		}
-		return o.run(ctx, prompt)
+	return o
+}
+
+// start runs the command.
+func (o *runOptions) start(ctx context.Context, args []string) error {
+	if err := want(args, "PROMPT"); err != nil {
+		return err
 	}
+	if err := o.check(args[0]); err != nil {
+		return err
+	}
+	prompt, err := o.program.prompt(args[0])
+	if err != nil {
+		return err
+	}
+	return o.run(ctx, prompt)
 }
 
 // check completes the options.
@@ -164,7 +177,9 @@ func (o *runOptions) run(parent context.Context, prompt string) error {
 		o.abort(session)
 	}
 	if err != nil {
-		return o.failed(ctx, o.connection.failed(ctx, client, err))
+		failed := o.failed(ctx, o.connection.failed(ctx, client, err))
+		o.lost(ctx, session, err)
+		return failed
 	}
 	return o.finish(session, outcome, usage)
 }
@@ -237,13 +252,26 @@ func (o *runOptions) turn(
 // abortTime bounds the abort of a turn whose time is over.
 const abortTime = 5 * time.Second
 
-// abort aborts the turn.
+// abort aborts the turn, or notes why it could not.
 func (o *runOptions) abort(session *copilot.Session) {
 	ctx, cancel := context.WithTimeout(context.Background(), abortTime)
 	defer cancel()
 	if _, err := session.Abort(ctx); err != nil {
-		fmt.Fprintf(o.program.stderr, "the turn may still be running: %s\n", terminal.CleanLine(err.Error()))
+		o.abortFailed = err
+		o.connection.notices.mute() // the session will not be left either
 	}
+}
+
+// lost says what is known of a turn whose server went away and did not come back.
+func (o *runOptions) lost(ctx context.Context, session *copilot.Session, err error) {
+	var failure *copilot.Error
+	if ctx.Err() != nil || !errors.As(copilot.FromError(err), &failure) || failure.Code != codes.Unavailable ||
+		len(failure.GRPCStatus().Details()) > 0 { // the server's own
+		return
+	}
+	fmt.Fprintf(o.program.stderr, "the outcome of the turn is unknown: see \"copilot-grpc events %s\" when the server "+
+		"answers again\n", quote(session.ID()))
+	o.connection.notices.mute() // the session cannot be left
 }
 
 // failed is the exit code of a run that has no outcome.
@@ -252,9 +280,16 @@ func (o *runOptions) failed(ctx context.Context, err error) error {
 	switch {
 	case errors.As(err, new(usageError)):
 		return err
+	case errors.Is(context.Cause(ctx), errTimeout) && o.abortFailed != nil:
+		fmt.Fprintf(o.program.stderr, "%s have passed; the turn may still be running: %s\n", o.timeout,
+			terminal.CleanLine(o.abortFailed.Error()))
+		return exitTimedOut
 	case errors.Is(context.Cause(ctx), errTimeout):
 		fmt.Fprintf(o.program.stderr, "the turn was aborted after %s\n", o.timeout)
 		return exitTimedOut
+	case ctx.Err() != nil && o.abortFailed != nil:
+		fmt.Fprintf(o.program.stderr, "the turn may still be running: %s\n", terminal.CleanLine(o.abortFailed.Error()))
+		return exitAborted
 	case ctx.Err() != nil:
 		fmt.Fprintln(o.program.stderr, "the turn was aborted")
 		return exitAborted

@@ -6,7 +6,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"net"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +20,9 @@ import (
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/setting"
 	"github.com/copilot-grpc/copilot-grpc/internal/terminal"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
 func TestRunCommand(t *testing.T) {
@@ -189,5 +194,127 @@ func TestTurnText(t *testing.T) {
 	}
 	if out.String() != "a␛b\nc\nd\n" || progress.String() != "tool bash { }\n" {
 		t.Errorf("stdout %q, stderr %q", &out, &progress)
+	}
+}
+
+// link forwards connections to a server until cut ends it, as the end of the server's process would.
+type link struct {
+	listener net.Listener
+	mu       sync.Mutex
+	isCut    bool
+	open     []net.Conn
+}
+
+func newLink(t *testing.T, target string) (l *link, through string) {
+	t.Helper()
+	path := socket(t)
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l = &link{listener: listener}
+	t.Cleanup(l.cut)
+	go func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			to, err := net.Dial("unix", strings.TrimPrefix(target, "unix:"))
+			if err != nil || !l.add(c, to) {
+				_ = c.Close()
+				continue
+			}
+			go func() { _, _ = io.Copy(to, c); _ = to.Close() }()
+			go func() { _, _ = io.Copy(c, to); _ = c.Close() }()
+		}
+	}()
+	return l, "unix:" + path
+}
+
+func (l *link) add(pair ...net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open = append(l.open, pair...)
+	return !l.isCut
+}
+
+func (l *link) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_ = l.listener.Close()
+	l.isCut = true
+	for _, c := range l.open {
+		_ = c.Close()
+	}
+}
+
+// A run whose server goes away during the turn reconnects, gives up, and says what is known of the turn.
+func TestRunLosesItsServer(t *testing.T) {
+	t.Parallel()
+	target := serverOf(t, fakecli.Script{Prompts: []fakecli.Prompt{{Turns: []fakecli.Turn{{Text: "I begin.\n"}, {Hang: true}}}}})
+	for name, tc := range map[string]struct {
+		patience time.Duration
+		stop     bool
+		code     exitError
+		want, no string
+	}{
+		"for good":      {time.Second, false, exitNoServer, "the outcome of the turn is unknown: see \"copilot-grpc events ", "still be"},
+		"until stopped": {time.Hour, true, exitAborted, "the turn may still be running: copilot: Unavailable", "aborted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, through := newLink(t, target)
+			p, _, _ := newProgram(nil, "")
+			out, progress := &watched{lines: make(chan string, 1000)}, &watched{lines: make(chan string, 1000)}
+			p.stdout, p.stderr = out, progress
+			f := newFlags("run", "", "")
+			o := newRun(p, f)
+			if o.connection.patience != runPatience {
+				t.Errorf("a run waits %s for its server", o.connection.patience)
+			}
+			o.connection.patience = tc.patience
+			if err := f.parse(p, []string{"--target", through}); err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			ended := make(chan error, 1)
+			go func() { ended <- o.start(ctx, []string{"Hello"}) }()
+			<-out.lines
+			l.cut()
+			var said strings.Builder
+			for !strings.Contains(said.String(), "reconnecting for up to "+setting.Short(tc.patience)) {
+				said.WriteString(<-progress.lines)
+			}
+			if tc.stop {
+				stop()
+			}
+			err := <-ended
+			for len(progress.lines) > 0 {
+				said.WriteString(<-progress.lines)
+			}
+			if text := said.String(); !errors.Is(err, tc.code) || !strings.Contains(text, tc.want) ||
+				strings.Contains(text, tc.no) || strings.Contains(text, "not left") || strings.Count(text, "reconnecting") != 1 {
+				t.Errorf("%v: %s", err, text)
+			}
+		})
+	}
+}
+
+// A turn that could not be aborted is not said to be.
+func TestRunTimesOutWithoutServer(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errTimeout)
+	for want, failed := range map[string]error{
+		"the turn was aborted after 1m0s\n":                            nil,
+		"1m0s have passed; the turn may still be running: no server\n": errors.New("no server"),
+	} {
+		p, _, stderr := newProgram(nil, "")
+		o := &runOptions{program: p, timeout: time.Minute, abortFailed: failed}
+		if err := o.failed(ctx, errTimeout); !errors.Is(err, exitTimedOut) || stderr.String() != want {
+			t.Errorf("%v, %q, want %q", err, stderr, want)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -70,11 +71,14 @@ func TestSessionsList(t *testing.T) {
 // watched is what a command has printed so far.
 type watched struct {
 	lines   chan string
+	mu      sync.Mutex
 	partial bytes.Buffer
 }
 
 // Write implements io.Writer.
 func (w *watched) Write(text []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.partial.Write(text)
 	for {
 		line, err := w.partial.ReadString('\n')
