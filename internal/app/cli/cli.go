@@ -2,6 +2,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -184,8 +185,7 @@ func (p *program) main(ctx context.Context, args []string) int {
 	switch name {
 	case "help", "-h", "-help", "--help":
 		if len(args) == 0 {
-			p.help(p.stdout)
-			return exitOK
+			return p.exit(p.root(false), p.printHelp(p.help))
 		}
 		name, args = args[0], append(slices.Clone(args[1:]), "--help")
 	case "-version", "--version":
@@ -223,6 +223,16 @@ func (p *program) exit(of *cobra.Command, err error) int {
 	default:
 		return exitFailed
 	}
+}
+
+// printHelp prints a help to stdout. It returns errHelped, or the error of stdout.
+func (p *program) printHelp(write func(w io.Writer)) error {
+	var text bytes.Buffer
+	write(&text)
+	if _, err := p.stdout.Write(text.Bytes()); err != nil {
+		return err
+	}
+	return errHelped
 }
 
 func (p *program) help(w io.Writer) {

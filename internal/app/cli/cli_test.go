@@ -174,6 +174,26 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+// fullDisk is an output that takes nothing.
+type fullDisk struct{}
+
+// Write implements io.Writer.
+func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
+
+// A text that cannot be printed is no success.
+func TestOutputFails(t *testing.T) {
+	t.Parallel()
+	for _, args := range []string{"version", "--version", "help", "--help", "help run", "run -h", "serve --help",
+		"sessions -h", "completion bash", "describe Ping"} {
+		p, _, stderr := newProgram(nil, "")
+		p.stdout = fullDisk{}
+		if code := p.main(t.Context(), strings.Fields(args)); code != exitFailed ||
+			!strings.Contains(stderr.String(), "no space left on device") {
+			t.Errorf("%s: code %d, %q", args, code, stderr)
+		}
+	}
+}
+
 // A flag wins over its variable, and the variable over the default.
 func TestFlagsAndEnvironment(t *testing.T) {
 	t.Parallel()

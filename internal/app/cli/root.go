@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -90,8 +91,7 @@ func (c command) execute(ctx context.Context, p *program, path string, args []st
 // runGroup is for command lines that name no command of a group.
 func (p *program) runGroup(cmd *cobra.Command, c command, path string, args []string) error {
 	if slices.ContainsFunc(args, func(arg string) bool { return strings.TrimLeft(arg, "-") == "h" || arg == "--help" }) {
-		groupHelp(p.stdout, path, c)
-		return nil
+		return p.printHelp(func(w io.Writer) { groupHelp(w, path, c) })
 	}
 	if err := noCommand(cmd, args); err != nil {
 		return err

@@ -142,8 +142,7 @@ func eachCommand(list []command, prefix string, f func(c command, path string)) 
 func (f *flags) parse(p *program, args []string) error {
 	err := f.Parse(f.long(args))
 	if errors.Is(err, pflag.ErrHelp) {
-		f.print(p.stdout)
-		return errHelped
+		return p.printHelp(f.print)
 	}
 	if err != nil {
 		return usageError{f.suggest(err)}

@@ -15,8 +15,8 @@ func setupVersion(p *program, _ *flags) action {
 		if err := want(args); err != nil {
 			return err
 		}
-		fmt.Fprintf(p.stdout, "copilot-grpc %s (%s, %s/%s)\nGitHub Copilot CLI %s to %s\n",
+		_, err := fmt.Fprintf(p.stdout, "copilot-grpc %s (%s, %s/%s)\nGitHub Copilot CLI %s to %s\n",
 			p.version, runtime.Version(), runtime.GOOS, runtime.GOARCH, clibin.OldestVersion, clibin.PinnedVersion)
-		return nil
+		return err
 	}
 }

@@ -58,7 +58,9 @@ func (o *webOptions) link(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(p.stdout, made.GetUrl())
+	if _, err := fmt.Fprintln(p.stdout, made.GetUrl()); err != nil {
+		return err
+	}
 	if o.qr || isTerminal(p.stdout) {
 		return printQR(p.stdout, made.GetUrl())
 	}
