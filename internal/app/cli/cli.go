@@ -192,7 +192,7 @@ func (p *program) main(ctx context.Context, args []string) int {
 		name = "version"
 	}
 	root := p.root(strings.HasPrefix(name, cobra.ShellCompRequestCmd))
-	p.completeInBash(root)
+	p.completionCommand(root)
 	root.SetArgs(append([]string{name}, args...))
 	done, err := root.ExecuteContextC(ctx)
 	return p.exit(done, err)
@@ -238,7 +238,7 @@ func (p *program) printHelp(write func(w io.Writer)) error {
 func (p *program) help(w io.Writer) {
 	fmt.Fprint(w, "copilot-grpc serves the GitHub Copilot CLI over gRPC.\n\nUsage: copilot-grpc COMMAND "+
 		"[flags]\n\nCommands:\n")
-	listCommands(w, append(commands(), command{name: "completion", summary: "print a shell completion script"}))
+	listCommands(w, append(commands(), command{name: completionName, summary: "print a shell completion script"}))
 	fmt.Fprint(w, "\n\"copilot-grpc help COMMAND\" lists a command's flags.\n")
 }
 

@@ -184,7 +184,7 @@ func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left
 func TestOutputFails(t *testing.T) {
 	t.Parallel()
 	for _, args := range []string{"version", "--version", "help", "--help", "help run", "run -h", "serve --help",
-		"sessions -h", "completion bash", "describe Ping"} {
+		"sessions -h", "completion bash", "completion -h", "describe Ping"} {
 		p, _, stderr := newProgram(nil, "")
 		p.stdout = fullDisk{}
 		if code := p.main(t.Context(), strings.Fields(args)); code != exitFailed ||

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -28,13 +29,47 @@ if ! declare -F _get_comp_words_by_ref >/dev/null; then
 fi
 `
 
-// completeInBash makes the script of "completion bash" work in any bash.
-func (p *program) completeInBash(root *cobra.Command) {
+// completionCommand adds cobra's command "completion", whose mistakes are those of other commands, and whose script for
+// bash works in any bash.
+func (p *program) completionCommand(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
-	bash, _, err := root.Find([]string{"completion", "bash"})
-	if err != nil {
-		return // as cobra reports itself
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == completionName {
+			p.completionGroup(cmd)
+		}
 	}
+}
+
+const completionName = "completion"
+
+// completionGroup changes the command "completion" and those of the shells.
+func (p *program) completionGroup(cmd *cobra.Command) {
+	cmd.Args, cmd.DisableFlagParsing, cmd.SuggestionsMinimumDistance = cobra.ArbitraryArgs, true, 2
+	var shells []string
+	for _, shell := range cmd.Commands() {
+		shells = append(shells, shell.Name())
+		shell.Args = func(_ *cobra.Command, args []string) error { return want(args) }
+		shell.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+		if shell.Name() == "bash" {
+			p.completeInBash(shell)
+		}
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if asksForHelp(args) {
+			return p.printHelp(func(w io.Writer) {
+				cmd.SetOut(w)
+				_ = cmd.Help() // printHelp has the error
+			})
+		}
+		if err := noCommand(cmd, args); err != nil {
+			return err
+		}
+		return usageError{fmt.Errorf("want a shell: %s", strings.Join(shells, ", "))}
+	}
+}
+
+// completeInBash makes the script for bash work without the package bash-completion.
+func (p *program) completeInBash(bash *cobra.Command) {
 	script := bash.RunE
 	bash.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := script(cmd, args); err != nil {

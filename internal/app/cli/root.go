@@ -90,7 +90,7 @@ func (c command) execute(ctx context.Context, p *program, path string, args []st
 
 // runGroup is for command lines that name no command of a group.
 func (p *program) runGroup(cmd *cobra.Command, c command, path string, args []string) error {
-	if slices.ContainsFunc(args, func(arg string) bool { return strings.TrimLeft(arg, "-") == "h" || arg == "--help" }) {
+	if asksForHelp(args) {
 		return p.printHelp(func(w io.Writer) { groupHelp(w, path, c) })
 	}
 	if err := noCommand(cmd, args); err != nil {
@@ -101,6 +101,11 @@ func (p *program) runGroup(cmd *cobra.Command, c command, path string, args []st
 		names = append(names, sub.name)
 	}
 	return usageError{fmt.Errorf("want a command: %s", strings.Join(names, ", "))}
+}
+
+// asksForHelp reports whether the arguments of a group ask for its help.
+func asksForHelp(args []string) bool {
+	return slices.ContainsFunc(args, func(arg string) bool { return strings.TrimLeft(arg, "-") == "h" || arg == "--help" })
 }
 
 // programName is the program's name.

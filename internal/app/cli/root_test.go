@@ -44,6 +44,28 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
+// A shell that does not exist is a mistake.
+func TestCompletionMistakes(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]result{
+		"completion zhs":          {exitUsage, "", `no command "zhs"; did you mean zsh?`},
+		"completion csharp":       {exitUsage, "", `no command "csharp"` + "\n"},
+		"completion":              {exitUsage, "", "want a shell: bash, fish, powershell, zsh\nsee \"copilot-grpc help completion\""},
+		"completion zsh x":        {exitUsage, "", `unexpected argument "x"`},
+		"completion zsh --short":  {exitUsage, "", "--short"},
+		"completion --help":       {exitOK, "Usage:", ""},
+		"help completion":         {exitOK, "Usage:", ""},
+		"help completion fish":    {exitOK, "Usage:", ""},
+		"__complete completion z": {exitOK, "zsh\t", ""},
+	} {
+		r := run(t, nil, "", strings.Fields(args)...)
+		if r.code != want.code || !strings.Contains(r.stdout, want.stdout) || (r.stdout == "") != (want.stdout == "") ||
+			!strings.Contains(r.stderr, want.stderr) {
+			t.Errorf("%s: %+v, want %+v", args, r, want)
+		}
+	}
+}
+
 func TestUnknownCommandIsGuessed(t *testing.T) {
 	t.Parallel()
 	if r := run(t, nil, "", "sever"); r.code != exitUsage || !strings.Contains(r.stderr, "did you mean serve or server?") {
