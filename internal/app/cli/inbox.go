@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"text/tabwriter"
 
@@ -16,7 +17,7 @@ import (
 const inboxUsage = `Shows what waits for a person in all sessions, and answers it.
 
   copilot-grpc inbox                                    live: shows each question as it comes up
-  copilot-grpc inbox list [-o json]                     one line, or one line of JSON, for each question
+  copilot-grpc inbox list [--session ID] [-o json]      one line, or one line of JSON, for each question
   copilot-grpc inbox answer ID --approve                approve it once
   copilot-grpc inbox answer ID --approve-for-session    and equal requests for the rest of the session
   copilot-grpc inbox answer ID --deny [--feedback TEXT] refuse it; without a feedback the turn ends
@@ -38,7 +39,7 @@ type inboxOptions struct {
 func setupInbox(p *program, f *flags) action {
 	o := inboxOptions{connection: p.connection(f)}
 	f.StringVarP(&o.output, "output", "o", "text", "list: `format`, text or json")
-	f.StringVar(&o.session, "session", "", "answer: `id` of the session, if several have a callback of that ID")
+	f.StringVar(&o.session, "session", "", "list, answer: only the session with this `id`; answer needs it if several have a callback of that ID")
 	f.BoolVar(&o.approve, "approve", false, "answer: approve once")
 	f.BoolVar(&o.forSession, "approve-for-session", false, "answer: approve for the rest of the session")
 	f.BoolVar(&o.deny, "deny", false, "answer: refuse")
@@ -60,12 +61,13 @@ func setupInbox(p *program, f *flags) action {
 		if err != nil {
 			return usageError{err}
 		}
+		o.connection.session = o.session
 		return o.connection.with(ctx, func(client *copilot.Client) error {
 			switch verb {
 			case "list":
-				return p.listInbox(ctx, client, o.output == "json")
+				return p.listInbox(o.pending(ctx, client), o.output == "json")
 			case "answer":
-				return p.answerInbox(ctx, client, o.session, id, reply)
+				return p.answerInbox(ctx, client, o.pending(ctx, client), id, reply)
 			}
 			return inbox.Run(ctx, client, p.stdin, p.stdout)
 		}, asPerson()...)
@@ -91,8 +93,10 @@ func (o *inboxOptions) check(verb, id string) (ask.Reply, error) {
 		return ask.Reply{}, fmt.Errorf("there is no %q: want list or answer", verb)
 	case o.output != "text" && o.output != "json":
 		return ask.Reply{}, fmt.Errorf("the output %q is not text or json", o.output)
-	case verb != "answer" && (len(decisions) > 0 || o.hasFeedback || o.session != ""):
+	case verb != "answer" && (len(decisions) > 0 || o.hasFeedback):
 		return ask.Reply{}, errors.New("decisions are for inbox answer ID")
+	case verb == "" && o.session != "":
+		return ask.Reply{}, errors.New("--session is for inbox list and inbox answer ID")
 	case verb != "answer":
 		return ask.Reply{}, nil
 	case id == "":
@@ -105,11 +109,30 @@ func (o *inboxOptions) check(verb, id string) (ask.Reply, error) {
 	return decisions[0], nil
 }
 
+// pending yields the callbacks that wait, in all sessions or in that of --session.
+func (o *inboxOptions) pending(ctx context.Context, client *copilot.Client) iter.Seq2[*copilot.Callback, error] {
+	if o.session == "" {
+		return client.Pending(ctx)
+	}
+	return func(yield func(*copilot.Callback, error) bool) {
+		list, err := client.Session(o.session).Pending(ctx)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for _, cb := range list {
+			if !yield(cb, nil) {
+				return
+			}
+		}
+	}
+}
+
 // listInbox prints what waits.
-func (p *program) listInbox(ctx context.Context, client *copilot.Client, asJSON bool) error {
+func (p *program) listInbox(pending iter.Seq2[*copilot.Callback, error], asJSON bool) error {
 	table := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
 	empty := true
-	for cb, err := range client.Pending(ctx) {
+	for cb, err := range pending {
 		switch {
 		case err != nil:
 			return err
@@ -140,13 +163,15 @@ func (p *program) listInbox(ctx context.Context, client *copilot.Client, asJSON 
 const inboxWidth = 100
 
 // answerInbox answers a callback by its id.
-func (p *program) answerInbox(ctx context.Context, client *copilot.Client, session, id string, reply ask.Reply) error {
+func (p *program) answerInbox(
+	ctx context.Context, client *copilot.Client, pending iter.Seq2[*copilot.Callback, error], id string, reply ask.Reply,
+) error {
 	var found []*copilot.Callback
-	for cb, err := range client.Pending(ctx) {
+	for cb, err := range pending {
 		if err != nil {
 			return err
 		}
-		if cb.ID == id && (session == "" || cb.SessionID == session) {
+		if cb.ID == id {
 			found = append(found, cb)
 		}
 	}

@@ -19,6 +19,7 @@ func TestInboxMistakes(t *testing.T) {
 		"two decisions":      {[]string{"inbox", "answer", "x", "--approve", "--deny"}, "want one of --approve"},
 		"feedback alone":     {[]string{"inbox", "answer", "x", "--approve", "--feedback", "y"}, "--feedback is for --deny"},
 		"decision of a list": {[]string{"inbox", "list", "--deny"}, "decisions are for inbox answer"},
+		"live session":       {[]string{"inbox", "--session", "x"}, "--session is for inbox list and inbox answer ID"},
 		"live decision":      {[]string{"inbox", "--approve"}, "decisions are for inbox answer"},
 		"two sessions":       {[]string{"chat", "a", "b"}, `unexpected argument "b"`},
 		"model of a session": {[]string{"chat", "a", "--model", "m"}, "--model and --dir are for new sessions"},
@@ -48,4 +49,16 @@ func TestInboxOfServer(t *testing.T) {
 		!strings.Contains(r.stderr, `no callback "-x" waits`) {
 		t.Errorf("an id that looks like a flag: %+v", r)
 	}
+}
+
+// --session limits the list and the answer to a session, which must exist.
+func TestInboxOfSession(t *testing.T) {
+	t.Parallel()
+	to := " --target " + server(t)
+	expect(t, nil, "sessions create --id one"+to, result{exitOK, "", ""})
+	expect(t, nil, "inbox list --session one"+to, result{exitOK, "", "Nothing waits."})
+	for _, args := range []string{"inbox list --session onee" + to, "inbox answer x --deny --session onee" + to} {
+		expect(t, nil, args, result{exitFailed, "", `Did you mean the session "one"?`})
+	}
+	expect(t, nil, "inbox answer x --deny --session one"+to, result{exitFailed, "", `no callback "x" waits`})
 }
