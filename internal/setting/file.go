@@ -131,8 +131,14 @@ func didYouMean(table Table, key string) string {
 }
 
 // Nearest returns the word that a misspelt one may have been, "" if none is like it.
-func Nearest(word string, words []string) string {
-	best, least := "", 1+max(2, len(word)/3)
+func Nearest(word string, words []string) string { return nearest(word, words, max(2, len(word)/3)) }
+
+// Misspelt returns the word that differs by a slip or two from one that may also be right, "" if none does.
+func Misspelt(word string, words []string) string { return nearest(word, words, 2) }
+
+// nearest returns the word that is most like one, at most so many changed letters away.
+func nearest(word string, words []string, most int) string {
+	best, least := "", most+1
 	for _, w := range words {
 		if d := levenshtein.ComputeDistance(word, w); d < least {
 			best, least = w, d

@@ -280,6 +280,16 @@ func TestNearest(t *testing.T) {
 	}
 }
 
+func TestMisspelt(t *testing.T) {
+	t.Parallel()
+	words := []string{"assistant.message", "assistant.message_delta"}
+	for word, want := range map[string]string{"asistant.mesage": "assistant.message", "assistant.message_dleta": "assistant.message_delta", "assistant.message_end": "", "": ""} {
+		if got := Misspelt(word, words); got != want {
+			t.Errorf("%q: %q, want %q", word, got, want)
+		}
+	}
+}
+
 func TestShort(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]string{5 * time.Minute: "5m", time.Hour: "1h", 90 * time.Second: "1m30s",

@@ -31,6 +31,9 @@ Text that the model streams appears as it arrives. A terminal shows as much of a
 leaves out model.*, the CLI's log of its model requests. With -o json each line is a document with "position", which
 --after takes to continue, and "event", "gap", "runtimeRestarted" or "turnEnded".
 
+--types refuses a type that looks like a misspelt one, and warns of others that this program does not know: a newer CLI
+may have them.
+
 --since compares the times of the events, which are those of the CLI's machine, with the clock of this one. Events that
 happen later are printed whatever their times are. With --raw each line is an event as the CLI sent it, byte for byte; at
 a terminal, characters that it would act on are escaped. Gaps are reported on stderr then.`
@@ -63,6 +66,9 @@ func setupEvents(p *program, f *flags) action {
 		begin, err := o.begin()
 		if err == nil && o.since != "" {
 			e.since, err = sinceTime(o.since, time.Now())
+		}
+		if err == nil {
+			err = checkTypes(o.types, p.stderr)
 		}
 		if err != nil {
 			return usageError{err}

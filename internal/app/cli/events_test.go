@@ -23,17 +23,19 @@ func TestEventsCommand(t *testing.T) {
 	expect(t, nil, "call SessionService/SendAndWait"+to+
 		" {\"sessionId\":\"one\",\"prompt\":{\"text\":\"hello\"}}", result{exitOK, "", ""})
 	for args, want := range map[string]result{
-		"events" + to:                            {exitUsage, "", "want SESSION"},
-		"events one --after x" + to:              {exitUsage, "", "--after"},
-		"events one --new --after 1/2":           {exitUsage, "", "--new excludes"},
-		"events one --new --since 1h":            {exitUsage, "", "--since excludes"},
-		"events one --since yesterday":           {exitUsage, "", "--since \"yesterday\": want a duration such as 10m"},
-		"events one --raw -o json":               {exitUsage, "", "--raw excludes --output"},
-		"events one --no-follow --since 1h" + to: {exitOK, "user.message            hello\n", ""},
-		"events none" + to:                       {exitFailed, "", "NotFound"},
-		"events onee --no-follow" + to:           {exitFailed, "", `Did you mean the session "one"?`},
-		"events one --no-follow" + to:            {exitOK, "user.message            hello\n", ""},
-		"events --no-follow" + to + " one":       {exitOK, "assistant.message", ""},
+		"events" + to:                                                {exitUsage, "", "want SESSION"},
+		"events one --after x" + to:                                  {exitUsage, "", "--after"},
+		"events one --new --after 1/2":                               {exitUsage, "", "--new excludes"},
+		"events one --new --since 1h":                                {exitUsage, "", "--since excludes"},
+		"events one --since yesterday":                               {exitUsage, "", "--since \"yesterday\": want a duration such as 10m"},
+		"events one --no-follow --types user.mesage" + to:            {exitUsage, "", `did you mean "user.message"?`},
+		"events one --no-follow --types new.thing,user.message" + to: {exitOK, "hello", `knows no event type "new.thing"`},
+		"events one --raw -o json":                                   {exitUsage, "", "--raw excludes --output"},
+		"events one --no-follow --since 1h" + to:                     {exitOK, "user.message            hello\n", ""},
+		"events none" + to:                                           {exitFailed, "", "NotFound"},
+		"events onee --no-follow" + to:                               {exitFailed, "", `Did you mean the session "one"?`},
+		"events one --no-follow" + to:                                {exitOK, "user.message            hello\n", ""},
+		"events --no-follow" + to + " one":                           {exitOK, "assistant.message", ""},
 	} {
 		expect(t, nil, args, want)
 	}
