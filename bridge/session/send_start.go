@@ -13,10 +13,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 )
 
-// maxStarted bounds the messages that Start sends without a goroutine. A larger one has a file in the outbox, which is
-// written before the call.
-const maxStarted = outbox.MaxInLog / 2
-
 // Start sends a message to the agent. It calls done once with the end of that, on another goroutine, which done may block.
 // If the message must wait for something first (a load, another message, a disk), Start leaves it to a goroutine, and the
 // message ends with ctx meanwhile. Once the CLI has the message, the end of ctx does not take it back; no goroutine waits
@@ -55,7 +51,7 @@ type attempt struct {
 // startAtOnce sends the message unless something has to be waited for first; then it does nothing, and returns false.
 func (a *attempt) startAtOnce() bool {
 	sd := a.sd
-	if a.m.Override || a.m.Immediate || a.m.size() > maxStarted || sd.s.journal.Remote() ||
+	if a.m.Override || a.m.Immediate || !sd.s.prompts.Box().Fits(a.m.size()) || sd.s.journal.Remote() ||
 		!sd.s.prompts.tryAcquire() {
 		return false
 	}

@@ -52,6 +52,9 @@ func TestLogIsBounded(t *testing.T) {
 		disk := onDisk()
 		b := opened(t, disk)
 		large := put(t, b, strings.Repeat("l", MaxInLog+1))
+		if !b.Fits(MaxInLog/2) || b.Fits(MaxInLog/2+1) {
+			t.Error("a prompt that would be saved with the state does not fit, or one that may not be fits")
+		}
 		var all []uint64
 		for i := range MaxEntries - 1 {
 			n := put(t, b, strings.Repeat("x", 1000))
@@ -61,10 +64,15 @@ func TestLogIsBounded(t *testing.T) {
 			}
 			all = append(all, n)
 		}
+		if b.Fits(1000) {
+			t.Error("a further prompt would be saved with the others")
+		}
 		if files := len(disk.files) - 1; files < MaxEntries/2 || disk.files[promptFile(large)] == nil {
 			t.Errorf("%d of %d prompts have files", files, MaxEntries)
 		}
-		b = opened(t, disk)
+		if b = opened(t, disk); b.Fits(1000) {
+			t.Error("the next life saves a further prompt with the others")
+		}
 		if entries := b.Entries(); len(entries) != MaxEntries || !entries[1].Acknowledged() || entries[MaxEntries-1].Obstacle() != "" {
 			t.Errorf("the next life has %d prompts", len(entries))
 		}

@@ -188,6 +188,13 @@ func (b *Box) AddLater(p Prompt, secrets secretsOf, before journal.Position) (n 
 	return b.add(p, secrets, before, true)
 }
 
+// Fits reports whether AddLater writes nothing for a prompt of a size.
+func (b *Box) Fits(size int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.st.inLog()+2*size <= MaxInLog // the stored form has more than the prompt
+}
+
 // secretsOf returns the stored form of parameters, and the paths of the secrets that it omits.
 type secretsOf = func(params json.RawMessage) (json.RawMessage, []string)
 
