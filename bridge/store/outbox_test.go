@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -177,6 +178,29 @@ func TestOutboxIsSettled(t *testing.T) {
 		for _, name := range disk.Names() {
 			if strings.HasPrefix(name, filepath.Join(dir, "journals")) {
 				t.Errorf("%s is left", name)
+			}
+		}
+		must(t, s.Close())
+	})
+}
+
+// Nothing of a deleted session is readable after two minutes, however busy others are.
+func TestDeletedSessionIsUnreadable(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		fs, dir := &faultfs.FS{}, t.TempDir()
+		s, err := openOn(fs, dir)
+		must(t, err)
+		must(t, s.Save(stateOf("a", 1), stateOf("b", 1)))
+		must(t, s.Outbox("a").Save([]byte("a secret prompt")))
+		must(t, s.Remove("a"))
+		for i := range int(settled/time.Second)/5 + 1 {
+			must(t, s.Save(stateOf("b", i)))
+			time.Sleep(5 * time.Second)
+		}
+		for _, name := range fs.Names() {
+			if bytes.Contains(fs.Content(name), []byte("secret")) {
+				t.Errorf("%s has the prompt", name)
 			}
 		}
 		must(t, s.Close())

@@ -88,6 +88,7 @@ type Log struct {
 	unsynced  bool // a value was put without a sync
 	damaged   bool
 	altered   bool
+	aged      bool // the current file is as old as Limits.Stay
 	tidied    time.Time
 	before    uint64 // what last was at tidied
 }
@@ -292,7 +293,7 @@ func (l *Log) advance() bool {
 	cutoff := l.cutoff.Load()
 	if now := l.o.Now(); now.Sub(l.tidied) >= l.limits.Stay {
 		cutoff = max(cutoff, l.before)
-		l.tidied, l.before = now, l.last
+		l.tidied, l.before, l.aged = now, l.last, true
 	}
 	if l.failed != nil {
 		cutoff = l.last
@@ -300,7 +301,7 @@ func (l *Log) advance() bool {
 		cutoff = max(cutoff, oldest)
 	}
 	l.cutoff.Store(cutoff)
-	return l.failed != nil || l.needed.Load() <= cutoff || l.Full()
+	return l.failed != nil || l.aged || l.needed.Load() <= cutoff || l.Full()
 }
 
 // due returns what has to be settled now: members, oldest first, the keys of entries without a member, and values.
@@ -374,6 +375,9 @@ func (l *Log) drop() error {
 			return err
 		}
 	}
+	if l.hasAged() { // what was deleted does not stay until the file is full
+		entries.Seal()
+	}
 	if needed <= last || entries.Size() == 0 {
 		return nil
 	}
@@ -391,6 +395,14 @@ func (l *Log) drop() error {
 	}
 	l.failed = err // the file is in an unknown state
 	return err
+}
+
+// hasAged reports, once, that the current file is to be the last one of its time.
+func (l *Log) hasAged() (aged bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	aged, l.aged = l.aged, false
+	return aged
 }
 
 // need finds the number of the oldest entry that a member needs; without one it is greater than all numbers.
