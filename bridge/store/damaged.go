@@ -122,7 +122,7 @@ func (s *Store) leave(d backend.Damage) {
 // setAside moves a damaged folder.
 func (s *Store) setAside(d backend.Damage) error {
 	folder := s.path(d.Place)
-	settled := s.settleAll(time.Now().Add(time.Hour), func(key string) bool { return s.folder(key) == folder })
+	settled := s.settleAll(func(key string) bool { return s.folder(key) == folder })
 	if err := errors.Join(settled, s.logs.Settle(folder)); err != nil {
 		return err
 	}
@@ -243,7 +243,6 @@ func (s *Store) discard(folder string) error {
 	log := s.logs.Joint()
 	for _, id := range log.Values() {
 		if s.folder(id.Key) == folder {
-			log.Forget(id.Key)
 			err = errors.Join(err, log.End(id.Key, s.states.always))
 		}
 	}

@@ -24,7 +24,9 @@ type outbox struct {
 
 // Outbox is what a session has of the prompts whose turns have not ended. With FsyncAlways it survives a crash of the
 // machine when a call returns, otherwise one of the process.
-func (s *Store) Outbox(id string) backend.Files {
+func (s *Store) Outbox(id string) backend.Files { return s.outbox(id) }
+
+func (s *Store) outbox(id string) *outbox {
 	return &outbox{s, joint.ID{Key: id, Kind: joint.Outbox}, filepath.Join(s.folder(id), outboxFolder)}
 }
 

@@ -116,8 +116,7 @@ func (s *Store) settle(id joint.ID) error {
 	if id.Kind == joint.State {
 		err = s.writeState(id.Key, v.Body, v.Number)
 	} else {
-		o := &outbox{s, id, filepath.Join(s.folder(id.Key), outboxFolder)}
-		err = o.write(outboxState, v.Body, s.syncs())
+		err = s.outbox(id.Key).write(outboxState, v.Body, s.syncs())
 	}
 	if err != nil {
 		return fmt.Errorf("session %q: %w", id.Key, err)
@@ -126,13 +125,10 @@ func (s *Store) settle(id joint.ID) error {
 	return nil
 }
 
-// settleAll settles the values that which accepts, until a time.
-func (s *Store) settleAll(until time.Time, which func(key string) bool) error {
+// settleAll settles the values of the sessions that which accepts.
+func (s *Store) settleAll(which func(key string) bool) error {
 	var errs []error
 	for _, id := range s.logs.Joint().Values() {
-		if time.Now().After(until) {
-			break
-		}
 		if which(id.Key) {
 			errs = append(errs, s.settle(id))
 		}
@@ -151,7 +147,6 @@ func (s *Store) adopt() error {
 	for _, id := range log.Values() {
 		v, _ := log.Value(id)
 		if _, err := s.fs.ReadDir(s.folder(id.Key)); errors.Is(err, fs.ErrNotExist) { // the session was deleted
-			log.Forget(id.Key)
 			errs = append(errs, log.End(id.Key, s.states.always))
 			continue
 		}

@@ -175,7 +175,8 @@ func Open(cfg Config) (*Store, error) {
 func (s *Store) Close() error {
 	s.owners.close()
 	s.writer.Close()
-	if err := s.settleAll(time.Now().Add(settleAtEnd), func(string) bool { return true }); err != nil {
+	limit := time.Now().Add(settleAtEnd)
+	if err := s.settleAll(func(string) bool { return time.Now().Before(limit) }); err != nil {
 		s.log.Warn("moving what sessions have in the log to their files failed", "error", err)
 	}
 	return errors.Join(s.logs.Close(), s.lock.Close())

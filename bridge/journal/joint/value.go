@@ -118,9 +118,12 @@ func (l *Log) Settled(v Value) {
 	}
 }
 
-// End ends all values of a session that was deleted: they do not come back after a crash of the process, and with sync of the
+// End forgets a session that was deleted. Its values do not come back after a crash of the process, and with sync of the
 // machine.
-func (l *Log) End(key string, sync bool) error { return l.Put([]Value{{ID: ID{key, gone}}}, sync) }
+func (l *Log) End(key string, sync bool) error {
+	l.Forget(key)
+	return l.Put([]Value{{ID: ID{key, gone}}}, sync)
+}
 
 // dueValues returns the IDs of values that have to be settled now: those up to the cutoff, and others until all have the
 // bytes that are over. The caller holds mu.
