@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
@@ -74,9 +75,9 @@ func TestDamagedWhileOpen(t *testing.T) {
 	l.close()
 }
 
-// frameOf returns the file and the offset of an event's id.
+// frameOf returns the file and the offset of an event's id: in the journal's own file, or else in the joint log.
 func frameOf(fs *faultfs.FS, id ID) (name string, offset int) {
-	for _, name := range fs.Names() {
+	for _, name := range slices.Backward(fs.Names()) { // "s/…" is behind "joint/…"
 		if at := bytes.Index(fs.Content(name), id[:]); at >= 0 {
 			return name, at
 		}
@@ -159,6 +160,8 @@ func (d *damaged) run(t *testing.T, seed uint64) {
 	t.Helper()
 	fs := d.fs.Restart(false)
 	name, from, to := hurt(fs, rand.New(rand.NewPCG(seed, 3)))
+	// A joint log whose end is missing looks like that of a process that was killed while it wrote.
+	killed := to > len(fs.Content(name)) && strings.HasPrefix(name, "joint/")
 	what := fmt.Sprintf("seed %d, %s damaged from %d to %d", seed, name, from, to)
 	hit := map[uint64]bool{}
 	for _, s := range d.spans {
@@ -175,6 +178,7 @@ func (d *damaged) run(t *testing.T, seed uint64) {
 			t.Fatalf("%s: another event is at %d", what, seq)
 		case missing && !hit[seq]:
 			t.Fatalf("%s: event %d was not hit, and is lost", what, seq)
+		case missing && killed:
 		case missing && !covered(gaps, seq):
 			t.Fatalf("%s: event %d is lost without a word; told are %v", what, seq, gaps)
 		case !missing && covered(gaps, seq):
@@ -196,7 +200,7 @@ func (d *damaged) run(t *testing.T, seed uint64) {
 		t.Fatalf("%s: at second sight %d events of %d, at %v; %+v", what, len(again), len(got), l.j.Last(), l.rec)
 	}
 	for seq := range d.events {
-		if (again[seq] == ID{}) != covered(told, seq) {
+		if (again[seq] == ID{}) != covered(told, seq) && !killed {
 			t.Fatalf("%s: at second sight event %d, told are %v", what, seq, told)
 		}
 	}

@@ -101,15 +101,23 @@ type Recovery struct {
 	SetAside     []string
 }
 
-// OpenDisk opens the log in a directory. It starts a log with the given epoch if there is none or if it is
-// unreadable. Events keep their positions even after damage: readers receive a Gap for ranges with missing events.
+// OpenDisk is OpenLog for a process without a data directory. The directory dir + ".joint" has the joint log of this and
+// all further journals of the writer.
 func OpenDisk(dir string, epoch uint64, w *Writer) (*Disk, Recovery, error) {
-	logs := NewFolders(w, func(string) string { return dir })
-	return OpenLog(logs, "", 1, epoch, dir, w)
+	logs := w.joined.Load()
+	if logs == nil {
+		var err error
+		if logs, err = OpenFolders(w, dir+".joint", func(dir string) string { return dir }); err != nil {
+			return nil, Recovery{}, err
+		}
+		logs.Start(nil)
+	}
+	return OpenLog(logs, dir, 1, epoch, dir, w)
 }
 
-// OpenLog opens the log of a session in the way of OpenDisk, for the owner of a term. name is for
-// log messages and Degraded.
+// OpenLog opens the log of a session for the owner of a term. It starts a log with the given epoch if there is none or if
+// it is unreadable. Events keep their positions even after damage: readers receive a Gap for ranges with missing events.
+// name is for log messages and Degraded.
 func OpenLog(logs backend.Logs, session string, term, epoch uint64, name string, w *Writer) (*Disk, Recovery, error) {
 	d := &Disk{dir: name, writer: w, last: map[string]uint64{}, closed: make(chan struct{})}
 	var rec Recovery
@@ -139,9 +147,6 @@ func OpenLog(logs backend.Logs, session string, term, epoch uint64, name string,
 	d.reserved, d.safe = d.start, log.Last()
 	return d, rec, nil
 }
-
-// Found reports whether the log contains an event of this type from the main agent.
-func (d *Disk) Found(eventType string) bool { return d.last[eventType] > 0 }
 
 // Provisional names an empty file to create before the log's first write.
 func (d *Disk) Provisional(name string) { d.provisional = name }

@@ -24,7 +24,7 @@ type life struct {
 	j   *Journal
 	rec Recovery
 
-	logs *Folders // nil without a joint log
+	logs *Folders // nil if the journal has another owner
 }
 
 func begin(t *testing.T, fs *faultfs.FS, cfg WriterConfig) *life {
@@ -34,7 +34,7 @@ func begin(t *testing.T, fs *faultfs.FS, cfg WriterConfig) *life {
 		cfg.SegmentBytes = 4 << 10
 	}
 	l := &life{t: t, fs: fs, w: NewWriter(cfg)}
-	d, rec, err := l.open(cfg)
+	d, rec, err := l.open()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,19 +43,16 @@ func begin(t *testing.T, fs *faultfs.FS, cfg WriterConfig) *life {
 	return l
 }
 
-// joined is the configuration of a life whose journal uses the joint log for all that can be there, and little of it.
+// joined is the configuration of a life with a small joint log.
 var joined = WriterConfig{
-	joinFrom: 1, again: time.Millisecond,
+	again: time.Millisecond,
 	limits: joint.Limits{
 		FileBytes: 1 << 10, Bytes: 4 << 10, Tails: 2 << 10, Tail: 1 << 10, Stay: 20 * time.Millisecond,
 	},
 }
 
-// open opens the journal in a folder, or with joinFrom in one beside a joint log.
-func (l *life) open(cfg WriterConfig) (*Disk, Recovery, error) {
-	if cfg.joinFrom == 0 {
-		return OpenDisk("s/one", epoch, l.w)
-	}
+// open opens the journal in a folder, beside a joint log.
+func (l *life) open() (*Disk, Recovery, error) {
 	logs, err := OpenFolders(l.w, "joint", func(name string) string { return "s/" + name })
 	if err != nil {
 		return nil, Recovery{}, err
@@ -65,11 +62,11 @@ func (l *life) open(cfg WriterConfig) (*Disk, Recovery, error) {
 	return OpenLog(logs, "one", 1, epoch, "s/one", l.w)
 }
 
-// bothWays runs a test without a joint log and with one.
+// bothWays runs a test with a joint log that keeps all events, and with one that they leave soon.
 func bothWays(t *testing.T, test func(t *testing.T, cfg WriterConfig)) {
 	t.Parallel()
-	t.Run("own log", func(t *testing.T) { t.Parallel(); test(t, WriterConfig{}) })
-	t.Run("joint log", func(t *testing.T) { t.Parallel(); test(t, joined) })
+	t.Run("kept", func(t *testing.T) { t.Parallel(); test(t, WriterConfig{}) })
+	t.Run("moved", func(t *testing.T) { t.Parallel(); test(t, joined) })
 }
 
 // disk is a file system on which an earlier life has been.

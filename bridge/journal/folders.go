@@ -19,7 +19,7 @@ type Folders struct {
 	w      *Writer
 	o      segment.Options
 	folder func(session string) string
-	joint  *joint.Log // nil without one
+	joint  *joint.Log
 	// value stores a value elsewhere, if the joint log has it. It is nil if no values are put there.
 	value func(joint.ID) error
 
@@ -30,21 +30,16 @@ type Folders struct {
 	terms map[string]*term
 }
 
-// NewFolders returns logs with the writer's configuration. folder returns the folder of a session.
-func NewFolders(w *Writer, folder func(session string) string) *Folders {
-	return &Folders{
+// OpenFolders returns logs with the writer's configuration, which share a joint log in a directory: their newest events
+// are there only, from Start on. folder returns the folder of a session. The caller must Close the logs after the writer.
+func OpenFolders(w *Writer, dir string, folder func(session string) string) (*Folders, error) {
+	l := &Folders{
 		w: w, folder: folder, terms: map[string]*term{},
 		o: segment.Options{
 			FS: w.cfg.FS, SegmentBytes: w.cfg.SegmentBytes, SyncFiles: w.cfg.Fsync != FsyncNever,
 			Now: w.cfg.Now, Progress: w.moved,
 		},
 	}
-}
-
-// OpenFolders returns logs that share a joint log in a directory: while the writer has to write many of them, their
-// newest entries are there only, from Start on. The caller must Close the logs after the writer.
-func OpenFolders(w *Writer, dir string, folder func(session string) string) (*Folders, error) {
-	l := NewFolders(w, folder)
 	entries, err := joint.Open(dir, l.o, w.cfg.limits)
 	if err != nil {
 		return nil, err
@@ -207,7 +202,7 @@ func (l *Folders) open(
 		return nil, found, err
 	}
 	member := l.joint.Attach(t.session, log, &found, change, visit)
-	if m, ok := parseMark(found.Mark); ok && l.joint != nil && m.doubts < l.w.doubtsNow() {
+	if m, ok := parseMark(found.Mark); ok && m.doubts < l.w.doubtsNow() {
 		found.Doubtful = true
 	}
 	return &ownedLog{Member: member, logs: l, dir: dir, term: t, number: number}, found, nil

@@ -10,15 +10,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/joint"
 )
 
-func TestFolders(t *testing.T) {
-	t.Parallel()
-	backendtest.Logs(t, func(t testing.TB) backend.Logs {
-		w, dir := NewWriter(WriterConfig{SegmentBytes: minSegmentBytes}), t.TempDir()
-		t.Cleanup(w.Close)
-		return NewFolders(w, func(session string) string { return filepath.Join(dir, session) })
-	})
-}
-
 // joiningLogs are folders whose logs append to the joint log what can be there.
 type joiningLogs struct{ *Folders }
 
@@ -36,7 +27,7 @@ func (l joiningLogs) Open(
 
 func (l joiningLog) Append(last uint64, entries []backend.Entry) error {
 	marked := slices.ContainsFunc(entries, func(e backend.Entry) bool { return e.Mark })
-	if _, full := l.Tail(); marked || full || l.Size() == 0 {
+	if marked || l.Full() || l.Size() == 0 {
 		return l.ownedLog.Append(last, entries)
 	}
 	if err := l.term.hold(l.number); err != nil {
@@ -49,7 +40,7 @@ func (l joiningLog) Append(last uint64, entries []backend.Entry) error {
 	return l.logs.joint.Append([]joint.Part{{Member: l.Member, Entries: entries}})
 }
 
-func TestJoinedFolders(t *testing.T) {
+func TestFolders(t *testing.T) {
 	t.Parallel()
 	backendtest.Logs(t, func(t testing.TB) backend.Logs {
 		w, dir := NewWriter(WriterConfig{SegmentBytes: minSegmentBytes}), t.TempDir()

@@ -6,16 +6,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/joint"
 )
 
-const (
-	// joinFrom is the number of journals that are written between two syncs before further ones join: their events go to
-	// the joint log, which needs one write and one sync for all. Before that each journal writes to its own log, which
-	// then has each event once.
-	joinFrom = 8
-	// maxJoining is the size of a batch that does not join: it is worth a write.
-	maxJoining = 64 << 10
-	// maxTogether bounds the journals written at once, and so how long the first of them waits for the others.
-	maxTogether = 64
-)
+// maxTogether bounds the journals written at once, and so how long the first of them waits for the others.
+const maxTogether = 64
 
 // joining is a batch that goes to the joint log.
 type joining struct {
@@ -24,29 +16,14 @@ type joining struct {
 	own   *ownedLog
 }
 
-// joins returns the log of a journal if a batch of it is to go to the joint log, else nil. others is the number of
-// journals that are written now.
-func (w *Writer) joins(d *Disk, b *batch, others int) *ownedLog {
+// joins returns the log of a journal if a batch of it goes to the joint log, as all events do, else nil.
+func (w *Writer) joins(d *Disk, b *batch) *ownedLog {
 	own, ok := d.log.(*ownedLog)
-	if w.joined.Load() == nil || !ok || own.logs.joint == nil {
-		return nil
-	}
-	// Marks, and what needs them, are in the journal's own log only.
-	if len(b.records) == 0 || b.mark != nil || b.replacing || b.last || b.size > maxJoining {
-		return nil
-	}
-	some, full := own.Tail()
-	if full || !some && others < w.cfg.joinFrom && w.unsynced() < w.cfg.joinFrom {
+	// Marks, and what needs them, are in the journal's own log only. A full tail has to go there.
+	if !ok || len(b.records) == 0 || b.mark != nil || b.replacing || b.last || own.Full() {
 		return nil
 	}
 	return own
-}
-
-// unsynced returns the number of journals written since the last sync.
-func (w *Writer) unsynced() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.dirty)
 }
 
 // flushTogether writes batches to the joint log, or else each to the log of its journal.

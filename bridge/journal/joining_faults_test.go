@@ -69,7 +69,7 @@ func TestSettledByAKilledProcess(t *testing.T) {
 func TestTwoOwnersInOneWrite(t *testing.T) {
 	t.Parallel()
 	fs := disk(t)
-	c := assemble(t, fs, 20, WriterConfig{joinFrom: 1})
+	c := assemble(t, fs, 20, WriterConfig{})
 	joinAll(c, 3)
 	d, _, err := OpenLog(c.logs, "j3", 2, epoch, "s/j3", c.w)
 	if err != nil {
@@ -79,11 +79,9 @@ func TestTwoOwnersInOneWrite(t *testing.T) {
 	c.j[3] = New(Config{Epoch: epoch, Log: d})
 	c.j[3].Append(durable(7))
 	c.settle()
-	release := fs.StallIn("s/j9/")
+	release := fs.StallIn("joint/")
 	defer release()
-	large := durable(8)
-	large.JSON = append(large.JSON, strings.Repeat(" ", maxJoining)...)
-	c.j[9].Append(large) // the others wait until it is written
+	c.j[9].Append(durable(8)) // the others wait until it is written
 	eventually(t, func() bool { return c.w.local.writing.still(time.Now()) > 0 })
 	c.j[3].Append(durable(9))
 	old.Append(durable(10))
@@ -178,9 +176,8 @@ func TestHoleInAJournal(t *testing.T) {
 			c := assemble(t, &faultfs.FS{}, 20, WriterConfig{Fsync: policy})
 			joinAll(c, 3)
 			time.Sleep(2 * DefaultFsyncInterval)
-			large := durable(20)
-			large.JSON = append(large.JSON, strings.Repeat(" ", maxJoining)...)
-			c.j[4].Append(large) // goes to its own log, behind the others
+			c.fill(4, durable(20))
+			c.j[4].Append(durable(21)) // goes to its own log, behind the others
 			c.settle()
 			all := func() bool { return true }
 			fs := c.fs.(*faultfs.FS).Tear(1<<20, all) // the disk has everything
@@ -191,7 +188,7 @@ func TestHoleInAJournal(t *testing.T) {
 			for range 2 { // also if the next process is killed before it has synced
 				next := assemble(t, fs, 20, cfg)
 				got, told := next.durables(4)
-				if len(got) != 5 || policy == FsyncAlways && told || next.rec[4].Skipped > 0 {
+				if len(got) != 6 || policy == FsyncAlways && told || next.rec[4].Skipped > 0 {
 					t.Errorf("%s: the journal has %d events, and reports a gap: %v; found %+v", policy, len(got), told,
 						next.rec[4])
 				}
@@ -203,7 +200,7 @@ func TestHoleInAJournal(t *testing.T) {
 				t.Fatal(err)
 			}
 			last := assemble(t, fs, 20, cfg)
-			if got, _ := last.durables(4); len(got) != 5 {
+			if got, _ := last.durables(4); len(got) != 6 {
 				t.Errorf("%s: without the joint log the journal has %d events", policy, len(got))
 			}
 			last.close()
@@ -249,7 +246,7 @@ func TestUnopenedLogsDelayNothing(t *testing.T) {
 			t.Error(err)
 		}
 		release()
-		time.Sleep(time.Minute)
+		time.Sleep(3 * time.Minute)
 		if bytes := next.logs.joint.Bytes(); bytes != 0 {
 			t.Errorf("%d bytes are still in the joint log", bytes)
 		}

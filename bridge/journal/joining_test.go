@@ -204,10 +204,7 @@ func TestSyncsOfManyJournals(t *testing.T) {
 		fs := &countingFS{&faultfs.FS{}, new(atomic.Int64), new(atomic.Int64)}
 		const count = 100
 		c := assemble(t, fs, count, WriterConfig{})
-		for _, j := range c.j { // the first event of each goes to its own file
-			j.Append(durable(0))
-		}
-		c.settle()
+		joinAll(c, 0)
 		time.Sleep(2 * DefaultFsyncInterval)
 		fs.syncs.Store(0)
 		fs.writes.Store(0)
@@ -240,25 +237,15 @@ func TestSyncsOfManyJournals(t *testing.T) {
 	})
 }
 
-// With few journals each writes to its own log.
-func TestFewJournalsDoNotJoin(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c := assemble(t, &faultfs.FS{}, joinFrom-1, WriterConfig{})
-		for n := range 20 {
-			for _, j := range c.j {
-				j.Append(durable(n))
-			}
-			time.Sleep(DefaultFsyncInterval)
-		}
-		if bytes := c.logs.joint.Bytes(); bytes != 0 {
-			t.Errorf("%d bytes are in the joint log", bytes)
-		}
-		c.close()
-	})
+// fill gives a journal an event that fills its tail, so that its next one goes to its own log, behind the others.
+func (c *crowd) fill(i int, e *Record) {
+	c.t.Helper()
+	e.JSON = append(e.JSON, strings.Repeat(" ", 256<<10)...)
+	c.j[i].Append(e)
+	c.settle()
 }
 
-// joinAll gives each journal of a crowd an event in its own log, and n in the joint log.
+// joinAll gives each journal of a crowd an event and n further ones, all in the joint log.
 func joinAll(c *crowd, n int) {
 	c.t.Helper()
 	for _, j := range c.j {
@@ -270,9 +257,6 @@ func joinAll(c *crowd, n int) {
 			j.Append(durable(1 + i))
 		}
 		c.settle()
-	}
-	if c.logs.joint.Bytes() == 0 {
-		c.t.Fatal("nothing is in the joint log")
 	}
 }
 
@@ -312,10 +296,7 @@ func TestSyncedEventsSurviveTheMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := assemble(t, &faultfs.FS{}, 20, WriterConfig{})
 		joinAll(c, 3)
-		large := durable(20)
-		large.JSON = append(large.JSON, strings.Repeat(" ", maxJoining)...)
-		c.j[3].Append(large) // goes to its own log
-		c.settle()
+		c.fill(3, durable(20))
 		for _, j := range c.j {
 			j.Append(durable(21))
 		}
@@ -445,7 +426,6 @@ func TestOneFolderTakesNothing(t *testing.T) {
 	t.Parallel()
 	fs := disk(t)
 	cfg := small
-	cfg.joinFrom = 1
 	c := assemble(t, fs, 12, cfg)
 	joinAll(c, 1)
 	fs.FailIn("s/j0/", faultfs.Write, syscall.EACCES)

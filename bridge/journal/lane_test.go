@@ -101,9 +101,12 @@ func (l *gatedLog) Append(last uint64, entries []backend.Entry) error {
 func openGated(t *testing.T, remote bool, count int) (*Writer, *gatedLogs, []*Journal) {
 	t.Helper()
 	w := NewWriter(WriterConfig{FS: &faultfs.FS{}})
+	logs, err := OpenFolders(w, "joint", func(session string) string { return "s/" + session })
+	if err != nil {
+		t.Fatal(err)
+	}
 	g := &gatedLogs{
-		Logs:   NewFolders(w, func(session string) string { return "s/" + session }),
-		remote: remote, gates: map[string]chan struct{}{}, now: map[string]int{},
+		Logs: logs, remote: remote, gates: map[string]chan struct{}{}, now: map[string]int{},
 	}
 	journals := make([]*Journal, count)
 	for i := range journals {

@@ -63,6 +63,15 @@ func StoredEvent(body []byte) (text []byte, kept bool, err error) {
 	return r.JSON, !r.Ephemeral, nil
 }
 
+// StoredType returns the type of an event from its form in a log.
+func StoredType(body []byte) (string, error) {
+	r, err := parseRecord(Position{}, body)
+	if err != nil {
+		return "", err
+	}
+	return r.Type, nil
+}
+
 func cutText(data []byte) (text string, rest []byte, ok bool) {
 	n, size := binary.Uvarint(data)
 	if size <= 0 || n > uint64(len(data)-size) {

@@ -36,7 +36,6 @@ func (w *Writer) syncAll() {
 		return
 	}
 	defer w.syncing.end()
-	w.startSyncs(dirty)
 	lives := make([]int, len(dirty))
 	for i, d := range dirty {
 		d.j.mu.RLock()
@@ -65,19 +64,6 @@ func (w *Writer) syncAll() {
 		d.j.mu.Unlock()
 		if !removing {
 			w.wake(d)
-		}
-	}
-}
-
-// startSyncs has the disk begin to write all journals, of which each sync then finds more done.
-func (w *Writer) startSyncs(dirty []*Disk) {
-	if len(dirty) < 2 {
-		return
-	}
-	for _, d := range dirty {
-		if l, ok := d.log.(interface{ StartSync() }); ok {
-			w.syncing.begin(w.cfg.Now())
-			l.StartSync()
 		}
 	}
 }

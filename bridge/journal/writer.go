@@ -73,10 +73,9 @@ type WriterConfig struct {
 	Now      func() time.Time
 	Logger   *slog.Logger
 
-	boot     string // the machine's life
-	joinFrom int    // default joinFrom
-	limits   joint.Limits
-	again    time.Duration // the interval of retries; default minRetry
+	boot   string // the machine's life
+	limits joint.Limits
+	again  time.Duration // the interval of retries; default minRetry
 }
 
 // Writer writes the journals of a process to disk. It has its own goroutines, which Close ends.
@@ -92,7 +91,7 @@ type Writer struct {
 
 	overruns *segment.Cell                // may be nil
 	doubts   atomic.Pointer[segment.Cell] // may be nil
-	// joined are the logs with a joint log, nil without them.
+	// joined are the logs of local journals, nil before Folders.Start.
 	joined atomic.Pointer[Folders]
 
 	mu      sync.Mutex
@@ -127,7 +126,6 @@ func NewWriter(cfg WriterConfig) *Writer {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	cfg.joinFrom = cmp.Or(cfg.joinFrom, joinFrom)
 	cfg.again = cmp.Or(cfg.again, minRetry)
 	if cfg.SegmentBytes <= 0 && cfg.MaxBytes > 0 {
 		cfg.SegmentBytes = min(max(cfg.MaxBytes/4, minSegmentBytes), segment.DefaultSegmentBytes)
@@ -212,7 +210,7 @@ func (w *Writer) flush(l *lane, disks ...*Disk) {
 			continue
 		}
 		b := d.batch()
-		if own := w.joins(d, b, len(disks)); own != nil {
+		if own := w.joins(d, b); own != nil {
 			together = append(together, joining{d, b, own})
 		} else {
 			w.flushAlone(d, b)

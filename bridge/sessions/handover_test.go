@@ -13,14 +13,12 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
-	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
 )
 
 // pausing is a data directory whose logs are across a network, which can be away.
 type pausing struct {
 	*store.Store
-
-	writer *journal.Writer
+	distant
 
 	mu     sync.Mutex
 	away   bool
@@ -29,8 +27,7 @@ type pausing struct {
 
 // Journal implements Directory.
 func (p *pausing) Journal(id string, epoch uint64) (*journal.Disk, journal.Recovery, error) {
-	logs := pausingLogs{journal.NewFolders(p.writer, func(session string) string { return "logs/" + session }), p}
-	return journal.OpenLog(logs, id, 1, epoch, id, p.writer)
+	return journal.OpenLog(pausingLogs{p.logs, p}, id, 1, epoch, id, p.writer)
 }
 
 func (p *pausing) set(away bool) {
@@ -87,9 +84,7 @@ func TestHandOverWaitsForTheStorage(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = kept.Close() }) // after the bridge
-	d := &pausing{Store: kept, failed: make(chan struct{}, 1)}
-	d.writer = journal.NewWriter(journal.WriterConfig{FS: &faultfs.FS{}})
-	t.Cleanup(d.writer.Close)
+	d := &pausing{Store: kept, distant: newDistant(t), failed: make(chan struct{}, 1)}
 	r := bridgetest.New(t, fakecli.Script{}, bridgetest.Restarts, func(c *bridgetest.Options) { c.Directory = d })
 	r.Create("s1")
 	r.Ask("s1", "first")
@@ -135,8 +130,7 @@ func TestHandOverWaitsForTheOutbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = kept.Close() }) // after the bridge
-	d := &refusing{Store: kept, writer: journal.NewWriter(journal.WriterConfig{FS: &faultfs.FS{}})}
-	t.Cleanup(d.writer.Close)
+	d := &refusing{Store: kept, distant: newDistant(t)}
 	r := bridgetest.New(t, bridgetest.Hanging, bridgetest.Restarts, func(c *bridgetest.Options) { c.Directory = d })
 	r.Create("s1")
 	r.Ask("s1", "first")

@@ -202,9 +202,9 @@ func TestDamagedEventsComeFromTheHistory(t *testing.T) {
 	}
 	k.AwaitOutbox("s1") // otherwise the next life loads the session
 	k = rebornAfter(k, func(data string) {
-		segments, err := filepath.Glob(filepath.Join(data, "sessions", "s1", "*.seg"))
+		segments, err := filepath.Glob(filepath.Join(data, "journals", "*.seg"))
 		if err != nil || len(segments) != 1 {
-			t.Fatalf("the journal is in %v, %v", segments, err)
+			t.Fatalf("the joint log is in %v, %v", segments, err)
 		}
 		text, err := os.ReadFile(segments[0])
 		if err != nil {

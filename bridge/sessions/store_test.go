@@ -22,8 +22,8 @@ import (
 // refusing is a data directory whose outboxes refuse some writes.
 type refusing struct {
 	*store.Store
-	writer  *journal.Writer // of logs across a network; nil for those of the data directory
-	refuses atomic.Int64    // how many of the next writes
+	distant              // without a writer the logs are those of the data directory
+	refuses atomic.Int64 // how many of the next writes
 }
 
 // Outbox implements Directory.
@@ -34,8 +34,7 @@ func (r *refusing) Journal(id string, epoch uint64) (*journal.Disk, journal.Reco
 	if r.writer == nil {
 		return r.Store.Journal(id, epoch)
 	}
-	logs := remoteLogs{journal.NewFolders(r.writer, func(session string) string { return "logs/" + session })}
-	return journal.OpenLog(logs, id, 1, epoch, id, r.writer)
+	return journal.OpenLog(remoteLogs{r.logs}, id, 1, epoch, id, r.writer)
 }
 
 type refusingFiles struct {
@@ -55,6 +54,23 @@ func (f refusingFiles) Write(name string, data []byte) error {
 		return errors.New("no route to the storage")
 	}
 	return f.Files.Write(name, data)
+}
+
+// distant are the parts of logs across a network.
+type distant struct {
+	writer *journal.Writer
+	logs   *journal.Folders
+}
+
+func newDistant(t *testing.T) distant {
+	t.Helper()
+	w := journal.NewWriter(journal.WriterConfig{FS: &faultfs.FS{}})
+	t.Cleanup(w.Close)
+	logs, err := journal.OpenFolders(w, "journals", func(session string) string { return "logs/" + session })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return distant{w, logs}
 }
 
 // remoteLogs are logs that say that they are on the other side of a network.
@@ -91,8 +107,7 @@ func TestPromptThatIsNotStored(t *testing.T) {
 			t.Cleanup(func() { _ = kept.Close() }) // after the bridge
 			d := &refusing{Store: kept}
 			if remote {
-				d.writer = journal.NewWriter(journal.WriterConfig{FS: &faultfs.FS{}})
-				t.Cleanup(d.writer.Close)
+				d.distant = newDistant(t)
 			}
 			r := bridgetest.New(t, fakecli.Script{}, bridgetest.Restarts, func(c *bridgetest.Options) { c.Directory = d })
 			r.Create("s1")
@@ -129,8 +144,7 @@ func TestUnstoredDeliveryWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = kept.Close() }) // after the bridge
-	d := &refusing{Store: kept, writer: journal.NewWriter(journal.WriterConfig{FS: &faultfs.FS{}})}
-	t.Cleanup(d.writer.Close)
+	d := &refusing{Store: kept, distant: newDistant(t)}
 	r := bridgetest.New(t, bridgetest.Hanging, bridgetest.Restarts, func(c *bridgetest.Options) { c.Directory = d })
 	r.Create("s1")
 	r.Ask("s1", "hi")

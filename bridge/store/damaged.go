@@ -228,10 +228,14 @@ func (s *Store) withoutState(folder string) error {
 	if err := s.logs.Settle(path); err != nil {
 		return err
 	}
-	disk, found, err := journal.OpenDisk(path, 1, s.writer)
-	said := err != nil || found.Skipped > 0 || found.Cut > 0 || len(found.SetAside) > 0 || disk.Found("user.message")
-	if !said { // left by a version that had no openingFile
-		s.log.Info("removed a session that was never confirmed or used", "directory", folder, "events", found.Events)
+	events, said := 0, false
+	_, found, err := segment.Open(path, 1, segment.Options{FS: s.fs, SyncFiles: s.syncs()}, func(_ uint64, body []byte) error {
+		eventType, err := journal.StoredType(body)
+		events, said = events+1, said || eventType == "user.message"
+		return err
+	})
+	if err == nil && !found.Damaged() && !said { // left by a version that had no openingFile
+		s.log.Info("removed a session that was never confirmed or used", "directory", folder, "events", events)
 		return s.discard(path)
 	}
 	return s.setAside(s.damageIn(folder, "", "the file with its state is missing"))

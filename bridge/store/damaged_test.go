@@ -102,8 +102,8 @@ func damagedState(t *testing.T, key string, do func([]byte) []byte, reason strin
 	if err != nil || state != nil || len(s.Damaged()) > 0 {
 		t.Errorf("taken up, the state is %s, %v; damaged are %v", state, err, s.Damaged())
 	}
-	disk, found, err := s.Journal(key, 9)
-	if err != nil || found.Events != 3 || found.Lost || !disk.Found("user.message") {
+	_, found, err := s.Journal(key, 9)
+	if err != nil || found.Events != 3 || found.Lost {
 		t.Errorf("taken up, the journal has %+v, %v", found, err)
 	}
 	must(t, s.SetAside(key, "in vain"))
@@ -224,8 +224,8 @@ func TestDamagedInItsPlace(t *testing.T) {
 		t.Errorf("damaged are %+v", s.Damaged())
 	}
 	must(t, s.TakeUp("one"))
-	disk, _, err := s.Journal("one", 3)
-	if err != nil || !disk.Found("user.message") || len(s.Damaged()) > 0 {
+	_, found, err := s.Journal("one", 3)
+	if err != nil || found.Events == 0 || len(s.Damaged()) > 0 {
 		t.Errorf("taken up: %v; damaged are %v", err, s.Damaged())
 	}
 	must(t, s.Close())

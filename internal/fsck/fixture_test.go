@@ -17,7 +17,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/fsck"
 )
 
-// sessions are those of a directory. More than eight that are written at once share the joint log.
+// sessions are those of a directory.
 const sessions = 12
 
 // bridge is the storage of a bridge with some sessions.

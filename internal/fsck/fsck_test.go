@@ -176,11 +176,29 @@ func TestFlippedBits(t *testing.T) {
 	}
 }
 
-// oneSession is a directory with one session, whose journal is one small segment.
-func oneSession(t *testing.T) (dir, segment string) {
+// oneSession is the directory of a killed server with one session, whose journal is one small segment. All events have
+// left the joint log.
+func oneSession(t *testing.T) (dir, name string) {
 	t.Helper()
 	dir = killedDir(t, 1, 1)
-	return dir, files(t, dir, "sessions/*/*.seg")[0][len(dir)+1:]
+	var events []segment.Entry
+	log, _, err := segment.Open(filepath.Join(dir, "journals"), 1, segment.Options{FS: segment.OS{}}, func(_ uint64, body []byte) error {
+		body = body[1+len(key(0)):]
+		var fields [3]uint64 // epoch, number before, number
+		for i := range fields {
+			size := 0
+			fields[i], size = binary.Uvarint(body)
+			body = body[size:]
+		}
+		if fields[0] != 0 { // else it is a value
+			events = append(events, segment.Entry{Number: fields[2], Body: bytes.Clone(body)})
+		}
+		return nil
+	})
+	must(t, errors.Join(err, log.Rest(), os.RemoveAll(filepath.Join(dir, "journals"))))
+	name = files(t, dir, "sessions/*/*.seg")[0][len(dir)+1:]
+	appendTo(t, filepath.Join(dir, filepath.Dir(name)), func(*segment.Log) []segment.Entry { return events })
+	return dir, name
 }
 
 func must(t *testing.T, err error) {
@@ -296,7 +314,7 @@ func jointEntry(key string, epoch, prev, number uint64, body []byte) []byte {
 // Frames with right checksums that no server writes are found, and what a crash leaves is no damage.
 func TestInvariants(t *testing.T) {
 	t.Parallel()
-	base := killedDir(t, 1, 1)
+	base, _ := oneSession(t)
 	journalDir := "sessions/" + key(0)
 	epoch := verify(t, base).Sessions[0].Epoch
 	journal := func(entry func(last uint64) segment.Entry) func(t *testing.T, dir string) {

@@ -449,11 +449,8 @@ func (l *Log) Inherits(key string) bool {
 }
 
 // Copies returns the Copies of a log's options: what an earlier process left for it. A crash of the machine can spoil
-// entries that were settled and not synced, before others that are intact. A nil Log has none.
+// entries that were settled and not synced, before others that are intact.
 func (l *Log) Copies(key string) func(epoch, after, before uint64) []segment.Copy {
-	if l == nil {
-		return nil
-	}
 	return func(epoch, after, before uint64) (copies []segment.Copy) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -466,11 +463,8 @@ func (l *Log) Copies(key string) func(epoch, after, before uint64) []segment.Cop
 	}
 }
 
-// Forget drops the entries and the values of a session that is deleted. A nil Log has none.
+// Forget drops the entries and the values of a session that is deleted.
 func (l *Log) Forget(key string) {
-	if l == nil {
-		return
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.inherited, key)

@@ -14,7 +14,7 @@ import (
 // safe.
 type Member struct {
 	key   string
-	joint *Log // nil for a log that never joins
+	joint *Log
 	own   *segment.Log
 	// guard calls f while the member's owner may change the log, else it returns an error.
 	guard func(f func() error) error
@@ -35,16 +35,12 @@ type Member struct {
 }
 
 // Attach makes a log a member, with what the joint log has for it. It calls visit for these entries as segment.Open
-// does for the others, and completes found. Without visit the log is not to be used: the caller calls Finish. A nil l
-// gives a member that never joins.
+// does for the others, and completes found. Without visit the log is not to be used: the caller calls Finish.
 func (l *Log) Attach(
 	key string, own *segment.Log, found *segment.Recovered, guard func(func() error) error,
 	visit func(number uint64, body []byte) error,
 ) *Member {
 	m := &Member{key: key, joint: l, own: own, guard: guard, apart: visit == nil}
-	if l == nil {
-		return m
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	found.Doubtful = l.damaged
@@ -158,18 +154,15 @@ func (m *Member) settledFrom() uint64 {
 	return m.settled
 }
 
-// Tail reports whether the member has a tail, and whether it is as long as it may be.
-func (m *Member) Tail() (some, full bool) {
+// Full reports whether the member's tail is as long as it may be.
+func (m *Member) Full() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.bytes > 0, int64(m.bytes) >= m.joint.limits.Tail
+	return int64(m.bytes) >= m.joint.limits.Tail
 }
 
 // Covered returns the number of the last entry, and whether a sync of the joint log makes all entries survive a crash.
 func (m *Member) Covered() (last uint64, ok bool) {
-	if m.joint == nil {
-		return 0, false
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.last(), !m.owed
@@ -307,7 +300,7 @@ func (m *Member) wrote(settled, further bool) (rest bool) {
 func (m *Member) Sync() (through uint64, err error) {
 	m.mu.Lock()
 	through = m.last()
-	tail, own := len(m.tail) > 0, m.owed || m.joint == nil
+	tail, own := len(m.tail) > 0, m.owed
 	joint := (tail || m.settled != 0) && m.joint.synced.Load() < m.newest
 	m.mu.Unlock()
 	if joint {
@@ -342,16 +335,6 @@ func (m *Member) SyncOwn() error {
 		m.settled = 0
 	}
 	return nil
-}
-
-// StartSync is that of segment.Log, if Sync would sync the own log.
-func (m *Member) StartSync() {
-	m.mu.Lock()
-	owed := m.owed || m.joint == nil
-	m.mu.Unlock()
-	if owed {
-		m.own.StartSync()
-	}
 }
 
 // Read is that of segment.Log.
