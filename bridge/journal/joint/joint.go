@@ -42,7 +42,8 @@ type Limits struct {
 	Tails int64
 	// Tail bounds those of a member; by default 256 KiB.
 	Tail int64
-	// Stay bounds how long an entry stays: at most twice that, unless a disk fails. By default it is a minute.
+	// Stay bounds how long an entry stays: at most twice that, unless a disk fails. By default it is a minute. It is half of
+	// that while the log has entries of a session that was deleted.
 	Stay time.Duration
 }
 
@@ -88,7 +89,8 @@ type Log struct {
 	unsynced  bool // a value was put without a sync
 	damaged   bool
 	altered   bool
-	aged      bool // the current file is as old as Limits.Stay
+	ended     uint64 // the number of the last entry that ended a session
+	aged      bool   // the current file is as old as Limits.Stay
 	tidied    time.Time
 	before    uint64 // what last was at tidied
 }
@@ -291,7 +293,11 @@ func (l *Log) advance() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	cutoff := l.cutoff.Load()
-	if now := l.o.Now(); now.Sub(l.tidied) >= l.limits.Stay {
+	stay := l.limits.Stay
+	if l.ended > cutoff {
+		stay /= 2
+	}
+	if now := l.o.Now(); now.Sub(l.tidied) >= stay {
 		cutoff = max(cutoff, l.before)
 		l.tidied, l.before, l.aged = now, l.last, true
 	}

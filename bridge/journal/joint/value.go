@@ -82,6 +82,7 @@ func (l *Log) setValue(v Value) {
 	if v.Kind == gone {
 		l.dropValue(ID{v.Key, State})
 		l.dropValue(ID{v.Key, Outbox})
+		l.ended = max(l.ended, v.At)
 		return
 	}
 	l.dropValue(v.ID)
