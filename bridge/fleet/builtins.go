@@ -29,17 +29,32 @@ func (f *Fleet) BuiltIns(ctx context.Context, e *sessions.Entry) *config.BuiltIn
 	if known := rt.builtIns.Load(); known != nil {
 		return known
 	}
+	asked := make(chan struct{})
+	if f.cfg.Shutdown.Go(func(ctx context.Context) {
+		defer close(asked)
+		f.learnBuiltIns(ctx, rt)
+	}) {
+		select {
+		case <-asked:
+		case <-ctx.Done():
+		}
+	}
+	return f.builtIns.Load()
+}
+
+// learnBuiltIns asks a runtime for the names of its own tools and commands. A caller that ends does not end it, because
+// then the session of the question would stay.
+func (f *Fleet) learnBuiltIns(ctx context.Context, rt *Runtime) {
 	names, err := rt.askBuiltIns(ctx)
 	if err != nil {
 		f.log.Warn("the CLI did not list its own tools and commands", "runtime_id", rt.id, "error", err)
 		if _, answered := errors.AsType[*rpcconn.Error](err); answered { // it would answer so again
 			rt.builtIns.Store(&config.BuiltIns{})
 		}
-		return f.builtIns.Load()
+		return
 	}
 	rt.builtIns.Store(names)
 	f.builtIns.Store(names)
-	return names
 }
 
 // allFeatures is the configuration of a session with the features that bring tools of their own, and without files,
@@ -52,7 +67,7 @@ const allFeatures = `"requestPermission":true,"requestUserInput":true,"requestEl
 // session without a feature it omits the feature's tools, which another caller's change may bring later. So the bridge
 // asks about a session of its own, which has all features and is deleted at once; no caller sees it.
 func (rt *Runtime) askBuiltIns(ctx context.Context) (*config.BuiltIns, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askingTimeout)
+	ctx, cancel := context.WithTimeout(ctx, askingTimeout)
 	defer cancel()
 	conn := rt.Process().Conn()
 	var about jsonobj.Object
