@@ -9,20 +9,15 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// callTimeout is how long any call may take before it counts as one that never ends:
-// everything in a schedule is bounded well below.
-const callTimeout = 30 * time.Second
-
-// startCallTimeout is the same where CLIs are processes, which may be made deaf while they
-// start: that takes as long as a start may.
-const startCallTimeout = 100 * time.Second
+// callTimeout is how long any call may take before it counts as one that never ends. A CLI may be made deaf while it
+// starts: then a call takes as long as a start may. Everything else in a schedule is bounded well below.
+const callTimeout = 100 * time.Second
 
 // calls makes the calls of a schedule, checks how they end, and remembers the calls that can be repeated.
 type calls struct {
-	ctx     context.Context // of the schedule
-	giveUp  context.CancelFunc
-	timeout time.Duration // of each
-	rec     *recorder
+	ctx    context.Context // of the schedule
+	giveUp context.CancelFunc
+	rec    *recorder
 
 	running sync.WaitGroup
 
@@ -30,12 +25,8 @@ type calls struct {
 	asked []*asking // that can be repeated
 }
 
-func newCalls(ctx context.Context, giveUp context.CancelFunc, mode Mode, rec *recorder) *calls {
-	timeout := callTimeout
-	if mode != Memory {
-		timeout = startCallTimeout
-	}
-	return &calls{ctx: ctx, giveUp: giveUp, timeout: timeout, rec: rec}
+func newCalls(ctx context.Context, giveUp context.CancelFunc, rec *recorder) *calls {
+	return &calls{ctx: ctx, giveUp: giveUp, rec: rec}
 }
 
 // start makes a call beside the schedule. Each call has a deadline.
@@ -46,7 +37,7 @@ func (c *calls) start(name string, f func(context.Context) error) {
 // do makes a call and waits for its end.
 func (c *calls) do(name string, f func(context.Context) error) error {
 	begin := time.Now()
-	ctx, cancel := context.WithTimeout(c.ctx, c.timeout)
+	ctx, cancel := context.WithTimeout(c.ctx, callTimeout)
 	defer cancel()
 	err := f(ctx)
 	reason, code := reasonOf(err), status.Code(err)
@@ -60,7 +51,7 @@ func (c *calls) do(name string, f func(context.Context) error) error {
 	case c.ctx.Err() != nil:
 		return err
 	case ctx.Err() != nil:
-		c.rec.violated("%s did not end within %v", name, c.timeout)
+		c.rec.violated("%s did not end within %v", name, callTimeout)
 	case result == "INTERNAL":
 		c.rec.violated("%s failed with a fault of the bridge: %v", name, err)
 	case err != nil && reason == "" && code != codes.Unavailable && code != codes.Canceled:
@@ -82,7 +73,7 @@ func (c *calls) end() bool {
 	select {
 	case <-ended:
 		return true
-	case <-time.After(2 * c.timeout):
+	case <-time.After(2 * callTimeout):
 		c.rec.violated("calls do not end, not even at their deadline")
 		c.giveUp()
 		<-ended

@@ -131,11 +131,8 @@ func tool(name string) *cliv1.ToolDefinition {
 // prompt draws something to say.
 func (w *world) prompt(s step) (*prompt, *bridgev1.Prompt) {
 	of := flavours
-	switch w.plan.Mode {
-	case Real:
+	if w.plan.real() {
 		of = realFlavours
-	case Process:
-		of = flavours[:len(flavours)-1] // each fault there is one in every life
 	}
 	return w.say(w.conversation(s.pick[0]), of[int(s.pick[2])%len(of)], s.pick[3]%5 == 0)
 }

@@ -25,7 +25,7 @@ type record struct {
 // checker compares what the bridge said of a schedule with what the CLI did, when both have come to rest.
 type checker struct {
 	ctx   context.Context
-	mode  Mode
+	real  bool   // the CLI is the real one
 	dir   string // of the schedule
 	home  string // of the CLI
 	rec   *recorder
@@ -47,7 +47,7 @@ func (w *world) check(r *Report) {
 		return
 	}
 	k := &checker{
-		ctx: w.ctx, mode: w.plan.Mode, dir: w.dir, home: w.host.home(), rec: w.rec, calls: w.calls, by: w.callers[0],
+		ctx: w.ctx, real: w.plan.real(), dir: w.dir, home: w.host.config.Home, rec: w.rec, calls: w.calls, by: w.callers[0],
 		given: &w.positions, disorders: disorders(w.host.said()), early: map[string]bool{},
 		load: func(c *conversation) { w.logEvent(step{pick: [4]uint32{uint32(c.n)}}) },
 	}
@@ -195,7 +195,7 @@ func (k *checker) differ(journal []record, history []said) (out []string) {
 // abort behind the end of the turn that it ended, a warning behind its cause. The CLI's clock shows it, but for one
 // pair: a resume that warns is sent before its warning, and written and stamped after it.
 func (k *checker) writtenLate(late, other record) bool {
-	if k.mode != Real {
+	if !k.real {
 		return false
 	}
 	if late.kind == "session.resume" && other.kind == "session.warning" {
@@ -219,7 +219,7 @@ const unspoken = "session.usage_record"
 // copies of the prompt and of results out of what it writes, and its chain of parents goes
 // over what is unspoken.
 func (k *checker) same(told string, kept []byte) bool {
-	if k.mode != Real {
+	if !k.real {
 		return told == string(bytes.TrimSpace(kept))
 	}
 	var a, b map[string]any

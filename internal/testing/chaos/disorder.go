@@ -56,8 +56,7 @@ func (k *checker) excused(c *conversation, p place) bool {
 	return false
 }
 
-func (m *memory) said() []string { return m.w.rec.lines() }
-
+// said is what the server's log says so far, line by line.
 func (p *process) said() []string {
 	text, err := os.ReadFile(p.log.Name())
 	if err != nil {

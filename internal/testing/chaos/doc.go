@@ -4,17 +4,16 @@
 //
 // A schedule has some sessions, callers with connections of their own, readers of the
 // sessions' streams, some of them slow, participants with tools, and at least so many
-// steps. A step is a call, a change of who listens, or a fault: a runtime is killed, or
-// goes deaf, or speaks nonsense; a connection breaks; the bridge is shut down, drained,
-// killed, or loses the machine's power. At the end the faults stop, everything comes to
+// steps. A step is a call, a change of who listens, or a fault: a runtime is killed or
+// goes deaf; a connection breaks; the bridge is drained or killed. The fake CLI also ends or
+// speaks nonsense of its own accord. At the end the faults stop, everything comes to
 // rest, and the invariants are checked (check.go) against an oracle outside the bridge:
 // the fake CLI's log of what it emitted and its history on disk, or the real one's
 // events.jsonl.
 //
-// There are three forms of a schedule. In Memory the server and a fake CLI run in this
-// process, on a disk that can lose power. In Process the server is a process of its own,
-// which is really killed, and so are its fake CLIs. In Real they are the real CLI, with an
-// offline model.
+// The server and the CLIs are processes. The CLI is a fake, or the real one with an offline
+// model. Package sim runs a session in one process; the tests of bridge/journal and bridge/store
+// cover the loss of power.
 //
 // What holds at the end:
 //
@@ -25,7 +24,7 @@
 //   - A prompt was sent at most once, however often its request was repeated, and exactly once
 //     if a call reported success. A callback was answered at most once in each CLI process.
 //   - Every call has ended, none with an internal error. The server exited with 0 after each
-//     SIGTERM. No goroutine, process or open file is left.
+//     SIGTERM. No process of the CLI is left.
 //
 // The real CLI writes some events later than it sends them. An event may be earlier in the
 // journal than in events.jsonl if its timestamp says that it happened earlier, or in the same

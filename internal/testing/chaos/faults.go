@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"syscall"
 	"time"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -15,25 +16,19 @@ func (w *world) cut(s step) {
 
 func (w *world) kill(step) {
 	w.rec.struck("runtime killed")
-	w.host.kill()
+	w.host.signal(syscall.SIGKILL)
 }
 
+// deafen has the CLI read no more.
 func (w *world) deafen(step) {
 	w.rec.struck("runtime deaf")
-	w.host.deafen()
-}
-
-func (w *world) nonsense(s step) {
-	f := nonsense(s.rng(w.plan.Seed))
-	w.rec.logf("the CLI does %s", f.Kind)
-	w.rec.struck("runtime says " + f.Kind)
-	w.host.nonsense(f)
+	w.host.signal(syscall.SIGSTOP)
 }
 
 // rest does nothing for so long that sessions are unloaded.
 func (w *world) rest(step) {
 	idle := idleUnload
-	if w.plan.Mode == Real {
+	if w.plan.real() {
 		idle = realIdleUnload
 	}
 	pause(w.ctx, idle*3/2)
@@ -50,23 +45,14 @@ func (w *world) restart(step) {
 	w.startAgain()
 }
 
+// crash ends the server without its having a say. Callers are cut off first: what they have not been told by now does
+// not count as told.
 func (w *world) crash(step) {
 	w.rec.struck("bridge killed")
-	w.crashWith(false)
-}
-
-func (w *world) powerLoss(step) {
-	w.rec.struck("power lost")
-	w.crashWith(true)
-}
-
-// crashWith ends the server without its having a say. Callers are cut off first: what they
-// have not been told by now does not count as told.
-func (w *world) crashWith(power bool) {
 	for _, c := range w.callers {
 		c.cut(true)
 	}
-	if err := w.host.crash(power); err != nil {
+	if err := w.host.crash(); err != nil {
 		w.rec.violated("crash: %v", err)
 	}
 	w.startAgain()

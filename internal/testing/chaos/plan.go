@@ -5,16 +5,6 @@ import (
 	"time"
 )
 
-// Mode is a form of a schedule.
-type Mode string
-
-// The forms.
-const (
-	Memory  Mode = "memory"
-	Process Mode = "process"
-	Real    Mode = "real"
-)
-
 // Bounds of a schedule. Sessions grow in its course.
 const (
 	minSessions = 3
@@ -25,12 +15,21 @@ const (
 // Plan is what a schedule is made from.
 type Plan struct {
 	Seed  uint64 `json:"seed"`
-	Mode  Mode   `json:"mode"`
 	Steps int    `json:"steps"`
-	// CLI is the real CLI's executable, for Real.
+	// CLI is the real CLI's executable; empty is the fake CLI.
 	CLI string `json:"cli,omitempty"`
 	// Soak says that it is no schedule but a soak: nothing breaks, and nothing is logged.
 	Soak bool `json:"soak,omitempty"`
+}
+
+func (p Plan) real() bool { return p.CLI != "" }
+
+// form names the CLI of the plan.
+func (p Plan) form() string {
+	if p.real() {
+		return "real"
+	}
+	return "fake"
 }
 
 // step is one thing to do.
@@ -50,14 +49,13 @@ type op struct {
 	name   string
 	weight int
 	fault  bool
-	// modes in which it can be done; nil is all.
-	modes []Mode
-	do    func(*world, step)
+	// fakeOnly: the real CLI cannot do it.
+	fakeOnly bool
+	do       func(*world, step)
 }
 
 // ops are all kinds of steps. It is a function since some of what they do draws steps.
 func ops() []op {
-	fake := []Mode{Memory, Process}
 	return []op{
 		{name: "send", weight: 30, do: (*world).send},
 		{name: "send_and_wait", weight: 14, do: (*world).sendAndWait},
@@ -66,7 +64,7 @@ func ops() []op {
 		{name: "create", weight: 3, do: (*world).create},
 		{name: "abort", weight: 6, do: (*world).abort},
 		{name: "log", weight: 8, do: (*world).logEvent},
-		{name: "set_model", weight: 3, modes: fake, do: (*world).setModel},
+		{name: "set_model", weight: 3, fakeOnly: true, do: (*world).setModel},
 		{name: "look", weight: 8, do: (*world).look},
 		{name: "resolve", weight: 18, do: (*world).resolve},
 		{name: "disconnect", weight: 2, do: (*world).disconnect},
@@ -80,20 +78,9 @@ func ops() []op {
 		{name: "cut", weight: 5, fault: true, do: (*world).cut},
 		{name: "kill", weight: 4, fault: true, do: (*world).kill},
 		{name: "deaf", weight: 1, fault: true, do: (*world).deafen},
-		{name: "nonsense", weight: 4, fault: true, modes: []Mode{Memory}, do: (*world).nonsense},
 		{name: "restart", weight: 1, fault: true, do: (*world).restart},
 		{name: "crash", weight: 2, fault: true, do: (*world).crash},
-		{name: "power_loss", weight: 1, fault: true, modes: []Mode{Memory}, do: (*world).powerLoss},
 	}
-}
-
-func (o op) in(m Mode) bool {
-	for _, mode := range o.modes {
-		if mode == m {
-			return true
-		}
-	}
-	return o.modes == nil
 }
 
 // draw makes the schedule of a plan: it depends on nothing else.
@@ -102,7 +89,7 @@ func draw(p Plan) []step {
 	var can []op
 	total := 0
 	for _, o := range ops() {
-		if o.in(p.Mode) {
+		if !o.fakeOnly || !p.real() {
 			can = append(can, o)
 			total += o.weight
 		}
@@ -140,11 +127,11 @@ func draw(p Plan) []step {
 // limit is how often a kind of step may come in a schedule: some take their time.
 func limit(name string) int {
 	switch name {
-	case "deaf", "restart", "power_loss", "rest":
+	case "deaf", "restart", "rest":
 		return 2
 	case "crash":
 		return 3
-	case "kill", "nonsense":
+	case "kill":
 		return 8
 	}
 	return 1 << 30

@@ -84,7 +84,7 @@ func serve(path string) error {
 	return a.Run(ctx)
 }
 
-// process is a server in a separate process.
+// process is a server in a separate process, life after life.
 type process struct {
 	w      *world
 	config app.Config
@@ -97,38 +97,16 @@ type process struct {
 func newProcess(w *world) (*process, error) {
 	p := &process{w: w, config: configure(w.plan, w.dir), path: filepath.Join(w.dir, "serving")}
 	s := serving{Plan: w.plan, Dir: w.dir, CLI: w.plan.CLI}
-	if w.plan.Mode == Process {
-		self, err := os.Executable()
-		if err != nil {
-			return nil, err
+	var err error
+	if w.plan.real() {
+		if w.model, err = newModel(w.ctx); err == nil {
+			s.CLI, err = taped(w.dir, s.CLI)
 		}
-		text, err := json.Marshal(script(rand.New(rand.NewPCG(w.plan.Seed, 100)), 0))
-		if err != nil {
-			return nil, err
-		}
-		path := filepath.Join(w.dir, "script.json")
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			return nil, err
-		}
-		// A separate program, since it must also print its version, without an environment.
-		s.CLI = filepath.Join(w.dir, "copilot")
-		oracle := fmt.Sprintf("%s='%s'", oracleEnv, p.oracle())
-		if w.plan.Soak {
-			oracle = maxLogEnv + "=1"
-		}
-		text = fmt.Appendf(nil, "#!/bin/sh\n%s='%s' %s exec '%s' \"$@\"\n", scriptEnv, path, oracle, self)
-		if err := os.WriteFile(s.CLI, text, 0o700); err != nil { //nolint:gosec // it is to be run
-			return nil, err
-		}
+	} else {
+		s.CLI, err = p.fake()
 	}
-	if w.plan.Mode == Real {
-		var err error
-		if w.model, err = newModel(w.ctx); err != nil {
-			return nil, err
-		}
-		if s.CLI, err = taped(w.dir, s.CLI); err != nil {
-			return nil, err
-		}
+	if err != nil {
+		return nil, err
 	}
 	text, err := json.Marshal(s)
 	if err == nil {
@@ -140,8 +118,48 @@ func newProcess(w *world) (*process, error) {
 	return p, err
 }
 
+// scripts is how many scripts there are: more than processes of the fake CLI in a schedule.
+const scripts = 100
+
+// fake makes a program that is the fake CLI. Each of its processes takes the next script.
+func (p *process) fake() (path string, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(p.w.dir, "scripts")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return "", err
+	}
+	for life := range scripts {
+		text, err := json.Marshal(script(rand.New(rand.NewPCG(p.w.plan.Seed, 100+uint64(life))), life))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, fmt.Sprintf("%03d", life)), text, 0o600)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	log := fmt.Sprintf("%s='%s'", oracleEnv, p.oracle())
+	if p.w.plan.Soak {
+		log = maxLogEnv + "=1"
+	}
+	// A separate program, since it must also print its version, without an environment.
+	text := fmt.Sprintf(`#!/bin/sh
+cd '%s' || exit
+case " $* " in
+*" --version "*) script=$(ls | head -n 1) ;;
+*) script=taken && mv "$(ls | head -n 1)" taken ;;
+esac
+%s="$PWD/$script" %s exec '%s' "$@"
+`, dir, scriptEnv, log, self)
+	path = filepath.Join(p.w.dir, "copilot")
+	return path, os.WriteFile(path, []byte(text), 0o700) //nolint:gosec // it is to be run
+}
+
 func (p *process) oracle() string { return filepath.Join(p.w.dir, "oracle.jsonl") }
 
+// start begins a life of the server.
 func (p *process) start() error {
 	self, err := os.Executable()
 	if err != nil {
@@ -172,6 +190,7 @@ func (p *process) end() error {
 	}
 }
 
+// stop drains the server and ends it.
 func (p *process) stop() error {
 	if p.cmd == nil {
 		return nil
@@ -189,6 +208,8 @@ func (p *process) await() error {
 			return nil
 		}
 		select {
+		case <-p.w.ctx.Done():
+			return context.Cause(p.w.ctx)
 		case err := <-p.exited:
 			p.cmd = nil
 			return fmt.Errorf("the server ended while it started: %v", err)
@@ -220,7 +241,8 @@ func answers(socket string) bool {
 // frameHead is how long a frame of HTTP/2 is without what it holds.
 const frameHead = 9
 
-func (p *process) crash(bool) error {
+// crash ends the server without its having a say.
+func (p *process) crash() error {
 	if err := p.cmd.Process.Kill(); err != nil {
 		return err
 	}
@@ -228,6 +250,10 @@ func (p *process) crash(bool) error {
 	return nil
 }
 
+// leakPatience is how long the CLI of an ended server may take to end.
+const leakPatience = 10 * time.Second
+
+// close ends everything and tells what was left behind.
 func (p *process) close() error {
 	err := p.stop()
 	// The processes that it leaves behind have its directory in their environment.
@@ -279,22 +305,17 @@ func contains(env, mark []byte) bool {
 	return false
 }
 
-func (p *process) kill() { p.signal(syscall.SIGKILL) }
-
-func (p *process) deafen() { p.signal(syscall.SIGSTOP) }
-
+// signal sends a signal to the CLI.
 func (p *process) signal(s syscall.Signal) {
 	for _, pid := range p.children() {
 		_ = syscall.Kill(pid, s) // it may have just ended
 	}
 }
 
-func (p *process) nonsense(fakecli.Fault) {}
-
-func (p *process) home() string { return p.config.Home }
-
+// entries is the log of all fake CLIs so far, nil of real ones.
 func (p *process) entries() ([]fakecli.Entry, error) { return fakecli.ReadLog(p.oracle()) }
 
+// lives is how many CLIs there have been.
 func (p *process) lives() int {
 	all, _ := p.entries()
 	n := 0

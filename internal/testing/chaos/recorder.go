@@ -36,13 +36,6 @@ func (r *recorder) logf(format string, args ...any) {
 	r.log = append(r.log, fmt.Sprintf("%9.1f ms  ", at)+fmt.Sprintf(format, args...))
 }
 
-// lines returns the log up to now.
-func (r *recorder) lines() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return append([]string(nil), r.log...)
-}
-
 // maxFound bounds the recorded violations.
 const maxFound = 50
 

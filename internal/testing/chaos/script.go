@@ -14,8 +14,7 @@ const (
 	participantTool = "participant_tool"
 )
 
-// flavours are the first words of prompts: they select the turn. The flavours of faults are only for the fake CLI, and
-// the last ones.
+// flavours are the first words of prompts: they select the turn.
 var flavours = []string{
 	"text", "text", "text", "burst", "burst", "early", "slow", "tool", "tool", "tool", "both", "both", "input",
 	"elicit", "fail", "hang",

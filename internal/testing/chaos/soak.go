@@ -67,7 +67,7 @@ func (o options) soakMain(ctx context.Context, stdout, stderr io.Writer) int {
 func (s *soak) run(ctx context.Context, stdout io.Writer) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s.w = newWorld(ctx, Plan{Seed: 1, Mode: Process, Soak: true})
+	s.w = newWorld(ctx, Plan{Seed: 1, Soak: true})
 	defer s.w.cancel()
 	if s.w.dir, err = os.MkdirTemp("", "soak"); err != nil {
 		return err

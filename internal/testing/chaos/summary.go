@@ -19,9 +19,9 @@ type summary struct {
 	mu       sync.Mutex
 	played   int
 	failed   int
-	modes    map[Mode]int
-	times    map[Mode]time.Duration
-	longest  map[Mode]time.Duration
+	forms    map[string]int // of CLIs
+	times    map[string]time.Duration
+	longest  map[string]time.Duration
 	steps    int
 	sessions int
 	faults   map[string]int
@@ -30,15 +30,13 @@ type summary struct {
 	counts   Counts
 	first    uint64
 	last     uint64
-	growth   int // bytes, the most of any worker
 	notes    []string
 }
 
 func newSummary(o options) *summary {
 	return &summary{
-		o: o, begun: time.Now(), modes: map[Mode]int{}, times: map[Mode]time.Duration{},
-		longest: map[Mode]time.Duration{},
-		faults:  map[string]int{}, calls: map[string]int{}, fewest: -1,
+		o: o, begun: time.Now(), forms: map[string]int{}, times: map[string]time.Duration{},
+		longest: map[string]time.Duration{}, faults: map[string]int{}, calls: map[string]int{}, fewest: -1,
 	}
 }
 
@@ -47,9 +45,10 @@ func (s *summary) add(r *Report, stdout io.Writer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.played++
-	s.modes[r.Plan.Mode]++
-	s.times[r.Plan.Mode] += r.Took
-	s.longest[r.Plan.Mode] = max(s.longest[r.Plan.Mode], r.Took)
+	form := r.Plan.form()
+	s.forms[form]++
+	s.times[form] += r.Took
+	s.longest[form] = max(s.longest[form], r.Took)
 	s.steps += r.Steps
 	s.sessions += r.Sessions
 	faults := 0
@@ -77,7 +76,7 @@ func (s *summary) add(r *Report, stdout io.Writer) {
 	s.last = max(s.last, r.Plan.Seed)
 	if len(r.Violations) > 0 {
 		s.failed++
-		line := fmt.Sprintf("FAILED seed %d, %s: %d violations, the first: %s", r.Plan.Seed, r.Plan.Mode,
+		line := fmt.Sprintf("FAILED seed %d, %s: %d violations, the first: %s", r.Plan.Seed, form,
 			len(r.Violations), head(r.Violations[0]))
 		s.notes = append(s.notes, line)
 		_, _ = fmt.Fprintf(stdout, "%s (%s)\n", line, s.o.keep(r))
@@ -94,29 +93,6 @@ func head(text string) string {
 	return text
 }
 
-const (
-	// warm is how many schedules a worker plays before its memory counts.
-	warm = 20
-	// maxGrowth is by how much it may grow after that.
-	maxGrowth = 32 << 20
-)
-
-// heaps takes the memory that a worker had after each of its schedules.
-func (s *summary) heaps(of []int) {
-	if len(of) < 3*warm {
-		return
-	}
-	growth := slices.Min(of[len(of)-warm:]) - slices.Min(of[warm:2*warm])
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.growth = max(s.growth, growth)
-	if growth > maxGrowth {
-		s.failed++
-		s.notes = append(s.notes,
-			fmt.Sprintf("FAILED: the memory of a worker grew by %d bytes in %d schedules", growth, len(of)))
-	}
-}
-
 // String is the summary for people.
 func (s *summary) String() string {
 	s.mu.Lock()
@@ -128,10 +104,10 @@ func (s *summary) String() string {
 	line("schedules", "%d, seeds %d to %d", s.played, s.first, s.last)
 	line("with violations", "%d", s.failed)
 	line("took", "%v, %d at once", time.Since(s.begun).Round(time.Second), s.o.parallel)
-	for _, m := range []Mode{Memory, Process, Real} {
-		if n := s.modes[m]; n > 0 {
-			line("  "+string(m), "%d, %v each, at most %v", n, (s.times[m] / time.Duration(n)).Round(time.Millisecond),
-				s.longest[m].Round(time.Millisecond))
+	for _, form := range []string{"fake", "real"} {
+		if n := s.forms[form]; n > 0 {
+			line("  "+form+" CLI", "%d, %v each, at most %v", n, (s.times[form] / time.Duration(n)).Round(time.Millisecond),
+				s.longest[form].Round(time.Millisecond))
 		}
 	}
 	line("steps", "%d", s.steps)
@@ -143,7 +119,6 @@ func (s *summary) String() string {
 	line("bursts left out of order", "%d", s.counts.Unordered)
 	line("told early by the CLI", "%d", s.counts.Early)
 	line("answers the CLI took", "%d", s.counts.Callbacks)
-	line("growth of a worker's heap", "%.1f MiB at most", float64(s.growth)/(1<<20))
 	line("faults", "%d, at least %d in each schedule", total(s.faults), s.fewest)
 	table(&b, s.faults)
 	line("calls and turns", "%d", total(s.calls))

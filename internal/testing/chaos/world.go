@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"os"
 	"sync/atomic"
 	"time"
@@ -11,7 +12,7 @@ import (
 type world struct {
 	plan Plan
 	dir  string
-	host host
+	host *process
 	// ctx ends with the schedule, or when it has taken far too long.
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -24,7 +25,7 @@ type world struct {
 	callers   []*caller
 	sessions  []*conversation
 	audience  audience
-	model     *model       // of Real
+	model     *model       // of the real CLI
 	abandoned atomic.Int64 // sessions of calls that failed, which may exist
 }
 
@@ -32,56 +33,51 @@ type world struct {
 func newWorld(ctx context.Context, p Plan) *world {
 	w := &world{plan: p, rec: newRecorder(p.Soak), positions: positions{given: map[string]map[place]string{}}}
 	w.ctx, w.cancel = context.WithCancel(ctx)
-	w.calls = newCalls(w.ctx, w.cancel, p.Mode, w.rec)
+	w.calls = newCalls(w.ctx, w.cancel, w.rec)
 	return w
 }
 
 // Report is what came of a schedule.
 type Report struct {
-	Plan     Plan           `json:"plan"`
-	Took     time.Duration  `json:"took"`
-	Steps    int            `json:"steps"`
-	Sessions int            `json:"sessions"`
-	Faults   map[string]int `json:"faults"`
-	Calls    map[string]int `json:"calls"`
-	Counts   Counts         `json:"counts"`
+	Plan     Plan
+	Took     time.Duration
+	Steps    int
+	Sessions int
+	Faults   map[string]int
+	Calls    map[string]int
+	Counts   Counts
 	// Violations is empty when all is well. Log is only there when it is not.
-	Violations []string `json:"violations,omitempty"`
-	Log        []string `json:"log,omitempty"`
+	Violations []string
+	Log        []string
 }
 
 // Counts is how much was compared.
 type Counts struct {
-	Durable   int `json:"durable"`   // events of the CLI's histories
-	Delivered int `json:"delivered"` // events that readers got
-	Readers   int `json:"readers"`
-	Gaps      int `json:"gaps"`
-	Callbacks int `json:"callbacks"` // that the CLI was answered
-	Lives     int `json:"lives"`     // of CLI processes
-	Unordered int `json:"unordered"` // bursts that the server left out of order
-	Early     int `json:"early"`     // events of histories that the CLI told before what came before them
-	Heap      int `json:"heap"`      // bytes in use at the end
+	Durable   int // events of the CLI's histories
+	Delivered int // events that readers got
+	Readers   int
+	Gaps      int
+	Callbacks int // that the CLI was answered
+	Lives     int // of CLI processes
+	Unordered int // bursts that the server left out of order
+	Early     int // events of histories that the CLI told before what came before them
 }
 
 // Run plays a schedule.
 func Run(ctx context.Context, p Plan) *Report {
-	before := takeStock()
+	ctx, cancel := context.WithTimeout(ctx, tooLong)
+	defer cancel()
 	w := newWorld(ctx, p)
 	defer w.cancel()
 	r := &Report{Plan: p, Steps: p.Steps}
 	var err error
 	if w.dir, err = os.MkdirTemp("", "chaos"); err == nil {
 		err = w.play(r)
-		err = joinErrors(err, os.RemoveAll(w.dir))
+		err = errors.Join(err, os.RemoveAll(w.dir))
 	}
 	if err != nil {
 		w.rec.violated("the schedule could not be played: %v", err)
 	}
-	w.cancel()
-	for _, left := range before.compare() {
-		w.rec.violated("left behind: %s", left)
-	}
-	r.Counts.Heap = heap()
 	r.Sessions = len(w.sessions)
 	w.rec.report(r)
 	return r
@@ -89,10 +85,10 @@ func Run(ctx context.Context, p Plan) *Report {
 
 // play is Run in a new directory.
 func (w *world) play(r *Report) (err error) {
-	if w.host, err = newHost(w); err != nil {
+	if w.host, err = newProcess(w); err != nil {
 		return err
 	}
-	defer func() { err = joinErrors(err, w.host.close()) }()
+	defer func() { err = errors.Join(err, w.host.close()) }()
 	if err := w.host.start(); err != nil {
 		return err
 	}
@@ -124,7 +120,7 @@ func (w *world) play(r *Report) (err error) {
 		pause(w.ctx, s.after)
 	}
 	w.settle(r)
-	return nil
+	return context.Cause(w.ctx)
 }
 
 // pause waits for a time, or for the end of ctx.
