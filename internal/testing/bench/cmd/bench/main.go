@@ -15,7 +15,6 @@ import (
 	"syscall"
 
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/bench"
-	"github.com/copilot-grpc/copilot-grpc/internal/testing/bench/chart"
 )
 
 func main() {
@@ -43,12 +42,8 @@ func run(ctx context.Context) (err error) {
 	versus := flag.String("versus", "", "`paths` of several copilot-grpc, or scripts that start one, with commas: "+
 		"compares them by turns (-only: ingest, scale, roundtrip, mixed, crowd, shim; or counts alone), "+
 		"and writes nothing")
-	document := flag.String("write", "", "`file` to write with the figures, and beside it their chart, as .svg")
-	drawn := flag.String("chart", "", "`file` with figures: draws their chart beside it and measures nothing")
+	document := flag.String("write", "", "`file` to write with the figures")
 	flag.Parse()
-	if *drawn != "" {
-		return draw(*drawn)
-	}
 	if *only != "" {
 		c.Only = strings.Split(*only, ",")
 	}
@@ -97,27 +92,11 @@ func build(ctx context.Context, dir, name, pkg string) (string, error) {
 	return path, cmd.Run()
 }
 
-// write writes the document of the figures, and beside it their chart.
+// write writes the document of the figures.
 func write(path, environment string, tables []bench.Table) error {
 	head := fmt.Sprintf("%s. Load of the machine, this run's own included, at its end: %s.", environment, load())
 	text := bench.Document("The server", "make bench", head, tables...)
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		return err
-	}
-	return draw(path)
-}
-
-// draw writes the chart of a document's figures beside the document.
-func draw(document string) error {
-	text, err := os.ReadFile(document)
-	if err != nil {
-		return err
-	}
-	svg, err := chart.Draw(string(text))
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(strings.TrimSuffix(document, filepath.Ext(document))+".svg", []byte(svg), 0o644)
+	return os.WriteFile(path, []byte(text), 0o644)
 }
 
 // load is the machine's load average over one, five and fifteen minutes.
