@@ -22,7 +22,7 @@ type Config struct {
 	Server, LoadCLI, Raw string
 	// CLI is the real CLI; without it real turns are not measured.
 	CLI string
-	// Module is the folder of the module, for benchmarks of single packages.
+	// Module is the folder of the module, which has the drivers of the SDKs.
 	Module string
 	// Repeats is how often everything is measured.
 	Repeats int
@@ -66,7 +66,6 @@ func Run(ctx context.Context, cfg Config) ([]Table, error) {
 		{"fanout", r.fanOutTable},
 		{"scale", r.scaleTable},
 		{"storm", r.stormTable},
-		{"translate", r.translateTable},
 		{"memory", r.memoryTable},
 	}
 	var tables []Table

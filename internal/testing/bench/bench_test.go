@@ -71,22 +71,6 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-func TestParseBenchmarks(t *testing.T) {
-	t.Parallel()
-	order, times, allocs := parseBenchmarks([]byte("goos: linux\n" +
-		"BenchmarkA/x-y-2 \t 10\t 1500 ns/op\t 1500 cpu-ns/op\t 2.5 MB/s\t 7 B/op\t 3 allocs/op\n" +
-		"BenchmarkA/x-y-2 \t 10\t 500 ns/op\t 500 cpu-ns/op\t 7 B/op\t 3 allocs/op\nPASS\n"))
-	if len(order) != 1 || order[0] != "A/x-y" {
-		t.Fatalf("benchmarks %q, want A/x-y", order)
-	}
-	if got := times["A/x-y"]; len(got) != 2 || got[0] != 1.5 || got[1] != 0.5 {
-		t.Errorf("times %v, want 1.5 and 0.5", got)
-	}
-	if got := allocs["A/x-y"]; len(got) != 2 || got[0] != 3 {
-		t.Errorf("allocations %v, want 3 twice", got)
-	}
-}
-
 // Frames are counted by hand; the fields are the contract's.
 func TestCounter(t *testing.T) {
 	t.Parallel()

@@ -37,7 +37,7 @@ func run(ctx context.Context) (err error) {
 	flag.IntVar(&c.Turns, "turns", 15, "real turns in a repeat")
 	flag.IntVar(&c.BlastBytes, "blast", 24<<20, "`bytes` of events in a repeat")
 	only := flag.String("only", "", "`sections` to measure, with commas: turn, roundtrip, counts, ingest, fanout, "+
-		"scale, storm, translate, memory")
+		"scale, storm, memory")
 	payloads := flag.String("payloads", "", "`events` to blast, with commas: delta, tool1k, msg4k, msg20k, system40k")
 	versus := flag.String("versus", "", "`paths` of several copilot-grpc, or scripts that start one, with commas: "+
 		"compares them by turns (-only: ingest, scale, roundtrip, mixed, crowd, shim; or counts alone), "+
