@@ -100,7 +100,7 @@ func against(s, first *sample) []string {
 func (c *contender) compete(ctx context.Context, r *run) error {
 	var errs []error
 	for name, turn := range map[string]func(context.Context, *run) error{
-		"ingest": c.ingest, "scale": c.scale, "roundtrip": c.trips, "mixed": c.mixed,
+		"ingest": c.ingest, "scale": c.scale, "roundtrip": c.trips,
 		manySessions: c.manySessions, "shim": c.shimTrips,
 	} {
 		asked := len(r.cfg.Only) == 0 && name != manySessions && name != "shim"

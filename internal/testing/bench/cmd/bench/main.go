@@ -40,7 +40,7 @@ func run(ctx context.Context) (err error) {
 		"scale, storm, memory")
 	payloads := flag.String("payloads", "", "`events` to blast, with commas: delta, tool1k, msg4k, msg20k, system40k")
 	versus := flag.String("versus", "", "`paths` of several copilot-grpc, or scripts that start one, with commas: "+
-		"compares them by turns (-only: ingest, scale, roundtrip, mixed, crowd, shim; or counts alone), "+
+		"compares them by turns (-only: ingest, scale, roundtrip, crowd, shim; or counts alone), "+
 		"and writes nothing")
 	document := flag.String("write", "", "`file` to write with the figures")
 	flag.Parse()
