@@ -257,9 +257,6 @@ func (d *decoder) rearranged(t *Table, i, end int) ([]byte, *Error) {
 		unrecognized := r.tag == unrecognizedTag && t.hasUnrecognized
 		catchAll := unrecognized || r.tag == extraTag && t.hasExtra
 		if !catchAll && (f == nil || !f.matches(r)) {
-			if err := d.unknown(r); err != nil {
-				return nil, err
-			}
 			continue
 		}
 		isCase := f != nil && f.oneof || unrecognized && len(t.cases) > 0

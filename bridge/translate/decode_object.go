@@ -31,9 +31,6 @@ func (d *decoder) object(t *Table, i, end int, top bool, hidden mask) *Error {
 		}
 		f, m := d.find(t, r)
 		if m < 0 {
-			if err := d.unknown(r); err != nil {
-				return err
-			}
 			continue
 		}
 		if s.seen.has(m) {

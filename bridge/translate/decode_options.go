@@ -1,20 +1,6 @@
 package translate
 
-import (
-	"slices"
-	"strconv"
-)
-
-// unknown returns the error for a record of a field that the message does not declare, if the
-// options reject such records.
-func (d *decoder) unknown(r record) *Error {
-	if !d.opts.RejectUnknownFields {
-		return nil
-	}
-	err := fail(KindUnknownField, r.value)
-	err.Detail = strconv.FormatUint(r.number(), 10)
-	return err
-}
+import "slices"
 
 // forbidden returns the error for a member of the json_extra at offset, if the options forbid its name.
 func (o *JSONOptions) forbidden(name []byte, offset int) *Error {

@@ -25,10 +25,6 @@ func (d *decoder) union(t *Table, i, end int, top bool) *Error {
 		case r.tag == unrecognizedTag && t.hasUnrecognized:
 			set, chosen = r, nil
 			n++
-		default:
-			if err := d.unknown(r); err != nil {
-				return err
-			}
 		}
 	}
 	switch {
@@ -84,10 +80,6 @@ func (d *decoder) bare(t *Table, i, end int, top bool) *Error {
 				apart = true
 			}
 			last = r.end
-		default:
-			if err := d.unknown(r); err != nil {
-				return err
-			}
 		}
 	}
 	switch {

@@ -288,10 +288,6 @@ func (d *decoder) timestamp(r record) *Error {
 			seconds = int64(x.number64)
 		case 2 << 3:
 			nanos = int64(int32(x.number64))
-		default:
-			if err := d.unknown(x); err != nil {
-				return err
-			}
 		}
 		i = x.end
 	}

@@ -40,9 +40,6 @@ const (
 	// KindForbiddenExtra is a member in json_extra that JSONOptions.ForbidExtra
 	// names.
 	KindForbiddenExtra
-	// KindUnknownField is a protobuf field that the message does not declare,
-	// where JSONOptions.RejectUnknownFields rules it out.
-	KindUnknownField
 )
 
 var kindTexts = [...]string{
@@ -58,7 +55,6 @@ var kindTexts = [...]string{
 	KindText:           "malformed JSON in a field of JSON text",
 	KindDeclaredExtra:  "declared member in json_extra",
 	KindForbiddenExtra: "forbidden member in json_extra",
-	KindUnknownField:   "unknown protobuf field",
 }
 
 // String describes the kind in words.

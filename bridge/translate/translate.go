@@ -120,9 +120,6 @@ type JSONOptions struct {
 	// ForbidExtra names members that the json_extra of the message itself (not of
 	// messages inside it) must not mention, whether declared or not.
 	ForbidExtra []string
-	// RejectUnknownFields refuses protobuf fields that a message does not declare.
-	// They are ignored otherwise.
-	RejectUnknownFields bool
 	// MaxDepth is how deeply the message and the JSON text in its fields may be nested, if that is
 	// less than Limits.MaxDepth. Zero is that.
 	MaxDepth int
@@ -132,8 +129,8 @@ type JSONOptions struct {
 
 // AppendJSON appends to dst the JSON form of a protobuf message in wire form
 // and returns the extended slice. It trusts nothing about the bytes: text is
-// checked to be UTF-8, JSON text to be JSON. On an error, always an *Error, it
-// returns dst unchanged.
+// checked to be UTF-8, JSON text to be JSON. It ignores fields that the message
+// does not declare. On an error, always an *Error, it returns dst unchanged.
 func (t *Table) AppendJSON(dst, wire []byte, o JSONOptions) ([]byte, error) {
 	d := decoders.Get().(*decoder)
 	out, err := d.run(t, dst, wire, o)

@@ -236,7 +236,7 @@ func canonical(m proto.Message) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text, err := table.AppendJSON(nil, wire, translate.JSONOptions{RejectUnknownFields: true})
+	text, err := table.AppendJSON(nil, wire, translate.JSONOptions{})
 	if err != nil {
 		return "", err
 	}
