@@ -28,7 +28,7 @@ func (m *Participants) effective() jsonobj.Object {
 		o.Set("commands", commands)
 	}
 	o.SetBool("requestPermission", true)
-	for _, name := range callback.Switches() {
+	for _, name := range m.switchNames {
 		if m.wants(name) {
 			o.SetBool(name, true)
 		}
