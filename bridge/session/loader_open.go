@@ -111,6 +111,7 @@ func (l *Loader) open(o Opening) (_ Joined, undo func(), _ error) {
 	undo = func() {
 		l.s.settings.State.Undo(before, after)
 		l.lifetime, l.timeout = lifetime, timeout
+		l.s.markDirty() // it may have been saved with the change
 	}
 	if err != nil {
 		undo()

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"sync"
 	"testing"
 
@@ -191,19 +192,40 @@ func TestTokenIsGivenOnce(t *testing.T) {
 	has(t, r.last("session.resume"), `"gitHubToken":"second"`)
 }
 
-// A change that the CLI rejects is not remembered.
+// A change that the CLI rejects is not remembered. The session may have been saved with it, and is to be saved again.
 func TestRefusedChangesAreUndone(t *testing.T) {
 	t.Parallel()
+	no := fakecli.Fault{Kind: fakecli.FaultError, Code: -32603, Message: "no such thing"}
 	r := newRig(t, fakecli.Script{Faults: []fakecli.MethodFault{
-		{Method: "session.resume", Times: 3, Fault: fakecli.Fault{Kind: fakecli.FaultError, Code: -32603, Message: "no such thing"}},
+		{Method: "session.resume", Times: 3, Fault: no}, {Method: "session.tools.set", Times: 1, Fault: no},
 	}})
+	var saved string
+	state := func() string { return string(r.s.settings.State.Object.JSON()) + fmt.Sprint(r.s.settings.State.Tools) }
+	undone := func(what string) {
+		t.Helper()
+		r.s.mu.Lock()
+		defer r.s.mu.Unlock()
+		if now := state(); saved != now {
+			t.Errorf("%s is refused, and saved is %s, not %s", what, saved, now)
+		}
+		saved = ""
+	}
 	r.open(Opening{Config: object(t, `{"provider":{"baseUrl":"http://x"},"model":"m"}`)})
+	r.s.mu.Lock()
+	r.dirtied = func() { saved = state() }
+	r.s.mu.Unlock()
 	err := r.s.settings.SetProvider(t.Context(), func(o jsonobj.Object) (jsonobj.Object, error) { o.SetString("baseUrl", "bad"); return o, nil }, "bad")
 	wantReason(t, err, fault.SessionRefused)
+	undone("a provider")
 	wantReason(t, r.s.settings.SetCredentials(t.Context(), object(t, `{"apiKey":"bad"}`), "bad"), fault.SessionRefused)
+	undone("a credential")
 	own := tools("bad")
+	_, err = r.s.settings.SetTools(t.Context(), own)
+	wantReason(t, err, fault.SessionRefused)
+	undone("a tool")
 	_, err = r.s.loader.Resume(t.Context(), Opening{Config: object(t, `{"model":"bad"}`), Tools: &own, Handling: &config.Handling{Methods: []string{callback.PermissionRequested}}})
 	wantReason(t, err, fault.SessionRefused)
+	undone("a configuration")
 	if _, err := r.s.loader.Resume(t.Context(), Opening{}); err != nil {
 		t.Fatal(err)
 	}

@@ -49,6 +49,8 @@ type rig struct {
 	rt    *fakeRuntime
 	lives int
 	asked atomic.Int64
+	// dirtied is called, with the session's lock held, when the session is to be saved.
+	dirtied func()
 	// started counts the calls that no goroutine waited for.
 	started atomic.Int64
 	epoch   atomic.Uint64
@@ -146,8 +148,12 @@ func (r *rig) Changed(c bridgev1.SessionChange) {
 	r.done = append(r.done, c)
 }
 
-// Logger implements Host.
-func (r *rig) MarkDirty() {}
+// MarkDirty implements Host.
+func (r *rig) MarkDirty() {
+	if r.dirtied != nil {
+		r.dirtied()
+	}
+}
 
 // Watched, LabelsChanged, CallbackRequested, CallbackResolved and Refresh implement Host.
 func (r *rig) BuiltIns(context.Context) *config.BuiltIns { return r.names }

@@ -112,11 +112,11 @@ func (st *Settings) SetTools(ctx context.Context, tools []config.Tool) (journal.
 	err := st.s.participants.sync(ctx)
 	st.s.mu.Lock()
 	defer st.s.mu.Unlock()
+	defer st.s.markDirty() // also behind an undo: it may have been saved with the change
 	if err != nil {
 		st.State.Tools = before
 		return journal.Position{}, err
 	}
-	st.s.markDirty()
 	return st.s.journal.Last(), nil
 }
 

@@ -76,6 +76,7 @@ func (st *Settings) SetProvider(
 			st.s.mu.Lock()
 			defer st.s.mu.Unlock()
 			st.State.Object, st.State.ProviderRef = before, ref
+			st.s.markDirty()
 			return err
 		}
 		return nil
@@ -140,5 +141,6 @@ func (st *Settings) giveCredentials(secrets jsonobj.Object, token string) (loade
 		st.s.mu.Lock()
 		defer st.s.mu.Unlock()
 		st.State.Object, st.State.Missing = before, missing
+		st.s.markDirty()
 	}, nil
 }
