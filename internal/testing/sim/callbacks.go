@@ -48,7 +48,7 @@ func (v variant) answers() bool { return v/12%3 > 0 }
 // limit is the time for an answer.
 const limit = time.Minute
 
-var asks = config.Handling{Methods: []string{callback.PermissionRequested, askUser}}
+var asks = config.Handling{Methods: []string{callback.PermissionRequested, askUser, callback.HooksInvoke}}
 
 // askUser is the method of the agent's questions.
 const askUser = "userInput.request"
@@ -74,7 +74,7 @@ func (v variant) opening() session.Opening {
 
 // declares reports whether the CLI has to know a kind of tool.
 func (w *world) declares(kind rune) bool {
-	if kind == question {
+	if kind == question || kind == hooked {
 		return w.variant.own() == 2 || len(w.members) > 0
 	}
 	return w.variant.own() > 0 || len(w.members) > 0
@@ -151,6 +151,8 @@ type asking struct {
 
 	answers   []*answered
 	abstained map[string]bool
+	// unanswered: the default answer has ended it. answeredOnce: an answer has.
+	unanswered, answeredOnce bool
 	// taken are the answers that CLI processes have accepted, with the marks of callers.
 	taken []string
 }
@@ -158,6 +160,7 @@ type asking struct {
 // answered is an answer of a caller. Its mark is in what the CLI receives.
 type answered struct {
 	mark string
+	text string
 	over bool
 	err  error
 }
@@ -205,14 +208,16 @@ func (w *world) resolved(n session.Resolved) {
 	right := false
 	switch n.Outcome {
 	case bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED:
-		right = len(a.answers) > 0
+		a.answeredOnce = true
+		right = len(a.answers) > 0 || a.p.Hook != "" && a.abstained[a.p.For]
 	case bridgev1.CallbackOutcome_CALLBACK_OUTCOME_TIMED_OUT:
+		a.unanswered = true
 		right = time.Since(a.since) >= limit
 	case bridgev1.CallbackOutcome_CALLBACK_OUTCOME_UNHANDLED:
 		right = !w.handled(a.p) || w.left(a)
 	case bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN:
 		// The CLI may accept an answer after the bridge has ceased to wait for that.
-		right = w.aborts > a.aborts || w.crashes > a.dead || len(a.taken) > 0 || !slices.Contains(w.cli.waits(), n.ID)
+		right = w.aborts > a.aborts || w.crashes > a.dead || len(a.taken) > 0 || !slices.Contains(w.cli.waits(), hookOf(n.ID))
 	case bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST:
 		right = w.crashes > a.dead
 	}
@@ -298,12 +303,16 @@ func (w *world) answer(n int) {
 	w.answers++
 	one := &answered{mark: fmt.Sprintf("mark%d.", w.answers)}
 	a.answers = append(a.answers, one)
+	if a.p.Hook != "" {
+		by = giverOf(a.p, n, by)
+	}
 	id, method := a.p.ID, a.p.Kind.Method
 	w.note("%q answers %s: %s", by, id, one.mark)
 	w.mu.Unlock()
 	text := map[string]string{
 		callback.ToolRequested: fmt.Sprintf(`{"result":%q}`, one.mark),
 		askUser:                fmt.Sprintf(`{"answer":%q}`, one.mark),
+		callback.HooksInvoke:   hookAnswer(n+w.answers, one.mark),
 	}[method]
 	if method == callback.PermissionRequested {
 		kind := "approve-once"
@@ -312,6 +321,7 @@ func (w *world) answer(n int) {
 		}
 		text = fmt.Sprintf(`{"result":{"kind":%q,"feedback":%q}}`, kind, one.mark)
 	}
+	one.text = text
 	giver := callback.Giver{Participant: by, Digest: [32]byte{byte(w.answers), byte(w.answers >> 8)}}
 	l := w.life
 	c := w.begin(func() {})
@@ -364,6 +374,9 @@ func (w *world) checkWaiting() {
 		waits := w.cli.waits()
 		shown := w.openCallbacks()
 		w.mu.Unlock()
+		for i, id := range shown {
+			shown[i] = hookOf(id)
+		}
 		slices.Sort(waits)
 		slices.Sort(shown)
 		if slices.Equal(waits, shown) {
@@ -390,7 +403,7 @@ func (w *world) checkCallbacks() {
 				reached := slices.ContainsFunc(a.taken, func(text string) bool { return strings.Contains(text, one.mark) })
 				// A question has no reply to its answer: the CLI may be gone, or the turn aborted.
 				// The default answer for lack of room has no claim, and may reach the next process before the answer does.
-				if !reached && w.refused.Load() == 0 && !(a.p.Kind.Method == askUser && (w.crashes > a.dead || w.aborts > a.aborts)) {
+				if !reached && a.p.Hook == "" && w.refused.Load() == 0 && !(a.p.Kind.Method == askUser && (w.crashes > a.dead || w.aborts > a.aborts)) {
 					w.fail("the answer %s to callback %s has not reached the CLI", one.mark, a.p.ID)
 				}
 			}
@@ -417,6 +430,11 @@ func (rt *runtime) request(ctx context.Context, q *rpcconn.Request) (json.RawMes
 	var p struct{ Question string }
 	if err := json.Unmarshal(q.Params, &p); err != nil {
 		return nil, err
+	}
+	if q.Method == callback.HooksInvoke {
+		var id string
+		_ = json.Unmarshal([]byte(q.ID), &id) // a text
+		return rt.life.s.Callbacks().AskMethod(ctx, id, q.Method, q.Params)
 	}
 	return rt.life.s.Callbacks().AskMethod(ctx, "q-"+p.Question, q.Method, q.Params)
 }

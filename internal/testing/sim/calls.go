@@ -27,6 +27,7 @@ const (
 	callersTool = 's'
 	permitted   = 'p' // a caller's, with a permission
 	question    = 'q' // to the user
+	hooked      = 'h' // of the CLI, behind a hook
 )
 
 // toolCall is a tool call of the agent. Those of one message go on independently of each other.
@@ -44,6 +45,8 @@ func (t *toolCall) waits() bool { return t.stage == asked || t.stage == called }
 type declaration struct {
 	Tools            []struct{ Name string }
 	RequestUserInput bool
+	Hooks            bool
+	ClientName       string
 }
 
 // can reports whether the agent can make a call of a kind.
@@ -51,6 +54,8 @@ func (d declaration) can(kind rune) bool {
 	switch kind {
 	case question:
 		return d.RequestUserInput
+	case hooked:
+		return d.Hooks
 	case ownTool:
 		return true
 	}
@@ -100,6 +105,8 @@ func (c *cli) advance(t *toolCall) {
 		c.questions[t.request] = t
 		c.pipe.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"method":"userInput.request","params":{"sessionId":"s1","question":%q}}`,
 			t.request, t.id))
+	case t.stage == begun && t.kind == hooked:
+		c.askHook(t)
 	case t.stage == begun && t.kind == callersTool, t.stage == approved:
 		if t.stage == approved && c.resumed {
 			c.emit("tool.execution_start", fmt.Sprintf(`{"toolCallId":%q,"toolName":"p"}`, t.id), -1)
@@ -145,7 +152,7 @@ func (c *cli) beginStep(turnID int) {
 // answerCall takes the answer to a request of an event.
 func (c *cli) answerCall(r request, awaited stage) {
 	for _, t := range c.calls {
-		if t.stage != awaited || t.request != r.params.RequestID || t.kind == question {
+		if t.stage != awaited || t.request != r.params.RequestID || t.kind == question || t.kind == hooked {
 			continue
 		}
 		c.w.taken(t.request, string(r.params.Result))
@@ -186,6 +193,10 @@ func (c *cli) answerQuestion(r request) {
 		return
 	}
 	delete(c.questions, id)
+	if t.kind == hooked {
+		c.hookReplied(t, r.answer)
+		return
+	}
 	if slices.Contains(c.calls, t) {
 		c.w.taken(id, string(r.answer))
 		t.stage = returned
@@ -204,7 +215,7 @@ func (c *cli) cancelCalls() {
 		switch {
 		case t.stage == asked:
 			c.completePermission(t, "cancelled")
-		case t.stage == called && t.kind != question:
+		case t.stage == called && t.kind != question && t.kind != hooked:
 			c.emit("external_tool.completed", fmt.Sprintf(`{"requestId":%q}`, t.request), -1)
 		}
 	}
@@ -218,7 +229,7 @@ func (c *cli) cancelCalls() {
 // waiting lists the requests that the agent waits for, of a type of events.
 func (c *cli) waiting(s stage, questions bool) (ids []string) {
 	for _, t := range c.calls {
-		if t.stage == s && (t.kind == question) == questions {
+		if t.stage == s && t.kind != hooked && (t.kind == question) == questions {
 			ids = append(ids, t.request)
 		}
 	}
@@ -230,7 +241,17 @@ func (c *cli) waits() []string {
 	if c == nil {
 		return nil
 	}
-	return slices.Concat(c.waiting(asked, false), c.waiting(called, false), c.waiting(called, true))
+	return slices.Concat(c.waiting(asked, false), c.waiting(called, false), c.waiting(called, true), c.openHooks())
+}
+
+// openHooks are the hooks that have no reply, also those of aborted turns.
+func (c *cli) openHooks() (ids []string) {
+	for id, t := range c.questions {
+		if t.kind == hooked {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // list is the result of the methods that list requests.

@@ -59,6 +59,9 @@ func (w *world) check() string {
 	w.checkOutbox()
 	w.checkCallbacks()
 	w.checkReader()
+	w.checkStreamed()
+	w.checkHooks()
+	w.checkConfigured()
 	return strings.Join(w.failures, "\n")
 }
 

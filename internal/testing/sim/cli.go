@@ -298,7 +298,12 @@ func (c *cli) handle(r request) {
 	switch r.method {
 	case "":
 		c.answerQuestion(r)
+	case "session.destroy":
+		c.destroy(r)
 	case "session.create":
+		if c.refuses(r) {
+			return
+		}
 		c.loaded, c.declared = true, r.params.declaration
 		c.emit("session.start", `{"sessionId":"s1"}`, -1)
 		c.reply(r, `{"sessionId":"s1"}`)
@@ -314,17 +319,18 @@ func (c *cli) handle(r request) {
 	case "session.permissions.pendingRequests":
 		c.reply(r, list(c.waiting(asked, false)))
 	case "session.resume":
-		c.declared = r.params.declaration
-		if c.loaded { // it changes the configuration
-			c.reply(r, `{"sessionId":"s1"}`)
+		if c.loaded {
+			c.resumeLoaded(r)
 			return
 		}
 		if !c.w.disk.known {
-			c.replies = append(c.replies, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":%q}}`, r.id,
-				"Request session.resume failed with message: Failed to load session events: Session not found: s1"))
+			c.refuse(r, "Failed to load session events: Session not found: s1")
 			return
 		}
-		c.loaded = true
+		if c.refuses(r) {
+			return
+		}
+		c.loaded, c.declared = true, r.params.declaration
 		c.events = slices.Clone(c.w.disk.events)
 		c.written, c.inherited = len(c.events), len(c.events)
 		interrupted := c.takeOver(r.params.ContinuePendingWork)

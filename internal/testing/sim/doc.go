@@ -22,6 +22,13 @@
 //     those that the session shows.
 //   - Each request of a living process has one reply.
 //
+// Of a hook it checks that its handlers are asked one after the other, each with what those before it have changed, that a refusal
+// ends the chain, and that the CLI receives what they have said in all. Of a burst (see burst.go) it checks that the reader gets
+// each piece once and in order, unless the CLI pauses for longer than the bridge waits.
+//
+// The bridge unloads the session at times, and callers change its configuration: it is never unloaded while it works, and the
+// process that has it has the configuration that was accepted last.
+//
 // Callers go at any step: the contexts of their calls end. A message whose sender has gone with an error is not in the
 // conversation.
 //
@@ -44,8 +51,7 @@
 //
 // # What the model does
 //
-// It does what was measured of CLI 1.0.102, and no more: no hooks, and of bursts only the second copies of ephemeral events,
-// which may come very late. A fault of a run that the real CLI cannot make is a fault of the model.
+// It does what was measured of CLI 1.0.102, and no more: of hooks only preToolUse. A fault of a run that the real CLI cannot make is a fault of the model.
 //
 //   - The events of a sub-agent come within the turn, and the record has them. They begin and end nothing.
 //   - It works on requests at the same time: replies may come in another order than the requests, and before or behind
@@ -65,6 +71,9 @@
 //     request has an end in the record and that has none itself keeps the agent at work until an abort. The abort of
 //     taken-over calls tells no ends.
 //   - A process that resumes the session ends a call whose permission was refused, and goes on with the turn.
+//   - It waits for the reply to a hook also when the turn has been aborted.
+//   - The second copy of an ephemeral event may come very late. In a burst, events from memory and new ones come by turns.
+//   - A resume of a session that the process has leaves what it lacks as it is. A refused one changes nothing.
 //   - The history is written some time after its events, and before session.idle. A session without a message has none:
 //     no other process can resume it.
 //   - At the end of its input a process shuts the session down. It may work on what it has received before that; then a

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"slices"
 	"sync"
 	"testing/synctest"
 
@@ -96,10 +97,10 @@ func (h host) MarkDirty() {
 // save saves the session if it has changed. Without a request to save it, it has not.
 func (w *world) save() {
 	w.mu.Lock()
-	lives, dirty := w.lives(w.life), w.dirty
-	w.dirty = false
+	lives, refusing, dirty := w.lives(w.life), w.clients.refusing, w.dirty || w.clients.changing
+	w.dirty = dirty && refusing
 	w.mu.Unlock()
-	if !lives {
+	if !lives || refusing {
 		return
 	}
 	text := w.s.Save(nil, nil)
@@ -109,6 +110,7 @@ func (w *world) save() {
 	w.state = text
 	if dirty && text != nil {
 		w.saved = text
+		w.clients.saved = w.clients.now
 	}
 }
 
@@ -151,6 +153,8 @@ func (w *world) restart(n int) {
 	w.life, w.cli, w.rt = nil, nil, nil
 	w.stop.restart()
 	w.calls = nil
+	w.clients.now, w.clients.changing = slices.Concat(w.clients.now, w.clients.saved), false
+	w.clients.refusing = false
 	w.mu.Unlock()
 	w.note("the bridge begins again")
 	after := w.newLife(before.ended) // before anything notices the end
@@ -313,6 +317,7 @@ func (w *world) seen(records []*journal.Record, gap *journal.Gap) {
 	}
 	for _, rec := range records {
 		if !durable(rec) {
+			w.stream(rec)
 			continue
 		}
 		if at, twice := r.seen[rec.ID]; twice {

@@ -19,9 +19,9 @@ var (
 	shown = flag.String("trace", "", "a run that TestTrace shows")
 )
 
-// op is a thing that a run does: s sends a prompt, t one whose agent needs callers, r answers a callback, d abstains, a
+// op is a thing that a run does: s sends a prompt, t one whose agent needs callers, j one whose agent calls hooks, r answers a callback, d abstains, a
 // aborts, e has a caller go whose call has not returned, c has the CLI do something, b has it send a second copy of an event,
-// h has a sub-agent work, x kills the CLI, z ends the bridge, k has one of both end amid later work, and w waits. n says which.
+// h has a sub-agent work, u has the bridge unload the session, o has a caller change its configuration, g has the agent stream a part of its answer, x kills the CLI, z ends the bridge, k has one of both end amid later work, and w waits. n says which.
 // v, which comes first, is the variant.
 type op struct {
 	kind rune
@@ -39,6 +39,8 @@ func (w *world) carryOut(o op) {
 		w.send(&prompt{steps: o.n % 3, fails: o.n/3%4 == 3, immediate: o.n/12%3 == 2})
 	case 't':
 		w.send(&prompt{steps: 1 + o.n/18%2, calls: combinations[o.n%len(combinations)], fails: o.n == 35, immediate: o.n/6%6 == 5})
+	case 'j':
+		w.send(&prompt{steps: 1 + o.n/18%2, calls: hookCombinations[o.n%len(hookCombinations)]})
 	case 'r':
 		w.answer(o.n)
 	case 'd':
@@ -53,6 +55,12 @@ func (w *world) carryOut(o op) {
 		w.also(func(c *cli) { c.repeat(o.n) })
 	case 'h':
 		w.also(func(c *cli) { c.help(o.n) })
+	case 'g':
+		w.burst(o.n)
+	case 'u':
+		w.unload()
+	case 'o':
+		w.configure(o.n)
 	case 'x':
 		w.crash()
 	case 'z':
@@ -76,6 +84,9 @@ func script(seed uint64) (ops []op) {
 	kinds := "ccccccccccccccccsssswwa"
 	if seed%4 >= 2 {
 		kinds = "ccccccccccccccccccccccccsttttwwarrrrrddx"
+		if seed%16 >= 8 {
+			kinds += "jjjr"
+		}
 		ops = append(ops, op{'v', rng.IntN(variants)})
 	}
 	if seed%8 >= 6 {
@@ -92,6 +103,12 @@ func script(seed uint64) (ops []op) {
 	}
 	if seed%32 >= 16 {
 		kinds += "bbhhh"
+	}
+	if seed%64 >= 32 {
+		kinds += "uoo"
+	}
+	if seed%32 >= 16 {
+		kinds += "gg"
 	}
 	for range 10 + rng.IntN(90) {
 		ops = append(ops, op{rune(kinds[rng.IntN(len(kinds))]), rng.IntN(36)})
@@ -240,6 +257,7 @@ func TestFound(t *testing.T) {
 		"an abort whose caller has gone reaches the next turn":                "v56 z32 c13 c30 t8 c20 c32 c0 c9 c1 k29 a19 e35 t34 c32 c27 c11",
 		"the text of a turn that goes on within a load that begins an epoch": "v64 t30 c8 c22 x32 t29 c32 c23 c11 c29 c3 c24 c19 c26 c21 c14 c4 " +
 			"c11 w3 w19 c34 c3 c7 x7 c6 c5 c8 c5 c10",
+		"a configuration stays saved whose resume has failed": "o6 x10",
 		"a default answer does not reach the CLI": "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
 	} {
 		if wrong := play(t, parse(t, ops)); wrong != "" {

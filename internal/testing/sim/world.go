@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
@@ -83,6 +84,7 @@ type world struct {
 	callbacks     map[string]*asking
 	order         []*asking
 	answers       int
+	hooks         []hookReply
 	members       []string // the ids of participants
 	tokens        []string
 	saved         json.RawMessage // the state of the session as it was saved last
@@ -90,6 +92,8 @@ type world struct {
 	dirty         bool
 	restarts      int
 	reader        reader
+	streamed      streamed
+	clients       clients
 	fuse          fuse
 	trace         func(line string) // nil without a trace
 }
@@ -106,7 +110,8 @@ type runtime struct {
 }
 
 func newWorld(v variant) *world {
-	w := &world{variant: v, callbacks: map[string]*asking{}}
+	w := &world{variant: v, callbacks: map[string]*asking{}, streamed: streamed{places: map[journal.ID]int{}}}
+	w.clients.now, w.clients.saved = []string{""}, []string{""}
 	w.life = w.newLife(nil)
 	w.do(func() error {
 		_, err := w.s.Loader().Create(w.ctx, v.opening())
@@ -150,7 +155,10 @@ func (w *world) uuid() string {
 	return fmt.Sprintf("00000000-0000-4000-8000-%012x", w.ids)
 }
 
-func (w *world) now() string { return time.Now().UTC().Format("2006-01-02T15:04:05.000Z") }
+// timestamp is the form of the times of events.
+const timestamp = "2006-01-02T15:04:05.000Z"
+
+func (w *world) now() string { return time.Now().UTC().Format(timestamp) }
 
 // ended notes the outcome that the CLI has given a prompt.
 func (w *world) ended(n int, fate string) {

@@ -1,0 +1,134 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+)
+
+// clients are the values that a member of the session's configuration may have: callers change it.
+type clients struct {
+	now, saved []string
+	// changing: a caller changes it, which may be saved meanwhile.
+	changing bool
+	// refusing: the CLI is about to refuse the value. A bridge that ended with that saved could not load the session.
+	refusing bool
+}
+
+// refusedClient is a value that CLI processes refuse.
+const refusedClient = "refused"
+
+// unload has the bridge unload the session if it is idle, and if the CLI says so in time.
+func (w *world) unload() {
+	l := w.life
+	w.do(func() error {
+		_, _ = l.s.Loader().Unload(l.ctx, 0)
+		return nil
+	})
+}
+
+// configure has a caller resume the session, which changes its configuration: a member is set or removed. Without it the CLI
+// has to load the session again.
+func (w *world) configure(n int) {
+	w.mu.Lock()
+	if w.clients.changing {
+		w.mu.Unlock()
+		return
+	}
+	w.ids++
+	client := fmt.Sprint("client", w.ids)
+	o := session.Opening{}
+	switch n % 6 {
+	case 4:
+		client, o.Removed = "", []string{"clientName"}
+	case 5:
+		client = refusedClient
+	}
+	if client != "" {
+		o.Config = jsonobj.Object{}
+		o.Config.SetString("clientName", client)
+	}
+	before := w.clients.now
+	w.clients.now, w.clients.changing = append(slices.Clone(before), client), true
+	w.clients.refusing = client == refusedClient
+	l, crashes := w.life, w.crashes
+	w.mu.Unlock()
+	w.do(func() error {
+		_, err := l.s.Loader().Resume(l.ctx, o)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if !w.lives(l) {
+			return nil
+		}
+		w.note("a caller's resume with %q: %v", client, err)
+		w.clients.changing, w.clients.refusing = false, false
+		if err == nil {
+			w.clients.now = []string{client}
+			w.dirty = true // as package manage does it
+			return nil
+		}
+		w.clients.now = before
+		// The CLI may not say in time whether it can be unloaded.
+		if w.crashes != crashes || fault.ReasonOf(err) == fault.RuntimeLost || client == refusedClient || client == "" {
+			return nil
+		}
+		return err
+	})
+}
+
+// checkConfigured: the process that has the session has its configuration.
+func (w *world) checkConfigured() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c := w.cli; c != nil && c.loaded && !slices.Contains(w.clients.now, c.declared.ClientName) {
+		w.failures = append(w.failures, fmt.Sprintf("the CLI has the configuration %q, not %q", c.declared.ClientName, w.clients.now))
+	}
+}
+
+// resumeLoaded has a process take another configuration of a session that it has. What the configuration lacks stays, unless the
+// bridge loads the session: it has not waited for the reply to an earlier load.
+func (c *cli) resumeLoaded(r request) {
+	if c.refuses(r) {
+		return
+	}
+	before := c.declared.ClientName
+	if c.declared = r.params.declaration; c.declared.ClientName == "" && !r.params.ContinuePendingWork {
+		c.declared.ClientName = before
+	}
+	if !r.params.DisableResume {
+		c.emit("session.resume", `{"eventCount":1,"continuePendingWork":false,"sessionWasActive":true}`, -1)
+	}
+	c.reply(r, `{"sessionId":"s1"}`)
+}
+
+// refuses refuses a configuration.
+func (c *cli) refuses(r request) bool {
+	if r.params.ClientName != refusedClient {
+		return false
+	}
+	c.refuse(r, "the client is not known")
+	return true
+}
+
+func (c *cli) refuse(r request, why string) {
+	c.replies = append(c.replies, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":%q}}`, r.id,
+		fmt.Sprintf("Request %s failed with message: %s", r.method, why)))
+}
+
+// destroy has a process write the session down and forget it.
+func (c *cli) destroy(r request) {
+	if !c.loaded {
+		c.refuse(r, "Session not found: s1")
+		return
+	}
+	if c.active() || len(c.questions) > 0 {
+		c.w.failures = append(c.w.failures, "the session is unloaded while it works")
+	}
+	c.emit("session.shutdown", `{"shutdownType":"routine"}`, -1)
+	c.write()
+	*c = cli{w: c.w, pipe: c.pipe, requests: c.requests, replies: c.replies, copies: c.copies, questions: map[string]*toolCall{}}
+	c.reply(r, `{"sessionId":"s1"}`)
+}
