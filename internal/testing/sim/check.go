@@ -35,6 +35,7 @@ func (w *world) over() bool {
 
 // check lets everything end, and returns what was wrong with the run.
 func (w *world) check() string {
+	w.failing(false)
 	w.checkWaiting()
 	if !w.settle(w.over) {
 		for n, p := range w.prompts {

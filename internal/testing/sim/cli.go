@@ -27,6 +27,8 @@ type disk struct {
 	events []stored
 	// known: the session has a record, without which no process can resume it.
 	known bool
+	// file is how many events are in earlier files of the record.
+	file int
 }
 
 // phase is what the agent of a process does.
@@ -60,10 +62,10 @@ type request struct {
 
 // params are those parameters of requests that the model looks at.
 type params struct {
-	Prompt, Mode, RequestID string
-	Result                  json.RawMessage
-	ContinuePendingWork     bool
-	DisableResume           bool
+	Prompt, Mode, RequestID, Cursor string
+	Result                          json.RawMessage
+	ContinuePendingWork             bool
+	DisableResume                   bool
 	declaration
 }
 
@@ -79,6 +81,7 @@ type cli struct {
 	used    bool // it has received a message
 	events  []stored
 	written int // events that the disk has
+	file    int // events in earlier files
 	// inherited are the events of earlier processes.
 	inherited int
 
@@ -332,7 +335,7 @@ func (c *cli) handle(r request) {
 		}
 		c.loaded, c.declared = true, r.params.declaration
 		c.events = slices.Clone(c.w.disk.events)
-		c.written, c.inherited = len(c.events), len(c.events)
+		c.written, c.inherited, c.file = len(c.events), len(c.events), c.w.disk.file
 		interrupted := c.takeOver(r.params.ContinuePendingWork)
 		var resumed []stored // the record has it behind the calls
 		if !r.params.DisableResume {
@@ -348,11 +351,9 @@ func (c *cli) handle(r request) {
 		c.events = append(c.events, resumed...)
 		c.reply(r, `{"sessionId":"s1"}`)
 	case "session.getMessages":
-		var all []string
-		for _, e := range c.events {
-			all = append(all, e.json)
-		}
-		c.reply(r, `{"events":[`+strings.Join(all, ",")+`]}`)
+		c.reply(r, `{"events":[`+strings.Join(c.newest(), ",")+`]}`)
+	case "session.eventLog.read":
+		c.readLog(r)
 	case "session.send":
 		c.used = true
 		in := input{continuation, c.w.uuid(), r.params.Prompt}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"errors"
 	"io/fs"
 	"maps"
 	"slices"
@@ -98,6 +99,8 @@ type files struct {
 	point   func()
 	mu      sync.Mutex
 	content map[string][]byte
+	// fails: the disk takes no changes.
+	fails bool
 }
 
 // stateFile has the state of the outbox.
@@ -129,21 +132,45 @@ func (f *files) Read(name string) ([]byte, error) {
 
 // Write implements outbox.Disk.
 func (f *files) Write(name string, data []byte) error {
-	f.change(func() { f.content[name] = bytes.Clone(data) })
-	return nil
+	return f.change(func() { f.content[name] = bytes.Clone(data) })
 }
 
 // Remove implements outbox.Disk.
 func (f *files) Remove(name string) error {
-	f.change(func() { delete(f.content, name) })
+	return f.change(func() { delete(f.content, name) })
+}
+
+// errDisk is the error of a disk that fails.
+var errDisk = errors.New("the disk fails")
+
+// change makes a change of the files.
+func (f *files) change(make func()) error {
+	f.point()
+	defer f.point()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.fails {
+		return errDisk
+	}
+	make()
 	return nil
 }
 
-// change makes a change of the files.
-func (f *files) change(make func()) {
-	f.point()
+// failing has the disk of the outbox fail, or work again. A bridge that ended meanwhile would lose prompts: from the first
+// time on it does not end.
+func (w *world) failing(fails bool) {
+	if w.variant == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.life.ended != nil || !fails && !w.failed {
+		return
+	}
+	w.note("the disk of the outbox fails: %v", fails)
+	w.failed = true
+	f := w.life.disks.outbox
 	f.mu.Lock()
-	make()
-	f.mu.Unlock()
-	f.point()
+	defer f.mu.Unlock()
+	f.fails = fails
 }

@@ -27,7 +27,8 @@
 // each piece once and in order, unless the CLI pauses for longer than the bridge waits.
 //
 // The bridge unloads the session at times, and callers change its configuration: it is never unloaded while it works, and the
-// process that has it has the configuration that was accepted last.
+// process that has it has the configuration that was accepted last. The disk of the outbox may fail for a while: then callers
+// notice nothing, unless the bridge ends.
 //
 // Callers go at any step: the contexts of their calls end. A message whose sender has gone with an error is not in the
 // conversation.
@@ -74,6 +75,7 @@
 //   - It waits for the reply to a hook also when the turn has been aborted.
 //   - The second copy of an ephemeral event may come very late. In a burst, events from memory and new ones come by turns.
 //   - A resume of a session that the process has leaves what it lacks as it is. A refused one changes nothing.
+//   - Its record may have several files: session.getMessages has the newest one, session.eventLog.read has pages of all.
 //   - The history is written some time after its events, and before session.idle. A session without a message has none:
 //     no other process can resume it.
 //   - At the end of its input a process shuts the session down. It may work on what it has received before that; then a

@@ -124,7 +124,7 @@ func same(a, b []byte) bool {
 
 // end ends the process of the bridge: what it has stored stays. The caller holds the world's lock.
 func (w *world) end() {
-	if w.saved == nil || w.variant == 0 || w.life.ended != nil {
+	if w.saved == nil || w.variant == 0 || w.failed || w.life.ended != nil {
 		return
 	}
 	w.note("the bridge ends")

@@ -21,7 +21,7 @@ var (
 
 // op is a thing that a run does: s sends a prompt, t one whose agent needs callers, j one whose agent calls hooks, r answers a callback, d abstains, a
 // aborts, e has a caller go whose call has not returned, c has the CLI do something, b has it send a second copy of an event,
-// h has a sub-agent work, u has the bridge unload the session, o has a caller change its configuration, g has the agent stream a part of its answer, x kills the CLI, z ends the bridge, k has one of both end amid later work, and w waits. n says which.
+// h has a sub-agent work, u has the bridge unload the session, o has a caller change its configuration, g has the agent stream a part of its answer, i has the CLI begin another file of its record, x kills the CLI, f has the disk of prompts fail, z ends the bridge, k has one of both end amid later work, and w waits. n says which.
 // v, which comes first, is the variant.
 type op struct {
 	kind rune
@@ -61,6 +61,10 @@ func (w *world) carryOut(o op) {
 		w.unload()
 	case 'o':
 		w.configure(o.n)
+	case 'f':
+		w.failing(o.n%2 == 0)
+	case 'i':
+		w.also((*cli).beginFile)
 	case 'x':
 		w.crash()
 	case 'z':
@@ -105,7 +109,10 @@ func script(seed uint64) (ops []op) {
 		kinds += "bbhhh"
 	}
 	if seed%64 >= 32 {
-		kinds += "uoo"
+		kinds += "uooi"
+	}
+	if seed%64 >= 48 {
+		kinds += "fff"
 	}
 	if seed%32 >= 16 {
 		kinds += "gg"
@@ -258,7 +265,7 @@ func TestFound(t *testing.T) {
 		"the text of a turn that goes on within a load that begins an epoch": "v64 t30 c8 c22 x32 t29 c32 c23 c11 c29 c3 c24 c19 c26 c21 c14 c4 " +
 			"c11 w3 w19 c34 c3 c7 x7 c6 c5 c8 c5 c10",
 		"a configuration stays saved whose resume has failed": "o6 x10",
-		"a default answer does not reach the CLI": "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
+		"a default answer does not reach the CLI":             "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
 	} {
 		if wrong := play(t, parse(t, ops)); wrong != "" {
 			t.Errorf("%s: %s", what, wrong)

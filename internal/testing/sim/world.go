@@ -91,6 +91,7 @@ type world struct {
 	state         json.RawMessage // its state when that was last looked at
 	dirty         bool
 	restarts      int
+	failed        bool // the disk has failed
 	reader        reader
 	streamed      streamed
 	clients       clients
