@@ -145,6 +145,7 @@ type asking struct {
 	open bool
 	// times counts how often they have been told: the CLI asks again what it has lost the answer to.
 	times  int
+	ends   int // that they have been told
 	since  time.Time
 	aborts int // before that
 	dead   int // processes that had ended before that
@@ -205,6 +206,7 @@ func (w *world) resolved(n session.Resolved) {
 		return
 	}
 	a.open = false
+	a.ends++
 	right := false
 	switch n.Outcome {
 	case bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED:

@@ -62,6 +62,7 @@ func (w *world) check() string {
 	w.checkReader()
 	w.checkStreamed()
 	w.checkHooks()
+	w.checkNotes()
 	w.checkConfigured()
 	return strings.Join(w.failures, "\n")
 }

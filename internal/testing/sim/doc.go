@@ -40,7 +40,7 @@
 // When the bridge ends, the next process has what was stored by then: the state as it was saved last, the journal and the
 // outbox. Callers ask again for the prompts that were acknowledged, and participants come back. A reader reads what the
 // session shows as soon as it does, and comes back by its position: it gets each durable event once, at one position, or a
-// gap, and what it has read is not lost.
+// gap, and what it has read is not lost. It is told of each request and end of a callback and of each lost message, as callers are.
 //
 // Equal runs behave alike, so that a seed that fails fails again: time is virtual, random numbers have a seed, and the goroutines
 // of a run take turns on one processor (see TestMain). TestRepeat compares runs to the last byte that the bridge writes.

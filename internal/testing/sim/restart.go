@@ -266,6 +266,7 @@ var errEnded = errors.New("its turn has ended")
 type reader struct {
 	at   journal.Position
 	seen map[journal.ID]journal.Position
+	gaps int
 }
 
 // follow has the reader read what the session shows, as soon as it does.
@@ -309,6 +310,9 @@ func (w *world) read(l *life, from *journal.Reader) {
 // know what was in the range.
 func (w *world) seen(records []*journal.Record, gap *journal.Gap) {
 	r := &w.reader
+	if gap != nil {
+		r.gaps++
+	}
 	if r.seen == nil || gap != nil && gap.Reason == journal.EpochEnded {
 		r.seen = map[journal.ID]journal.Position{}
 	}
@@ -318,6 +322,7 @@ func (w *world) seen(records []*journal.Record, gap *journal.Gap) {
 	for _, rec := range records {
 		if !durable(rec) {
 			w.stream(rec)
+			w.noted.note(rec)
 			continue
 		}
 		if at, twice := r.seen[rec.ID]; twice {

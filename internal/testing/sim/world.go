@@ -94,6 +94,7 @@ type world struct {
 	failed        bool // the disk has failed
 	reader        reader
 	streamed      streamed
+	noted         noted
 	clients       clients
 	fuse          fuse
 	trace         func(line string) // nil without a trace
@@ -112,6 +113,7 @@ type runtime struct {
 
 func newWorld(v variant) *world {
 	w := &world{variant: v, callbacks: map[string]*asking{}, streamed: streamed{places: map[journal.ID]int{}}}
+	w.noted = newNoted()
 	w.clients.now, w.clients.saved = []string{""}, []string{""}
 	w.life = w.newLife(nil)
 	w.do(func() error {
