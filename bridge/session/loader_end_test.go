@@ -7,6 +7,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
@@ -149,5 +150,25 @@ func TestWantedAfterALoss(t *testing.T) {
 		if got := s.loader.RuntimeLost(p, errRefused); got != tc.want {
 			t.Errorf("%s: it is to be loaded again: %v", name, got)
 		}
+	}
+}
+
+// TestEndLeavesNothing: a session whose use has ended has no prompts and no replaced headers.
+func TestEndLeavesNothing(t *testing.T) {
+	t.Parallel()
+	p := &puppet{}
+	s := onStock(t, &stock{rt: p})
+	s.loader.runtime, s.loader.state = p, Loaded
+	s.sender.setReplaced(p)
+	if _, _, err := s.prompts.add(outbox.Prompt{Params: []byte(`{}`)}, journal.Position{}); err != nil {
+		t.Fatal(err)
+	}
+	if ended, err := s.loader.Disconnect(t.Context(), true); !ended || err != nil {
+		t.Fatal(ended, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.prompts.box.Empty() || s.sender.headersReplaced() {
+		t.Errorf("the prompts %v are left; headers are replaced: %v", s.prompts.box.Entries(), s.sender.headersReplaced())
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -251,4 +252,25 @@ func TestRejectedToolsAreUndone(t *testing.T) {
 	r.crash()
 	r.send(message("on")).Waiter.Wait(t.Context(), 0)
 	has(t, r.last("session.resume"), `"tools":[{"name":"a"}]`)
+}
+
+// TestGivenCredentials: what was missing is there, and the session is saved. A provider that a caller gives is not a configured one.
+func TestGivenCredentials(t *testing.T) {
+	t.Parallel()
+	saves := 0
+	s := New(Config{ID: "s1", Host: &rig{dirtied: func() { saves++ }}})
+	st := s.settings
+	st.State.Object, st.State.Missing = object(t, `{"provider":{"baseUrl":"http://x"}}`), []string{"provider.apiKey", config.GitHubToken}
+	if _, _, err := st.giveCredentials(object(t, `{"apiKey":"k"}`), ""); err != nil || !slices.Equal(st.State.Missing, []string{config.GitHubToken}) || saves != 1 {
+		t.Errorf("%v; %v are missing, saved %d times", err, st.State.Missing, saves)
+	}
+	if _, _, err := st.giveCredentials(nil, "token"); err != nil || len(st.State.Missing) > 0 || saves != 2 {
+		t.Errorf("%v; %v are missing, saved %d times", err, st.State.Missing, saves)
+	}
+	st.State.ProviderRef = "configured"
+	st.replaceProvider(st.State.Object, object(t, `{"baseUrl":"http://y"}`), "m")
+	has(t, string(st.State.Object.JSON()), `"baseUrl":"http://y"`, `"model":"m"`)
+	if st.State.ProviderRef != "" || saves != 3 {
+		t.Errorf("the provider is %q, saved %d times", st.State.ProviderRef, saves)
+	}
 }

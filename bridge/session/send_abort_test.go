@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 )
 
@@ -50,4 +51,33 @@ func (endedPuppet) Ended() <-chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
+}
+
+// TestAbortOfAnUnloadedSession: an abort loads a session only if it has callbacks, whose turn only the CLI can end.
+func TestAbortOfAnUnloadedSession(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		pend  func(*Session)
+		loads bool
+	}{
+		"nothing is pending": {pend: func(*Session) {}},
+		"a callback is pending": {loads: true, pend: func(s *Session) {
+			s.update(func() {
+				s.callbacks.register(&callback.Pending{ID: "p1", Kind: callback.ForEvent(callback.PermissionRequested)}, true)
+			})
+		}},
+		"an earlier process had callbacks": {loads: true, pend: func(s *Session) { s.loader.awaited = []string{"p1"} }},
+	} {
+		p := &puppet{answer: func(method string) (string, error) {
+			if method == "session.getMessages" {
+				return `{"events":[]}`, nil
+			}
+			return `{}`, nil
+		}}
+		s := onStock(t, &stock{rt: p})
+		tc.pend(s)
+		if _, err := s.sender.Abort(t.Context(), nil); err != nil || p.called("session.resume") != tc.loads {
+			t.Errorf("%s: %v; the calls are %v", name, err, p.calls)
+		}
+	}
 }

@@ -265,3 +265,35 @@ func TestUnended(t *testing.T) {
 		}
 	}
 }
+
+// TestOrdered: what the journal lacks may stand before what it has only if it happened later.
+func TestOrdered(t *testing.T) {
+	t.Parallel()
+	at := func(n byte, second int) *journal.Record {
+		r := rec("user.message", n)
+		r.JSON = fmt.Appendf(nil, `{"data":{},"timestamp":"2031-01-01T00:00:%02d.000Z"}`, second)
+		return r
+	}
+	lookup := func(id journal.ID) (journal.Position, bool) {
+		return journal.Position{Seq: uint64(id[15])}, id[15] < 10
+	}
+	for name, tc := range map[string]struct {
+		history []*journal.Record
+		want    bool
+	}{
+		"nothing is lacking":                 {[]*journal.Record{at(1, 1), at(2, 2)}, true},
+		"the end is lacking":                 {[]*journal.Record{at(1, 1), at(11, 2), at(12, 3)}, true},
+		"the middle is lacking":              {[]*journal.Record{at(1, 1), at(11, 2), at(2, 3)}, false},
+		"at the same time":                   {[]*journal.Record{at(1, 1), at(11, 2), at(2, 2)}, false},
+		"it was written late":                {[]*journal.Record{at(1, 1), at(11, 3), at(2, 2)}, true},
+		"behind two, between them":           {[]*journal.Record{at(1, 1), at(11, 2), at(12, 4), at(2, 3)}, false},
+		"behind two, the second one first":   {[]*journal.Record{at(1, 1), at(11, 4), at(12, 2), at(2, 3)}, false},
+		"behind two, before both":            {[]*journal.Record{at(1, 1), at(11, 4), at(12, 3), at(2, 2)}, true},
+		"those that both have change places": {[]*journal.Record{at(2, 2), at(1, 1), at(11, 3)}, true},
+		"an older one is behind":             {[]*journal.Record{at(2, 2), at(11, 3), at(1, 4)}, true},
+	} {
+		if got := Ordered(tc.history, lookup); got != tc.want {
+			t.Errorf("%s: ordered is %v", name, got)
+		}
+	}
+}

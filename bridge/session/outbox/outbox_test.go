@@ -555,3 +555,51 @@ func TestContinuation(t *testing.T) {
 		t.Errorf("the first delivery is of %+v, %v, %v", e, ok, err)
 	}
 }
+
+// TestFileWithoutState: a file of a prompt that the state does not list is a prompt without a reply. Other files are none.
+func TestFileWithoutState(t *testing.T) {
+	t.Parallel()
+	disk := onDisk()
+	disk.files[promptFile(3)] = []byte(`{"params":{"prompt":"p"}}`)
+	disk.files["4"], disk.files["x"+suffix] = []byte(`{}`), []byte(`{}`)
+	entries := opened(t, disk).Entries()
+	if len(entries) != 1 || entries[0].N != 3 || entries[0].Acknowledged() {
+		t.Errorf("the prompts are %v", entries)
+	}
+}
+
+// TestFileIsGone: a prompt that was acknowledged and whose file is gone cannot be sent again.
+func TestFileIsGone(t *testing.T) {
+	t.Parallel()
+	disk := onDisk()
+	b := opened(t, disk)
+	n := put(t, b, strings.Repeat("x", MaxInLog))
+	if _, _, err := noted(b, n, []string{"m1"}); err != nil {
+		t.Fatal(err)
+	}
+	delete(disk.files, promptFile(n))
+	entries := opened(t, disk).Entries()
+	if len(entries) != 1 || entries[0].Obstacle() == "" {
+		t.Errorf("the prompts are %v", entries)
+	}
+}
+
+// TestMovedIsNoted: readers of a later process learn that a message was sent again.
+func TestMovedIsNoted(t *testing.T) {
+	t.Parallel()
+	disk := onDisk()
+	b := opened(t, disk)
+	b.Moved(Note{At: journal.Position{Epoch: 1, Seq: 2}, IDs: []string{"a"}, As: []string{"b"}})
+	if err := b.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	var notes []Note
+	after := opened(t, disk)
+	after.Renumber(func(n Note) journal.Position {
+		notes = append(notes, n)
+		return n.At
+	})
+	if len(notes) != 1 || !slices.Equal(notes[0].As, []string{"b"}) || after.MovedTo("a") != "b" {
+		t.Errorf("the notes are %v, the message moved to %q", notes, after.MovedTo("a"))
+	}
+}

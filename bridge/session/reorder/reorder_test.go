@@ -239,6 +239,9 @@ func TestOverdue(t *testing.T) {
 	s.want(names(held)...)
 	s.push(b.Event(2000)) // it was a pause: nothing is held back now
 	s.want(names(append(held, 2000))...)
+	s.push(b.Event(2000)) // a second copy, which does not say how far the CLI has come
+	s.push(b.Event(4000))
+	s.want(names(append(held, 2000, 4000))...)
 	if left, overdue := s.b.Overdue(s.now.Add(time.Hour)); left != 0 || overdue {
 		t.Errorf("overdue %v with nothing held back, %v left", overdue, left)
 	}

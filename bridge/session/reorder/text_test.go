@@ -22,3 +22,12 @@ func TestTimestamp(t *testing.T) {
 		}
 	}
 }
+
+func TestNumber(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int64{`"n":12}`: 12, `{"n":0}`: 0, `{"n":7`: 7, `{"m":7}`: 0, `{"n":"7"}`: 0, `{"n":99999999999999999999}`: 0} {
+		if got := number([]byte(text), `"n":`); got != want {
+			t.Errorf("%s has %d, want %d", text, got, want)
+		}
+	}
+}
