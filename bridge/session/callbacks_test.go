@@ -361,3 +361,19 @@ func TestAnsweredElsewhere(t *testing.T) {
 		})
 	}
 }
+
+// TestOverBeforeItIsTold: when the last participant has abstained and is told so, the callback is over.
+func TestOverBeforeItIsTold(t *testing.T) {
+	t.Parallel()
+	f := newCrowded()
+	p := f.join(t, roster.Brings{Handling: config.Handling{Methods: []string{callback.PermissionRequested}}})
+	f.of.Ingest(&journal.Record{Type: callback.PermissionRequested, JSON: []byte(`{"data":` + permissionAsked + `}`)}, time.Now())
+	if f.of.callbacks.Registry().Len() != 1 {
+		t.Fatal("no callback is pending")
+	}
+	told := make(chan int, 1)
+	f.of.callbacks.Abstain(t.Context(), "p1", p.ID, func(journal.Position, error) { told <- f.of.callbacks.Registry().Len() })
+	if left := <-told; left != 0 {
+		t.Errorf("%d callbacks are pending", left)
+	}
+}

@@ -155,6 +155,9 @@ func TestSatellite(t *testing.T) {
 	if len(f.opened) != 1 || len(f.opened[0].calls) != 1 || !strings.Contains(f.opened[0].calls[0], `"canvases":[{"id":"c"}]`) {
 		t.Fatalf("satellites are %+v", f.opened)
 	}
+	if f.opened[0].closed {
+		t.Error("the satellite is closed while the participant is there")
+	}
 	f.of.participants.Leave(p)
 	f.tasks.Wait()
 	if !f.opened[0].closed || f.of.roster.HasSatellite() {

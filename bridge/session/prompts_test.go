@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -8,8 +9,10 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
@@ -167,5 +170,90 @@ func TestDeliveryFails(t *testing.T) {
 				t.Errorf("the outbox has %+v", left)
 			}
 		})
+	}
+}
+
+// TestNotesOfPrompts: what readers are told of prompts.
+func TestNotesOfPrompts(t *testing.T) {
+	t.Parallel()
+	s := New(Config{ID: "s1", Host: &rig{}})
+	if n, ok := s.prompts.note(outbox.Note{IDs: []string{"a"}, As: []string{"b"}}).(Resent); !ok || n.IDs[0] != "a" || n.As[0] != "b" {
+		t.Errorf("a message that was sent again: %v", n)
+	}
+	if n, ok := s.prompts.note(outbox.Note{As: []string{"c"}, Continues: 2}).(Continued); !ok || n.MessageID != "c" || n.Attempt != 2 {
+		t.Errorf("a continuation: %v", n)
+	}
+	n, ok := s.prompts.note(outbox.Note{IDs: []string{"a"}, Text: "why"}).(TurnOver)
+	if !ok || n.IDs[0] != "a" || fault.ReasonOf(n.Err) != fault.SendUnconfirmed {
+		t.Errorf("a lost message: %v", n)
+	}
+}
+
+// TestFlushedOnce: the outbox is written once for a change, and no goroutine is left that writes it again.
+func TestFlushedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		box, err := outbox.Open(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var running, flushes int
+		f := &flusher{
+			box: box, journal: New(Config{ID: "s1", Host: &rig{}}).journal, flush: func() { flushes++ },
+			start: func(f func(context.Context)) bool {
+				running++
+				go func() {
+					f(t.Context())
+					running--
+				}()
+				return true
+			},
+		}
+		for want := range 2 {
+			f.soon()
+			f.soon()
+			time.Sleep(10 * flushDelay)
+			synctest.Wait()
+			if running != 0 || flushes != want+1 {
+				t.Errorf("%d goroutines are left, the outbox was written %d times, want %d", running, flushes, want+1)
+				return
+			}
+		}
+	})
+}
+
+// TestMessageWithoutTime: a message that does not say when it was sent may have been sent just now.
+func TestMessageWithoutTime(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	if at := saidBy(&journal.Record{JSON: []byte(`{"data":{}}`)}).At; at.Before(began) {
+		t.Errorf("without a time it was sent at %v", at)
+	}
+	if at := saidBy(&journal.Record{JSON: []byte(`{"timestamp":"2031-01-02T03:04:05Z"}`)}).At; at.Year() != 2031 {
+		t.Errorf("it was sent at %v", at)
+	}
+}
+
+// TestRepeatLoads: only the history shows what has become of a message that waits for the session to be loaded.
+func TestRepeatLoads(t *testing.T) {
+	t.Parallel()
+	for _, state := range []State{Loaded, Unloaded} {
+		p := &puppet{answer: func(method string) (string, error) {
+			if method == "session.getMessages" {
+				return `{"events":[]}`, nil
+			}
+			return `{}`, nil
+		}}
+		s := onStock(t, &stock{rt: p})
+		s.loader.state = state
+		n, _, err := s.prompts.add(outbox.Prompt{Params: []byte(`{"prompt":"p"}`)}, journal.Position{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.prompts.box.Accepted(n, []string{"m1"}, journal.Position{}, func(bool, bool, error) {})
+		_, _ = s.sender.Repeat(t.Context(), "m1")
+		if p.called("session.resume") != (state == Unloaded) {
+			t.Errorf("in state %v the calls are %v", state, p.calls)
+		}
 	}
 }

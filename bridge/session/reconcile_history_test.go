@@ -539,3 +539,30 @@ func TestHistoryOnASlowDisk(t *testing.T) {
 		})
 	}
 }
+
+// TestUnseenIsForgottenOnce: that an abort leaves an unseen turn counts for the next load alone.
+func TestUnseenIsForgottenOnce(t *testing.T) {
+	t.Parallel()
+	f := newStoryteller()
+	f.has(said(1))
+	f.s.prompts.leavesUnseen = true
+	if _, err := f.s.reconciler.history(t.Context(), f, false); err != nil || f.s.prompts.leavesUnseen {
+		t.Errorf("%v; it counts again: %v", err, f.s.prompts.leavesUnseen)
+	}
+}
+
+// TestOutcomeOfOneMessage: the event before a message is not of its turn.
+func TestOutcomeOfOneMessage(t *testing.T) {
+	t.Parallel()
+	f := newStoryteller()
+	f.takes(t, said(1), textOf(2, "assistant.turn_end", `{"turnId":"0"}`), textOf(3, "session.error", `{"errorType":"query","message":"no"}`),
+		said(4), textOf(5, "assistant.turn_start", `{"turnId":"0"}`), textOf(6, "assistant.message", `{"content":"yes","toolRequests":[]}`),
+		textOf(7, "assistant.turn_end", `{"turnId":"0"}`), textOf(8, "session.idle", `{}`))
+	at, ok := f.s.journal.Lookup(journal.ParseID([]byte(idOf(4))))
+	if !ok {
+		t.Fatal("the message is not in the journal")
+	}
+	if out := f.s.turns.OutcomeOf(t.Context(), at); out.Status != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
+		t.Errorf("the outcome is %v", out.Status)
+	}
+}

@@ -1,11 +1,14 @@
 package session
 
 import (
+	"encoding/json"
 	"errors"
 	"slices"
 	"testing"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
 // TestInterests: the CLI sees one interest of a type, each caller has a handle of its own, and there are not too many.
@@ -38,4 +41,12 @@ func TestInterests(t *testing.T) {
 	}
 	_, err = f.of.settings.Register(f.ctx, "model.call_start")
 	wantReason(t, err, fault.LimitExceeded)
+}
+
+// TestInterestsAreNamed: the CLI is told which events the session wants.
+func TestInterestsAreNamed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{Replies: map[string]json.RawMessage{"session.eventLog.registerInterest": json.RawMessage(`{}`)}})
+	r.open(Opening{Handling: &config.Handling{Methods: []string{"sampling.requested"}}})
+	has(t, r.last("session.eventLog.registerInterest"), `"eventType":"sampling.requested"`)
 }

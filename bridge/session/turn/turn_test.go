@@ -666,3 +666,20 @@ func TestSilent(t *testing.T) {
 		}
 	}
 }
+
+// TestDeserted: a session that no runtime has is left when a message has waited for long enough.
+func TestDeserted(t *testing.T) {
+	t.Parallel()
+	d := newDriver()
+	d.m.Bounds.Stall = time.Minute
+	d.m.Heard(d.now)
+	if d.m.Deserted(d.now.Add(time.Hour)) {
+		t.Error("a session without messages is deserted")
+	}
+	d.sent("m1")
+	for after, want := range map[time.Duration]bool{time.Minute - 1: false, time.Minute: true} {
+		if got := d.m.Deserted(d.now.Add(after)); got != want {
+			t.Errorf("deserted after %v: %v", after, got)
+		}
+	}
+}
