@@ -141,3 +141,27 @@ func TestAnswerTakenAlong(t *testing.T) {
 		})
 	}
 }
+
+// TestDecisions: the word of an answer for the audit log.
+func TestDecisions(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{"result":{"kind":"approve-once"}}`:        "approve-once",
+		`{"result":{"kind":"secret"}}`:              "answer",
+		`{"output":{"permissionDecision":"deny"}}`:  "deny",
+		`{"result":{"kind":"x"},"action":"accept"}`: "accept",
+		`{"error":"x"}`:                             "error",
+		`{"approved":true}`:                         "approve",
+		`{"approved":false}`:                        "reject",
+		`{"answer":"x"}`:                            "answer",
+		`{"result":"text"}`:                         "answer",
+		`[]`:                                        "answer",
+	} {
+		if got := decision(callback.Reply{Members: []byte(text)}); got != want {
+			t.Errorf("%s is %q, want %q", text, got, want)
+		}
+	}
+	if got := decision(callback.Reply{Error: &callback.ReplyError{}}); got != "error" {
+		t.Errorf("an error is %q", got)
+	}
+}

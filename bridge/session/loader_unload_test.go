@@ -140,3 +140,21 @@ type unrouted struct {
 }
 
 func (u *unrouted) Unroute(*Session) { u.times++ }
+
+// TestDropEndsQuestions: a session that leaves its runtime at once has no questions of that runtime any more.
+func TestDropEndsQuestions(t *testing.T) {
+	t.Parallel()
+	p := &puppet{}
+	s := onStock(t, &stock{rt: p})
+	s.loader.runtime, s.loader.state = p, Loaded
+	for _, k := range []*callback.Kind{callback.ForRequest("userInput.request"), callback.ForEvent(callback.PermissionRequested)} {
+		s.update(func() { s.callbacks.register(&callback.Pending{ID: k.Method, Kind: k}, true) })
+	}
+	if err := s.loader.drop(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	left := s.callbacks.Registry().List()
+	if len(left) != 1 || left[0].ID != callback.PermissionRequested {
+		t.Errorf("the callbacks %v are left", left)
+	}
+}

@@ -101,6 +101,7 @@ func TestSync(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, f.methods())
+	f.saved = 0
 	f.of.participants.Leave(p)
 	f.tasks.Wait()
 	want(t, f.methods(), "session.tools.set")
@@ -265,4 +266,19 @@ func TestRefresh(t *testing.T) {
 			t.Errorf("with %q the CLI gets %q", test.methods, p.calls)
 		}
 	}
+}
+
+// TestRefusedReturn: a participant whose return fails keeps its place for its grace time, and is not connected.
+func TestRefusedReturn(t *testing.T) {
+	t.Parallel()
+	f := newCrowded()
+	p := f.join(t, roster.Brings{Tools: tool, Grace: time.Hour})
+	f.of.participants.Lost(p, errors.New("broken"))
+	f.refuse = errors.New("refused")
+	_, err := f.of.participants.Join(t.Context(), Joining{Token: p.Token, Brings: roster.Brings{Grace: time.Hour}})
+	if !errors.Is(err, f.refuse) || f.of.participants.Count() != 1 || p.Connected {
+		t.Errorf("%v; %d participants, connected: %v", err, f.of.participants.Count(), p.Connected)
+	}
+	f.of.participants.Leave(p)
+	f.tasks.Wait()
 }

@@ -566,3 +566,33 @@ func TestOutcomeOfOneMessage(t *testing.T) {
 		t.Errorf("the outcome is %v", out.Status)
 	}
 }
+
+// TestEndOfATurnIsKept: the session remembers where its last turn ended.
+func TestEndOfATurnIsKept(t *testing.T) {
+	t.Parallel()
+	f := newStoryteller()
+	f.takes(t, said(1), textOf(2, "assistant.turn_start", `{"turnId":"0"}`), textOf(3, "assistant.message", `{"content":"yes","toolRequests":[]}`),
+		textOf(4, "assistant.turn_end", `{"turnId":"0"}`), textOf(5, "session.idle", `{}`))
+	if at := f.s.intake.Marks.TurnEnd; at.Seq == 0 || f.s.journal.Last().Before(at) {
+		t.Errorf("the turn ended at %v, the journal at %v", at, f.s.journal.Last())
+	}
+}
+
+// TestAbortedInANewEpoch: what a position of an earlier epoch says is nothing about the events of this one.
+func TestAbortedInANewEpoch(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reconciled journal.Position
+		want       bool
+	}{
+		{journal.Position{}, true}, {journal.Position{Epoch: 6, Seq: 100}, true}, {journal.Position{Epoch: 7, Seq: 2}, false},
+	} {
+		f := newStoryteller()
+		f.s.settings.State.Continues = true
+		f.takes(t, said(1), textOf(2, "abort", `{"reason":"user_initiated"}`))
+		f.s.intake.Marks.ReconciledTo = tc.reconciled
+		if got := f.s.reconciler.aborted(t.Context()); got != tc.want {
+			t.Errorf("reconciled to %v, aborted is %v", tc.reconciled, got)
+		}
+	}
+}

@@ -603,3 +603,14 @@ func TestMovedIsNoted(t *testing.T) {
 		t.Errorf("the notes are %v, the message moved to %q", notes, after.MovedTo("a"))
 	}
 }
+
+// TestLostContinuation: a continuation that no process has answered is none that readers know.
+func TestLostContinuation(t *testing.T) {
+	t.Parallel()
+	b := opened(t, onDisk())
+	b.Lose(1, Note{Continues: 1})
+	b.Moved(Note{As: []string{"a"}, Continues: 2})
+	if got := b.Continuations(); len(got) != 1 || got[0].Continues != 2 {
+		t.Errorf("the continuations are %v", got)
+	}
+}

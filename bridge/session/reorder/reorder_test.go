@@ -316,3 +316,26 @@ func TestCopiesOfTheSameMillisecond(t *testing.T) {
 	r.b.Flush(r.now)
 	reordertest.Equal(t, r.ids, names(run(0, 30)))
 }
+
+// TestReset: a burst that is forgotten holds nothing back.
+func TestReset(t *testing.T) {
+	t.Parallel()
+	s, b := repeating(t)
+	s.b.Flush(s.now)
+	s.b.Reset()
+	before := len(s.ids)
+	s.push(b.Event(2000))
+	if s.b.Held() != 0 || len(s.ids) != before+1 {
+		t.Errorf("%d events are held back", s.b.Held())
+	}
+}
+
+// TestTextBehindText: two pieces without the size between them are not neighbours, once a size is known.
+func TestTextBehindText(t *testing.T) {
+	t.Parallel()
+	for total, want := range map[int64]bool{0: false, 9: true} {
+		if got := (place{at: 7, total: 12, kind: said}).leads(place{at: 7, total: total, kind: said}); got != want {
+			t.Errorf("behind %d bytes a piece leads: %v", total, got)
+		}
+	}
+}

@@ -16,6 +16,12 @@ func TestTimestamp(t *testing.T) {
 	if got := at(`"timestamp":"`+times[5]+`"`) - at(`"timestamp":"`+times[4]+`"`); got != 3723003 {
 		t.Errorf("%d ms between %s and %s", got, times[4], times[5])
 	}
+	const parent = `,"parentId":"00000000-0000-0000-0000-000000000000"}`
+	for _, text := range []string{`{"timestamp":"` + times[4] + `","type":"x"` + parent, `{"type":"x","timestamp":"` + times[4] + `"` + parent} {
+		if got := at(text); got != at(`"timestamp":"`+times[4]+`"`) {
+			t.Errorf("%s is %d", text, got)
+		}
+	}
 	for _, bad := range []string{`"timestamp":"2026-11-21T03:04:56.272+00"`, `"timestamp":"2026-11-21T03:04:56Z"`, `"timestamp": "2026-11-21T03:04:56.272Z"`, `"timestamp":1`, `"time":"2026-11-21T03:04:56.272Z"`} {
 		if got := at(bad); got != 0 {
 			t.Errorf("%s is %d, want 0", bad, got)
