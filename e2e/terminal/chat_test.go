@@ -50,18 +50,7 @@ func TestChat(t *testing.T) {
 			p.presses("C-c")
 			back := p.matches(`Come back with: (\S+ chat \S+)`)[1]
 			p.waits("Come back with", "exit 0")
-			for name, want := range map[string]string{"#{alternate_on}": "0", "#{cursor_flag}": "1", "#{mouse_any_flag}": "0"} {
-				if got := strings.TrimSpace(p.tmux("display-message", "-p", name)); got != want {
-					t.Errorf("after the chat %s is %s", name, got)
-				}
-			}
-			before, err := os.ReadFile(filepath.Join(p.dir, "before"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if after, err := os.ReadFile(filepath.Join(p.dir, "after")); err != nil || string(after) != string(before) {
-				t.Errorf("the terminal was %q and is %q: %v", before, after, err)
-			}
+			p.hasItsTerminalBack()
 			p.types("clear; " + back)
 			p.waits("Enter sends")
 			p.presses("C-Home")

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
@@ -82,7 +83,7 @@ func TestInboxOfScripts(t *testing.T) {
 			t.Errorf("code %d: %q is missing in\n%s", code, want, out)
 		}
 	}
-	out, _, _ = inbox(d, "list", "-o", "json")
+	out, _, _ = inbox(d, "list", "-o", "jsonl")
 	found := map[string]bool{}
 	for line := range strings.Lines(out) {
 		var cb struct{ CallbackID, SessionID, Kind string }
@@ -146,4 +147,19 @@ func TestInboxLive(t *testing.T) {
 	p.waits("^C", "@")
 	p.types("echo exit $?")
 	p.waits("exit 0")
+}
+
+// The server is killed while a person watches the inbox, which says so, and goes on when the server is back.
+func TestInboxOutlivesTheServer(t *testing.T) {
+	t.Parallel()
+	p := sits(newServer(t), 80, 24)
+	p.types("copilot-grpc inbox")
+	first := asks(p.Daemon, "run echo one")
+	p.waits("[1] Run a command", first.SessionID)
+	p.Stop(syscall.SIGKILL)
+	p.waits("broken", "reconnecting for up to 2m")
+	p.Start()
+	p.waits("reconnected")
+	second := asks(p.Daemon, "ask me")
+	p.matches(`\[\d+\] Which colour\?(?s:.*)` + second.SessionID)
 }

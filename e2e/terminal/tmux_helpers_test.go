@@ -153,3 +153,21 @@ func (p *person) matches(pattern string) []string {
 		}
 	}
 }
+
+// hasItsTerminalBack checks that a program has left the terminal as it was: its screen, cursor and mouse, and the settings
+// in the files before and after, which the person has written with stty.
+func (p *person) hasItsTerminalBack() {
+	p.T.Helper()
+	for name, want := range map[string]string{"#{alternate_on}": "0", "#{cursor_flag}": "1", "#{mouse_any_flag}": "0"} {
+		if got := strings.TrimSpace(p.tmux("display-message", "-p", name)); got != want {
+			p.T.Errorf("after the program %s is %s", name, got)
+		}
+	}
+	before, err := os.ReadFile(filepath.Join(p.dir, "before"))
+	if err != nil {
+		p.T.Fatal(err)
+	}
+	if after, err := os.ReadFile(filepath.Join(p.dir, "after")); err != nil || string(after) != string(before) {
+		p.T.Errorf("the terminal was %q and is %q: %v", before, after, err)
+	}
+}

@@ -78,6 +78,8 @@ type Update struct {
 	LeftOut int
 	// The connection came back.
 	Restored bool
+	// Why no server answers any more; nil while one does, or may.
+	Lost error
 }
 
 // Take takes what the stream says.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
@@ -138,7 +139,9 @@ func (l *Link) follow(ctx context.Context) {
 	var v view.View
 	for frame, err := range l.session.Frames(ctx, copilot.FromBeginning(), copilot.WithCallbacks()) {
 		if err != nil {
-			if ctx.Err() == nil {
+			if failure := (*copilot.Error)(nil); errors.As(err, &failure) && failure.Code == codes.Unavailable {
+				l.put(func(u *Update) { u.Lost = err })
+			} else if ctx.Err() == nil {
 				l.tell(view.Error, "The session can no longer be followed: "+words(err))
 				v.Closed = bridgev1.CloseReason_CLOSE_REASON_DISCONNECTED
 				l.put(func(u *Update) { u.View = v })

@@ -33,7 +33,8 @@ type lines struct {
 // errInputEnded ends a chat of a script that answers too few questions.
 var errInputEnded = errors.New("the input ended while a question waits")
 
-// Plain has a conversation in lines, until the input ends and the agent is at rest, or the person leaves, or ctx ends.
+// Plain has a conversation in lines, until the input ends and the agent is at rest, or the person leaves, or ctx ends, or
+// the server stays away.
 // Each value of interrupts is a Ctrl-C.
 //
 // A script's lines are taken one at a time: the next one when the turn has ended or asks something. A person at a
@@ -69,7 +70,12 @@ func Plain(ctx context.Context, l *Link, in io.Reader, out io.Writer, isPerson b
 			}
 			do(c.line(line))
 		case <-l.Changed():
-			c.Take(l.Latest())
+			u := l.Latest()
+			if u.Lost != nil {
+				c.printer.line("")
+				return u.Lost
+			}
+			c.Take(u)
 		case r := <-results:
 			c.running--
 			c.Finished(r)

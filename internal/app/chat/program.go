@@ -2,12 +2,14 @@ package chat
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	tea "charm.land/bubbletea/v2"
 )
 
-// Run shows a conversation on a terminal until the person leaves or ctx ends. The terminal is then as it was before.
+// Run shows a conversation on a terminal until the person leaves, ctx ends or the server stays away. The terminal is then
+// as it was before.
 func Run(ctx context.Context, l *Link, in io.Reader, out io.Writer, environ []string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // of the effects that are under way
@@ -15,11 +17,12 @@ func Run(ctx context.Context, l *Link, in io.Reader, out io.Writer, environ []st
 	screen := Screen{
 		ID: l.SessionID(), Conversation: Conversation{Attached: l.options.Files}, history: history{all: past, at: len(past)},
 	}
-	p := tea.NewProgram(&program{screen: screen, link: l, ctx: ctx},
+	shown := &program{screen: screen, link: l, ctx: ctx}
+	p := tea.NewProgram(shown,
 		tea.WithInput(in), tea.WithOutput(out), tea.WithEnvironment(environ), tea.WithoutSignalHandler())
 	defer context.AfterFunc(ctx, p.Quit)()
 	_, err := p.Run()
-	return err
+	return errors.Join(err, shown.lost)
 }
 
 // program is the Screen as Bubble Tea wants it.
@@ -27,6 +30,8 @@ type program struct {
 	screen Screen
 	link   *Link
 	ctx    context.Context
+	// lost is why no server answers any more.
+	lost error
 }
 
 // changed says that the link has something new.
@@ -55,7 +60,12 @@ func (p *program) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.PasteMsg:
 		p.screen.Paste(m.Content)
 	case changed:
-		p.screen.Take(p.link.Latest())
+		u := p.link.Latest()
+		if u.Lost != nil {
+			p.lost = u.Lost
+			return p, tea.Quit
+		}
+		p.screen.Take(u)
 		return p, p.listen
 	case Result:
 		p.screen.Finished(m)

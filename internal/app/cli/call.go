@@ -16,9 +16,10 @@ import (
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 
-	"github.com/copilot-grpc/copilot-grpc/internal/terminal"
 	_ "google.golang.org/genproto/googleapis/rpc/errdetails" // details of statuses
 	_ "google.golang.org/grpc/health/grpc_health_v1"         // a service that can be called
+
+	"github.com/copilot-grpc/copilot-grpc/internal/terminal"
 )
 
 const callUsage = `Makes one call and prints each reply as one line of JSON.
@@ -170,7 +171,7 @@ func (p *program) printStatus(st *status.Status, details bool) {
 		}
 		if m, ok := detail.(proto.Message); ok {
 			fmt.Fprintf(p.stderr, "  %s ", m.ProtoReflect().Descriptor().Name())
-			_ = (&printer{out: p.stderr}).line(m) // it was unmarshalled a moment ago
+			_ = (&printer{out: &output{w: p.stderr}}).line(m) // it was unmarshalled a moment ago
 		}
 	}
 }

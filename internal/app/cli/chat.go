@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/signal"
 	"os/user"
 	"strings"
 	"syscall"
-	"time"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
@@ -64,7 +62,8 @@ func setupChat(p *program, f *flags) action {
 
 // talk has a conversation in a session, in a new one if the id is empty.
 func (o *chatOptions) talk(ctx context.Context, p *program, session string) error {
-	client, err := o.connection.dial(ctx, asPerson()...)
+	o.connection.notices.mute() // the conversation tells of broken connections
+	client, err := o.connection.dial(ctx, copilot.WithName(personName()))
 	if err != nil {
 		return err
 	}
@@ -78,7 +77,7 @@ func (o *chatOptions) talk(ctx context.Context, p *program, session string) erro
 		return o.connection.failed(ctx, client, err)
 	}
 	defer link.Close()
-	err = p.converse(ctx, link, o.plain)
+	err = o.connection.failed(ctx, client, p.converse(ctx, link, o.plain))
 	fmt.Fprintf(p.stderr, "Come back with: %s\n", o.command(link.SessionID()))
 	return err
 }
@@ -98,7 +97,7 @@ func (o *chatOptions) command(session string) string {
 func (p *program) converse(ctx context.Context, link *chat.Link, plain bool) error {
 	isPerson := isTerminal(p.stdin)
 	if !plain && isPerson && isTerminal(p.stdout) && p.getenv("TERM") != "dumb" {
-		return chat.Run(ctx, link, p.stdin, p.stdout, p.environ())
+		return chat.Run(ctx, link, p.stdin, p.stdout.w, p.environ())
 	}
 	ctx, interrupts, release := ctrlC(ctx)
 	defer release()
@@ -143,15 +142,6 @@ func (o *chatOptions) directory() string {
 		return ""
 	}
 	return here
-}
-
-// asPerson are the options of a client for a person, who sees broken connections in the conversation: warnings of the
-// library would be written across the screen.
-func asPerson() []copilot.Option {
-	return []copilot.Option{copilot.WithName(personName()), copilot.WithLogger(slog.New(slog.DiscardHandler)),
-		copilot.WithReconnect(copilot.ReconnectPolicy{
-			MinBackoff: 100 * time.Millisecond, MaxBackoff: 2 * time.Second, GiveUpAfter: time.Hour,
-		})}
 }
 
 // personName is the name of the person for others in a session: USER@HOST.

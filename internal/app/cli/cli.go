@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -23,6 +24,8 @@ const (
 	exitOK     = 0
 	exitFailed = 1
 	exitUsage  = 2
+	// exitNoServer is for clients whose server does not answer.
+	exitNoServer = 6
 	// exitInterrupted is what a shell gives a program that a second signal ended.
 	exitInterrupted = 130
 )
@@ -31,9 +34,13 @@ const (
 type program struct {
 	version string
 	stdin   io.Reader
-	stdout  io.Writer
+	stdout  *output
 	stderr  io.Writer
-	getenv  func(string) string
+	// noPager says that no text goes to a pager.
+	noPager bool
+	// patience is how long a command waits for a server that goes away.
+	patience time.Duration
+	getenv   func(string) string
 	// environ lists the environment, as [os.Environ] does.
 	environ func() []string
 	// configDir is the user's directory for configuration, as of [os.UserConfigDir].
@@ -126,9 +133,10 @@ type usageError struct{ error }
 func Main(version string, args []string) int {
 	ctx, again, release := signals()
 	defer release()
+	stdout := &output{w: os.Stdout}
 	p := &program{
-		version: version, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv, environ: os.Environ,
-		configDir:  os.UserConfigDir,
+		version: version, stdin: os.Stdin, stdout: stdout, stderr: newBesides(os.Stderr, stdout), getenv: os.Getenv,
+		environ: os.Environ, patience: patience, configDir: os.UserConfigDir,
 		again:      again,
 		processors: func(n int) { runtime.GOMAXPROCS(n) },
 	}
@@ -200,10 +208,11 @@ func (p *program) main(ctx context.Context, args []string) int {
 
 // exit reports a command's error and turns it into an exit code.
 func (p *program) exit(of *cobra.Command, err error) int {
+	err = p.stdout.end(err)
 	var usage usageError
 	var code exitError
 	switch {
-	case err == nil || errors.Is(err, errHelped) || errors.Is(err, syscall.EPIPE): // the reader has enough
+	case err == nil || errors.Is(err, errHelped):
 		return exitOK
 	case errors.As(err, &code):
 		return int(code)
@@ -217,6 +226,9 @@ func (p *program) exit(of *cobra.Command, err error) int {
 	case !errors.Is(err, errReported):
 		fmt.Fprintf(p.stderr, "%s: %v\n", of.CommandPath(), err)
 	}
+	if isNoServer(err) {
+		return exitNoServer
+	}
 	select {
 	case <-p.again:
 		return exitInterrupted
@@ -229,6 +241,7 @@ func (p *program) exit(of *cobra.Command, err error) int {
 func (p *program) printHelp(write func(w io.Writer)) error {
 	var text bytes.Buffer
 	write(&text)
+	p.page()
 	if _, err := p.stdout.Write(text.Bytes()); err != nil {
 		return err
 	}

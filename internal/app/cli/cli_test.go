@@ -33,7 +33,7 @@ func run(t *testing.T, env []string, stdin string, args ...string) result {
 func newProgram(env []string, stdin string) (p *program, stdout, stderr *bytes.Buffer) {
 	stdout, stderr = new(bytes.Buffer), new(bytes.Buffer)
 	return &program{
-		version: "v1", stdin: strings.NewReader(stdin), stdout: stdout, stderr: stderr,
+		version: "v1", stdin: strings.NewReader(stdin), stdout: &output{w: stdout}, stderr: stderr, patience: patience,
 		getenv: func(name string) string {
 			for _, entry := range env {
 				if value, ok := strings.CutPrefix(entry, name+"="); ok {
@@ -112,12 +112,12 @@ func TestMistakes(t *testing.T) {
 		"no method":       {[]string{"call", "Pong"}, nil, exitUsage, `did you mean "Ping"?`},
 		"no JSON":         {[]string{"call", "RuntimeService/Ping", "{"}, nil, exitUsage, "not JSON"},
 		"no such field":   {[]string{"call", "RuntimeService/Ping", `{"x":1}`}, nil, exitUsage, `"x"`},
-		"no server": {[]string{"call", "--target", "unix:/nowhere", "RuntimeService/Ping"}, nil, exitFailed,
+		"no server": {[]string{"call", "--target", "unix:/nowhere", "RuntimeService/Ping"}, nil, exitNoServer,
 			"Start one with \"copilot-grpc serve\""},
 		"URL":            {[]string{"call", "--target", "HTTP://host:1/a", "RuntimeService/Ping"}, nil, exitUsage, "write host:1, unix:/path"},
 		"another scheme": {[]string{"call", "--target", "foo://host", "RuntimeService/Ping"}, nil, exitUsage, "write host:port, unix:/path"},
 		"no target":      {[]string{"call", "--target", "", "RuntimeService/Ping"}, nil, exitUsage, "the target is empty: write host:port"},
-		"a name alone": {[]string{"call", "--target", "localhost", "RuntimeService/Ping"}, nil, exitFailed,
+		"a name alone": {[]string{"call", "--target", "localhost", "RuntimeService/Ping"}, nil, exitNoServer,
 			"No server answers at localhost, port 443 (a target is HOST:PORT or unix:PATH). Start one"},
 		"URL of a bridge": {[]string{"shim", "--target", "https://host:1", "--stdio"}, nil, exitUsage, "write host:1, unix:/path"},
 	} {
@@ -186,7 +186,7 @@ func TestOutputFails(t *testing.T) {
 	for _, args := range []string{"version", "--version", "help", "--help", "help run", "run -h", "serve --help",
 		"sessions -h", "completion bash", "completion -h", "describe Ping"} {
 		p, _, stderr := newProgram(nil, "")
-		p.stdout = fullDisk{}
+		p.stdout = &output{w: fullDisk{}}
 		if code := p.main(t.Context(), strings.Fields(args)); code != exitFailed ||
 			!strings.Contains(stderr.String(), "no space left on device") {
 			t.Errorf("%s: code %d, %q", args, code, stderr)

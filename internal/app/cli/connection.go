@@ -23,10 +23,14 @@ import (
 // maxReply bounds a reply: a page of history has up to 4 MiB.
 const maxReply = 64 << 20
 
-// Pauses between the attempts of a connection that has a patience of its own: those of the library.
+// patience is how long commands wait for a server that goes away: longer than the client library needs to notice that a
+// server is silent (a minute), and than a restart or a move to another replica takes.
+const patience = 2 * time.Minute
+
+// Pauses between the attempts to reach a server that has gone away.
 const (
 	minBackoff = 100 * time.Millisecond
-	maxBackoff = 5 * time.Second
+	maxBackoff = 2 * time.Second
 )
 
 // connection is which server a command calls: the one of --target or --context, else that of the context in use, else
@@ -44,13 +48,11 @@ type connection struct {
 	details bool
 	// notices are the messages of the client library.
 	notices *notices
-	// patience is how long a broken stream is opened again, from its last frame; 0 is as long as the library does.
-	patience time.Duration
 }
 
 // connection adds the flags that choose a server.
 func (p *program) connection(f *flags) *connection {
-	c := &connection{program: p, set: f, notices: &notices{out: p.stderr}}
+	c := &connection{program: p, set: f, notices: &notices{out: p.stderr, patience: p.patience}}
 	f.StringVar(&c.target, "target", "", "`address` of the server, unix:PATH or HOST:PORT (default: that of the "+
 		"context in use, else the local socket)")
 	f.StringVar(&c.context, "context", "",
@@ -77,16 +79,13 @@ func (c *connection) dial(ctx context.Context, opts ...copilot.Option) (*copilot
 	if err := checkTarget(c.server.Target); err != nil {
 		return nil, err
 	}
-	if c.patience > 0 {
-		c.notices.patience = c.patience
-		opts = append(opts, copilot.WithReconnect(copilot.ReconnectPolicy{
-			MinBackoff: minBackoff, MaxBackoff: maxBackoff, GiveUpAfter: c.patience,
-		}))
-	}
 	opts = append([]copilot.Option{
 		c.server.options(c.program), copilot.WithLogger(c.notices.logger()),
+		copilot.WithReconnect(copilot.ReconnectPolicy{
+			MinBackoff: minBackoff, MaxBackoff: maxBackoff, GiveUpAfter: c.program.patience,
+		}),
 		copilot.WithGRPC(grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply)),
-			grpc.WithUserAgent("copilot-grpc-cli")),
+			grpc.WithUserAgent("copilot-grpc-cli"), grpc.WithChainStreamInterceptor(c.notices.intercept)),
 	}, opts...)
 	if c.token != "" && (c.name == "" || c.set.given["token"]) {
 		opts = append(opts, copilot.WithToken(c.token))
@@ -192,6 +191,13 @@ func (reportedError) Is(target error) bool { return target == errReported }
 
 // Unwrap returns the cause.
 func (e reportedError) Unwrap() error { return e.error }
+
+// isNoServer reports whether a command has failed because no server answers.
+func isNoServer(err error) bool {
+	var failure *copilot.Error
+	return errors.Is(err, copilot.ErrNoServer) || errors.Is(err, errReported) &&
+		errors.As(copilot.FromError(err), &failure) && failure.Code == codes.Unavailable
+}
 
 // remedy is what mends a failed call; empty if the error says it.
 func (c *connection) remedy(st *status.Status, failure *copilot.Error) string {

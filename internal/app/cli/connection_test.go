@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -79,10 +80,48 @@ func TestRemedies(t *testing.T) {
 	expect(t, nil, "call --target "+target+" Health/Check", result{exitOK, `{"status":"SERVING"}`, ""})
 	for args, want := range map[string]result{
 		"call --target " + target + " RuntimeService/Ping":  {exitFailed, "", "--token or COPILOT_GRPC_TOKEN"},
-		"call --target unix:/none RuntimeService/Ping":      {exitFailed, "", `Start one with "copilot-grpc serve"`},
-		"call --target '' RuntimeService/Ping":              {exitFailed, "", "No server answers"},
-		"call --target " + deaf(t) + " RuntimeService/Ping": {exitFailed, "", "If it is a server with TLS, name it with"},
+		"call --target unix:/none RuntimeService/Ping":      {exitNoServer, "", `Start one with "copilot-grpc serve"`},
+		"call --target '' RuntimeService/Ping":              {exitNoServer, "", "No server answers"},
+		"call --target " + deaf(t) + " RuntimeService/Ping": {exitNoServer, "", "If it is a server with TLS, name it with"},
 	} {
 		expect(t, nil, args, want)
+	}
+}
+
+// Commands that follow something say that their server has gone, and end when it has stayed away for too long.
+func TestFollowersLoseTheirServer(t *testing.T) {
+	t.Parallel()
+	target := server(t)
+	expect(t, nil, "sessions create --id one --target "+target, result{exitOK, "one\n", ""})
+	for args, first := range map[string]string{
+		"events one": "session.start", "chat --plain one": "\n", "inbox": "Waiting", "sessions list --watch": "current",
+	} {
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			l, through := newLink(t, target)
+			p, _, stderr := newProgram(nil, "")
+			out := &watched{lines: make(chan string, 1000)}
+			input, typing := io.Pipe()
+			defer typing.Close()
+			p.stdin, p.stdout, p.patience = input, &output{w: out}, time.Second
+			ended := make(chan int, 1)
+			go func() { ended <- p.main(t.Context(), append(strings.Fields(args), "--target", through)) }()
+			if strings.HasPrefix(args, "chat") {
+				_, _ = io.WriteString(typing, "/nothing\n") // which is answered when the chat is ready
+			}
+			for !strings.Contains(<-out.lines, first) {
+			}
+			l.cut()
+			if code := <-ended; code != exitNoServer || !strings.Contains(stderr.String(), "No server answers at "+through) {
+				t.Errorf("code %d: %s", code, stderr)
+			}
+			said := stderr.String()
+			for len(out.lines) > 0 {
+				said += <-out.lines
+			}
+			if !strings.Contains(said, "reconnecting for up to 1s") && !strings.Contains(said, "Trying again") {
+				t.Errorf("nothing is said of the broken connection: %s", said)
+			}
+		})
 	}
 }

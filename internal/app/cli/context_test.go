@@ -51,7 +51,7 @@ func TestContexts(t *testing.T) {
 		{"context show prod", result{exitOK, "name:   prod\ntarget: " + target + "\ntoken:  file " + token + "\n", ""}},
 		{"context show -o json", result{exitOK, `"target": "unix:/none"`, ""}},
 		{"context show prd", result{exitUsage, "", "did you mean prod?"}},
-		{"call RuntimeService/Ping", result{exitFailed, "", `No server answers at unix:/none (context "lab").`}},
+		{"call RuntimeService/Ping", result{exitNoServer, "", `No server answers at unix:/none (context "lab").`}},
 		{"call --context prod RuntimeService/Ping", result{exitOK, "{", ""}},
 		{"call --context prdo RuntimeService/Ping", result{exitUsage, "", "did you mean prod?"}},
 		{"call --context prod --target x RuntimeService/Ping", result{exitUsage, "", "choose one"}},
@@ -71,7 +71,7 @@ func TestContexts(t *testing.T) {
 			t.Errorf("%s prints the token: %+v", step.args, got)
 		}
 	}
-	expect(t, append(env, "COPILOT_GRPC_CONTEXT=lab"), "call RuntimeService/Ping", result{exitFailed, "", "unix:/none"})
+	expect(t, append(env, "COPILOT_GRPC_CONTEXT=lab"), "call RuntimeService/Ping", result{exitNoServer, "", "unix:/none"})
 	expect(t, append(env, "COPILOT_GRPC_CONTEXT=lab"), "call --target "+target+" RuntimeService/Ping",
 		result{exitOK, "{", ""})
 	expect(t, append(env, "COPILOT_GRPC_CONTEXT=lab", "COPILOT_GRPC_TARGET=x"), "call RuntimeService/Ping",

@@ -28,11 +28,13 @@ const describeUsage = `Explains the API: services, methods, messages and enums, 
 
 NAME is used as in "copilot-grpc call". It calls no server: the command contains the description of this API.`
 
-func setupDescribe(p *program, _ *flags) action {
+func setupDescribe(p *program, f *flags) action {
+	p.noPagerFlag(f)
 	return func(_ context.Context, args []string) error {
 		if len(args) > 1 {
 			return want(args, "NAME")
 		}
+		p.page()
 		d, err := newDescriber(p.stdout)
 		switch {
 		case err != nil:

@@ -96,6 +96,7 @@ func settingFindings(faults []error) (found []runtime.Finding) {
 
 // findings prints findings, for people or as JSON.
 func (p *printer) findings(found []runtime.Finding) error {
+	p.page()
 	if p.forPeople() {
 		for _, f := range found {
 			fmt.Fprintf(p.out, "%-8s %s: %s\n", marks[f.Level], f.Subject,

@@ -143,6 +143,7 @@ func (o *eventsOptions) read(
 	ctx context.Context, p *program, session *copilot.Session, begin []copilot.EventsOption, e *eventPrinter,
 ) error {
 	if o.noFollow {
+		p.page()
 		var gap *copilot.GapError
 		for event, err := range session.History(ctx, begin...) {
 			switch {
@@ -160,9 +161,6 @@ func (o *eventsOptions) read(
 	for frame, err := range session.Frames(ctx, begin...) {
 		if err != nil {
 			return err
-		}
-		if frame.GetStarted() != nil && o.connection.notices.reset() {
-			fmt.Fprintln(p.stderr, "reconnected")
 		}
 		if err := e.frame(frame); err != nil {
 			return err
@@ -379,6 +377,5 @@ func (e *eventPrinter) endText() error {
 		return nil
 	}
 	e.streaming = ""
-	_, err := io.WriteString(e.out.out, "\n")
-	return err
+	return e.out.out.endLine()
 }

@@ -99,7 +99,7 @@ func message(id, text string) *bridgev1.Event {
 func TestEventLines(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	e := &eventPrinter{out: &printer{out: &out, format: formatText}}
+	e := &eventPrinter{out: &printer{out: &output{w: &out}, format: formatText}}
 	for _, one := range []*bridgev1.Event{
 		delta("1", "Hel"), delta("1", "lo\x1b[2J\n"), delta("2", "other"), message("2", "other"), message("3", "whole"),
 		message("4", ""),
@@ -118,7 +118,6 @@ func TestEventLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `          assistant.message       Hello␛[2J
-
           assistant.message       other
           assistant.message       whole
           tool.execution_start    bash {"command":"a<U+202E>"}
@@ -158,7 +157,7 @@ func TestEventsSince(t *testing.T) {
 		"a gap and new": {[]*bridgev1.SubscribeResponse{at(-2, "a"), gap, caughtUp, at(-1, "b")}, []string{"GAP", "b"}},
 	} {
 		var out bytes.Buffer
-		e := &eventPrinter{out: &printer{out: &out, format: formatText}, since: since}
+		e := &eventPrinter{out: &printer{out: &output{w: &out}, format: formatText}, since: since}
 		for _, frame := range tc.frames {
 			if err := e.frame(frame); err != nil {
 				t.Fatal(err)
@@ -195,7 +194,7 @@ func TestSinceTime(t *testing.T) {
 func TestRawEvents(t *testing.T) {
 	t.Parallel()
 	var out, rest bytes.Buffer
-	e := &eventPrinter{out: &printer{out: &out, format: formatText}, rest: &rest,
+	e := &eventPrinter{out: &printer{out: &output{w: &out}, format: formatText}, rest: &rest,
 		whole: func(at *bridgev1.Position) (json.RawMessage, error) {
 			return json.RawMessage(`{"whole": ` + copilot.FormatPosition(at) + `}`), nil
 		}}

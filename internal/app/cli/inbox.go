@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"strings"
-	"text/tabwriter"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	"github.com/copilot-grpc/copilot-grpc/internal/app/ask"
@@ -17,7 +16,7 @@ import (
 const inboxUsage = `Shows what waits for a person in all sessions, and answers it.
 
   copilot-grpc inbox                                    live: shows each question as it comes up
-  copilot-grpc inbox list [--session ID] [-o json]      one line, or one line of JSON, for each question
+  copilot-grpc inbox list [--session ID] [-o jsonl]     a line, or a JSON document on a line, for each question
   copilot-grpc inbox answer ID --approve                approve it once
   copilot-grpc inbox answer ID --approve-for-session    and equal requests for the rest of the session
   copilot-grpc inbox answer ID --deny [--feedback TEXT] refuse it; without a feedback the turn ends
@@ -29,7 +28,8 @@ answer, or "NUMBER: ANSWER" if several questions wait; Ctrl-C leaves.`
 // inboxOptions are the flags of inbox.
 type inboxOptions struct {
 	connection               *connection
-	output, session          string
+	out                      *printer
+	session                  string
 	approve, forSession      bool
 	deny                     bool
 	feedback, answer         string
@@ -37,8 +37,7 @@ type inboxOptions struct {
 }
 
 func setupInbox(p *program, f *flags) action {
-	o := inboxOptions{connection: p.connection(f)}
-	f.StringVarP(&o.output, "output", "o", "text", "list: `format`, text or json")
+	o := inboxOptions{connection: p.connection(f), out: p.printer(f)}
 	f.StringVar(&o.session, "session", "", "list, answer: only the session with this `id`; answer needs it if several have a callback of that ID")
 	f.BoolVar(&o.approve, "approve", false, "answer: approve once")
 	f.BoolVar(&o.forSession, "approve-for-session", false, "answer: approve for the rest of the session")
@@ -65,12 +64,12 @@ func setupInbox(p *program, f *flags) action {
 		return o.connection.with(ctx, func(client *copilot.Client) error {
 			switch verb {
 			case "list":
-				return p.listInbox(o.pending(ctx, client), o.output == "json")
+				return o.list(p, o.pending(ctx, client))
 			case "answer":
 				return p.answerInbox(ctx, client, o.pending(ctx, client), id, reply)
 			}
 			return inbox.Run(ctx, client, p.stdin, p.stdout)
-		}, asPerson()...)
+		}, copilot.WithName(personName()))
 	}
 }
 
@@ -91,8 +90,8 @@ func (o *inboxOptions) check(verb, id string) (ask.Reply, error) {
 	switch {
 	case verb != "" && verb != "list" && verb != "answer":
 		return ask.Reply{}, fmt.Errorf("there is no %q: want list or answer", verb)
-	case o.output != "text" && o.output != "json":
-		return ask.Reply{}, fmt.Errorf("the output %q is not text or json", o.output)
+	case verb != "list" && !o.out.forPeople():
+		return ask.Reply{}, errors.New("--output is for inbox list")
 	case verb != "answer" && (len(decisions) > 0 || o.hasFeedback):
 		return ask.Reply{}, errors.New("decisions are for inbox answer ID")
 	case verb == "" && o.session != "":
@@ -128,35 +127,24 @@ func (o *inboxOptions) pending(ctx context.Context, client *copilot.Client) iter
 	}
 }
 
-// listInbox prints what waits.
-func (p *program) listInbox(pending iter.Seq2[*copilot.Callback, error], asJSON bool) error {
-	table := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
-	empty := true
+// list prints what waits.
+func (o *inboxOptions) list(p *program, pending iter.Seq2[*copilot.Callback, error]) error {
+	rows := table{columns: []column{{head: "ID"}, {head: "SESSION"}, {head: "KIND"}, {head: "QUESTION", least: 20}}}
+	list := []any{}
 	for cb, err := range pending {
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case asJSON:
-			line, err := jsonText(cb.Proto)
-			if err != nil {
-				return err
-			}
-			if _, err := fmt.Fprintf(p.stdout, "%s\n", line); err != nil {
-				return err
-			}
-			continue
-		case empty:
-			fmt.Fprintln(table, "ID\tSESSION\tKIND\tQUESTION")
 		}
-		empty = false
 		q := ask.Of(cb.Proto)
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", terminal.CleanLine(cb.ID), terminal.CleanLine(cb.SessionID), cb.Kind,
+		rows.add(cb.ID, cb.SessionID, string(cb.Kind),
 			terminal.Cut(terminal.CleanLine(strings.TrimSuffix(q.Title+": "+q.Detail, ": ")), inboxWidth))
+		list = append(list, cb.Proto)
 	}
-	if empty && !asJSON {
+	if len(list) == 0 && o.out.forPeople() {
 		fmt.Fprintln(p.stderr, "Nothing waits.")
+		return nil
 	}
-	return table.Flush()
+	return o.out.print(rows, list)
 }
 
 // inboxWidth is how much of a question a line of the list has.

@@ -13,7 +13,7 @@ func TestInboxMistakes(t *testing.T) {
 	}{
 		"verb":               {[]string{"inbox", "lst"}, `there is no "lst"`},
 		"argument":           {[]string{"inbox", "list", "x"}, `unexpected argument "x"`},
-		"format":             {[]string{"inbox", "list", "-o", "yaml"}, `"yaml" is not text or json`},
+		"format":             {[]string{"inbox", "list", "-o", "yaml"}, "want one of text, json, jsonl"},
 		"no ID":              {[]string{"inbox", "answer", "--approve"}, "the ID is missing"},
 		"no decision":        {[]string{"inbox", "answer", "x"}, "want one of --approve"},
 		"two decisions":      {[]string{"inbox", "answer", "x", "--approve", "--deny"}, "want one of --approve"},
@@ -32,7 +32,7 @@ func TestInboxMistakes(t *testing.T) {
 	}
 	for _, args := range [][]string{{"inbox", "list"}, {"chat"}} {
 		r := run(t, nil, "", append(args, "--target", "unix:/nowhere")...)
-		if r.code != exitFailed || !strings.Contains(r.stderr, `Start one with "copilot-grpc serve"`) {
+		if r.code != exitNoServer || !strings.Contains(r.stderr, `Start one with "copilot-grpc serve"`) {
 			t.Errorf("%q without a server: code %d, %q", args, r.code, r.stderr)
 		}
 	}

@@ -9,12 +9,14 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/copilot-grpc/copilot-grpc/internal/setting"
 	"github.com/copilot-grpc/copilot-grpc/internal/terminal"
 )
 
 // notices prints what the client library logs, such as a connection that breaks, as a line for people: each message
-// once until reset is called. It implements [slog.Handler].
+// once until the connection is back. It implements [slog.Handler].
 type notices struct {
 	out io.Writer
 	// patience is how long a broken stream is opened again, which its message says; 0 says nothing.
@@ -22,21 +24,49 @@ type notices struct {
 
 	mu      sync.Mutex
 	printed map[string]bool
-	// warned says that something was wrong since reset.
-	warned bool
+	// broken says that a stream is broken.
+	broken bool
 	// muted says that nothing more is printed.
 	muted bool
 }
 
 func (n *notices) logger() *slog.Logger { return slog.New(n) }
 
-// reset makes messages be printed again, and reports whether one was a warning: the connection was broken.
-func (n *notices) reset() bool {
+// restored tells of a connection that is back, if a stream was broken.
+func (n *notices) restored() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	warned := n.warned
-	n.printed, n.warned = nil, false
-	return warned
+	if n.broken && !n.muted {
+		fmt.Fprintln(n.out, "reconnected")
+	}
+	n.printed, n.broken = nil, false
+}
+
+// intercept is a [grpc.StreamClientInterceptor] that notices when a stream has messages again.
+func (n *notices) intercept(
+	ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer,
+	opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
+	stream, err := open(ctx, desc, conn, method, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return noticed{stream, n}, nil
+}
+
+// noticed is a stream whose messages are noticed.
+type noticed struct {
+	grpc.ClientStream
+	notices *notices
+}
+
+// RecvMsg implements grpc.ClientStream.
+func (s noticed) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	if err == nil {
+		s.notices.restored()
+	}
+	return err
 }
 
 // mute ends the printing: what the library fails to do after the end of a command tells the user nothing new.
@@ -58,16 +88,15 @@ func (n *notices) Handle(_ context.Context, record slog.Record) error {
 		}
 		return true
 	})
-	if n.patience > 0 && strings.HasSuffix(record.Message, " broken") {
-		line += fmt.Sprintf("; reconnecting for up to %s", setting.Short(n.patience))
-	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if strings.HasSuffix(record.Message, " broken") {
+		line += fmt.Sprintf("; reconnecting for up to %s", setting.Short(n.patience))
+		n.broken = true
+	}
 	key := record.Message
 	if record.Level < slog.LevelWarn {
 		key = line // progress has different details
-	} else {
-		n.warned = true
 	}
 	if n.muted || n.printed[key] {
 		return nil

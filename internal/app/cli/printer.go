@@ -24,13 +24,16 @@ const (
 
 // printer prints what a command has found, for people or as JSON.
 type printer struct {
-	out    io.Writer
+	out    *output
 	format string
+	// page makes what follows go to a pager if it is long.
+	page func()
 }
 
 // printer adds the flag that chooses a format.
 func (p *program) printer(f *flags) *printer {
-	out := &printer{out: p.stdout, format: formatText}
+	out := &printer{out: p.stdout, format: formatText, page: p.page}
+	p.noPagerFlag(f)
 	f.VarP(&choice{&out.format, []string{formatText, formatJSON, formatLines}}, "output", "o",
 		"`format`: text, json, or jsonl for a document a line")
 	return out
@@ -41,6 +44,7 @@ func (p *printer) forPeople() bool { return p.format == formatText }
 
 // print prints a table, or its rows as JSON.
 func (p *printer) print(t table, list []any) error {
+	p.page()
 	switch p.format {
 	case formatJSON:
 		return p.document(list)
@@ -60,6 +64,7 @@ type field struct{ name, value string }
 
 // record prints the fields that have a value, or the value as JSON.
 func (p *printer) record(fields []field, value any) error {
+	p.page()
 	if !p.forPeople() {
 		return p.document(value)
 	}

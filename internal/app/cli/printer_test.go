@@ -50,7 +50,7 @@ func TestJSONIsHarmless(t *testing.T) {
 func TestRecord(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	p := &printer{out: &out, format: formatText}
+	p := &printer{out: &output{w: &out}, format: formatText, page: func() {}}
 	if err := p.record([]field{{"id", "a"}, {"title", "x\ny"}, {"empty", ""}}, nil); err != nil {
 		t.Fatal(err)
 	}

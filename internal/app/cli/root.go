@@ -14,7 +14,7 @@ import (
 
 // Command returns the tree of all commands with their flags, for their manual pages.
 func Command(version string) *cobra.Command {
-	p := &program{version: version, getenv: func(string) string { return "" }, environ: func() []string { return nil },
+	p := &program{version: version, stdout: &output{w: io.Discard}, getenv: func(string) string { return "" }, environ: func() []string { return nil },
 		configDir: os.UserConfigDir}
 	return p.root(true)
 }

@@ -53,16 +53,11 @@ Exit codes: 0 the turn completed, 2 the command line is wrong, 3 the agent was r
 refused the caller, 4 the turn failed, 5 --timeout passed, 6 no server answers, 130 the turn was aborted, also by
 Ctrl-C. After 5 and Ctrl-C the turn is aborted. A server that goes away during the turn is waited for up to 2 minutes.`
 
-// runPatience is how long "run" waits for a server that goes away during the turn: longer than the client library needs
-// to notice that a server is silent (a minute), and than a restart or a move to another replica takes.
-const runPatience = 2 * time.Minute
-
-// Exit codes of "run", beside exitOK, exitUsage and exitInterrupted.
+// Exit codes of "run", beside those of all commands.
 const (
 	exitRefused    exitError = 3
 	exitTurnFailed exitError = 4
 	exitTimedOut   exitError = 5
-	exitNoServer   exitError = 6
 	exitAborted    exitError = exitInterrupted
 )
 
@@ -101,7 +96,6 @@ func setupRun(p *program, f *flags) action { return newRun(p, f).start }
 // newRun adds the flags of "run".
 func newRun(p *program, f *flags) *runOptions {
 	o := &runOptions{program: p, connection: p.connection(f), out: p.printer(f)}
-	o.connection.patience = runPatience
 	o.created.flags(f)
 	f.StringVar(&o.session, "session", "", "continue the session with this `id`")
 	f.Var(&choice{&o.approve, []string{approveNone, approveReads, approveAll, approveAsk}}, "approve",
@@ -230,10 +224,7 @@ func (o *runOptions) turn(
 			fmt.Fprintln(o.program.stderr, gap)
 			continue
 		case err != nil:
-			return nil, state.Usage, errors.Join(err, printed.end())
-		}
-		if o.connection.notices.reset() {
-			fmt.Fprintln(o.program.stderr, "reconnected")
+			return nil, state.Usage, errors.Join(err, o.out.out.endLine())
 		}
 		if !printed.begins(event) { // it is of an earlier turn
 			continue
@@ -246,7 +237,7 @@ func (o *runOptions) turn(
 		}
 	}
 	outcome, err := turn.Outcome()
-	return outcome, state.Usage, errors.Join(err, printed.end())
+	return outcome, state.Usage, errors.Join(err, o.out.out.endLine())
 }
 
 // abortTime bounds the abort of a turn whose time is over.
@@ -278,7 +269,7 @@ func (o *runOptions) lost(ctx context.Context, session *copilot.Session, err err
 func (o *runOptions) failed(ctx context.Context, err error) error {
 	var failure *copilot.Error
 	switch {
-	case errors.As(err, new(usageError)):
+	case errors.As(err, new(usageError)), errors.As(err, new(outputError)):
 		return err
 	case errors.Is(context.Cause(ctx), errTimeout) && o.abortFailed != nil:
 		fmt.Fprintf(o.program.stderr, "%s have passed; the turn may still be running: %s\n", o.timeout,
@@ -297,10 +288,8 @@ func (o *runOptions) failed(ctx context.Context, err error) error {
 		fmt.Fprintf(o.program.stderr, "copilot-grpc run: %s\n", terminal.CleanLine(err.Error()))
 	}
 	switch {
-	case errors.Is(err, copilot.ErrNoServer):
-		return exitNoServer
-	case errors.As(err, &failure) && failure.Code == codes.Unavailable:
-		return exitNoServer
+	case isNoServer(err):
+		return exitError(exitNoServer)
 	case errors.As(err, &failure) && (failure.Code == codes.PermissionDenied || failure.Code == codes.Unauthenticated):
 		return exitRefused
 	}
@@ -408,9 +397,8 @@ type turnPrinter struct {
 	prompt    string
 	messageID func() string
 	begun     bool
-	// message is the message whose text was printed last, and open says that its line has not ended.
+	// message is the message whose text was printed last.
 	message  string
-	open     bool
 	streamed map[string]bool
 }
 
@@ -445,7 +433,7 @@ func (t *turnPrinter) event(event *bridgev1.Event) error {
 				return err
 			}
 		}
-		return t.end()
+		return t.out.out.endLine()
 	}
 	return nil
 }
@@ -453,7 +441,7 @@ func (t *turnPrinter) event(event *bridgev1.Event) error {
 // text prints a part of a message.
 func (t *turnPrinter) text(message, text string) error {
 	if t.message != message {
-		if err := t.end(); err != nil {
+		if err := t.out.out.endLine(); err != nil {
 			return err
 		}
 	}
@@ -461,17 +449,6 @@ func (t *turnPrinter) text(message, text string) error {
 		t.streamed = map[string]bool{}
 	}
 	t.message, t.streamed[message] = message, true
-	t.open = !strings.HasSuffix(text, "\n")
 	_, err := io.WriteString(t.out.out, terminal.Clean(text))
-	return err
-}
-
-// end ends the line of a message.
-func (t *turnPrinter) end() error {
-	if !t.open {
-		return nil
-	}
-	t.open = false
-	_, err := io.WriteString(t.out.out, "\n")
 	return err
 }

@@ -176,7 +176,7 @@ func TestTurnBegins(t *testing.T) {
 func TestTurnText(t *testing.T) {
 	t.Parallel()
 	var out, progress bytes.Buffer
-	p := &turnPrinter{out: &printer{out: &out, format: formatText}, progress: &progress}
+	p := &turnPrinter{out: &printer{out: &output{w: &out}, format: formatText}, progress: &progress}
 	sub := message("9", "of a sub-agent")
 	sub.Event.AgentId = new("a")
 	for _, one := range []*bridgev1.Event{
@@ -189,7 +189,7 @@ func TestTurnText(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := p.end(); err != nil {
+	if err := p.out.out.endLine(); err != nil {
 		t.Fatal(err)
 	}
 	if out.String() != "a␛b\nc\nd\n" || progress.String() != "tool bash { }\n" {
@@ -267,13 +267,9 @@ func TestRunLosesItsServer(t *testing.T) {
 			l, through := newLink(t, target)
 			p, _, _ := newProgram(nil, "")
 			out, progress := &watched{lines: make(chan string, 1000)}, &watched{lines: make(chan string, 1000)}
-			p.stdout, p.stderr = out, progress
+			p.stdout, p.stderr, p.patience = &output{w: out}, progress, tc.patience
 			f := newFlags("run", "", "")
 			o := newRun(p, f)
-			if o.connection.patience != runPatience {
-				t.Errorf("a run waits %s for its server", o.connection.patience)
-			}
-			o.connection.patience = tc.patience
 			if err := f.parse(p, []string{"--target", through}); err != nil {
 				t.Fatal(err)
 			}

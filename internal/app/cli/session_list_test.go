@@ -95,7 +95,7 @@ func watching(t *testing.T, ctx context.Context, args ...string) (next func() st
 	t.Helper()
 	p, _, stderr := newProgram(nil, "")
 	out := &watched{lines: make(chan string, 1000)}
-	p.stdout = out
+	p.stdout = &output{w: out}
 	code := make(chan int, 1)
 	go func() { code <- p.main(ctx, args) }()
 	return func() string {

@@ -30,7 +30,7 @@ func TestSessionsCommand(t *testing.T) {
 		"sessions export none --output " + empty + to: {exitFailed, "", "NotFound: Session not found: none"},
 		"sessions export --output -" + to + " none":   {exitFailed, "", "NotFound"},
 		"sessions import " + taken + to:               {exitFailed, "", "InvalidArgument: invalid session archive"},
-		"sessions import " + empty:                    {exitFailed, "", "no such file"},
+		"sessions import " + empty + to:               {exitFailed, "", "no such file"},
 		"sessions export --help":                      {exitOK, "--output", ""},
 	} {
 		got := run(t, nil, "", strings.Fields(args)...)

@@ -140,7 +140,7 @@ func shimCommand(ctx context.Context, p *program, args []string) (err error) {
 	}
 	defer func() { err = errors.Join(err, o.report(p.stderr, s)) }()
 	if o.stdio {
-		return s.Serve(ctx, newStdio(p.stdin, p.stdout), true)
+		return s.Serve(ctx, newStdio(p.stdin, p.stdout.w), true)
 	}
 	return o.listen(ctx, p, s)
 }

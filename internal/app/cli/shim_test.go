@@ -52,7 +52,7 @@ func TestShimCounts(t *testing.T) {
 	p, _, stderr := newProgram(nil, "")
 	in, requests := io.Pipe()
 	replies, out := io.Pipe()
-	p.stdin, p.stdout = in, out
+	p.stdin, p.stdout = in, &output{w: out}
 	ended := make(chan int, 1)
 	go func() {
 		ended <- p.main(t.Context(),

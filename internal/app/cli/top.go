@@ -185,7 +185,7 @@ func watchTop(ctx context.Context, p *program, client *copilot.Client, first *sn
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	screen := &topScreen{shown: first, every: every, look: func() (*snapshot, error) { return look(ctx, client) }}
-	program := tea.NewProgram(screen, tea.WithInput(p.stdin), tea.WithOutput(p.stdout), tea.WithEnvironment(p.environ()),
+	program := tea.NewProgram(screen, tea.WithInput(p.stdin), tea.WithOutput(p.stdout.w), tea.WithEnvironment(p.environ()),
 		tea.WithoutSignalHandler())
 	defer context.AfterFunc(ctx, program.Quit)()
 	if _, err := program.Run(); err != nil {

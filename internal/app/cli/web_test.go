@@ -20,7 +20,7 @@ func TestWebLinkCommand(t *testing.T) {
 		"web link --ttl soon":          {exitUsage, "", "ttl"},
 		"web link --target " + target:  {exitFailed, "", "the server has no listener for browsers"},
 		"web link --help":              {exitOK, "--role", ""},
-		"web link --target unix:/none": {exitFailed, "", "Unavailable"},
+		"web link --target unix:/none": {exitNoServer, "", "Unavailable"},
 	} {
 		got := run(t, nil, "", strings.Fields(args)...)
 		if got.code != want.code || !strings.Contains(got.stdout, want.stdout) ||
