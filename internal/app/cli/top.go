@@ -9,9 +9,11 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+	"google.golang.org/grpc/codes"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/setting"
 )
 
 const topUsage = `Shows what the server does, live: CLI processes with their memory, open sessions, turns and the rate of
@@ -20,7 +22,8 @@ events. Sessions with a running turn come first, then those with the most new ev
   copilot-grpc top
   copilot-grpc top --once -o json
 
---once prints the state once, without rates; --interval is the time between two looks.`
+--once prints the state once, without rates; --interval is the time between two looks. A server that goes away is waited
+for up to 2 minutes.`
 
 func setupTop(p *program, f *flags) action {
 	c := p.connection(f)
@@ -180,11 +183,19 @@ func (s *snapshot) print(out *printer) error {
 	return out.document(members{{"version", s.info.GetVersion()}, {"runtimes", runtimes}, {"sessions", sessions}})
 }
 
+// lookTime bounds a look at a server that does not reply.
+const lookTime = 10 * time.Second
+
 // watchTop shows the server until the person leaves or a look at it fails.
 func watchTop(ctx context.Context, p *program, client *copilot.Client, first *snapshot, every time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	screen := &topScreen{shown: first, every: every, look: func() (*snapshot, error) { return look(ctx, client) }}
+	screen := &topScreen{shown: first, every: every, patience: p.patience,
+		look: func() (*snapshot, error) {
+			ctx, cancel := context.WithTimeout(ctx, lookTime)
+			defer cancel()
+			return look(ctx, client)
+		}}
 	program := tea.NewProgram(screen, tea.WithInput(p.stdin), tea.WithOutput(p.stdout.w), tea.WithEnvironment(p.environ()),
 		tea.WithoutSignalHandler())
 	defer context.AfterFunc(ctx, program.Quit)()
@@ -196,8 +207,11 @@ func watchTop(ctx context.Context, p *program, client *copilot.Client, first *sn
 
 // topScreen is the live screen.
 type topScreen struct {
-	shown         *snapshot
-	every         time.Duration
+	shown *snapshot
+	every time.Duration
+	// patience is how long a server that goes away is waited for, since lostAt; zero while it answers.
+	patience      time.Duration
+	lostAt        time.Time
 	look          func() (*snapshot, error)
 	width, height int
 	failed        error
@@ -207,6 +221,8 @@ type topScreen struct {
 type looked struct {
 	snapshot *snapshot
 	err      error
+	// at is when it failed.
+	at time.Time
 }
 
 // Init implements tea.Model.
@@ -216,7 +232,7 @@ func (t *topScreen) Init() tea.Cmd { return t.next() }
 func (t *topScreen) next() tea.Cmd {
 	return tea.Tick(t.every, func(time.Time) tea.Msg {
 		now, err := t.look()
-		return looked{now, err}
+		return looked{now, err, time.Now()}
 	})
 }
 
@@ -230,20 +246,42 @@ func (t *topScreen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			return t, tea.Quit
 		}
 	case looked:
-		if m.err != nil {
+		if m.err != nil && !t.mayReturn(m) {
 			t.failed = m.err
 			return t, tea.Quit
 		}
-		m.snapshot.since(t.shown)
-		t.shown = m.snapshot
+		if m.err == nil {
+			m.snapshot.since(t.shown)
+			t.shown, t.lostAt = m.snapshot, time.Time{}
+		}
 		return t, t.next()
 	}
 	return t, nil
 }
 
+// mayReturn reports whether the server that a look has not found is still waited for.
+func (t *topScreen) mayReturn(m looked) bool {
+	var failure *copilot.Error
+	if !errors.As(copilot.FromError(m.err), &failure) ||
+		failure.Code != codes.Unavailable && failure.Code != codes.DeadlineExceeded {
+		return false
+	}
+	if t.lostAt.IsZero() {
+		t.lostAt = m.at
+	}
+	return m.at.Sub(t.lostAt) < t.patience
+}
+
 // View implements tea.Model.
 func (t *topScreen) View() tea.View {
-	v := tea.NewView(t.shown.render(t.width, t.height))
+	text := t.shown.render(t.width, t.height)
+	if !t.lostAt.IsZero() {
+		notice := fmt.Sprintf("No server answers since %s; trying again for up to %s. The state before:",
+			t.lostAt.Format(time.TimeOnly), setting.Short(t.patience))
+		_, rest, _ := strings.Cut(text, "\n")
+		text = cut(notice, t.width) + "\n" + rest
+	}
+	v := tea.NewView(text)
 	v.AltScreen = true
 	return v
 }

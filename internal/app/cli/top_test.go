@@ -8,6 +8,8 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -72,6 +74,22 @@ func TestTopScreen(t *testing.T) {
 	}
 	if _, quit := screen.Update(tea.KeyPressMsg{Code: 'q', Text: "q"}); quit == nil {
 		t.Error("q does not leave")
+	}
+	lost := status.Error(codes.Unavailable, "gone")
+	screen.patience = time.Minute
+	screen.Update(tea.WindowSizeMsg{Width: 120, Height: 40})
+	_, goes := screen.Update(looked{err: lost, at: time.Unix(10, 0)})
+	if text = screen.View().Content; goes == nil || screen.failed != nil || !strings.HasPrefix(text, "No server answers since ") ||
+		!strings.Contains(text, "\nb ") {
+		t.Errorf("without a server: %v\n%s", screen.failed, text)
+	}
+	screen.Update(looked{snapshot: at(12, 99, 20, true)})
+	if text = screen.View().Content; strings.Contains(text, "No server") {
+		t.Errorf("the server is back:\n%s", text)
+	}
+	screen.Update(looked{err: lost, at: time.Unix(100, 0)})
+	if _, quit := screen.Update(looked{err: lost, at: time.Unix(160, 0)}); quit == nil || !errors.Is(screen.failed, lost) {
+		t.Error("a server that stays away does not end the screen")
 	}
 	failure := errors.New("gone")
 	if _, quit := screen.Update(looked{err: failure}); quit == nil || !errors.Is(screen.failed, failure) {
