@@ -14,6 +14,7 @@ import (
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/setting"
+	"github.com/copilot-grpc/copilot-grpc/internal/terminal"
 )
 
 const topUsage = `Shows what the server does, live: CLI processes with their memory, open sessions, turns and the rate of
@@ -132,7 +133,7 @@ func (s *snapshot) head() string {
 	for _, r := range s.runtimes {
 		memory += r.GetRssBytes()
 	}
-	line := fmt.Sprintf("copilot-grpc %s   sessions: %d   turns: %d   CLI processes: %d   memory: %s", s.info.GetVersion(),
+	line := fmt.Sprintf("copilot-grpc %s   sessions: %d   turns: %d   CLI processes: %d   memory: %s", terminal.CleanLine(s.info.GetVersion()),
 		len(s.sessions), turns, len(s.runtimes), sizeText(memory))
 	if s.rates != nil {
 		line += fmt.Sprintf("   events/s: %.1f", rate)
@@ -142,15 +143,14 @@ func (s *snapshot) head() string {
 
 // table lists the sessions.
 func (s *snapshot) table() table {
-	rows := table{columns: []column{{head: "SESSION", least: 8}, {head: "STATE"}, {head: "AGE"}, {head: "EVENTS"},
-		{head: "EVENTS/S"}, {head: "TITLE", least: 10}, {head: "MODEL", least: 6}}}
+	rows := table{columns: []column{{head: "SESSION", least: 8}, {head: "STATE"}, {head: "AGE"}, {head: "EVENTS/S"},
+		{head: "TITLE", least: 10}, {head: "MODEL", least: 6}}}
 	for _, one := range s.sessions {
 		rate := ""
 		if r, known := s.rates[one.ID]; known {
 			rate = fmt.Sprintf("%.1f", r)
 		}
-		rows.add(one.ID, stateOf(one), age(one.Proto.GetCreateTime(), s.at), fmt.Sprint(one.Proto.GetPosition().GetSeq()),
-			rate, one.Title, one.Model)
+		rows.add(one.ID, stateOf(one), age(one.Proto.GetCreateTime(), s.at), rate, one.Title, one.Model)
 	}
 	return rows
 }
@@ -251,7 +251,9 @@ func (t *topScreen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			return t, tea.Quit
 		}
 		if m.err == nil {
-			m.snapshot.since(t.shown)
+			if t.lostAt.IsZero() { // a server that comes back may have left out sequence numbers
+				m.snapshot.since(t.shown)
+			}
 			t.shown, t.lostAt = m.snapshot, time.Time{}
 		}
 		return t, t.next()
