@@ -175,11 +175,10 @@ func (*listOptions) cells(s *copilot.SessionInfo, now time.Time) []string {
 func (o *listOptions) follow(ctx context.Context, client *copilot.Client) error {
 	rows := table{columns: []column{{width: 8}, {width: 12}, {width: 36}, {width: 12}, {width: 4}, {width: 30, least: 10},
 		{width: 20, least: 6}, {width: 40, least: 8}}}
-	width := terminalWidth(o.out.out)
-	rows.fit(width)
+	rows.fit(terminalWidth(o.out.out))
 	if o.out.forPeople() {
 		heads := []string{"TIME", "CHANGE", "ID", "STATE", "AGE", "TITLE", "MODEL", "DIRECTORY"}
-		if _, err := io.WriteString(o.out.out, rows.line(heads, width)); err != nil {
+		if _, err := io.WriteString(o.out.out, rows.line(heads, terminalWidth(o.out.out))); err != nil {
 			return err
 		}
 	}
@@ -194,7 +193,7 @@ func (o *listOptions) follow(ctx context.Context, client *copilot.Client) error 
 			continue
 		}
 		printed[change.Session.ID] = fits
-		if err := o.change(change, &rows, width); err != nil {
+		if err := o.change(change, &rows); err != nil {
 			return err
 		}
 	}
@@ -202,7 +201,7 @@ func (o *listOptions) follow(ctx context.Context, client *copilot.Client) error 
 }
 
 // change prints one change.
-func (o *listOptions) change(change *copilot.SessionChange, rows *table, width int) error {
+func (o *listOptions) change(change *copilot.SessionChange, rows *table) error {
 	if !o.out.forPeople() {
 		return o.out.line(change.Proto)
 	}
@@ -211,7 +210,7 @@ func (o *listOptions) change(change *copilot.SessionChange, rows *table, width i
 	for i, cell := range cells {
 		cells[i] = terminal.CleanLine(cell)
 	}
-	_, err := io.WriteString(o.out.out, rows.line(cells, width))
+	_, err := io.WriteString(o.out.out, rows.line(cells, terminalWidth(o.out.out)))
 	return err
 }
 
