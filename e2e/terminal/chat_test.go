@@ -167,11 +167,11 @@ func TestChatThroughPipes(t *testing.T) {
 			t.Errorf("%q is missing", want)
 		}
 	}
-	_, id, found := strings.Cut(errs, " chat ")
-	if strings.ContainsAny(out, "\x1b\r") || code != 0 || !found {
+	back := regexp.MustCompile(`Come back with: .* chat --target \S+ (\S+)`).FindStringSubmatch(errs)
+	if strings.ContainsAny(out, "\x1b\r") || code != 0 || back == nil {
 		t.Fatalf("code %d:\n%s\n%s", code, out, errs)
 	}
-	id, _, _ = strings.Cut(id, " ")
+	id := back[1]
 	again, errs, code := pipe(d, "Hello again\n", id)
 	if !strings.Contains(again, "Agent: It came to: one\n") || !strings.Contains(again, "Agent: You said: Hello again\n") || code != 0 {
 		t.Errorf("back again: code %d:\n%s\n%s", code, again, errs)
@@ -309,7 +309,7 @@ func TestChatWithoutSession(t *testing.T) {
 		t.Errorf("no session: code %d: %s", code, errs)
 	}
 	d.Stop(syscall.SIGTERM)
-	if _, errs, code := pipe(d, ""); code != 1 || !strings.Contains(errs, `Start one with "copilot-grpc serve"`) {
+	if _, errs, code := pipe(d, ""); code != 6 || !strings.Contains(errs, `Start one with "copilot-grpc serve"`) {
 		t.Errorf("no server: code %d: %s", code, errs)
 	}
 }

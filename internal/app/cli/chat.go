@@ -13,7 +13,6 @@ import (
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
 	"github.com/copilot-grpc/copilot-grpc/internal/app/chat"
-	"github.com/copilot-grpc/copilot-grpc/internal/terminal"
 )
 
 const chatUsage = `Talks to a session: a new one, or SESSION. Leaving ends only the chat; the session goes on, and "copilot-grpc chat
@@ -84,13 +83,13 @@ func (o *chatOptions) talk(ctx context.Context, p *program, session string) erro
 
 // command is the command line that comes back to a session.
 func (o *chatOptions) command(session string) string {
-	line := fmt.Sprintf("%s chat %s", self(), terminal.CleanLine(session))
+	line := self() + " chat"
 	if given := o.connection.set.given; given["target"] {
-		line += " --target " + o.connection.target
+		line += " --target " + quote(o.connection.target)
 	} else if given["context"] {
 		line += " --context " + quote(o.connection.context)
 	}
-	return line
+	return line + " " + operand(session)
 }
 
 // converse shows the conversation as the terminal allows it.

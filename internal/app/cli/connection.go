@@ -174,7 +174,7 @@ func (c *connection) failed(ctx context.Context, client *copilot.Client, err err
 		fmt.Fprintln(p.stderr, "Find its id with: copilot-grpc runtimes list")
 	case !copilot.IsReason(err, copilot.ReasonSessionNotFound) || client == nil || session == "":
 	case failure.Metadata["remedy"] != "": // it is disconnected
-		fmt.Fprintf(p.stderr, "Open it with: copilot-grpc sessions resume %s\n", quote(session))
+		fmt.Fprintf(p.stderr, "Open it with: copilot-grpc sessions resume %s\n", operand(session))
 	default:
 		if near := nearestSession(ctx, client, session); near != "" {
 			fmt.Fprintf(p.stderr, "Did you mean the session %q?\n", near)

@@ -62,3 +62,21 @@ func TestInboxOfSession(t *testing.T) {
 	}
 	expect(t, nil, "inbox answer x --deny --session one"+to, result{exitFailed, "", `no callback "x" waits`})
 }
+
+// The command line that comes back to a chat is one that a shell and this program read as it is meant.
+func TestChatComesBack(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]string{
+		"one": " chat --target 'unix:/a b' one", "-x": " chat --target 'unix:/a b' -- -x", "a b\x1b": " chat --target 'unix:/a b' 'a b␛'",
+	} {
+		p, _, _ := newProgram(nil, "")
+		f := newFlags("chat", "", "")
+		o := chatOptions{connection: p.connection(f)}
+		if err := f.parse(p, []string{"--target", "unix:/a b"}); err != nil {
+			t.Fatal(err)
+		}
+		if got := o.command(id); !strings.HasSuffix(got, want) {
+			t.Errorf("%q: %s, want %s", id, got, want)
+		}
+	}
+}

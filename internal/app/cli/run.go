@@ -261,7 +261,7 @@ func (o *runOptions) lost(ctx context.Context, session *copilot.Session, err err
 		return
 	}
 	fmt.Fprintf(o.program.stderr, "the outcome of the turn is unknown: see \"copilot-grpc events %s\" when the server "+
-		"answers again\n", quote(session.ID()))
+		"answers again\n", operand(session.ID()))
 	o.connection.notices.mute() // the session cannot be left
 }
 

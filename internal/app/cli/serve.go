@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel"
 
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
+	"github.com/copilot-grpc/copilot-grpc/internal/terminal"
 	"github.com/copilot-grpc/copilot-grpc/server/redact"
 )
 
@@ -192,6 +193,15 @@ func examples(target string, token bool) []string {
 		self() + " run Hello" + here,
 		grpcurl + " " + where + " list",
 	}
+}
+
+// operand makes an argument of a command, which comes last on its line, of an id.
+func operand(id string) string {
+	word := quote(terminal.CleanLine(id))
+	if strings.HasPrefix(id, "-") {
+		return "-- " + word
+	}
+	return word
 }
 
 // quote makes a word of the shell of s.

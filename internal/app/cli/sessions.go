@@ -131,7 +131,7 @@ func (p *program) importSession(ctx context.Context, client *copilot.Client, nam
 	}
 	newID := made.GetSession().GetSessionId()
 	fmt.Fprintf(p.stdout, "imported session %s (%d events); open it with:\n", newID, made.GetEventCount())
-	fmt.Fprintf(p.stdout, "  copilot-grpc sessions resume %s\n", newID)
+	fmt.Fprintf(p.stdout, "  copilot-grpc sessions resume %s\n", operand(newID))
 	p.printMissing(made.GetMissingSecrets())
 	return nil
 }
