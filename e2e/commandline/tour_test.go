@@ -12,7 +12,10 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"github.com/copilot-grpc/copilot-grpc/e2e/harness"
+	"github.com/copilot-grpc/copilot-grpc/internal/app/cli"
 )
 
 // terminal is where lines are typed: a folder and an environment.
@@ -112,6 +115,43 @@ func TestCommandLineTour(t *testing.T) {
 	if typed := newPerson(t).follow("../../docs/cli.md"); typed < 15 {
 		t.Errorf("the page has %d lines to type", typed)
 	}
+}
+
+// typedElsewhere are the commands that no line of the pages below types, with the test that runs each.
+var typedElsewhere = map[string]string{
+	"serve": "each test of e2e", "chat": "TestChatPages", "demo": "make demo-smoke", "shim": "e2e/shim",
+	"web link": "TestBrowserLogin", "issuer": "TestDeployPage",
+}
+
+// Each command is typed by a page, or has another test.
+func TestEveryCommandIsTyped(t *testing.T) {
+	t.Parallel()
+	var typed strings.Builder
+	for _, name := range []string{"cli.md", "data-directory.md"} {
+		page, err := os.ReadFile("../../docs/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range screen.FindAllStringSubmatch(string(page), -1) {
+			typed.WriteString(block[1])
+		}
+	}
+	var visit func(of *cobra.Command)
+	visit = func(of *cobra.Command) {
+		for _, c := range of.Commands() {
+			visit(c)
+		}
+		_, path, _ := strings.Cut(of.CommandPath(), " ")
+		isTyped := regexp.MustCompile(`(?m)(^\$ |\$\(|\| |&& )copilot-grpc ` + path + `( |$)`).MatchString(typed.String())
+		switch {
+		case of.HasSubCommands() || of.Hidden || path == "help":
+		case !isTyped && typedElsewhere[path] == "":
+			t.Errorf("no page types %q", path)
+		case isTyped && typedElsewhere[path] != "" && path != "serve":
+			t.Errorf("a page types %q", path)
+		}
+	}
+	visit(cli.Command("test"))
 }
 
 // docs/data-directory.md verifies the directory of a killed server as it is written.
