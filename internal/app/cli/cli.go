@@ -237,12 +237,12 @@ func (p *program) exit(of *cobra.Command, err error) int {
 	}
 }
 
-// printHelp prints a help to stdout. It returns errHelped, or the error of stdout.
+// printHelp prints a help to stdout, in lines that fit the terminal. It returns errHelped, or the error of stdout.
 func (p *program) printHelp(write func(w io.Writer)) error {
 	var text bytes.Buffer
 	write(&text)
 	p.page()
-	if _, err := p.stdout.Write(text.Bytes()); err != nil {
+	if _, err := io.WriteString(p.stdout, fit(text.String(), terminalWidth(p.stdout))); err != nil {
 		return err
 	}
 	return errHelped

@@ -184,7 +184,7 @@ func (d *describer) describe(of protoreflect.Descriptor) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.WriteString(d.out, d.text.String())
+	_, err = io.WriteString(d.out, fit(d.text.String(), terminalWidth(d.out)))
 	return err
 }
 
