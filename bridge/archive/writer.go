@@ -45,9 +45,6 @@ func NewWriter(w io.Writer, m Manifest) (*Writer, error) {
 	return out, out.file(manifestName, int64(len(text)), bytes.NewReader(text))
 }
 
-// Digest returns the digest of the manifest, and with it of the whole archive.
-func (w *Writer) Digest() string { return w.digest }
-
 // Add writes the next part. The name, size and digest must be those of the manifest.
 func (w *Writer) Add(name string, content io.Reader) error {
 	if len(w.parts) == 0 || w.parts[0].Name != name {

@@ -56,7 +56,7 @@ type Options struct {
 	// order of arrival. It must not block and must not modify Params.
 	Arrive func(r *Request) (lane string)
 
-	// Request serves a request of the peer on a worker. ctx ends with the connection or by CancelRequest. Its result
+	// Request serves a request of the peer on a worker. ctx ends with the connection or with the call. Its result
 	// must be one JSON value (nil means null). An error that is or wraps an *Error determines code, message and data
 	// of the reply. Without Request every request is answered with CodeMethodNotFound.
 	Request func(ctx context.Context, r *Request) (json.RawMessage, error)

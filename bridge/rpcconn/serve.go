@@ -4,18 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 )
 
-// errCancelRequest is the cause of a handler's context after CancelRequest.
-var errCancelRequest = errors.New("request cancelled")
-
 // Request is a call of the peer's, for a Handler to answer.
 type Request struct {
-	// ID is the request's id as JSON text, for CancelRequest.
+	// ID is the request's id as JSON text.
 	ID string
 	// Method and Params are unchanged; Params is nil if absent.
 	Method string
@@ -28,10 +24,8 @@ type Request struct {
 
 // task is a request that is being served or is waiting.
 type task struct {
-	req    *Request
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	lane   string
+	req  *Request
+	lane string
 }
 
 // server serves the peer's requests on at most MaxRequestWorkers goroutines, which exist only while there is work.
@@ -41,13 +35,13 @@ type server struct {
 	mu      sync.Mutex
 	ready   []*task            // may start now, oldest first
 	lanes   map[string][]*task // by lane with a task ready or running: what comes after it
-	all     map[*task]struct{} // ready, held back in a lane, or running
+	all     int                // ready, held back in a lane, or running
 	workers int
 	tasks   sync.WaitGroup
 }
 
 func newServer(c *Conn) *server {
-	return &server{conn: c, lanes: map[string][]*task{}, all: map[*task]struct{}{}}
+	return &server{conn: c, lanes: map[string][]*task{}}
 }
 
 // accept queues a request. It runs on the reader goroutine and never blocks.
@@ -79,11 +73,10 @@ func (s *server) refuse(t *task) {
 func (s *server) queue(t *task) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.all) >= s.conn.opts.MaxRequestWorkers+s.conn.opts.MaxRequestQueue {
+	if s.all >= s.conn.opts.MaxRequestWorkers+s.conn.opts.MaxRequestQueue {
 		return false
 	}
-	t.ctx, t.cancel = context.WithCancelCause(s.conn.ctx)
-	s.all[t] = struct{}{}
+	s.all++
 	if t.lane != "" {
 		if behind, busy := s.lanes[t.lane]; busy {
 			s.lanes[t.lane] = append(behind, t)
@@ -112,7 +105,7 @@ func (s *server) next(finished *task) *task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if finished != nil {
-		delete(s.all, finished)
+		s.all--
 		s.advance(finished.lane)
 	}
 	if len(s.ready) == 0 {
@@ -140,13 +133,14 @@ func (s *server) advance(lane string) {
 
 // run serves one request and sends its reply.
 func (s *server) run(t *task) {
-	defer t.cancel(nil)
+	ctx, cancel := context.WithCancel(s.conn.ctx)
+	defer cancel()
 	defer func() {
 		if t.req.Replied != nil {
 			t.req.Replied()
 		}
 	}()
-	result, err := s.conn.opts.Request(t.ctx, t.req)
+	result, err := s.conn.opts.Request(ctx, t.req)
 	if err == nil {
 		if bad := s.conn.checkBody(result); bad != nil {
 			err = fmt.Errorf("result: %w", bad)
@@ -193,21 +187,6 @@ func (s *server) deliver(t *task, frame []byte) error {
 // send queues a finished reply.
 func (s *server) send(frame []byte) error {
 	return s.conn.out.push(&outgoing{frame: frame, priority: true})
-}
-
-// CancelRequest ends the context of the peer's requests with this id, waiting or running, and reports whether there
-// were any. Their handlers' results are still sent.
-func (c *Conn) CancelRequest(id string) bool {
-	c.serve.mu.Lock()
-	defer c.serve.mu.Unlock()
-	found := false
-	for t := range c.serve.all {
-		if t.req.ID == id {
-			t.cancel(errCancelRequest)
-			found = true
-		}
-	}
-	return found
 }
 
 // wait returns when no handler runs; waiting tasks run with an ended context and return quickly.

@@ -204,29 +204,6 @@ func TestLanes(t *testing.T) {
 	})
 }
 
-func TestCancelRequest(t *testing.T) {
-	t.Parallel()
-	started := make(chan struct{}, 2)
-	c, p := start(t, Options{Request: func(ctx context.Context, _ *Request) (json.RawMessage, error) {
-		started <- struct{}{}
-		<-ctx.Done()
-		return nil, context.Cause(ctx)
-	}})
-	if c.CancelRequest("5") {
-		t.Error("cancelled a request that does not exist")
-	}
-	p.send(`{"id":5,"method":"m"}`)
-	p.send(`{"id":"5","method":"m"}`)
-	<-started
-	<-started
-	if !c.CancelRequest("5") {
-		t.Error("no request found")
-	}
-	if got := p.receive(); got != `{"jsonrpc":"2.0","id":5,"error":{"code":-32603,"message":"request cancelled"}}` {
-		t.Errorf("wrote %q", got)
-	}
-}
-
 // The end of the connection ends the handlers.
 func TestHandlersEndWithTheConnection(t *testing.T) {
 	t.Parallel()

@@ -66,5 +66,5 @@ func (c *Conn) held() (inFlight, unanswered int) {
 func (s *server) serving() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.all)
+	return s.all
 }
