@@ -209,7 +209,7 @@ sdk-smoke: build
 chaos-smoke:
 	@mkdir -p bin
 	@go build -o bin/chaos ./internal/testing/chaos/cmd/chaos
-	$(STEP) "fault schedules" go bin/chaos -seed 1 -count 12 -minutes 0.75 -out bin/chaos-smoke.txt
+	$(STEP) "fault schedules" go bin/chaos -seed 1 -count 8 -minutes 0.75 -out bin/chaos-smoke.txt
 	$(SUB) chaos-cluster SEED=1 COUNT=2
 
 # Two lists side by side, because most of these steps keep one core busy. The output of the second comes at its end.
