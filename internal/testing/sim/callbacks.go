@@ -21,7 +21,7 @@ import (
 
 // variant says who handles the callbacks of a run. Its digits to the bases 2, 3, 2 and 3 are:
 //
-//   - whether there is room for two callbacks only;
+//   - whether there is room for two callbacks and for few events only;
 //   - the session's own handling: none, tools only, or tools, permissions and questions;
 //   - whether there are two participants, of which each handles permissions and questions, and has a tool unless the
 //     session has it;

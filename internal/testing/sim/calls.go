@@ -333,6 +333,14 @@ func (c *cli) takeOver(continuePending bool) (interrupted []*toolCall) {
 	}
 	if len(c.calls) > 0 {
 		c.phase, c.resumed, c.text = calling, true, "C"
+		c.took = -1
+		for _, e := range c.events {
+			if e.said >= 0 {
+				c.took = e.said
+			} else if e.isContinuation() {
+				c.took = -1
+			}
+		}
 	}
 	return interrupted
 }

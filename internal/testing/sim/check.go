@@ -109,6 +109,9 @@ func (w *world) wrong(p *prompt, said []int) string {
 		if !p.crashed {
 			return "its runtime is said to be lost"
 		}
+		if p.wentOn && w.variant.continues() && w.restarts == 0 && !p.abortable {
+			return "its runtime is said to be lost, and the next one went on"
+		}
 	case w.variant.continues() && p.crashed && (told == "COMPLETED C" || slices.Contains(w.continuation.fates, told)):
 	case slices.Contains(p.fates, told) && (p.crashed || p.late || p.fates[len(p.fates)-1] == told):
 	case told == "ABORTED" && (p.abortable || p.unended) && (p.crashed || len(p.fates) == 0):

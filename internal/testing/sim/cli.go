@@ -98,6 +98,8 @@ type cli struct {
 	calls     []*toolCall // that have not ended
 	cancelled []*toolCall // by an abort
 	resumed   bool        // an earlier process began the calls
+	// took is the prompt whose turn an earlier process began; -1 without one.
+	took      int
 	questions map[string]*toolCall
 	// copies are the ephemeral events of which a second copy may come.
 	copies []string
@@ -496,6 +498,9 @@ func (c *cli) answer() {
 	}
 	for _, n := range c.turn {
 		c.w.ended(n, outcome)
+	}
+	if c.text == "C" && len(c.turn) == 0 && c.took >= 0 {
+		c.w.prompts[c.took].wentOn = true
 	}
 	c.phase = deciding
 }

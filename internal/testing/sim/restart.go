@@ -32,6 +32,9 @@ type life struct {
 	ended *disks
 }
 
+// memory bounds the journal's memory in narrow variants: older events are on the disk alone.
+const memory = 2 << 10
+
 // newLife begins a process of the bridge with what an earlier one has stored; left is nil for the first one. The zero
 // variant has no storage.
 func (w *world) newLife(left *disks) *life {
@@ -49,6 +52,10 @@ func (w *world) newLife(left *disks) *life {
 	if w.variant > 0 {
 		l.disks = newDisks(left, func() { w.point(l) })
 		l.writer = journal.NewWriter(journal.WriterConfig{FS: l.disks.log})
+		if w.variant.narrow() {
+			cfg.Budget = journal.NewBudget(memory)
+			l.tasks.Go(func() { cfg.Budget.Run(l.ctx) })
+		}
 		var err error
 		if cfg.Log, _, err = journal.OpenDisk("s1", cfg.Epoch, l.writer); err == nil {
 			cfg.Outbox, err = outbox.Open(l.disks.outbox)

@@ -264,6 +264,7 @@ func TestFound(t *testing.T) {
 		"an abort whose caller has gone reaches the next turn":                "v56 z32 c13 c30 t8 c20 c32 c0 c9 c1 k29 a19 e35 t34 c32 c27 c11",
 		"the text of a turn that goes on within a load that begins an epoch": "v64 t30 c8 c22 x32 t29 c32 c23 c11 c29 c3 c24 c19 c26 c21 c14 c4 " +
 			"c11 w3 w19 c34 c3 c7 x7 c6 c5 c8 c5 c10",
+		"a turn that the next process ends is told as lost":   "v50 t0 c0 c0 c0 c0 c0 c0 c0 c0 x0",
 		"a configuration stays saved whose resume has failed": "o6 x10",
 		"a default answer does not reach the CLI":             "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
 	} {

@@ -46,6 +46,8 @@ type prompt struct {
 	abandoned bool
 	// crashed: a CLI process ended since it was sent, and before the caller knew its outcome.
 	crashed bool
+	// wentOn: a later CLI process has ended its turn.
+	wentOn bool
 
 	// accepted are the prompts that the bridge had accepted when this one was sent.
 	accepted map[int]bool
