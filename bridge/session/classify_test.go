@@ -20,6 +20,7 @@ func TestClassify(t *testing.T) {
 		want   fault.Reason
 	}{
 		{said(-32601, "Unhandled method x"), "x", fault.MethodUnknown},
+		{said(-32601, "the feature is not enabled"), "x", fault.FeatureDisabled},
 		{said(-32603, "Unhandled method session.foo"), "session.foo", fault.MethodUnknown},
 		{said(-32000, "shutting down"), "session.send", fault.RuntimeLost},
 		{said(-32603, "Session not found: abc"), "session.send", fault.SessionNotFound},
@@ -82,5 +83,29 @@ func TestClassifyUnknownField(t *testing.T) {
 	if !ok || f.Reason != fault.InvalidField || f.Field != "hookDirectories" || f.Metadata["rpc_message"] != said ||
 		!strings.Contains(f.Message, `no field "hookDirectories" in hooks.discover: omit it`) {
 		t.Errorf("got %+v", f)
+	}
+}
+
+// TestErrorsAsTheCLIs: callers who want the CLI's errors get those that it would have returned.
+func TestErrorsAsTheCLIs(t *testing.T) {
+	t.Parallel()
+	invalid := fault.New(fault.InvalidField, "bad").WithField("session_id")
+	for _, tc := range []struct {
+		err  error
+		id   string
+		code int64
+		want string
+	}{
+		{invalid, "", codeInternal, "Request m failed with message: Missing sessionId in m request"},
+		{invalid, "../x", codeInternal, "Request m failed with message: Rejected m request with invalid sessionId: ../x"},
+		{NotFound("s1"), "s1", codeInternal, "Request m failed with message: Session not found for sessionId: s1"},
+		{fault.New(fault.MethodUnknown, "no"), "s1", codeMethodNotFound, "Unhandled method m"},
+		{fault.New(fault.SessionBusy, "busy"), "s1", codeInternal, "Request m failed with message: busy"},
+		{&rpcconn.Error{Code: 7, Message: "its own"}, "s1", 7, "its own"},
+	} {
+		f, ok := errors.AsType[*fault.Error](Exactly(tc.err, "m", tc.id))
+		if !ok || f.RPC == nil || f.RPC.Code != tc.code || f.RPC.Message != tc.want {
+			t.Errorf("%v with id %q is %+v", tc.err, tc.id, f)
+		}
 	}
 }

@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
@@ -281,4 +283,37 @@ func TestRefusedReturn(t *testing.T) {
 	}
 	f.of.participants.Leave(p)
 	f.tasks.Wait()
+}
+
+// TestResponseOfALostParticipant: a response of a model does not wait for a participant whose connection broke.
+func TestResponseOfALostParticipant(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newCrowded()
+		p := f.join(t, roster.Brings{Handling: config.Handling{Methods: []string{callback.ModelRequestStart}}, Grace: time.Minute})
+		f.tasks.Go(func() { _, _ = f.of.models.Start(f.ctx, f, "m1", json.RawMessage(`{"requestId":"q"}`)) })
+		synctest.Wait()
+		f.of.callbacks.Resolve(f.ctx, "m1", callback.Giver{Participant: p.ID}, callback.Reply{Members: json.RawMessage(`{}`)},
+			func(journal.Position, error) {})
+		synctest.Wait()
+		f.methods()
+		f.of.participants.Lost(p, errors.New("broken"))
+		synctest.Wait()
+		if !f.called("llmInference.httpResponseStart") {
+			t.Errorf("the calls are %v", f.methods())
+		}
+		f.of.participants.Leave(p)
+		f.tasks.Wait()
+	})
+}
+
+// TestChangedHandling: a participant may handle other callbacks than it did.
+func TestChangedHandling(t *testing.T) {
+	t.Parallel()
+	f := newCrowded()
+	p := f.join(t, roster.Brings{})
+	h := config.Handling{Methods: []string{callback.PermissionRequested}}
+	if err := f.of.participants.Change(t.Context(), p, nil, &h); err != nil || !slices.Equal(p.Handling.Methods, h.Methods) {
+		t.Errorf("%v; it handles %v", err, p.Handling.Methods)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/async"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -171,4 +172,24 @@ func TestStartedMessageIsLeft(t *testing.T) {
 			}
 		})
 	})
+}
+
+// TestStoppingWhileAMessageWaits: a message that waits when the bridge stops fails because of that.
+func TestStoppingWhileAMessageWaits(t *testing.T) {
+	t.Parallel()
+	p := &puppet{}
+	h := &stock{rt: p}
+	s := onStock(t, h)
+	ctx, stop := context.WithCancel(t.Context())
+	h.ctx = ctx
+	s.loader.runtime, s.loader.state = p, Loaded
+	if err := s.prompts.acquire(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, 1)
+	s.sender.Start(t.Context(), message("hi"), func(_ Sent, err error) { failed <- err })
+	stop()
+	if err := <-failed; !errors.Is(err, async.ErrStopping) {
+		t.Errorf("the error is %v", err)
+	}
 }

@@ -297,3 +297,22 @@ func TestOrdered(t *testing.T) {
 		}
 	}
 }
+
+// TestUnansweredBehindAResume: a resume that does not continue the work of a session that was closed ends its requests.
+func TestUnansweredBehindAResume(t *testing.T) {
+	t.Parallel()
+	for data, want := range map[string]int{
+		`{"continuePendingWork":false,"sessionWasActive":false}`: 0,
+		`{"continuePendingWork":true,"sessionWasActive":false}`:  1,
+		`{"continuePendingWork":false,"sessionWasActive":true}`:  1,
+		`7`: 1,
+	} {
+		var u Unanswered
+		u.Follow(rec(callback.PermissionRequested, 1))
+		resumed := rec("session.resume", 2)
+		resumed.JSON = []byte(`{"type":"session.resume","data":` + data + `}`)
+		if u.Follow(resumed); len(u) != want {
+			t.Errorf("%s leaves %d requests, want %d", data, len(u), want)
+		}
+	}
+}

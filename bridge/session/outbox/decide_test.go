@@ -142,3 +142,13 @@ func TestObstacle(t *testing.T) {
 		}
 	}
 }
+
+// TestMessageWithoutAPosition: without a position, the time says whether a message can belong to a prompt.
+func TestMessageWithoutAPosition(t *testing.T) {
+	t.Parallel()
+	given := time.Now()
+	e := &Entry{GivenAt: given}
+	if !e.after(Said{At: given}) || e.after(Said{At: given.Add(-time.Hour)}) {
+		t.Error("the time of a message without a position does not count")
+	}
+}

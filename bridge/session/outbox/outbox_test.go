@@ -614,3 +614,15 @@ func TestLostContinuation(t *testing.T) {
 		t.Errorf("the continuations are %v", got)
 	}
 }
+
+// TestFinishedPromptsTakeNoRoom: a prompt whose turn has ended does not count.
+func TestFinishedPromptsTakeNoRoom(t *testing.T) {
+	t.Parallel()
+	b := opened(t, onDisk())
+	n := put(t, b, "p")
+	b.End(n)
+	b.Finish(n)
+	if b.bytes != 0 {
+		t.Errorf("%d bytes are taken", b.bytes)
+	}
+}

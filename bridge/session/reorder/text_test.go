@@ -18,7 +18,7 @@ func TestTimestamp(t *testing.T) {
 	}
 	const parent = `,"parentId":"00000000-0000-0000-0000-000000000000"}`
 	for _, text := range []string{`{"timestamp":"` + times[4] + `","type":"x"` + parent, `{"type":"x","timestamp":"` + times[4] + `"` + parent} {
-		if got := at(text); got != at(`"timestamp":"`+times[4]+`"`) {
+		if got := Timestamp([]byte(text)); got != at(`"timestamp":"`+times[4]+`"`) {
 			t.Errorf("%s is %d", text, got)
 		}
 	}

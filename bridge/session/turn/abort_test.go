@@ -172,3 +172,21 @@ func TestContinuedTurnIsAborted(t *testing.T) {
 		}
 	}
 }
+
+// TestMissingBehindAnAbort: an abort may have removed a message whose reply came behind it. Of one that was accepted before, the
+// machine knows.
+func TestMissingBehindAnAbort(t *testing.T) {
+	t.Parallel()
+	for _, late := range []bool{false, true} {
+		d := newDriver()
+		w := d.expect()
+		if !late {
+			d.m.Accept(w, d.now)
+		}
+		d.m.abort()
+		d.m.Accept(w, d.now)
+		if d.m.Missing() != late {
+			t.Errorf("accepted behind the abort: %v, missing: %v", late, d.m.Missing())
+		}
+	}
+}

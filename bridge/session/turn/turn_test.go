@@ -683,3 +683,14 @@ func TestDeserted(t *testing.T) {
 		}
 	}
 }
+
+// TestAnAcceptedMessageIsHeard: the time limits begin anew with the CLI's reply to a message.
+func TestAnAcceptedMessageIsHeard(t *testing.T) {
+	t.Parallel()
+	d := newDriver()
+	now := d.now.Add(time.Hour)
+	d.m.Accept(d.expect(), now)
+	if got := d.m.LastEvent(); !got.Equal(now) {
+		t.Errorf("the last event was at %v, want %v", got, now)
+	}
+}
