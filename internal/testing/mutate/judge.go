@@ -27,7 +27,7 @@ const maxMemory = 8 << 20
 
 // simulator is the suite that is to notice a generated mutation; unitTests are for those that it does not.
 var simulator = suite{
-	pkg: "internal/testing/sim", test: "TestRuns", pattern: "^TestRuns$", limit: simulatorLimit, memory: maxMemory,
+	pkg: "internal/testing/sim", pattern: "^(TestRuns|TestFound)$", limit: simulatorLimit, memory: maxMemory,
 	args: []string{"-runs", strconv.Itoa(simulatorRuns)},
 }
 
