@@ -109,7 +109,7 @@ func (w *world) wrong(p *prompt, said []int) string {
 		if !p.crashed {
 			return "its runtime is said to be lost"
 		}
-		if p.wentOn && w.variant.continues() && w.restarts == 0 && !p.abortable {
+		if p.wentOn && w.variant.continues() && w.crashes == 1 && !p.abortable {
 			return "its runtime is said to be lost, and the next one went on"
 		}
 	case w.variant.continues() && p.crashed && (told == "COMPLETED C" || slices.Contains(w.continuation.fates, told)):
