@@ -23,7 +23,7 @@ PARALLEL ?= 4
 TURNS ?= 100000
 # Flags of the benchmarks, such as "-repeats 9" or "-only ingest,fanout -write ''", and of mutate, such as "-sample 7".
 BENCHFLAGS ?=
-MUTATEFLAGS ?= -write docs/mutations.md -generated 60
+MUTATEFLAGS ?= -write docs/mutations.md -generated 200 -seed 2
 
 # Without the folder's path in it, what is built in one clone is found in the build cache by the next. The tag leaves a
 # package out of gRPC that nothing uses, and that makes the program 9 MB larger.
