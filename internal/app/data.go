@@ -11,7 +11,6 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/process"
@@ -64,7 +63,7 @@ func (a *App) openDirectory(ctx context.Context, set *settings, own runtime.Prof
 		}
 	}
 	if !a.config.Cluster.on() {
-		return a.openStore(set.disk, set.tidy)
+		return a.openStore(set.tidy)
 	}
 	if a.member, err = a.join(ctx, own, set.tidy); err != nil {
 		return nil, err
@@ -72,9 +71,8 @@ func (a *App) openDirectory(ctx context.Context, set *settings, own runtime.Prof
 	return a.member.directory, nil
 }
 
-// openStore takes the data directory, if there is one to be. A nil disk is that of the machine; a zero tidyEvery the
-// journals' own.
-func (a *App) openStore(disk segment.FS, tidyEvery time.Duration) (bridge.Directory, error) {
+// openStore takes the data directory, if there is one to be. A zero tidyEvery is the journals' own.
+func (a *App) openStore(tidyEvery time.Duration) (bridge.Directory, error) {
 	if a.config.DataDir == "" {
 		return nil, nil
 	}
@@ -83,7 +81,7 @@ func (a *App) openStore(disk segment.FS, tidyEvery time.Duration) (bridge.Direct
 		return nil, err
 	}
 	s, err := store.Open(store.Config{Dir: dir, Journals: journal.WriterConfig{
-		FS: disk, Fsync: journal.Fsync(a.config.Fsync), Interval: a.config.FsyncInterval,
+		Fsync: journal.Fsync(a.config.Fsync), Interval: a.config.FsyncInterval,
 		MaxBytes: a.config.JournalBytes, MaxAge: a.config.JournalAge, TidyEvery: tidyEvery, Logger: a.logger,
 	}})
 	if errors.Is(err, store.ErrInUse) {

@@ -8,7 +8,6 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge"
-	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 )
 
@@ -17,7 +16,6 @@ type settings struct {
 	logger   *slog.Logger
 	runner   runtime.Runner
 	progress Progress
-	disk     segment.FS
 	tidy     time.Duration
 	level    *slog.LevelVar
 	backoff  runtime.Backoff
@@ -56,10 +54,6 @@ func WithHostCallbacks(h bridge.HostCallbacks) Option { return func(s *settings)
 // WithProgress tells f of the installation and unpacking of the CLI, in addition to the
 // log. It must not block.
 func WithProgress(f Progress) Option { return func(s *settings) { s.progress = f } }
-
-// WithDisk replaces the file system of the data directory, for instance by a failing one. The lock, which other
-// processes must see, stays on the real file system.
-func WithDisk(disk segment.FS) Option { return func(s *settings) { s.disk = disk } }
 
 // WithTidying sets how often the server deletes journal files beyond their retention. The default is that of package
 // journal.
