@@ -8,9 +8,10 @@
 // a few for state and billing (KeptTypes). Ephemeral events and notes are stored up to a limit in bytes.
 //
 // With a log (Config.Log) durable events are on disk, and only recent ones also in memory. A Writer writes them, so
-// that appending never waits for a disk. A durable event and all records after it are delivered only after the event
-// was written: an event that a reader has seen survives the process. Numbers are reserved on disk in blocks before
-// they are used, so that no process issues a number twice.
+// that appending never waits for a disk: first to a log that all journals share (package joint), from which they move to
+// the journal's own. A durable event and all records after it are delivered only after the event was written: an event
+// that a reader has seen survives the process. Numbers are reserved on disk in blocks before they are used, so that no
+// process issues a number twice.
 //
 // Each journal has a lock, mu, which also guards its Disk. The Writer has its own lock and goroutines, which
 // Writer.Close ends.
