@@ -257,3 +257,32 @@ func TestRepeatLoads(t *testing.T) {
 		}
 	}
 }
+
+// TestResentIsStored: when a prompt was sent again, the disk has its new id before its turn ends.
+func TestResentIsStored(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		disk := &logDisk{}
+		box, err := outbox.Open(disk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &puppet{answer: func(method string) (string, error) {
+			if method == "session.send" {
+				return `{"messageId":"m2"}`, nil
+			}
+			return `{}`, nil
+		}}
+		ctx, stop := context.WithCancel(t.Context())
+		s := New(Config{ID: "s1", Host: &stock{rig: &rig{ctx: ctx}, rt: p}, Epoch: 7, Outbox: box})
+		s.loader.runtime, s.loader.state = p, Loaded
+		box.Owe(acknowledged(t, s, "p"), 0)
+		s.update(s.prompts.redeliver)
+		synctest.Wait()
+		next, err := outbox.Open(disk)
+		if err != nil || next.MovedTo("m1") != "m2" {
+			t.Errorf("%v; the message moved to %q", err, next.MovedTo("m1"))
+		}
+		stop()
+	})
+}
