@@ -6,8 +6,12 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/joint"
 )
 
-// maxTogether bounds the journals written at once, and so how long the first of them waits for the others.
-const maxTogether = 64
+const (
+	// maxTogether bounds the journals written at once, and so how long the first of them waits for the others.
+	maxTogether = 64
+	// maxJoining is the size from which a batch is worth a write of its own, which costs less than to write it twice.
+	maxJoining = 32 << 10
+)
 
 // joining is a batch that goes to the joint log.
 type joining struct {
@@ -16,11 +20,11 @@ type joining struct {
 	own   *ownedLog
 }
 
-// joins returns the log of a journal if a batch of it goes to the joint log, as all events do, else nil.
+// joins returns the log of a journal if a batch of it goes to the joint log, as events do, else nil.
 func (w *Writer) joins(d *Disk, b *batch) *ownedLog {
 	own, ok := d.log.(*ownedLog)
 	// Marks, and what needs them, are in the journal's own log only. A full tail has to go there.
-	if !ok || len(b.records) == 0 || b.mark != nil || b.replacing || b.last || own.Full() {
+	if !ok || len(b.records) == 0 || b.mark != nil || b.replacing || b.last || b.size >= maxJoining || own.Full() {
 		return nil
 	}
 	return own

@@ -237,10 +237,10 @@ func TestSyncsOfManyJournals(t *testing.T) {
 	})
 }
 
-// fill gives a journal an event that fills its tail, so that its next one goes to its own log, behind the others.
-func (c *crowd) fill(i int, e *Record) {
+// move gives a journal an event so large that it goes to its own log, behind the others.
+func (c *crowd) move(i int, e *Record) {
 	c.t.Helper()
-	e.JSON = append(e.JSON, strings.Repeat(" ", 256<<10)...)
+	e.JSON = append(e.JSON, strings.Repeat(" ", maxJoining)...)
 	c.j[i].Append(e)
 	c.settle()
 }
@@ -296,7 +296,7 @@ func TestSyncedEventsSurviveTheMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := assemble(t, &faultfs.FS{}, 20, WriterConfig{})
 		joinAll(c, 3)
-		c.fill(3, durable(20))
+		c.move(3, durable(20))
 		for _, j := range c.j {
 			j.Append(durable(21))
 		}
