@@ -203,7 +203,7 @@ func (r *stateRig) restart() {
 		r.T.Fatal(err)
 	}
 	bridgetest.Eventually(r.T, "the outbox to be empty", s.Prompts().Box().Empty)
-	if err := errors.Join(s.Prompts().Box().Flush(), s.Journal().Settle(r.T.Context())); err != nil {
+	if err := errors.Join(s.Prompts().Box().Flush(), s.Journal().AwaitShown(r.T.Context())); err != nil {
 		r.T.Fatal(err)
 	}
 	r.Store().Save(r.Store().EntryOf(s))

@@ -50,7 +50,7 @@ func TestGatherWrites(t *testing.T) {
 	j, woken := l.j, make(chan struct{}, 1)
 	r := reader(t, j, Position{}, true, Waking(woken))
 	read(t, r)
-	l.settle()
+	l.awaitShown()
 	if !j.BeginBatch() {
 		t.Fatal("the batch does not begin")
 	}
@@ -59,7 +59,7 @@ func TestGatherWrites(t *testing.T) {
 	}
 	j.EndBatch()
 	<-woken
-	l.settle()
+	l.awaitShown()
 	if got := read(t, r); len(got) != 3 {
 		t.Errorf("read %q", got)
 	}

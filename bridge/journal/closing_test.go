@@ -15,7 +15,7 @@ func testClosedDuringAWrite(t *testing.T, cfg WriterConfig) {
 	synctest.Test(t, func(t *testing.T) {
 		l := begin(t, &faultfs.FS{}, cfg)
 		l.j.Append(durable(0))
-		l.settle()
+		l.awaitShown()
 		release := l.fs.Stall()
 		l.j.Append(durable(1))
 		synctest.Wait() // it is being written

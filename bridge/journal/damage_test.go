@@ -20,7 +20,7 @@ func TestDamagedMiddle(t *testing.T) {
 	l := begin(t, &faultfs.FS{}, WriterConfig{SegmentBytes: 1000})
 	for i := range 50 {
 		l.j.Append(durable(i))
-		l.settle()
+		l.awaitShown()
 	}
 	l.close()
 	name, offset := frameOf(l.fs, ParseID([]byte("d20")))
@@ -42,7 +42,7 @@ func TestDamagedMiddle(t *testing.T) {
 			t.Errorf("behind the damage is %+v", rec)
 		}
 		l.j.Append(durable(100 + life))
-		l.settle()
+		l.awaitShown()
 		l.close()
 		want = append(want, fmt.Sprint("d", 51+life))
 	}
@@ -54,7 +54,7 @@ func TestDamagedWhileOpen(t *testing.T) {
 	l := begin(t, &faultfs.FS{}, WriterConfig{SegmentBytes: 1000, Fsync: FsyncAlways})
 	for i := range 50 {
 		l.j.Append(durable(i))
-		l.settle()
+		l.awaitShown()
 	}
 	l.j.shrink() // all of it is read from disk
 	name, offset := frameOf(l.fs, ParseID([]byte("d20")))
@@ -121,7 +121,7 @@ func newDamaged(t *testing.T, clean bool) *damaged {
 		}
 		rec.JSON = fmt.Appendf(nil, `{"id":%d,"text":%q}`, i, bytes.Repeat([]byte("word "), random.IntN(200)))
 		l.j.Append(rec)
-		l.settle()
+		l.awaitShown()
 		if d.last = rec.Pos.Seq; !rec.Ephemeral {
 			d.events[rec.Pos.Seq] = rec.ID
 		}
@@ -189,7 +189,7 @@ func (d *damaged) run(t *testing.T, seed uint64) {
 		t.Fatalf("%s: the journal goes on at %v, and %d was given", what, l.j.Last(), d.last)
 	}
 	l.j.Append(durable(1000))
-	l.settle()
+	l.awaitShown()
 	fresh := l.j.Last().Seq
 	l.close()
 	l = begin(t, l.fs, damageConfig)
@@ -262,14 +262,14 @@ func TestDamagedReservation(t *testing.T) {
 	t.Parallel()
 	l := begin(t, &faultfs.FS{}, WriterConfig{})
 	l.j.Append(durable(0))
-	l.settle()
+	l.awaitShown()
 	_, end := frameOf(l.fs, ParseID([]byte("d0")))
 	for i := range 3 { // as if that many events had come
 		l.j.mu.Lock()
 		l.j.nextSeq += reserveBlock * 3 / 4
 		l.j.mu.Unlock()
 		l.j.Append(ephemeral(i))
-		l.settle()
+		l.awaitShown()
 	}
 	seen := l.j.Last()
 	fs := l.kill(false)

@@ -79,12 +79,12 @@ func disk(t *testing.T) *faultfs.FS {
 	return fs
 }
 
-// settle waits until everything that was appended is shown.
-func (l *life) settle() {
+// awaitShown waits until everything that was appended is shown.
+func (l *life) awaitShown() {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := l.j.Settle(ctx); err != nil {
+	if err := l.j.AwaitShown(ctx); err != nil {
 		l.t.Fatal(err)
 	}
 }
@@ -156,7 +156,7 @@ func testJournalOutlivesItsProcess(t *testing.T, cfg WriterConfig) {
 		t.Error("an event was taken a second time")
 	}
 	l.j.Append(durable(100))
-	l.settle()
+	l.awaitShown()
 	check(t, "from the beginning", read(t, reader(t, l.j, Position{}, false, nothing)),
 		append(words(1, 100, "d"), "session.idle102", "d103"))
 	check(t, "from a position", read(t, reader(t, l.j, Position{Epoch: epoch, Seq: 99}, true, nothing)),
@@ -187,7 +187,7 @@ func testCrashGivesNoNumberTwice(t *testing.T, cfg WriterConfig) {
 		for i := range 5 {
 			l.j.Append(ephemeral(10*crash + i))
 		}
-		l.settle()
+		l.awaitShown()
 		first := l.j.Last().Seq - 5
 		if first <= seen {
 			t.Fatalf("event %d came after event %d", first, seen)
@@ -230,7 +230,7 @@ func testShownOnlyWhenWritten(t *testing.T, cfg WriterConfig) {
 	}
 	release()
 	<-woken
-	l.settle()
+	l.awaitShown()
 	check(t, "then", read(t, r), []string{"e1", "d2", "e3"})
 	release = fs.Stall()
 	l.j.Append(ephemeral(3))
@@ -239,7 +239,7 @@ func testShownOnlyWhenWritten(t *testing.T, cfg WriterConfig) {
 	l.j.Append(ephemeral(4))
 	check(t, "again", read(t, r), nil)
 	release()
-	l.settle()
+	l.awaitShown()
 	check(t, "at last", read(t, r), []string{"d5", "e6"})
 	l.close()
 }
@@ -255,7 +255,7 @@ func TestEviction(t *testing.T) {
 		l.j.Append(ephemeral(i))
 		want = append(want, fmt.Sprint("d", 2*i+1))
 	}
-	l.settle()
+	l.awaitShown()
 	l.j.mu.RLock()
 	cached, evicted := l.j.cached, l.j.evicted
 	l.j.mu.RUnlock()
@@ -279,7 +279,7 @@ func testRetention(t *testing.T, cfg WriterConfig) {
 	l := begin(t, &faultfs.FS{}, cfg)
 	for i := range 200 {
 		l.j.Append(durable(i))
-		l.settle()
+		l.awaitShown()
 	}
 	l.close()
 	cfg.Now, cfg.TidyEvery = nil, time.Millisecond
@@ -303,13 +303,13 @@ func testDiskFull(t *testing.T, cfg WriterConfig) {
 		fs := &faultfs.FS{}
 		l := begin(t, fs, cfg)
 		l.j.Append(durable(0))
-		l.settle()
+		l.awaitShown()
 		fs.Room(50)
 		for i := 1; i < 50; i++ {
 			l.j.Append(durable(i))
 			l.j.Append(ephemeral(i))
 		}
-		l.settle()
+		l.awaitShown()
 		if err := l.j.Degraded(); !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("the journal is %v", err)
 		}
@@ -345,7 +345,7 @@ func backlog(t *testing.T) {
 	fs := &faultfs.FS{}
 	l := begin(t, fs, WriterConfig{})
 	l.j.Append(durable(0))
-	l.settle()
+	l.awaitShown()
 	release := fs.Stall()
 	const events, size = 80, 1 << 20
 	for i := range events {
@@ -393,11 +393,11 @@ func testHangingDisk(t *testing.T, cfg WriterConfig) {
 		fs := &faultfs.FS{}
 		l := begin(t, fs, cfg)
 		l.j.Append(durable(0))
-		l.settle()
+		l.awaitShown()
 		release := fs.Stall()
 		begun := time.Now()
 		l.j.Append(durable(1))
-		l.settle()
+		l.awaitShown()
 		if waited := time.Since(begun); waited > 2*stallTimeout || !errors.Is(l.j.Degraded(), ErrStalled) {
 			t.Errorf("shown after %v; the journal is %v", waited, l.j.Degraded())
 		}
@@ -418,7 +418,7 @@ func testSyncFails(t *testing.T, cfg WriterConfig) {
 		fs := &faultfs.FS{}
 		l := begin(t, fs, cfg)
 		l.j.Append(durable(0))
-		l.settle()
+		l.awaitShown()
 		fs.Fail(faultfs.Sync, syscall.EIO)
 		l.j.Append(durable(1))
 		time.Sleep(time.Second)
@@ -452,7 +452,7 @@ func TestDiskNeverWorks(t *testing.T) {
 	l := &life{t: t, fs: fs, w: w, j: New(Config{Epoch: epoch, Log: d})}
 	l.j.Append(durable(1))
 	l.j.Append(ephemeral(1))
-	l.settle()
+	l.awaitShown()
 	check(t, "in memory", read(t, reader(t, l.j, Position{}, true, nothing)), []string{"d1", "e2"})
 	if err := l.j.Close(context.Background()); !errors.Is(err, syscall.EROFS) || l.j.Last().Seq != 2 {
 		t.Errorf("closed with %v at %v", err, l.j.Last())
@@ -467,12 +467,12 @@ func testNewEpoch(t *testing.T, cfg WriterConfig) {
 	for i := range 5 {
 		l.j.Append(durable(i))
 	}
-	l.settle()
+	l.awaitShown()
 	r := reader(t, l.j, Position{Epoch: epoch, Seq: 3}, true, nothing)
 	check(t, "before", read(t, r), []string{"d4", "d5"})
 	l.j.Restart(epoch+2, []*Record{durable(7), durable(8)})
 	l.j.Append(durable(9))
-	l.settle()
+	l.awaitShown()
 	want := []string{"epoch 7-9", "d1", "d2", "d3"}
 	check(t, "a reader that was there", read(t, r), want)
 	check(t, "one that comes back", read(t, reader(t, l.j, Position{Epoch: epoch, Seq: 5}, true, nothing)), want)

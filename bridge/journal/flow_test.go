@@ -75,7 +75,7 @@ func slowDisk(t *testing.T, pace, size int) {
 	if err := l.j.Degraded(); err != nil && !errors.Is(err, ErrStalled) {
 		t.Errorf("the journal is %v", err)
 	}
-	if err := l.j.Settle(t.Context()); err != nil { // for as long as it takes
+	if err := l.j.AwaitShown(t.Context()); err != nil { // for as long as it takes
 		t.Error(err)
 	}
 	if got := read(t, reader(t, l.j, Position{}, false, nothing)); !slices.Equal(got, words(1, events, "d")) {
@@ -98,7 +98,7 @@ func TestDiskStopsMoving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := begin(t, disk(t), WriterConfig{})
 		l.j.Append(durable(0))
-		l.settle()
+		l.awaitShown()
 		release := l.fs.Stall()
 		begun := time.Now()
 		feed(l, "stalled", 4000, 20<<10)
@@ -195,14 +195,14 @@ func TestSlowDiskIsShared(t *testing.T) {
 		}
 		begun := time.Now()
 		l.j.Append(durable(1))
-		l.settle()
+		l.awaitShown()
 		if took := time.Since(begun); took > 3*time.Second {
 			t.Errorf("a small event took %v", took)
 		}
 		fs.Throttle(0)
 		feeding.Wait()
 		for _, one := range all[1:] {
-			one.settle()
+			one.awaitShown()
 			if got := read(t, reader(t, one.j, Position{}, false, nothing)); len(got) != 250 {
 				t.Errorf("%d of 250 events are delivered", len(got))
 			}

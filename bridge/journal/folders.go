@@ -23,8 +23,8 @@ type Folders struct {
 	// value stores a value elsewhere, if the joint log has it. It is nil if no values are put there.
 	value func(joint.ID) error
 
-	settling  atomic.Bool // settleSoon runs
-	unsettled bool        // its last run failed; only it uses this
+	moving atomic.Bool // moveSoon runs
+	stuck  bool        // its last run failed; only it uses this
 
 	mu    sync.Mutex
 	terms map[string]*term
@@ -49,49 +49,49 @@ func OpenFolders(w *Writer, dir string, folder func(session string) string) (*Fo
 	return l, nil
 }
 
-// Start has the writer use the joint log. settle stores a value elsewhere, if the joint log has it; it may be nil if no values
+// Start has the writer use the joint log. move stores a value elsewhere, if the joint log has it; it may be nil if no values
 // are put there.
-func (l *Folders) Start(settle func(joint.ID) error) {
-	l.value = settle
+func (l *Folders) Start(move func(joint.ID) error) {
+	l.value = move
 	l.w.joined.Store(l)
 }
 
 // Joint returns the joint log, for values of sessions.
 func (l *Folders) Joint() *joint.Log { return l.joint }
 
-// settleAtEnd bounds the time for settling when the logs are closed. The next process settles the rest.
-const settleAtEnd = 2 * time.Second
+// moveAtEnd bounds the time for moving when the logs are closed. The next process moves the rest.
+const moveAtEnd = 2 * time.Second
 
 // Close moves the entries of the joint log to the logs of their sessions, as far as time permits. Values stay.
 func (l *Folders) Close() error {
 	begin := l.w.cfg.Now()
-	late := func() bool { return l.w.cfg.Now().Sub(begin) > settleAtEnd }
-	err := l.joint.Close(func(sessions []string, _ []joint.ID) error { return l.settleAll(sessions, nil, late) }, settleAtEnd)
+	late := func() bool { return l.w.cfg.Now().Sub(begin) > moveAtEnd }
+	err := l.joint.Close(func(sessions []string, _ []joint.ID) error { return l.moveAll(sessions, nil, late) }, moveAtEnd)
 	if rest := l.joint.Keys(); len(rest) > 0 {
 		l.w.cfg.Logger.Info("the joint log keeps events until the next start", "journals", len(rest))
 	}
 	return err
 }
 
-// settleSoon runs settleAll in the background, unless it runs already: reading and syncing whole journals takes time,
+// moveSoon runs moveAll in the background, unless it runs already: reading and syncing whole journals takes time,
 // in which others are to be written. The goroutine of the local lane calls it.
-func (l *Folders) settleSoon(sessions []string, values []joint.ID) {
-	if !l.settling.CompareAndSwap(false, true) {
+func (l *Folders) moveSoon(sessions []string, values []joint.ID) {
+	if !l.moving.CompareAndSwap(false, true) {
 		return
 	}
 	l.w.wg.Go(func() {
-		defer l.settling.Store(false)
-		err := l.settleAll(sessions, values, l.w.stopped)
-		if err != nil && !l.unsettled {
+		defer l.moving.Store(false)
+		err := l.moveAll(sessions, values, l.w.stopped)
+		if err != nil && !l.stuck {
 			l.w.cfg.Logger.Warn("moving states of sessions and events of closed journals from the joint log failed", "error", err)
 		}
-		l.unsettled = err != nil
+		l.stuck = err != nil
 	})
 }
 
-// settleAll moves values to where they stay, and what the joint log has for sessions that are not open to their logs, one
+// moveAll moves values to where they stay, and what the joint log has for sessions that are not open to their logs, one
 // after another until stop returns true.
-func (l *Folders) settleAll(sessions []string, values []joint.ID, stop func() bool) error {
+func (l *Folders) moveAll(sessions []string, values []joint.ID, stop func() bool) error {
 	var errs []error
 	for _, id := range values {
 		if stop() {
@@ -103,19 +103,19 @@ func (l *Folders) settleAll(sessions []string, values []joint.ID, stop func() bo
 		if stop() {
 			break
 		}
-		errs = append(errs, l.settle(session))
+		errs = append(errs, l.move(session))
 	}
 	return errors.Join(errs...)
 }
 
-// Settle moves what the joint log has for the session with a folder, whose journal is closed, to that folder.
-func (l *Folders) Settle(folder string) error {
+// Move moves what the joint log has for the session with a folder, whose journal is closed, to that folder.
+func (l *Folders) Move(folder string) error {
 	var errs []error
 	for _, session := range l.joint.Keys() {
 		if l.folder(session) != folder {
 			continue
 		}
-		errs = append(errs, l.settle(session))
+		errs = append(errs, l.move(session))
 		if m := l.joint.Member(session); m != nil {
 			errs = append(errs, m.Finish())
 		}
@@ -123,8 +123,8 @@ func (l *Folders) Settle(folder string) error {
 	return errors.Join(errs...)
 }
 
-// settle moves what the joint log has for a session that is not open to its log.
-func (l *Folders) settle(session string) error {
+// move moves what the joint log has for a session that is not open to its log.
+func (l *Folders) move(session string) error {
 	log, found, err := l.openInherited(session)
 	if log == nil || err != nil {
 		return err

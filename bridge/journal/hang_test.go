@@ -27,7 +27,7 @@ func TestDiskHangsInTheNextLife(t *testing.T) {
 func hangingLife(t *testing.T, withDurable, released bool) {
 	l := begin(t, &faultfs.FS{}, WriterConfig{})
 	l.j.Append(durable(0))
-	l.settle()
+	l.awaitShown()
 	fs := l.kill(false)
 	release := fs.StallIn("s/")
 	l = begin(t, fs, WriterConfig{})
@@ -61,7 +61,7 @@ func hangingLife(t *testing.T, withDurable, released bool) {
 	l.w.Close()
 	l = begin(t, next, WriterConfig{})
 	l.j.Append(durable(3))
-	l.settle()
+	l.awaitShown()
 	if first := l.j.Last(); first.Epoch != seen.Epoch || first.Seq <= seen.Seq {
 		t.Errorf("the next life gives %v, after %v", first, seen)
 	}
@@ -76,7 +76,7 @@ func testWholeDiskHangsInTheNextLife(t *testing.T, cfg WriterConfig) {
 	synctest.Test(t, func(t *testing.T) {
 		l := begin(t, &faultfs.FS{}, cfg)
 		l.j.Append(durable(0))
-		l.settle()
+		l.awaitShown()
 		fs := l.kill(false)
 		release := fs.Stall()
 		l = begin(t, fs, cfg)
@@ -104,7 +104,7 @@ func testRemovedOnce(t *testing.T, cfg WriterConfig) {
 	synctest.Test(t, func(t *testing.T) {
 		l := begin(t, &faultfs.FS{}, cfg)
 		l.j.Append(durable(0))
-		l.settle()
+		l.awaitShown()
 		if err := l.j.Remove(t.Context()); err != nil {
 			t.Fatal(err)
 		}

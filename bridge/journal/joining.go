@@ -55,7 +55,7 @@ func (w *Writer) flushTogether(l *lane, batches []joining) {
 	if err == nil && w.cfg.Fsync == FsyncAlways {
 		if err = log.Sync(); err != nil {
 			for _, j := range held {
-				_ = j.own.Settle() // else the write finds it out
+				_ = j.own.Move() // else the write finds it out
 			}
 		}
 	}
@@ -84,7 +84,7 @@ func (w *Writer) tidyJoint(l *lane) {
 	l.writing.begin(w.cfg.Now())
 	defer l.writing.end()
 	err := folders.joint.Tidy(func(sessions []string, values []joint.ID) error {
-		folders.settleSoon(sessions, values)
+		folders.moveSoon(sessions, values)
 		return nil
 	})
 	if err != nil && !l.untidy {
@@ -129,11 +129,11 @@ func (w *Writer) syncValues() {
 	_ = folders.joint.SyncValues() // after an error all of them are stored elsewhere
 }
 
-// syncSettled syncs journals whose events are to leave the joint log.
-func (w *Writer) syncSettled() {
+// syncMoved syncs journals whose events are to leave the joint log.
+func (w *Writer) syncMoved() {
 	if folders := w.joined.Load(); folders != nil {
 		w.syncing.begin(w.cfg.Now())
 		defer w.syncing.end()
-		folders.joint.SyncSettled(w.cfg.Interval / 2)
+		folders.joint.SyncMoved(w.cfg.Interval / 2)
 	}
 }

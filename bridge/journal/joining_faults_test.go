@@ -23,7 +23,7 @@ func TestSyncFailsWhileEventsLeaveTheJointLog(t *testing.T) {
 		joinAll(c, 3)
 		time.Sleep(2 * DefaultFsyncInterval)
 		fs.FailIn("s/j4/", faultfs.Sync, syscall.EIO)
-		time.Sleep(2*time.Minute + minRetry - DefaultFsyncInterval/2) // the next sync comes before the next settling
+		time.Sleep(2*time.Minute + minRetry - DefaultFsyncInterval/2) // the next sync comes before the next moving
 		fs.FailIn("", faultfs.Sync, nil)
 		time.Sleep(3 * time.Minute)
 		if bytes := c.logs.joint.Bytes(); bytes != 0 {
@@ -39,14 +39,14 @@ func TestSyncFailsWhileEventsLeaveTheJointLog(t *testing.T) {
 	})
 }
 
-// A process that was killed has not synced what it settled. The next one does, before it drops the joint log.
-func TestSettledByAKilledProcess(t *testing.T) {
+// A process that was killed has not synced what it moved. The next one does, before it drops the joint log.
+func TestMovedByAKilledProcess(t *testing.T) {
 	t.Parallel()
 	cfg := WriterConfig{Fsync: FsyncAlways}
 	c := assemble(t, disk(t), 20, cfg)
 	joinAll(c, 3)
 	for _, key := range c.logs.joint.Keys() {
-		if err := c.logs.joint.Member(key).Settle(); err != nil {
+		if err := c.logs.joint.Member(key).Move(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -78,7 +78,7 @@ func TestTwoOwnersInOneWrite(t *testing.T) {
 	old := c.j[3]
 	c.j[3] = New(Config{Epoch: epoch, Log: d})
 	c.j[3].Append(durable(7))
-	c.settle()
+	c.awaitShown()
 	release := fs.StallIn("joint/")
 	defer release()
 	c.j[9].Append(durable(8)) // the others wait until it is written
@@ -86,7 +86,7 @@ func TestTwoOwnersInOneWrite(t *testing.T) {
 	c.j[3].Append(durable(9))
 	old.Append(durable(10))
 	release()
-	c.settle()
+	c.awaitShown()
 	if got, _ := c.durables(3); len(got) != 6 {
 		t.Errorf("the journal has %d events", len(got))
 	}
@@ -95,7 +95,7 @@ func TestTwoOwnersInOneWrite(t *testing.T) {
 }
 
 // A session that nobody opened is deleted while its events move to its folder.
-func TestForgottenWhileItIsSettled(t *testing.T) {
+func TestForgottenWhileItIsMoved(t *testing.T) {
 	t.Parallel()
 	c := assemble(t, disk(t), 20, WriterConfig{})
 	joinAll(c, 3)
@@ -103,12 +103,12 @@ func TestForgottenWhileItIsSettled(t *testing.T) {
 	next := assemble(t, fs, 0, WriterConfig{})
 	release := fs.StallIn("s/j4/")
 	defer release()
-	settled := make(chan error, 1)
-	go func() { settled <- next.logs.Settle("s/j4") }()
+	moved := make(chan error, 1)
+	go func() { moved <- next.logs.Move("s/j4") }()
 	eventually(t, func() bool { return next.logs.joint.Member("j4") != nil })
 	next.logs.Forget("j4")
 	release()
-	if err := <-settled; err != nil {
+	if err := <-moved; err != nil {
 		t.Error(err)
 	}
 	next.close()
@@ -116,15 +116,15 @@ func TestForgottenWhileItIsSettled(t *testing.T) {
 
 // Events of a session that nobody opened stay in the joint log if its folder takes nothing. Whoever opens the session
 // then has them, and nothing else writes to its folder any more.
-func TestOpenedAfterItWasNotSettled(t *testing.T) {
+func TestOpenedAfterItWasNotMoved(t *testing.T) {
 	t.Parallel()
 	c := assemble(t, disk(t), 20, WriterConfig{})
 	joinAll(c, 3)
 	fs := c.kill(false)
 	next := assemble(t, fs, 0, WriterConfig{})
 	fs.FailIn("s/j4/", faultfs.Write, syscall.EACCES)
-	if err := next.logs.Settle("s/j4"); err == nil {
-		t.Error("the journal was settled")
+	if err := next.logs.Move("s/j4"); err == nil {
+		t.Error("the journal was moved")
 	}
 	fs.FailIn("", faultfs.Write, nil)
 	earlier := next.logs.joint.Member("j4")
@@ -132,7 +132,7 @@ func TestOpenedAfterItWasNotSettled(t *testing.T) {
 	if err != nil || rec.Events != 4 {
 		t.Fatalf("%v; found %+v", err, rec)
 	}
-	if err := earlier.Settle(); !errors.Is(err, backend.ErrStale) {
+	if err := earlier.Move(); !errors.Is(err, backend.ErrStale) {
 		t.Errorf("the earlier owner may write: %v", err)
 	}
 	next.j = append(next.j, New(Config{Epoch: epoch, Log: d}))
@@ -147,7 +147,7 @@ func TestEndOfJointLog(t *testing.T) {
 		joinAll(c, 1)
 		last := durable(50)
 		c.j[0].Append(last)
-		c.settle()
+		c.awaitShown()
 		killed := c.kill(false)
 		name, at := frameOf(killed, last.ID)
 		if !strings.HasPrefix(name, "joint/") {
@@ -230,7 +230,7 @@ func TestUnopenedLogsDelayNothing(t *testing.T) {
 		defer release()
 		time.Sleep(3 * time.Minute) // the others are to leave the joint log
 		if next.logs.joint.Member("j4") == nil {
-			t.Fatal("the journal is not being settled")
+			t.Fatal("the journal is not being moved")
 		}
 		next.j[0].Append(durable(50))
 		time.Sleep(time.Second)
@@ -263,7 +263,7 @@ func TestUnopenedLogsDelayNoEnd(t *testing.T) {
 		fs.Throttle(200)
 		begin := time.Now()
 		next.close()
-		if took := time.Since(begin); took > 3*settleAtEnd {
+		if took := time.Since(begin); took > 3*moveAtEnd {
 			t.Errorf("it took %v", took)
 		}
 		fs.Throttle(0)
@@ -285,11 +285,11 @@ func TestDamageIsReportedLater(t *testing.T) {
 	joinAll(c, 1)
 	end, middle := durable(50), durable(51)
 	c.j[0].Append(end)
-	c.settle()
+	c.awaitShown()
 	c.j[1].Append(middle)
-	c.settle()
+	c.awaitShown()
 	c.j[1].Append(durable(52))
-	c.settle()
+	c.awaitShown()
 	fs := c.kill(false)
 	for _, id := range []ID{end.ID, middle.ID} {
 		zero(t, fs, "joint/", id)

@@ -50,12 +50,12 @@ func assemble(t *testing.T, fs segment.FS, count int, cfg WriterConfig) *crowd {
 	return c
 }
 
-func (c *crowd) settle() {
+func (c *crowd) awaitShown() {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for _, j := range c.j {
-		if err := j.Settle(ctx); err != nil {
+		if err := j.AwaitShown(ctx); err != nil {
 			c.t.Fatal(err)
 		}
 	}
@@ -103,7 +103,7 @@ func (c *crowd) durables(i int) (got map[uint64]ID, told bool) {
 	}
 }
 
-// small makes a joint log settle and drop entries after a few.
+// small makes a joint log move and drop entries after a few.
 var small = WriterConfig{again: time.Millisecond, SegmentBytes: 2000, limits: joined.limits}
 
 // However a process with many journals ends, no event that a reader has seen is lost without a Gap, and none comes
@@ -242,7 +242,7 @@ func (c *crowd) move(i int, e *Record) {
 	c.t.Helper()
 	e.JSON = append(e.JSON, strings.Repeat(" ", maxJoining)...)
 	c.j[i].Append(e)
-	c.settle()
+	c.awaitShown()
 }
 
 // joinAll gives each journal of a crowd an event and n further ones, all in the joint log.
@@ -251,12 +251,12 @@ func joinAll(c *crowd, n int) {
 	for _, j := range c.j {
 		j.Append(durable(0))
 	}
-	c.settle()
+	c.awaitShown()
 	for i := range n {
 		for _, j := range c.j {
 			j.Append(durable(1 + i))
 		}
-		c.settle()
+		c.awaitShown()
 	}
 }
 
@@ -300,7 +300,7 @@ func TestSyncedEventsSurviveTheMachine(t *testing.T) {
 		for _, j := range c.j {
 			j.Append(durable(21))
 		}
-		c.settle()
+		c.awaitShown()
 		time.Sleep(2 * DefaultFsyncInterval)
 		next := assemble(t, c.kill(true), 20, WriterConfig{boot: "next"})
 		for i := range next.j {
@@ -325,7 +325,7 @@ func TestDamagedJointLog(t *testing.T) {
 	lost := durable(50)
 	for i, rec := range []*Record{lost, durable(51)} { // of two journals, one after the other
 		c.j[i].Append(rec)
-		c.settle()
+		c.awaitShown()
 	}
 	killed := c.kill(false)
 	name, at := frameOf(killed, lost.ID)
@@ -359,7 +359,7 @@ func TestJointLogPassesToTheNextOwner(t *testing.T) {
 	eventually(t, func() bool { return c.j[3].Degraded() != nil })
 	c.j[3] = New(Config{Epoch: epoch, Log: d})
 	c.j[3].Append(durable(8))
-	c.settle()
+	c.awaitShown()
 	if got, _ := c.durables(3); len(got) != 5 {
 		t.Errorf("the journal has %v", got)
 	}
@@ -367,17 +367,17 @@ func TestJointLogPassesToTheNextOwner(t *testing.T) {
 }
 
 // What a killed process left for sessions that nobody opens moves to their folders.
-func TestUnopenedLogsAreSettled(t *testing.T) {
+func TestUnopenedLogsAreMoved(t *testing.T) {
 	t.Parallel()
 	c := assemble(t, disk(t), 20, WriterConfig{})
 	joinAll(c, 3)
 	fs := c.kill(false)
 	next := assemble(t, fs, 0, WriterConfig{})
-	if err := next.logs.Settle("s/j4"); err != nil {
+	if err := next.logs.Move("s/j4"); err != nil {
 		t.Fatal(err)
 	}
 	if next.logs.joint.Inherits("j4") || !next.logs.joint.Inherits("j5") {
-		t.Error("other logs were settled, or not this one")
+		t.Error("other logs were moved, or not this one")
 	}
 	next.close()
 	if names := fs.Names(); strings.Contains(strings.Join(names, " "), "joint") {
@@ -392,8 +392,8 @@ func TestUnopenedLogsAreSettled(t *testing.T) {
 	last.close()
 }
 
-// A journal that could not be closed is settled before its folder is moved.
-func TestSettleAfterAFailedClose(t *testing.T) {
+// A journal that could not be closed is moved before its folder is moved.
+func TestMoveAfterAFailedClose(t *testing.T) {
 	t.Parallel()
 	fs := disk(t)
 	c := assemble(t, fs, 20, WriterConfig{})
@@ -402,11 +402,11 @@ func TestSettleAfterAFailedClose(t *testing.T) {
 	if err := c.j[4].Close(context.Background()); err == nil {
 		t.Error("the journal was closed")
 	}
-	if err := c.logs.Settle("s/j4"); err == nil {
-		t.Error("the journal was settled")
+	if err := c.logs.Move("s/j4"); err == nil {
+		t.Error("the journal was moved")
 	}
 	fs.FailIn("", faultfs.Write, nil)
-	if err := c.logs.Settle("s/j4"); err != nil {
+	if err := c.logs.Move("s/j4"); err != nil {
 		t.Error(err)
 	}
 	next := c.kill(true)
@@ -433,7 +433,7 @@ func TestOneFolderTakesNothing(t *testing.T) {
 		for _, j := range c.j {
 			j.Append(durable(10 + n))
 		}
-		c.settle()
+		c.awaitShown()
 	}
 	if bytes := c.logs.joint.Bytes(); bytes > 3*small.limits.Bytes {
 		t.Errorf("the joint log has %d bytes", bytes)
@@ -469,7 +469,7 @@ func TestDeletedJournalLeavesTheJointLog(t *testing.T) {
 	}
 	c.j[5] = New(Config{Epoch: epoch + 1, Log: d})
 	c.j[5].Append(durable(1))
-	c.settle()
+	c.awaitShown()
 	next := assemble(t, c.kill(false), 20, WriterConfig{})
 	if got, _ := next.durables(5); len(got) != 1 {
 		t.Errorf("the journal has %v", got)

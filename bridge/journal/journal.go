@@ -310,8 +310,8 @@ func (j *Journal) Await(ctx context.Context, p Position) error {
 	}
 }
 
-// Settle waits until readers can see everything appended so far.
-func (j *Journal) Settle(ctx context.Context) error {
+// AwaitShown waits until readers can see everything appended so far.
+func (j *Journal) AwaitShown(ctx context.Context) error {
 	return j.Await(ctx, j.Appended())
 }
 
@@ -329,8 +329,8 @@ func (j *Journal) Shown() Position {
 	return Position{Epoch: j.cfg.Epoch, Seq: j.shownSeq}
 }
 
-// SettleStored is Settle for readers of what is stored: it does not wait while a remote log refuses events.
-func (j *Journal) SettleStored(ctx context.Context) error {
+// AwaitStored is AwaitShown for readers of what is stored: it does not wait while a remote log refuses events.
+func (j *Journal) AwaitStored(ctx context.Context) error {
 	last := j.Appended()
 	for {
 		tick, cancel := context.WithTimeout(ctx, flowTick)

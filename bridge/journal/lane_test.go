@@ -221,7 +221,7 @@ func TestRemoteLogRecoversAndIsRemoved(t *testing.T) {
 		if shown := shownSeq(j); shown != 0 {
 			t.Errorf("event %d was shown before it was written", shown)
 		}
-		if err := j.SettleStored(t.Context()); err != nil {
+		if err := j.AwaitStored(t.Context()); err != nil {
 			t.Errorf("a reader of what is stored waits: %v", err)
 		}
 		began := time.Now()

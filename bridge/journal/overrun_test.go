@@ -36,7 +36,7 @@ func TestFullDiskInTheNextLife(t *testing.T) {
 func fullLives(t *testing.T, clean bool) {
 	l := begin(t, &faultfs.FS{}, WriterConfig{})
 	l.j.Append(durable(0))
-	l.settle()
+	l.awaitShown()
 	fs := l.fs
 	if clean {
 		l.close()
@@ -50,7 +50,7 @@ func fullLives(t *testing.T, clean bool) {
 		before := l.j.Last()
 		l.j.Append(durable(10 * (life + 1)))
 		l.j.Append(ephemeral(life))
-		l.settle()
+		l.awaitShown()
 		if got := shown(t, l.j, before); len(got) != 2 {
 			t.Fatalf("life %d: on a full disk %q are shown", life, got)
 		}
@@ -151,7 +151,7 @@ func TestFullDiskWithoutTheCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := begin(t, &faultfs.FS{}, WriterConfig{})
 		l.j.Append(durable(0))
-		l.settle()
+		l.awaitShown()
 		l.close()
 		if err := l.fs.RemoveAll("overruns"); err != nil {
 			t.Fatal(err)
@@ -166,7 +166,7 @@ func TestFullDiskWithoutTheCount(t *testing.T) {
 		l.fs.Room(-1)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		if err := l.j.Settle(ctx); err != nil || l.j.Last().Seq != 2 {
+		if err := l.j.AwaitShown(ctx); err != nil || l.j.Last().Seq != 2 {
 			t.Errorf("with room it shows %v, %v", l.j.Last(), err)
 		}
 		l.close()

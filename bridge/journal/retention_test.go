@@ -23,7 +23,7 @@ func TestRetentionOfLittle(t *testing.T) {
 		rec.JSON = append(rec.JSON, make([]byte, 1<<10)...)
 		l.j.Append(rec)
 		if i%64 == 0 {
-			l.settle()
+			l.awaitShown()
 		}
 	}
 	l.close()
@@ -49,7 +49,7 @@ func TestReadWhileTrimmed(t *testing.T) {
 		rec.JSON = append(rec.JSON, make([]byte, 1<<10)...)
 		l.j.Append(rec)
 	}
-	l.settle()
+	l.awaitShown()
 	l.j.mu.Lock()
 	l.j.evict(0) // what is in memory is not lost
 	l.j.mu.Unlock()

@@ -19,14 +19,14 @@ func TestLongJournalAllocatesNoMore(t *testing.T) {
 		size += rec.size()
 		l.j.Append(rec)
 	}
-	l.settle()
+	l.awaitShown()
 	const events = 500
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for range events {
 		l.j.Append(durable(n))
 		n++
-		l.settle() // each event is written and released separately
+		l.awaitShown() // each event is written and released separately
 	}
 	runtime.ReadMemStats(&after)
 	// The file system of the tests keeps the files in memory, and grows them by copying.

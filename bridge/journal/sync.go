@@ -14,7 +14,7 @@ func (w *Writer) syncs() {
 		case <-tick.C:
 			w.syncAll()
 			w.syncValues()
-			w.syncSettled()
+			w.syncMoved()
 		case <-w.sync:
 			w.syncAll()
 		case <-w.stop:

@@ -84,7 +84,7 @@ func (l *Loader) stay() {
 func (l *Loader) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	if err := l.s.journal.Settle(ctx); err != nil {
+	if err := l.s.journal.AwaitShown(ctx); err != nil {
 		return err
 	}
 	if err := l.s.prompts.Box().Flush(); err != nil && !errors.Is(err, backend.ErrStale) { // then another one has it

@@ -29,7 +29,7 @@ type flusher struct {
 // nil. It returns false, and does neither, if the bridge has ended.
 func (f *flusher) now(done func()) bool {
 	return f.start != nil && f.start(func(ctx context.Context) {
-		if f.journal.Settle(ctx) == nil {
+		if f.journal.AwaitShown(ctx) == nil {
 			f.flush()
 		}
 		if done != nil {
@@ -53,7 +53,7 @@ func (f *flusher) soon() {
 			case <-ctx.Done(): // Prompts.Close does the rest
 			}
 			end := f.journal.Appended()
-			err := f.journal.Settle(ctx)
+			err := f.journal.AwaitShown(ctx)
 			f.pending.Store(false)
 			if err != nil || ctx.Err() != nil {
 				return

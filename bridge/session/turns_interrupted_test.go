@@ -37,7 +37,7 @@ func TestCutOffTurnIsToldOnce(t *testing.T) {
 				t.Error("nobody is told")
 			}
 			s.play("assistant.turn_start", "")
-			if err := s.journal.Settle(t.Context()); err != nil {
+			if err := s.journal.AwaitShown(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			marks.TurnEnd = s.journal.Last() // as after a load
@@ -81,7 +81,7 @@ func testTurnEndsBeforeANewEpoch(t *testing.T) {
 	s.loader.state, s.intake.Marks.HasHistory = Unloaded, true
 	s.had(strings.Replace(firstMessage, "0001", "0009", 1), false)
 	s.update(func() { s.turns.lose(lost) })
-	if err := s.journal.Settle(t.Context()); err != nil {
+	if err := s.journal.AwaitShown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.loader.Load(t.Context()); err != nil {

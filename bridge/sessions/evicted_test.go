@@ -81,7 +81,7 @@ func TestCreateWhileDeleting(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Journal().Settle(t.Context()); err != nil || s.Journal().Degraded() != nil {
+		if err := s.Journal().AwaitShown(t.Context()); err != nil || s.Journal().Degraded() != nil {
 			t.Fatalf("the journal: %v, %v", err, s.Journal().Degraded())
 		}
 		if state, err := r.Directory.Session(id); err != nil || state == nil {

@@ -61,7 +61,7 @@ func newFixture(t *testing.T) *fixture {
 	if _, err := f.s.Loader().Create(t.Context(), session.Opening{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.s.Journal().Settle(t.Context()); err != nil {
+	if err := f.s.Journal().AwaitShown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return f

@@ -135,7 +135,7 @@ func (sh *userShell) follow(ctx context.Context, ended <-chan shellResult) (shel
 				return result, nil
 			}
 			// The CLI sends all events before the reply. Readers see them when they are on disk.
-			if err := sh.s.Journal().Settle(ctx); err != nil {
+			if err := sh.s.Journal().AwaitShown(ctx); err != nil {
 				return result, session.Classify(context.Cause(ctx), "session.shell.executeUserRequested")
 			}
 			return result, sh.pass()

@@ -122,8 +122,8 @@ func (s *Store) leave(d backend.Damage) {
 // setAside moves a damaged folder.
 func (s *Store) setAside(d backend.Damage) error {
 	folder := s.path(d.Place)
-	settled := s.settleAll(func(key string) bool { return s.folder(key) == folder })
-	if err := errors.Join(settled, s.logs.Settle(folder)); err != nil {
+	values := s.moveAll(func(key string) bool { return s.folder(key) == folder })
+	if err := errors.Join(values, s.logs.Move(folder)); err != nil {
 		return err
 	}
 	text, err := json.Marshal(d)
@@ -225,7 +225,7 @@ func (s *Store) withoutState(folder string) error {
 		s.log.Info("removed a session whose creation was never confirmed", "directory", folder)
 		return s.discard(path)
 	}
-	if err := s.logs.Settle(path); err != nil {
+	if err := s.logs.Move(path); err != nil {
 		return err
 	}
 	events, said := 0, false

@@ -32,7 +32,7 @@ func many(t *testing.T, s *store.Store, count int) (journals []*journal.Journal)
 			j.Append(&journal.Record{ID: journal.ParseID([]byte(id)), Type: "user.message", JSON: []byte(`{}`)})
 		}
 		for _, j := range journals {
-			must(t, j.Settle(ctx))
+			must(t, j.AwaitShown(ctx))
 		}
 	}
 	return journals

@@ -82,7 +82,7 @@ func outboxAfterCrash(t *testing.T, power bool, steps int) (died bool) {
 	save(s, "a", 1)
 	save(s, "b", 1)
 	save(s, "a", 2)
-	time.Sleep(settled)
+	time.Sleep(moved)
 	save(s, "b", 2)
 	save(s, "a", 3)
 	removed := s.Remove("b")
@@ -157,7 +157,7 @@ func TestOutboxOfASessionWithoutState(t *testing.T) {
 }
 
 // An outbox leaves the log for its file, and the log is then empty.
-func TestOutboxIsSettled(t *testing.T) {
+func TestOutboxIsMoved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		disk, dir := &faultfs.FS{}, t.TempDir()
@@ -170,7 +170,7 @@ func TestOutboxIsSettled(t *testing.T) {
 		if text := disk.Content(file); text != nil {
 			t.Errorf("at first the file has %q", text)
 		}
-		time.Sleep(settled)
+		time.Sleep(moved)
 		synctest.Wait()
 		if text := disk.Content(file); string(text) != "2" || outboxOf(t, s, "a") != 2 {
 			t.Errorf("two minutes later the file has %q", text)

@@ -13,10 +13,10 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/joint"
 )
 
-// settleAtEnd bounds the time for settling when the store is closed. The next process settles the rest.
-const settleAtEnd = 2 * time.Second
+// moveAtEnd bounds the time for moving when the store is closed. The next process moves the rest.
+const moveAtEnd = 2 * time.Second
 
-// states are the states of sessions. The latest of each is in the joint log until it is settled: it is then written to the
+// states are the states of sessions. The latest of each is in the joint log until it is moved: it is then written to the
 // file of its session. A file of its own costs the disk two syncs, a new file and a rename; states in the log share one
 // write and one sync with the events of many sessions.
 //
@@ -59,12 +59,12 @@ func (l *states) saveFile(s backend.State) error {
 	v, _ := l.log.Value(joint.ID{Key: s.Key, Kind: joint.State})
 	err := l.file(s.Key, s.Data, l.last)
 	if err == nil {
-		l.log.Settled(v)
+		l.log.Moved(v)
 	}
 	return err
 }
 
-// forget drops what the log has of a session that is being deleted. It waits for settle, which would make the session's
+// forget drops what the log has of a session that is being deleted. It waits for move, which would make the session's
 // folder again.
 func (l *states) forget(key string) {
 	defer l.lock()()
@@ -104,8 +104,8 @@ func (s *Store) saveFile(state backend.State) error {
 	return nil
 }
 
-// settle writes a value to its file, if it is in the joint log only.
-func (s *Store) settle(id joint.ID) error {
+// move writes a value to its file, if it is in the joint log only.
+func (s *Store) move(id joint.ID) error {
 	defer s.states.lock()()
 	log := s.logs.Joint()
 	v, ok := log.Value(id)
@@ -121,22 +121,22 @@ func (s *Store) settle(id joint.ID) error {
 	if err != nil {
 		return fmt.Errorf("session %q: %w", id.Key, err)
 	}
-	log.Settled(v)
+	log.Moved(v)
 	return nil
 }
 
-// settleAll settles the values of the sessions that which accepts.
-func (s *Store) settleAll(which func(key string) bool) error {
+// moveAll moves the values of the sessions that which accepts.
+func (s *Store) moveAll(which func(key string) bool) error {
 	var errs []error
 	for _, id := range s.logs.Joint().Values() {
 		if which(id.Key) {
-			errs = append(errs, s.settle(id))
+			errs = append(errs, s.move(id))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// adopt takes over the values that an earlier process has not settled. The numbers of this process are above those of all
+// adopt takes over the values that an earlier process has not moved. The numbers of this process are above those of all
 // earlier ones.
 func (s *Store) adopt() error {
 	log := s.logs.Joint()
@@ -156,7 +156,7 @@ func (s *Store) adopt() error {
 		s.states.last = max(s.states.last, v.Number)
 		e, err := s.read(filepath.Base(s.folder(id.Key)))
 		if errors.Is(err, fs.ErrNotExist) || err == nil && e.Number >= v.Number { // it is set aside, or has a later one
-			log.Settled(v)
+			log.Moved(v)
 		}
 	}
 	return errors.Join(errs...)

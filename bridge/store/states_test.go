@@ -21,8 +21,8 @@ func openOn(fs *faultfs.FS, dir string) (*store.Store, error) {
 	return store.Open(store.Config{Dir: dir, Journals: journal.WriterConfig{FS: fs}})
 }
 
-// settled is the time in which states move to the files of their sessions.
-const settled = 2*time.Minute + time.Second
+// moved is the time in which states move to the files of their sessions.
+const moved = 2*time.Minute + time.Second
 
 func stateOf(key string, n int) backend.State {
 	return backend.State{Key: key, Data: strconv.AppendInt(nil, int64(n), 10)}
@@ -98,7 +98,7 @@ func crashed(t *testing.T, power bool, steps int) bool {
 	save(s, 1, "b")
 	save(s, 2, "a", "b")
 	save(s, 3, "b")
-	time.Sleep(settled)
+	time.Sleep(moved)
 	save(s, 4, "a", "b")
 	mayBeGone = true
 	if s.Remove("b") == nil {
@@ -133,7 +133,7 @@ func crashed(t *testing.T, power bool, steps int) bool {
 
 // States that are saved together cost one write and one sync, and are in the files of their sessions two minutes later.
 // Then nothing is left in the log, of a deleted session neither.
-func TestStatesAreSettled(t *testing.T) {
+func TestStatesAreMoved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		fs, dir := &faultfs.FS{}, t.TempDir()
@@ -157,7 +157,7 @@ func TestStatesAreSettled(t *testing.T) {
 			t.Errorf("the state is %s, %v", state, err)
 		}
 		must(t, s.Remove("s8"))
-		time.Sleep(settled)
+		time.Sleep(moved)
 		synctest.Wait()
 		if text := string(fs.Content(file)); !strings.Contains(text, `"state":2`) {
 			t.Errorf("two minutes later the file has %s", text)
@@ -183,7 +183,7 @@ func TestDropKeepsLaterStates(t *testing.T) {
 		must(t, err)
 		must(t, s.Save(stateOf("a", 1), stateOf("b", 1)))
 		must(t, s.Save(stateOf("a", 2)))
-		time.Sleep(settled - 10*time.Second)
+		time.Sleep(moved - 10*time.Second)
 		must(t, s.Save(stateOf("b", 2)))
 		time.Sleep(20 * time.Second)
 		if text := string(fs.Content(filepath.Join(dir, "sessions", "a", "session"))); !strings.Contains(text, `"state":2`) {
@@ -200,8 +200,8 @@ func TestDropKeepsLaterStates(t *testing.T) {
 	})
 }
 
-// A session is deleted once its state is settled that is on the way to its file: settling would make its folder again.
-func TestRemoveWaitsForSettling(t *testing.T) {
+// A session is deleted once its state is moved that is on the way to its file: moving would make its folder again.
+func TestRemoveWaitsForMoving(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		fs, dir := &faultfs.FS{}, t.TempDir()
@@ -210,7 +210,7 @@ func TestRemoveWaitsForSettling(t *testing.T) {
 		must(t, s.Save(stateOf("a", 1)))
 		must(t, s.Save(stateOf("a", 2)))
 		release := fs.StallIn(filepath.Join(dir, "sessions", "a"))
-		time.Sleep(settled)
+		time.Sleep(moved)
 		removed := make(chan error, 1)
 		go func() { removed <- s.Remove("a") }()
 		synctest.Wait()
@@ -219,7 +219,7 @@ func TestRemoveWaitsForSettling(t *testing.T) {
 		}
 		release()
 		must(t, <-removed)
-		time.Sleep(settled)
+		time.Sleep(moved)
 		for _, name := range fs.Names() {
 			if strings.HasPrefix(name, filepath.Join(dir, "sessions", "a")) {
 				t.Errorf("%s is left", name)
@@ -306,7 +306,7 @@ func TestFileLaterThanTheLog(t *testing.T) {
 		must(t, err)
 		must(t, s.Save(stateOf("a", 3)))
 		killed := next.Restart(false)
-		time.Sleep(settled)
+		time.Sleep(moved)
 		if state, err := s.Session("a"); err != nil || string(state) != "3" {
 			t.Errorf("the state is %s, %v", state, err)
 		}
@@ -451,10 +451,10 @@ func TestLateSyncFails(t *testing.T) {
 }
 
 // While states move to the files of their sessions, which takes long, later ones are synced within the interval.
-func TestStatesAreSyncedWhileOthersAreSettled(t *testing.T) {
+func TestStatesAreSyncedWhileOthersAreMoved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		fs, dir, s := settlesSlowly(t)
+		fs, dir, s := movesSlowly(t)
 		time.Sleep(journal.DefaultFsyncInterval + time.Second)
 		next := fs.Restart(true)
 		fs.Throttle(0)
@@ -464,10 +464,10 @@ func TestStatesAreSyncedWhileOthersAreSettled(t *testing.T) {
 }
 
 // A store that is closed while its states move to their files leaves the rest to the next process, and syncs it.
-func TestStoreIsClosedWhileStatesAreSettled(t *testing.T) {
+func TestStoreIsClosedWhileStatesAreMoved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		fs, dir, s := settlesSlowly(t)
+		fs, dir, s := movesSlowly(t)
 		begin := time.Now()
 		must(t, s.Close())
 		if took := time.Since(begin); took > 5*time.Second {
@@ -477,16 +477,16 @@ func TestStoreIsClosedWhileStatesAreSettled(t *testing.T) {
 	})
 }
 
-// settlesSlowly returns a store that settles states for eight seconds, and has just saved the second state of the
+// movesSlowly returns a store that moves states for eight seconds, and has just saved the second state of the
 // session "late", which may be synced later.
-func settlesSlowly(t *testing.T) (fs *faultfs.FS, dir string, s *store.Store) {
+func movesSlowly(t *testing.T) (fs *faultfs.FS, dir string, s *store.Store) {
 	t.Helper()
 	fs, dir = &faultfs.FS{}, t.TempDir()
 	s, err := openOn(fs, dir)
 	must(t, err)
 	must(t, s.Save(stateOf("late", 1)))
 	large := []byte(`"` + strings.Repeat("x", 1<<20) + `"`)
-	const count = 33 // the log is then so large that its states are settled
+	const count = 33 // the log is then so large that its states are moved
 	for n := range 2 {
 		for i := range count {
 			if n == 1 && i == count-1 {

@@ -165,7 +165,7 @@ func Open(cfg Config) (*Store, error) {
 	if err := s.adopt(); err != nil {
 		s.log.Warn("ending what the log has of deleted sessions failed", "error", err)
 	}
-	s.logs.Start(s.settle)
+	s.logs.Start(s.move)
 	s.owners = newOwners(s.NextEpoch)
 	s.blobs = &blobs{fs: s.fs, folder: s.folder, sync: s.syncs()}
 	return s, nil
@@ -175,8 +175,8 @@ func Open(cfg Config) (*Store, error) {
 func (s *Store) Close() error {
 	s.owners.close()
 	s.writer.Close()
-	limit := time.Now().Add(settleAtEnd)
-	if err := s.settleAll(func(string) bool { return time.Now().Before(limit) }); err != nil {
+	limit := time.Now().Add(moveAtEnd)
+	if err := s.moveAll(func(string) bool { return time.Now().Before(limit) }); err != nil {
 		s.log.Warn("moving what sessions have in the log to their files failed", "error", err)
 	}
 	return errors.Join(s.logs.Close(), s.lock.Close())

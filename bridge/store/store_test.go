@@ -158,7 +158,7 @@ func TestDeletionIsInterrupted(t *testing.T) {
 			must(t, err)
 			j := journal.New(journal.Config{Epoch: 1, Log: d})
 			j.Append(&journal.Record{Type: "user.message", JSON: []byte(`{}`)})
-			must(t, j.Settle(t.Context()))
+			must(t, j.AwaitShown(t.Context()))
 			must(t, s.Save(backend.State{Key: "one", Data: []byte("{}")}))
 			_ = remove(s, j)
 			if !fsys.killed.Load() {

@@ -60,7 +60,7 @@ func (svc *Service) ListEvents(ctx context.Context, r *bridgev1.ListEventsReques
 		return nil, err
 	}
 	defer reader.Close()
-	if err := s.Journal().SettleStored(ctx); err != nil { // what has happened is in the list
+	if err := s.Journal().AwaitStored(ctx); err != nil { // what has happened is in the list
 		return nil, session.Classify(err, "")
 	}
 	position.Record(ctx, s.Journal().Last())

@@ -227,7 +227,7 @@ func TestPageTakesFewReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	happenings(s, 1, 0)
-	if err := s.Journal().Settle(t.Context()); err != nil {
+	if err := s.Journal().AwaitShown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	data, files := filepath.Join(t.TempDir(), "data"), new(readings)

@@ -67,10 +67,10 @@ func readEvents(ctx context.Context, from io.Reader, j *journal.Journal) (count 
 			return nil
 		}
 		waiting = 0
-		return j.Settle(ctx)
+		return j.AwaitShown(ctx)
 	})
 	if err == nil {
-		err = j.Settle(ctx)
+		err = j.AwaitShown(ctx)
 	}
 	if err == nil {
 		err = j.Degraded()

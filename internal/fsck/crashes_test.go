@@ -222,7 +222,7 @@ func (c *crashes) append(keys ...string) {
 		}
 		for _, k := range keys {
 			rec, one := added[k], c.sessions[k]
-			if one.log.Settle(ctx) == nil && one.log.Degraded() == nil {
+			if one.log.AwaitShown(ctx) == nil && one.log.Degraded() == nil {
 				one.events[rec.Pos.Seq], one.epoch = rec.ID, rec.Pos.Epoch
 			}
 		}

@@ -105,7 +105,7 @@ func (b *bridge) round(events int) {
 // settle waits until all events are written.
 func (b *bridge) settle() {
 	for _, j := range b.journals {
-		check(j.Settle(context.Background()))
+		check(j.AwaitShown(context.Background()))
 	}
 }
 

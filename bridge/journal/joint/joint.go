@@ -2,7 +2,7 @@
 //
 // A log of package segment has files that it shares with no other, so the entries of a thousand sessions need a
 // thousand writes and syncs. In a joint log they need one of each. The entries of each member go to its own log later,
-// many at a time: they are settled. An entry leaves the joint log when the member's own log has it and was synced.
+// many at a time: they move. An entry leaves the joint log when the member's own log has it and was synced.
 //
 // It also has values of the members (see Value), each until its caller has stored it elsewhere.
 //
@@ -177,7 +177,7 @@ type Part struct {
 }
 
 // Append appends entries of several members, whose guards the caller holds. After an error none of them counts as
-// appended; after one of the disk all further calls fail until every entry has been settled.
+// appended; after one of the disk all further calls fail until every entry has been moved.
 func (l *Log) Append(parts []Part) error {
 	defer l.lock()()
 	entries, last, err := l.ready()
@@ -246,7 +246,7 @@ func (l *Log) adopt(m *Member, entries []held) {
 	}
 }
 
-// Sync makes the entries survive a crash of the machine. After an error nothing is appended until they are settled.
+// Sync makes the entries survive a crash of the machine. After an error nothing is appended until they are moved.
 func (l *Log) Sync() error {
 	entries, _, failed := l.state()
 	if failed != nil {
@@ -269,26 +269,26 @@ func (l *Log) Sync() error {
 // Full reports whether the tails have more bytes than Limits.Tails, so that Tidy has something to do.
 func (l *Log) Full() bool { return l.tails.Load() > l.limits.Tails }
 
-// Tidy settles entries that are to leave the log, and drops those that no member needs any more. It passes settle the
-// keys of entries of an earlier process that are to leave the log and have no member, and values that are to be settled.
-func (l *Log) Tidy(settle func(keys []string, values []ID) error) error {
+// Tidy moves entries that are to leave the log, and drops those that no member needs any more. It passes move the
+// keys of entries of an earlier process that are to leave the log and have no member, and values that are to be moved.
+func (l *Log) Tidy(move func(keys []string, values []ID) error) error {
 	if !l.advance() {
 		return nil
 	}
 	due, orphans, values := l.due()
 	var errs []error
 	for _, m := range due {
-		if err := m.Settle(); err != nil && m.first() != 0 {
+		if err := m.Move(); err != nil && m.first() != 0 {
 			errs = append(errs, err)
 		}
 	}
 	if len(orphans)+len(values) > 0 {
-		errs = append(errs, settle(orphans, values))
+		errs = append(errs, move(orphans, values))
 	}
 	return errors.Join(append(errs, l.drop())...)
 }
 
-// advance moves the cutoff, and reports whether there is something to settle or to drop.
+// advance moves the cutoff, and reports whether there is something to move or to drop.
 func (l *Log) advance() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -310,7 +310,7 @@ func (l *Log) advance() bool {
 	return l.failed != nil || l.aged || l.needed.Load() <= cutoff || l.Full()
 }
 
-// due returns what has to be settled now: members, oldest first, the keys of entries without a member, and values.
+// due returns what has to be moved now: members, oldest first, the keys of entries without a member, and values.
 func (l *Log) due() (due []*Member, orphans []string, values []ID) {
 	cutoff, over := l.cutoff.Load(), int64(0)
 	if l.Full() {
@@ -342,16 +342,16 @@ func (l *Log) due() (due []*Member, orphans []string, values []ID) {
 	return due, orphans, l.dueValues(cutoff, over)
 }
 
-// SyncSettled syncs the logs of members whose settled entries are to leave the joint log. It takes little more time
+// SyncMoved syncs the logs of members whose moved entries are to leave the joint log. It takes little more time
 // than the limit.
-func (l *Log) SyncSettled(limit time.Duration) {
+func (l *Log) SyncMoved(limit time.Duration) {
 	cutoff := l.cutoff.Load()
 	if l.needed.Load() > cutoff {
 		return
 	}
 	begin := l.o.Now()
 	for _, m := range l.list() {
-		if first := m.settledFrom(); first == 0 || first > cutoff {
+		if first := m.movedFrom(); first == 0 || first > cutoff {
 			continue
 		}
 		_ = m.SyncOwn() // after an error the entries stay
@@ -455,7 +455,7 @@ func (l *Log) Inherits(key string) bool {
 }
 
 // Copies returns the Copies of a log's options: what an earlier process left for it. A crash of the machine can spoil
-// entries that were settled and not synced, before others that are intact.
+// entries that were moved and not synced, before others that are intact.
 func (l *Log) Copies(key string) func(epoch, after, before uint64) []segment.Copy {
 	return func(epoch, after, before uint64) (copies []segment.Copy) {
 		l.mu.Lock()
@@ -481,13 +481,13 @@ func (l *Log) Forget(key string) {
 	}
 }
 
-// Close settles and syncs what it can within a time, and closes the log. The next process settles the rest, and all values.
-func (l *Log) Close(settle func(keys []string, values []ID) error, limit time.Duration) error {
+// Close moves and syncs what it can within a time, and closes the log. The next process moves the rest, and all values.
+func (l *Log) Close(move func(keys []string, values []ID) error, limit time.Duration) error {
 	l.mu.Lock()
 	l.before, l.tidied = l.last, time.Time{}
 	l.mu.Unlock()
-	err := errors.Join(l.SyncValues(), l.Tidy(settle))
-	l.SyncSettled(limit)
+	err := errors.Join(l.SyncValues(), l.Tidy(move))
+	l.SyncMoved(limit)
 	err = errors.Join(err, l.drop())
 	entries, _, _ := l.state()
 	return errors.Join(err, entries.Rest())

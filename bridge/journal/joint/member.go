@@ -10,7 +10,7 @@ import (
 )
 
 // Member is a log whose newest entries may be in the joint log: its tail. Changes of the log (Append, Replace, Trim,
-// Settle) settle the tail first where they need it. After a failed sync the next of them stores again what was not made
+// Move) move the tail first where they need it. After a failed sync the next of them stores again what was not made
 // safe.
 type Member struct {
 	key   string
@@ -22,12 +22,12 @@ type Member struct {
 	mu    sync.Mutex
 	tail  []held
 	bytes int // of the tail
-	// settled is the number in the joint log of the oldest entry that was settled since the own log was synced; 0
+	// moved is the number in the joint log of the oldest entry that was moved since the own log was synced; 0
 	// without one.
-	settled uint64
+	moved   uint64
 	newest  uint64 // the number in the joint log of its newest entry
 	changes uint64 // counts the appends to the own log
-	settles uint64 // counts those of them that settled a tail
+	moves   uint64 // counts those of them that moved a tail
 	owed    bool   // the own log has what a sync of the joint log does not cover
 	renew   bool   // a sync of the own log failed: what it was to make safe has to be written anew
 	resting bool   // the own log is not kept open
@@ -48,7 +48,7 @@ func (l *Log) Attach(
 	entries := l.inherited[key]
 	delete(l.inherited, key)
 	if old := l.members[key]; old != nil {
-		entries, m.settled = old.release()
+		entries, m.moved = old.release()
 		delete(l.members, key)
 	}
 	last := own.Last()
@@ -58,8 +58,8 @@ func (l *Log) Attach(
 		case h.epoch != own.Epoch() || own.Size() == 0:
 			continue // the log was replaced or deleted
 		case h.entry.Number <= last:
-			if m.settled == 0 {
-				m.settled = h.at
+			if m.moved == 0 {
+				m.moved = h.at
 			}
 			continue
 		case h.prev > last:
@@ -73,7 +73,7 @@ func (l *Log) Attach(
 		last = h.entry.Number
 	}
 	l.adopt(m, tail)
-	if m.settled != 0 {
+	if m.moved != 0 {
 		l.members[key] = m
 	}
 	return m
@@ -112,23 +112,23 @@ func (m *Member) dropTail() {
 }
 
 // release takes from a member what it has in the joint log.
-func (m *Member) release() (tail []held, settled uint64) {
+func (m *Member) release() (tail []held, moved uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	tail, settled = m.tail, m.settled
+	tail, moved = m.tail, m.moved
 	m.dropTail()
-	m.settled = 0
-	return tail, settled
+	m.moved = 0
+	return tail, moved
 }
 
 // first returns the number in the joint log of the oldest entry that the member needs there, 0 without one.
 func (m *Member) first() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.settled == 0 && len(m.tail) > 0 {
+	if m.moved == 0 && len(m.tail) > 0 {
 		return m.tail[0].at
 	}
-	return m.settled
+	return m.moved
 }
 
 // oldest returns the number in the joint log of the tail's first entry, 0 without one, and the tail's size.
@@ -141,17 +141,17 @@ func (m *Member) oldest() (at uint64, bytes int64) {
 	return m.tail[0].at, int64(m.bytes)
 }
 
-// unsafe reports whether settled entries cannot leave the joint log because a sync of the own log has failed.
+// unsafe reports whether moved entries cannot leave the joint log because a sync of the own log has failed.
 func (m *Member) unsafe() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.renew && m.settled != 0
+	return m.renew && m.moved != 0
 }
 
-func (m *Member) settledFrom() uint64 {
+func (m *Member) movedFrom() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.settled
+	return m.moved
 }
 
 // Full reports whether the member's tail is as long as it may be.
@@ -196,7 +196,7 @@ func (m *Member) Size() int64 {
 	return m.own.Size() + int64(m.bytes)
 }
 
-// Append appends entries to the member's own log, behind the tail, which is settled.
+// Append appends entries to the member's own log, behind the tail, which is moved.
 func (m *Member) Append(entries []segment.Entry) error {
 	if len(entries) == 0 {
 		return nil
@@ -204,14 +204,14 @@ func (m *Member) Append(entries []segment.Entry) error {
 	return m.write(entries)
 }
 
-// Settle appends the tail to the member's own log, and stores again what a failed sync did not make safe.
-func (m *Member) Settle() error {
+// Move appends the tail to the member's own log, and stores again what a failed sync did not make safe.
+func (m *Member) Move() error {
 	return m.guard(func() error { return m.write(nil) })
 }
 
-// Finish settles the tail, syncs the own log and closes its file. It may take long: Tidy does not wait for it.
+// Finish moves the tail, syncs the own log and closes its file. It may take long: Tidy does not wait for it.
 func (m *Member) Finish() error {
-	err := errors.Join(m.Settle(), m.SyncOwn())
+	err := errors.Join(m.Move(), m.SyncOwn())
 	rested := false
 	resting := m.guard(func() error {
 		rested = true
@@ -226,7 +226,7 @@ func (m *Member) Finish() error {
 	return errors.Join(err, resting)
 }
 
-// isApart reports whether Finish settles the tail.
+// isApart reports whether Finish moves the tail.
 func (m *Member) isApart() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -280,16 +280,16 @@ func (m *Member) renewed() {
 
 // wrote records an append to the own log, of the tail or of further entries, and reports whether the log is to rest
 // again.
-func (m *Member) wrote(settled, further bool) (rest bool) {
+func (m *Member) wrote(moved, further bool) (rest bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.changes++
 	m.owed = m.owed || further
 	m.resting = m.resting && !further
-	if settled && len(m.tail) > 0 { // else it was forgotten meanwhile
-		m.settles++
-		if m.settled == 0 && m.joint.o.SyncFiles {
-			m.settled = m.tail[0].at
+	if moved && len(m.tail) > 0 { // else it was forgotten meanwhile
+		m.moves++
+		if m.moved == 0 && m.joint.o.SyncFiles {
+			m.moved = m.tail[0].at
 		}
 		m.dropTail()
 	}
@@ -301,7 +301,7 @@ func (m *Member) Sync() (through uint64, err error) {
 	m.mu.Lock()
 	through = m.last()
 	tail, own := len(m.tail) > 0, m.owed
-	joint := (tail || m.settled != 0) && m.joint.synced.Load() < m.newest
+	joint := (tail || m.moved != 0) && m.joint.synced.Load() < m.newest
 	m.mu.Unlock()
 	if joint {
 		err := m.joint.Sync()
@@ -316,10 +316,10 @@ func (m *Member) Sync() (through uint64, err error) {
 	return through, nil
 }
 
-// SyncOwn syncs the member's own log, after which it needs nothing of what was settled.
+// SyncOwn syncs the member's own log, after which it needs nothing of what was moved.
 func (m *Member) SyncOwn() error {
 	m.mu.Lock()
-	changes, settles := m.changes, m.settles
+	changes, moves := m.changes, m.moves
 	m.mu.Unlock()
 	_, err := m.own.Sync()
 	m.mu.Lock()
@@ -331,8 +331,8 @@ func (m *Member) SyncOwn() error {
 	if m.changes == changes {
 		m.owed = false
 	}
-	if m.settles == settles {
-		m.settled = 0
+	if m.moves == moves {
+		m.moved = 0
 	}
 	return nil
 }

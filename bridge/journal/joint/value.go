@@ -25,7 +25,7 @@ type ID struct {
 }
 
 // Value is what a session has beside its entries, if only the latest of a kind counts. It is in the joint log, and in
-// memory, until the caller has stored it elsewhere, which Settled tells.
+// memory, until the caller has stored it elsewhere, which Moved tells.
 type Value struct {
 	ID
 
@@ -110,8 +110,8 @@ func (l *Log) Values() []ID {
 	return slices.Collect(maps.Keys(l.values))
 }
 
-// Settled says that a value, or a later one, is stored elsewhere.
-func (l *Log) Settled(v Value) {
+// Moved says that a value, or a later one, is stored elsewhere.
+func (l *Log) Moved(v Value) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.values[v.ID].At <= v.At {
@@ -126,7 +126,7 @@ func (l *Log) End(key string, sync bool) error {
 	return l.Put([]Value{{ID: ID{key, gone}}}, sync)
 }
 
-// dueValues returns the IDs of values that have to be settled now: those up to the cutoff, and others until all have the
+// dueValues returns the IDs of values that have to be moved now: those up to the cutoff, and others until all have the
 // bytes that are over. The caller holds mu.
 func (l *Log) dueValues(cutoff uint64, over int64) (ids []ID) {
 	for id, v := range l.values {

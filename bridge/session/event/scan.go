@@ -12,7 +12,7 @@ const scanBytes = 1 << 20
 // Scan calls f for the events that the journal keeps after a position, in order, until f returns
 // false. It waits until what has happened by now can be read.
 func Scan(ctx context.Context, j *journal.Journal, after journal.Position, f func(*journal.Record) bool) {
-	if j.Settle(ctx) != nil {
+	if j.AwaitShown(ctx) != nil {
 		return
 	}
 	r, err := j.NewReader(after, false, func() {})
