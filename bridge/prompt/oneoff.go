@@ -51,7 +51,7 @@ func (o *oneOff) leave() {
 	o.mu.Lock()
 	o.readers--
 	o.mu.Unlock()
-	o.settle()
+	o.deleteIfOver()
 }
 
 // end notes that the turn has ended and the session disconnected.
@@ -59,11 +59,11 @@ func (o *oneOff) end() {
 	o.mu.Lock()
 	o.ended = true
 	o.mu.Unlock()
-	o.settle()
+	o.deleteIfOver()
 }
 
-// settle deletes the session if its time has come, or has it deleted after the grace.
-func (o *oneOff) settle() {
+// deleteIfOver deletes the session if its time has come, or has it deleted after the grace.
+func (o *oneOff) deleteIfOver() {
 	o.mu.Lock()
 	due := o.ended && o.readers == 0 && !o.gone && !o.waiting
 	switch {

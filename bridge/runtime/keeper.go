@@ -99,7 +99,7 @@ func (k *keeper) publish(r *Runtime) {
 	defer k.s.mu.Unlock()
 	k.state, k.lastErr, k.retryAt = StateReady, nil, time.Time{}
 	k.released = make(chan struct{})
-	k.current.settle(r, nil)
+	k.current.end(r, nil)
 }
 
 // outlive waits until a runtime ends or is released, and reports whether to start another one. New callers then wait
@@ -137,7 +137,7 @@ func (k *keeper) failed(err error) bool {
 	if again {
 		k.next(StateBackoff)
 	}
-	tried.settle(nil, err)
+	tried.end(nil, err)
 	return again
 }
 
@@ -198,7 +198,7 @@ func (k *keeper) finish() bool {
 		if err == nil {
 			err = errRetired // no caller reads it
 		}
-		k.current.settle(nil, err)
+		k.current.end(nil, err)
 	}
 	k.running = false
 	if k.state != StateBroken {

@@ -305,7 +305,7 @@ func (a *attempt) wait(ctx context.Context) error {
 	return nil
 }
 
-func (a *attempt) settle(r *Runtime, err error) {
+func (a *attempt) end(r *Runtime, err error) {
 	a.runtime, a.err = r, err
 	close(a.settled)
 }

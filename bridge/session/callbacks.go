@@ -259,7 +259,7 @@ func (d *Callbacks) Resolve(
 	}
 	a := givenAnswer{by, reply, time.Now()}
 	d.give(ctx, p, reply, func(accepted bool, at journal.Position, err error) {
-		done(at, d.settle(ctx, p, a, accepted, at, err))
+		done(at, d.afterAnswer(ctx, p, a, accepted, at, err))
 	})
 }
 
@@ -285,8 +285,8 @@ func (d *Callbacks) claim(id string, by callback.Giver, reply callback.Reply) (*
 	return p, nil
 }
 
-// settle ends or releases a claimed callback after its answer went to the CLI, or failed to. It does not block.
-func (d *Callbacks) settle(
+// afterAnswer ends or releases a claimed callback after its answer went to the CLI, or failed to. It does not block.
+func (d *Callbacks) afterAnswer(
 	ctx context.Context, p *callback.Pending, a givenAnswer, accepted bool, at journal.Position, err error,
 ) error {
 	switch {

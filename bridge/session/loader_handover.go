@@ -48,7 +48,7 @@ func (l *Loader) HandOver(ctx context.Context, quiet bool, save func()) (bool, e
 	if !l.leave(quiet) {
 		return false, nil
 	}
-	if err := l.settle(ctx); err != nil {
+	if err := l.awaitStored(ctx); err != nil {
 		l.stay()
 		return false, context.Cause(ctx) // nil: the session is in use for as long as its events wait
 	}
@@ -80,8 +80,8 @@ func (l *Loader) stay() {
 	l.leaving = false
 }
 
-// settle waits until the events of the session are stored, and then stores what its outbox has in memory only.
-func (l *Loader) settle(ctx context.Context) error {
+// awaitStored waits until the events of the session are stored, and then stores what its outbox has in memory only.
+func (l *Loader) awaitStored(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	if err := l.s.journal.AwaitShown(ctx); err != nil {

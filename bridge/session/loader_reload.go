@@ -25,12 +25,12 @@ func (l *Loader) reload(ctx context.Context, rt Runtime, extra jsonobj.Object, c
 		return err
 	}
 	l.s.callbacks.Withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
-	settle := l.s.reconciler.beginAnew(ctx)
+	resolve := l.s.reconciler.beginAnew(ctx)
 
 	if err := l.create(ctx, rt, nil); err != nil {
 		return err
 	}
-	settle()
+	resolve()
 	return nil
 }
 

@@ -57,7 +57,7 @@ func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bo
 	// turn because of them.
 	r.s.intake.Marks.TurnEnd = r.s.journal.Appended()
 	r.s.markDirty()
-	r.settle(found)
+	r.applyLocked(found)
 	if continuePending {
 		for _, rec := range open {
 			if k := callback.ForEvent(rec.Type); k.Survives {
@@ -254,24 +254,24 @@ func (r *Reconciler) toolEnded(rec *journal.Record) {
 	}, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
 }
 
-// settle resolves the messages whose outcome was unknown since their runtime ended. The caller holds the lock.
-func (r *Reconciler) settle(found settlement) {
+// applyLocked resolves the messages whose outcome was unknown since their runtime ended. The caller holds the lock.
+func (r *Reconciler) applyLocked(found fates) {
 	r.s.turns.confirm()
-	r.s.prompts.Settle(found)
+	r.s.prompts.Apply(found)
 }
 
-// resolve is settle with the lock.
-func (r *Reconciler) resolve(found settlement) {
+// resolve is applyLocked with the lock.
+func (r *Reconciler) resolve(found fates) {
 	defer r.s.prompts.flush()
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
-	r.settle(found)
+	r.applyLocked(found)
 }
 
 // beginAnew prepares the journal for a session that the CLI has no history of, and that is created again under
-// its id. A new epoch tells readers that the CLI does not know the earlier events. The caller calls settle
+// its id. A new epoch tells readers that the CLI does not know the earlier events. The caller calls resolve
 // after the creation, to resolve the earlier messages.
-func (r *Reconciler) beginAnew(ctx context.Context) (settle func()) {
+func (r *Reconciler) beginAnew(ctx context.Context) (resolve func()) {
 	found := r.s.prompts.lookUp(ctx, nil, nil)
 	if r.s.journal.Appended().Seq > 0 {
 		r.restart(ctx, nil)

@@ -165,13 +165,13 @@ func (w *Watchdog) GiveUp(ctx context.Context, err error) {
 		return
 	}
 	_ = w.s.loader.exclusive(ctx, func() error { // fails when ctx has ended
-		var found settlement
+		var found fates
 		if w.s.loader.State() == Unloaded {
 			found = w.s.prompts.lookUp(ctx, nil, err)
 		}
 		w.s.mu.Lock()
 		w.s.turns.confirm()
-		w.s.prompts.Settle(found)
+		w.s.prompts.Apply(found)
 		w.s.mu.Unlock()
 		w.s.prompts.flush()
 		return nil

@@ -56,12 +56,12 @@ func (c *compiler) field(fd protoreflect.FieldDescriptor) (*field, error) {
 		return nil, err
 	}
 	f.tag = protowire.EncodeTag(fd.Number(), wire)
-	f.settle(fd.HasPresence(), rules.GetNullable())
+	f.defaults(fd.HasPresence(), rules.GetNullable())
 	return f, nil
 }
 
-// settle derives what null, absence and zero mean for the field.
-func (f *field) settle(presence, nullable bool) {
+// defaults derives what null, absence and zero mean for the field.
+func (f *field) defaults(presence, nullable bool) {
 	f.nullable = f.required && nullable && f.card == single
 	f.spareNull = !f.required && nullable
 	f.takesNull = nullable

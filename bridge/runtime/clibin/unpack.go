@@ -196,7 +196,7 @@ func (l *Locator) sealUnpacked(ctx context.Context, bin Binary, dir, ready strin
 	if err != nil {
 		return err
 	}
-	sum, err := l.settledDigest(ctx, unpacked, want)
+	sum, err := l.stableDigest(ctx, unpacked, want)
 	if err != nil {
 		return err
 	}
@@ -215,9 +215,9 @@ const (
 	settleEvery = 500 * time.Millisecond
 )
 
-// settledDigest returns the digest of the unpacked files. A CLI that was started without the lock may be unpacking at
-// the same time: settledDigest waits while the files change and have a wrong digest.
-func (l *Locator) settledDigest(ctx context.Context, unpacked, want string) (sum string, err error) {
+// stableDigest returns the digest of the unpacked files. A CLI that was started without the lock may be unpacking at
+// the same time: stableDigest waits while the files change and have a wrong digest.
+func (l *Locator) stableDigest(ctx context.Context, unpacked, want string) (sum string, err error) {
 	before := ""
 	for range settleLooks {
 		sum, err = l.treeDigest(ctx, unpacked)

@@ -12,8 +12,8 @@ import (
 // ErrStreamClosed is the Cause of an exit that followed Close.
 var ErrStreamClosed = errors.New("its stream was closed")
 
-// settle is the time after Close in which an exit still counts as unrequested.
-const settle = 20 * time.Millisecond
+// lateExit is the time after Close in which an exit still counts as unrequested.
+const lateExit = 20 * time.Millisecond
 
 // Exit describes the end of a child.
 type Exit struct {
@@ -77,7 +77,7 @@ func (p *Process) end(ctx context.Context) {
 	case <-p.closed:
 		// The reader of its output often notices the end of the child first and closes the stream: such an exit was
 		// not requested.
-		if p.exitsWithin(settle) {
+		if p.exitsWithin(lateExit) {
 			return
 		}
 		cause = ErrStreamClosed

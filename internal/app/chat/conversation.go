@@ -94,7 +94,7 @@ func (c *Conversation) Take(u Update) {
 	if after.Running {
 		c.restored = false
 	}
-	c.settle()
+	c.endWaits()
 	if u.LeftOut > 0 {
 		c.note(view.Warning, fmt.Sprintf("… notes left out: %d", u.LeftOut))
 	}
@@ -112,9 +112,9 @@ func (c *Conversation) Take(u Update) {
 	}
 }
 
-// settle ends the waits of prompts for what has happened already: a turn may begin and end before the reply to its
+// endWaits ends the waits of prompts for what has happened already: a turn may begin and end before the reply to its
 // prompt arrives.
-func (c *Conversation) settle() {
+func (c *Conversation) endWaits() {
 	if end := c.View.Turn.Outcome.GetEndPosition(); copilot.ComparePositions(end, c.awaiting) > 0 {
 		c.awaiting = nil
 	}
@@ -338,7 +338,7 @@ func (c *Conversation) sent(e Send, r Result) {
 	}
 	c.awaiting = r.Position
 	c.Queued = append(c.Queued, Prompt{r.MessageID, e.Text, r.Position})
-	c.settle()
+	c.endWaits()
 }
 
 func (c *Conversation) answered(e Resolve, r Result) {

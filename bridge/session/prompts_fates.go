@@ -12,8 +12,8 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// settlement is what is known of the prompts once the history was read.
-type settlement struct {
+// fates is what is known of the prompts once the history was read.
+type fates struct {
 	entries   []outbox.Entry
 	decisions []outbox.Decision
 	outcomes  []turn.Outcome // of the turns of the prompts in the journal
@@ -22,19 +22,19 @@ type settlement struct {
 }
 
 // forgot reports whether the CLI took a prompt up and has lost it: its history does not show the last turn.
-func (s settlement) forgot() bool {
+func (s fates) forgot() bool {
 	return slices.ContainsFunc(s.decisions, func(d outbox.Decision) bool { return d.Verdict == outbox.Forgotten })
 }
 
 // lookUp compares the prompts with the history, or notes why that could not be read. It comes
-// before the journal takes the history up, and Settle after.
-func (q *Prompts) lookUp(ctx context.Context, history []*journal.Record, unread error) settlement {
+// before the journal takes the history up, and Apply after.
+func (q *Prompts) lookUp(ctx context.Context, history []*journal.Record, unread error) fates {
 	entries := q.box.Entries()
 	if len(entries) == 0 {
-		return settlement{}
+		return fates{}
 	}
 	decisions := outbox.Decide(entries, q.said(ctx, history, entries))
-	found := settlement{entries, decisions, make([]turn.Outcome, len(entries)), unread}
+	found := fates{entries, decisions, make([]turn.Outcome, len(entries)), unread}
 	for i, d := range found.decisions {
 		if d.At.Seq > 0 {
 			found.outcomes[i] = q.s.turns.OutcomeOf(ctx, d.At)
@@ -88,7 +88,7 @@ func abortOf(rec *journal.Record) outbox.Said {
 
 // keepOwed notes on disk which prompts are owed, before the bridge aborts a turn that can never end: what that removes is sent
 // again.
-func (q *Prompts) keepOwed(found settlement) {
+func (q *Prompts) keepOwed(found fates) {
 	for i, e := range found.entries {
 		if d := found.decisions[i]; e.Acknowledged() && lostBecause(d.Verdict, nil, e.Obstacle()) == "" &&
 			(d.Verdict == outbox.Untaken || d.Verdict == outbox.Partly) {
@@ -98,8 +98,8 @@ func (q *Prompts) keepOwed(found settlement) {
 	q.flush()
 }
 
-// Settle does with the prompts what the history says. The caller flushes after.
-func (q *Prompts) Settle(found settlement) {
+// Apply does with the prompts what the history says. The caller flushes after.
+func (q *Prompts) Apply(found fates) {
 	for i := range found.entries {
 		e, d := &found.entries[i], found.decisions[i]
 		if e.Owed && found.unread == nil && e.Obstacle() == "" {
@@ -108,15 +108,15 @@ func (q *Prompts) Settle(found settlement) {
 		if d.Verdict == outbox.Forgotten && found.unread != nil {
 			d.Verdict = outbox.Taken // as far as can be known
 		}
-		q.settle(e, d, found.outcomes[i], found.unread)
+		q.apply(e, d, found.outcomes[i], found.unread)
 	}
 	if q.box.Owes() {
 		q.redeliver()
 	}
 }
 
-// settle is Settle for one prompt.
-func (q *Prompts) settle(e *outbox.Entry, d outbox.Decision, out turn.Outcome, unread error) {
+// apply is Apply for one prompt.
+func (q *Prompts) apply(e *outbox.Entry, d outbox.Decision, out turn.Outcome, unread error) {
 	w := q.waiters[e.N]
 	if (d.Verdict == outbox.Taken || d.Verdict == outbox.Partly) && d.At.Seq == 0 && !e.Ended {
 		// Readers do not know of its turn yet.
