@@ -118,10 +118,10 @@ type Config struct {
 	MaxMemoryBytes int
 	// Raw switches RawService on.
 	Raw bool
-	// Sole reports that the bridge serves one program, which alone uses the CLI processes. If the
+	// SingleClient reports that the bridge serves one program, which alone uses the CLI processes. If the
 	// program requests the CLI's own behaviour, it may also call methods that change a whole
 	// process. Its sessions may be open in other processes of the program.
-	Sole bool
+	SingleClient bool
 	// Host receives what the CLI calls about the AHP hosts of a sole program. Nil: such requests are refused.
 	Host HostCallbacks
 	// OfflineModel reports that a scripted model replaces real ones.
@@ -262,7 +262,7 @@ func (b *Bridge) compose(defaults jsonobj.Object) {
 	b.Runtimes = manage.NewRuntimes(manage.RuntimesConfig{
 		Fleet: b.fleet, Tenants: b.tenants, Codec: b.codec, Shutdown: b.shutdown, Audit: cfg.Audit,
 		Limits: b.limits, Warnings: cfg.Warnings, Durable: cfg.Directory != nil,
-		Version: cfg.Version, Raw: cfg.Raw, OfflineModel: cfg.OfflineModel, Sole: cfg.Sole,
+		Version: cfg.Version, Raw: cfg.Raw, OfflineModel: cfg.OfflineModel, SingleClient: cfg.SingleClient,
 	})
 	b.Sessions = manage.NewSessions(manage.SessionsConfig{
 		Store: b.store, Parser: parser, Tenants: b.tenants, Runtimes: b.fleet, Admission: b.admission,
@@ -287,7 +287,7 @@ func (b *Bridge) compose(defaults jsonobj.Object) {
 			}
 			return rt, nil
 		},
-		Codec: b.codec, Operations: b.operations, Shutdown: b.shutdown, Shells: b.shells, Raw: cfg.Raw, Sole: cfg.Sole,
+		Codec: b.codec, Operations: b.operations, Shutdown: b.shutdown, Shells: b.shells, Raw: cfg.Raw, SingleClient: cfg.SingleClient,
 	})
 	b.Participants = attach.New(attach.Config{
 		Sessions: b.store, Opener: b.Sessions, Parser: parser, Sender: b.Turns, Exactly: b.CLI, Callbacks: b.Callbacks,
@@ -302,7 +302,7 @@ func (b *Bridge) sessionConfig(tenant string) session.Config {
 	return session.Config{
 		Encode: b.codec.Event, MaxEphemeralBytes: b.cfg.MaxEphemeralBytes, CallbackTimeout: tuned.CallbackTimeout,
 		Bounds: tuned.Turns, Budget: b.budget, Room: b.admission.Room(tenant), Observer: b.cfg.Observer,
-		Audit: b.cfg.Audit, Shared: b.cfg.Sole,
+		Audit: b.cfg.Audit, Shared: b.cfg.SingleClient,
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/internal/refile"
+	"github.com/copilot-grpc/copilot-grpc/internal/filewatch"
 	"github.com/copilot-grpc/copilot-grpc/server/identity"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
 )
@@ -184,7 +184,7 @@ func (c *certificates) reload() {
 
 // watch reloads whenever a file changes, until ctx ends.
 func (c *certificates) watch(ctx context.Context) {
-	refile.Watch(ctx, refile.Every, func() []string {
+	filewatch.Watch(ctx, filewatch.Every, func() []string {
 		files := c.files.Load()
 		return slices.DeleteFunc([]string{files.CertFile, files.KeyFile, files.ClientCAFile, files.ClientCRLFile},
 			func(path string) bool { return path == "" })

@@ -46,8 +46,8 @@ type RuntimesConfig struct {
 	Durable bool
 	// Raw says that RawService is on, OfflineModel that a scripted model takes the place of real ones.
 	Raw, OfflineModel bool
-	// Sole says that the server serves one program, to which the payload of every host event is sent.
-	Sole bool
+	// SingleClient says that the server serves one program, to which the payload of every host event is sent.
+	SingleClient bool
 }
 
 // Runtimes serves RuntimeService: the server, its CLI processes, and their telemetry and host events. It is safe for concurrent use.

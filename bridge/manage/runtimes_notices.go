@@ -49,7 +49,7 @@ func (svc *Runtimes) WatchHostEvents(
 		if n.Bridge {
 			out.Cause = bridgev1.EventCause_EVENT_CAUSE_BRIDGE
 		}
-		if !svc.cfg.Sole {
+		if !svc.cfg.SingleClient {
 			withhold(out)
 		}
 		return send(out)

@@ -20,7 +20,7 @@ func (svc *Service) passOn(ctx context.Context, c *call) (json.RawMessage, error
 // refuse answers a call of a method whose row refuses it: callers who want the CLI's own
 // behaviour have it where the row says how.
 func (svc *Service) refuse(ctx context.Context, c *call, row *methodRule) (json.RawMessage, error) {
-	if row.exact == nil || !c.passErrors(svc) || row.sole && !svc.sole {
+	if row.exact == nil || !c.passErrors(svc) || row.singleClient && !svc.singleClient {
 		return nil, refusal(c.method, row)
 	}
 	return row.exact(svc, ctx, c)

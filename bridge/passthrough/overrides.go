@@ -19,9 +19,9 @@ type methodRule struct {
 	// exact is how it is done for callers who want the CLI's own behaviour, if it is
 	// refused to others.
 	exact func(svc *Service, ctx context.Context, c *call) (json.RawMessage, error)
-	// sole says that this is so only if the CLI's processes serve such callers alone
-	// (Config.Sole).
-	sole bool
+	// singleClient says that this is so only if the CLI's processes serve such callers alone
+	// (Config.SingleClient).
+	singleClient bool
 }
 
 // Words that several rows say.
@@ -44,38 +44,38 @@ const (
 var overrides = []methodRule{
 	{method: "connect", why: "the bridge has already connected, and a second handshake would change the agreed protocol"},
 	{method: "runtime.", why: "the bridge owns its CLI processes", instead: "none: the server ends its runtimes when it stops"},
-	{method: "host.", why: whyHost, exact: (*Service).passOn, sole: true},
+	{method: "host.", why: whyHost, exact: (*Service).passOn, singleClient: true},
 	{method: "sessionFs.", why: whyProcess, instead: "SessionService.CreateSession with a runtime_profile"},
 	{method: "llmInference.", why: whyProcess, instead: "SessionService.CreateSession with a runtime_profile"},
-	{method: "registerExtensionLaunchProvider", why: whyConn, exact: (*Service).passOn, sole: true},
-	{method: "sessions.setAdditionalPlugins", why: whyProcess, exact: (*Service).passOn, sole: true},
+	{method: "registerExtensionLaunchProvider", why: whyConn, exact: (*Service).passOn, singleClient: true},
+	{method: "sessions.setAdditionalPlugins", why: whyProcess, exact: (*Service).passOn, singleClient: true},
 	{method: "sessions.registerExtensionToolsOnSession", why: whyConn,
-		instead: "CallbackService.Attach with tools", exact: (*Service).passOn, sole: true},
+		instead: "CallbackService.Attach with tools", exact: (*Service).passOn, singleClient: true},
 	{method: "sessions.open", why: whyBehind,
-		instead: "SessionService.CreateSession or ResumeSession", exact: (*Service).passOn, sole: true},
+		instead: "SessionService.CreateSession or ResumeSession", exact: (*Service).passOn, singleClient: true},
 	{method: "sessions.close", why: whyBehind,
-		instead: "SessionService.DisconnectSession", exact: (*Service).closeSession, sole: true},
+		instead: "SessionService.DisconnectSession", exact: (*Service).closeSession, singleClient: true},
 	{method: "sessions.connect", why: whyBehind,
-		instead: "SessionService.ResumeSession", exact: (*Service).passOn, sole: true},
+		instead: "SessionService.ResumeSession", exact: (*Service).passOn, singleClient: true},
 	{method: "sessions.releaseLock", why: "the lock prevents other processes from forking the session's history",
-		exact: (*Service).passOn, sole: true},
+		exact: (*Service).passOn, singleClient: true},
 	{method: "sessions.delete", why: whyBehind,
-		instead: "SessionService.DeleteSession", exact: (*Service).closeSession, sole: true},
-	{method: "sessions.startRemoteControl", why: whyProcess, exact: (*Service).passOn, sole: true},
-	{method: "sessions.stopRemoteControl", why: whyProcess, exact: (*Service).passOn, sole: true},
-	{method: "sessions.transferRemoteControl", why: whyProcess, exact: (*Service).passOn, sole: true},
-	{method: "sessions.setRemoteControlSteering", why: whyProcess, exact: (*Service).passOn, sole: true},
+		instead: "SessionService.DeleteSession", exact: (*Service).closeSession, singleClient: true},
+	{method: "sessions.startRemoteControl", why: whyProcess, exact: (*Service).passOn, singleClient: true},
+	{method: "sessions.stopRemoteControl", why: whyProcess, exact: (*Service).passOn, singleClient: true},
+	{method: "sessions.transferRemoteControl", why: whyProcess, exact: (*Service).passOn, singleClient: true},
+	{method: "sessions.setRemoteControlSteering", why: whyProcess, exact: (*Service).passOn, singleClient: true},
 	{method: "session.suspend", why: whyStops, instead: "SessionService.DisconnectSession", exact: (*Service).passOn},
 	{method: "session.shutdown", why: whyStops,
 		instead: "SessionService.DisconnectSession", exact: (*Service).shutDown},
 	{method: "session.canvas.provider.", why: whyConn,
-		instead: "SessionService.CreateSession with canvases", exact: (*Service).passOn, sole: true},
-	{method: "session.mcp.registerExternalClient", why: whyConn, exact: (*Service).passOn, sole: true},
-	{method: "session.mcp.unregisterExternalClient", why: whyConn, exact: (*Service).passOn, sole: true},
+		instead: "SessionService.CreateSession with canvases", exact: (*Service).passOn, singleClient: true},
+	{method: "session.mcp.registerExternalClient", why: whyConn, exact: (*Service).passOn, singleClient: true},
+	{method: "session.mcp.unregisterExternalClient", why: whyConn, exact: (*Service).passOn, singleClient: true},
 	{method: "session.ui.registerDirectAutoModeSwitchHandler", why: whyConn,
-		instead: "CallbackService.Attach with the kind AUTO_MODE_SWITCH", exact: (*Service).passOn, sole: true},
+		instead: "CallbackService.Attach with the kind AUTO_MODE_SWITCH", exact: (*Service).passOn, singleClient: true},
 	{method: "session.ui.unregisterDirectAutoModeSwitchHandler", why: whyConn,
-		instead: "CallbackService.Attach", exact: (*Service).passOn, sole: true},
+		instead: "CallbackService.Attach", exact: (*Service).passOn, singleClient: true},
 
 	{method: "session.create", why: whyLifetime, run: (*Service).create},
 	{method: "session.resume", why: whyLifetime, run: (*Service).resume},

@@ -45,7 +45,7 @@ type call struct {
 }
 
 // passErrors reports whether the CLI is to refuse a call itself, in its own words.
-func (c *call) passErrors(svc *Service) bool { return c.exact && (c.typed || svc.sole) }
+func (c *call) passErrors(svc *Service) bool { return c.exact && (c.typed || svc.singleClient) }
 
 // sessionMethods is what the methods begin with that are about one session.
 const sessionMethods = "session."

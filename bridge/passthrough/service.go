@@ -9,7 +9,7 @@
 // The bridge's stricter checks do not apply to exact callers (copilot-fidelity: exact). Their errors are the JSON-RPC
 // errors that the CLI returned or would return (session.Exactly), and a call about a session that is not open goes to
 // the CLI, whose error depends on the method. File exact.go implements some refused methods for them, most only if the
-// bridge serves one program (Config.Sole).
+// bridge serves one program (Config.SingleClient).
 //
 // A call that waits for events waits for the journal and does not occupy the CLI. Where only the CLI can wait, at most
 // 32 calls of a tenant wait there.
@@ -69,23 +69,23 @@ type Config struct {
 	Operations *idempotency.Runner
 	Shutdown   *shutdown.Coordinator
 	Shells     *shell.Runner
-	// Raw switches RawService on. Sole says that one program alone uses the CLI's processes.
-	Raw, Sole bool
+	// Raw switches RawService on. SingleClient says that one program alone uses the CLI's processes.
+	Raw, SingleClient bool
 }
 
 // Service serves the CLI's methods. It is safe for concurrent use.
 type Service struct {
-	sessions   *sessions.Store
-	opener     Opener
-	sender     *prompt.Service
-	admission  *admission.Controller
-	tenants    *tenancy.Tenants
-	runtimeOf  func(ctx context.Context, p runtime.Profile) (Runtime, error)
-	codec      *wire.Codec
-	operations *idempotency.Runner
-	shutdown   *shutdown.Coordinator
-	shells     *shell.Runner
-	raw, sole  bool
+	sessions          *sessions.Store
+	opener            Opener
+	sender            *prompt.Service
+	admission         *admission.Controller
+	tenants           *tenancy.Tenants
+	runtimeOf         func(ctx context.Context, p runtime.Profile) (Runtime, error)
+	codec             *wire.Codec
+	operations        *idempotency.Runner
+	shutdown          *shutdown.Coordinator
+	shells            *shell.Runner
+	raw, singleClient bool
 	// parked counts the calls that wait in the CLI.
 	parked quota.Gauge
 }
@@ -95,7 +95,7 @@ func New(c Config) *Service {
 	return &Service{
 		sessions: c.Sessions, opener: c.Opener, sender: c.Sender, admission: c.Admission, tenants: c.Tenants,
 		runtimeOf: c.Runtime, codec: c.Codec, operations: c.Operations, shutdown: c.Shutdown, shells: c.Shells,
-		raw: c.Raw, sole: c.Sole,
+		raw: c.Raw, singleClient: c.SingleClient,
 	}
 }
 

@@ -229,7 +229,7 @@ func (c *Conn) readCause(err error) *CloseError {
 func (c *Conn) dispatch(body []byte) {
 	m, ok := parseMessage(body)
 	if !ok {
-		c.odd("not a json-rpc message", len(body))
+		c.countInvalid("not a json-rpc message", len(body))
 		c.complain(body)
 		return
 	}
@@ -244,7 +244,7 @@ func (c *Conn) dispatch(body []byte) {
 	method, ok := unquote(m.method)
 	switch {
 	case !ok:
-		c.odd("method is not a string", len(body))
+		c.countInvalid("method is not a string", len(body))
 	case m.id != nil && !isNull(m.id):
 		c.stats.requests.Add(1)
 		c.serve.accept(&m, method)
@@ -257,8 +257,8 @@ func (c *Conn) dispatch(body []byte) {
 	}
 }
 
-// odd counts an invalid message; the stream itself is still valid.
-func (c *Conn) odd(what string, size int) {
+// countInvalid counts an invalid message; the stream itself is still valid.
+func (c *Conn) countInvalid(what string, size int) {
 	c.stats.malformed.Add(1)
 	c.opts.Logger.Warn("ignoring message", slog.String("reason", what), slog.Int("bytes", size))
 }

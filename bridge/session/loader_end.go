@@ -119,7 +119,7 @@ func (l *Loader) unloadUnused(ctx context.Context) error {
 func (l *Loader) InUse() bool {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
-	return l.state == Creating || l.uses > 0 || l.inCompany() || !l.nothingToDo()
+	return l.state == Creating || l.uses > 0 || l.hasCompany() || !l.nothingToDo()
 }
 
 // delete deletes the session if check, which is called with the lifecycle lock held, permits it.

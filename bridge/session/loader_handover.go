@@ -35,7 +35,7 @@ func (l *Loader) HandOver(ctx context.Context, quiet bool, save func()) (bool, e
 		idle = quietFor
 	}
 	l.s.mu.Lock()
-	state, watched := l.state, quiet && l.inCompany()
+	state, watched := l.state, quiet && l.hasCompany()
 	l.s.mu.Unlock()
 	if watched {
 		return false, nil
@@ -60,8 +60,8 @@ func (l *Loader) HandOver(ctx context.Context, quiet bool, save func()) (bool, e
 	return true, nil
 }
 
-// inCompany reports whether the session has participants or subscribers. The caller holds the session's lock.
-func (l *Loader) inCompany() bool {
+// hasCompany reports whether the session has participants or subscribers. The caller holds the session's lock.
+func (l *Loader) hasCompany() bool {
 	return l.s.roster.Len() > 0 || l.s.journal.Watched()
 }
 
@@ -69,7 +69,7 @@ func (l *Loader) inCompany() bool {
 func (l *Loader) leave(quiet bool) bool {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
-	l.leaving = l.uses == 0 && l.atRest() && !(quiet && l.inCompany())
+	l.leaving = l.uses == 0 && l.atRest() && !(quiet && l.hasCompany())
 	return l.leaving
 }
 

@@ -15,9 +15,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
-// rebornAfter is the next life of a bridge that is killed now, with something done to its
+// reopenedAfter is the next life of a bridge that is killed now, with something done to its
 // data directory in between.
-func rebornAfter(k *bridgetest.Bridge, do func(data string)) *bridgetest.Bridge {
+func reopenedAfter(k *bridgetest.Bridge, do func(data string)) *bridgetest.Bridge {
 	k.T.Helper()
 	data := filepath.Join(k.T.TempDir(), "data")
 	k.CopyData(data)
@@ -73,7 +73,7 @@ func withoutState(t *testing.T) (k *bridgetest.Bridge, said map[string]string) {
 		k.Ask("s1", text)
 	}
 	said = texts(k, "s1")
-	return rebornAfter(k, func(data string) {
+	return reopenedAfter(k, func(data string) {
 		if err := os.Remove(filepath.Join(data, "sessions", "s1", "session")); err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +114,7 @@ func TestSessionWithoutState(t *testing.T) {
 	}
 	k.Ask("s1", "three")
 	k.AwaitOutbox("s1") // otherwise the next life loads the session
-	k = rebornAfter(k, func(string) {})
+	k = reopenedAfter(k, func(string) {})
 	if s := listed(k, "s1"); s.GetState() != bridgev1.SessionState_SESSION_STATE_UNLOADED || s.GetDamage() != nil {
 		t.Errorf("after a restart it is %v", s)
 	}
@@ -167,7 +167,7 @@ func TestStateGoesWhileRunning(t *testing.T) {
 	k.Create("s1")
 	k.Ask("s1", "one")
 	said := texts(k, "s1")
-	k = rebornAfter(k, func(data string) {
+	k = reopenedAfter(k, func(data string) {
 		// Nothing knows of the session but its journal, as when all of it was copied too late.
 		if err := os.Rename(filepath.Join(data, "sessions", "s1"), filepath.Join(data, "later")); err != nil {
 			t.Fatal(err)
@@ -201,7 +201,7 @@ func TestDamagedEventsComeFromTheHistory(t *testing.T) {
 		k.Ask("s1", text)
 	}
 	k.AwaitOutbox("s1") // otherwise the next life loads the session
-	k = rebornAfter(k, func(data string) {
+	k = reopenedAfter(k, func(data string) {
 		segments, err := filepath.Glob(filepath.Join(data, "journals", "*.seg"))
 		if err != nil || len(segments) != 1 {
 			t.Fatalf("the joint log is in %v, %v", segments, err)

@@ -132,7 +132,7 @@ func (s *Store) setAside(d backend.Damage) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.named, d.Key) // the next state goes to a file again
+	delete(s.confirmed, d.Key) // the next state goes to a file again
 	place := filepath.Join(damagedFolder, filepath.Base(d.Place))
 	for n := 2; s.damaged[place] != (backend.Damage{}); n++ {
 		place = filepath.Join(damagedFolder, filepath.Base(d.Place)+"~"+strconv.Itoa(n))
@@ -178,7 +178,7 @@ func (s *Store) TakeUp(key string) error {
 	if err := s.keepState(d.Place); err != nil {
 		return err
 	}
-	delete(s.named, key) // the next state goes to a file again
+	delete(s.confirmed, key) // the next state goes to a file again
 	folder := s.folder(key)
 	if place := s.path(d.Place); place != folder {
 		if _, err := s.fs.Size(folder); err == nil {

@@ -78,7 +78,7 @@ func (s *Store) Save(states ...backend.State) error {
 	var errs []error
 	var logged []backend.State
 	for _, state := range states {
-		if s.isNamed(state.Key) {
+		if s.isConfirmed(state.Key) {
 			logged = append(logged, state)
 		} else {
 			errs = append(errs, s.saveFile(state))
@@ -96,7 +96,7 @@ func (s *Store) Save(states ...backend.State) error {
 func (s *Store) saveFile(state backend.State) error {
 	err := s.states.saveFile(state)
 	if err == nil {
-		err = s.name(state.Key)
+		err = s.confirm(state.Key)
 	}
 	if err != nil {
 		return fmt.Errorf("session %q: %w", state.Key, err)

@@ -77,7 +77,7 @@ type Store struct {
 	lastEpoch uint64
 	ceiling   *segment.Cell             // upper bound of all issued epochs
 	damaged   map[string]backend.Damage // by place
-	named     map[string]bool           // keys of saved sessions, which have a keyFile
+	confirmed map[string]bool           // keys of saved sessions, which have a keyFile
 }
 
 // epochAhead is how far ahead epochs, which are milliseconds, are reserved.
@@ -135,7 +135,7 @@ func Open(cfg Config) (*Store, error) {
 	cfg.Journals.OverrunFile = filepath.Join(cfg.Dir, "overruns")
 	s := &Store{
 		cfg: cfg, fs: cfg.Journals.FS, log: cfg.Journals.Logger, lock: lock,
-		damaged: map[string]backend.Damage{}, named: map[string]bool{},
+		damaged: map[string]backend.Damage{}, confirmed: map[string]bool{},
 	}
 	if err := s.loadDamaged(); err != nil {
 		_ = lock.Close()
@@ -259,33 +259,33 @@ func (s *Store) writeState(id string, state []byte, number uint64) error {
 	return segment.WriteFile(s.fs, filepath.Join(folder, stateFile), text, s.syncs())
 }
 
-// isNamed reports whether name has marked a session.
-func (s *Store) isNamed(id string) bool {
+// isConfirmed reports whether confirm has marked a session.
+func (s *Store) isConfirmed(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.named[id]
+	return s.confirmed[id]
 }
 
-// unname has the next state of a session go to its file, which is missing.
-func (s *Store) unname(id string) {
+// unconfirm has the next state of a session go to its file, which is missing.
+func (s *Store) unconfirm(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.named, id)
+	delete(s.confirmed, id)
 }
 
-// name marks a session's folder, once, as that of a confirmed session. The mark is not synced, because it can be
+// confirm marks a session's folder, once, as that of a confirmed session. The mark is not synced, because it can be
 // derived.
-func (s *Store) name(id string) error {
+func (s *Store) confirm(id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.named[id] {
+	if s.confirmed[id] {
 		return nil
 	}
 	folder := s.folder(id)
 	err := errors.Join(
 		segment.WriteFile(s.fs, filepath.Join(folder, keyFile), []byte(id), false),
 		s.fs.RemoveAll(filepath.Join(folder, openingFile)))
-	s.named[id] = err == nil
+	s.confirmed[id] = err == nil
 	return err
 }
 
@@ -294,7 +294,7 @@ func (s *Store) Remove(id string) error {
 	s.states.forget(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.named, id)
+	delete(s.confirmed, id)
 	s.logs.Forget(id)
 	return errors.Join(segment.RemoveDir(s.fs, s.folder(id)), s.logs.Joint().End(id, s.states.always), s.removeDamaged(id))
 }
@@ -311,7 +311,7 @@ func (s *Store) Session(id string) (json.RawMessage, error) {
 	}
 	if err != nil {
 		err = errors.Join(err, s.keepState(filepath.Join("sessions", filepath.Base(s.folder(id)))))
-		s.unname(id)
+		s.unconfirm(id)
 	}
 	return e.State, err
 }

@@ -209,7 +209,7 @@ func (a *App) newBridge(
 		Sealer:             &a.sealer,
 		MaxMemoryBytes:     a.config.MaxMemoryBytes,
 		Raw:                a.config.Raw,
-		Sole:               a.config.Sole,
+		SingleClient:       a.config.SingleClient,
 		Host:               set.host,
 		OfflineModel:       a.offline != nil,
 		Version:            a.config.Version,

@@ -147,9 +147,9 @@ type Config struct {
 	Providers map[string]string
 	// Raw switches RawService on, which passes any call on to the CLI.
 	Raw bool
-	// Sole says that the server is one program's own: if that asks for the CLI's own
+	// SingleClient says that the server is one program's own: if that asks for the CLI's own
 	// behaviour, it may also call what changes a whole CLI process.
-	Sole bool
+	SingleClient bool
 	// Internal adds the methods to copilot.cli.v1 that the CLI marks as internal, for
 	// which it promises nothing.
 	Internal bool

@@ -48,7 +48,7 @@ func WithLevel(level *slog.LevelVar) Option { return func(s *settings) { s.level
 // in this process.
 func WithRunner(r runtime.Runner) Option { return func(s *settings) { s.runner = r } }
 
-// WithHostCallbacks has h receive what the CLI calls about AHP hosts. It is for a server of one program (Config.Sole).
+// WithHostCallbacks has h receive what the CLI calls about AHP hosts. It is for a server of one program (Config.SingleClient).
 func WithHostCallbacks(h bridge.HostCallbacks) Option { return func(s *settings) { s.host = h } }
 
 // WithProgress tells f of the installation and unpacking of the CLI, in addition to the

@@ -118,9 +118,9 @@ func TestTableIsWhole(t *testing.T) {
 
 // notSettings are the members that only the program sets, and why.
 var notSettings = map[string]string{
-	"Version": "the linker's",
-	"Sole":    "the shim's, whose bridge is its own",
-	"CLIArgs": "the shim's, which takes them from its own command line",
+	"Version":      "the linker's",
+	"SingleClient": "the shim's, whose bridge is its own",
+	"CLIArgs":      "the shim's, which takes them from its own command line",
 
 	"OTLP": "follows from an endpoint, here or in OpenTelemetry's variables", "OTLPProtocol": "OpenTelemetry's variable",
 

@@ -70,7 +70,7 @@ func (r *rig) called(rpc string) int {
 }
 
 // sole has the rig's bridge serve its program alone.
-func sole(c *app.Config) { c.Sole = true }
+func sole(c *app.Config) { c.SingleClient = true }
 
 // newRig starts everything.
 func newRig(t testing.TB, script fakecli.Script, change ...func(*Config)) *rig {
@@ -96,7 +96,7 @@ func newRigWith(t testing.TB, script fakecli.Script, kind func(*app.Config), cha
 	kind(&c)
 	var hosts *Hosts
 	options := []app.Option{}
-	if c.Sole {
+	if c.SingleClient {
 		hosts = NewHosts()
 		options = append(options, app.WithHostCallbacks(hosts))
 	}

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/internal/refile"
+	"github.com/copilot-grpc/copilot-grpc/internal/filewatch"
 )
 
 // TLS has the files by which replicas authenticate each other, in PEM. They are reloaded when they change.
@@ -101,7 +101,7 @@ func NewCredentials(files TLS, log *slog.Logger) (*Credentials, error) {
 
 // Watch reloads the files whenever they change, until ctx ends. If they are invalid, the current ones stay.
 func (c *Credentials) Watch(ctx context.Context) {
-	refile.Watch(ctx, refile.Every, func() []string {
+	filewatch.Watch(ctx, filewatch.Every, func() []string {
 		return []string{c.files.CertFile, c.files.KeyFile, c.files.CAFile}
 	}, c.reload)
 }

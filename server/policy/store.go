@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/copilot-grpc/copilot-grpc/internal/refile"
+	"github.com/copilot-grpc/copilot-grpc/internal/filewatch"
 )
 
 // Store has the current policy, and reloads it when its files change.
@@ -76,5 +76,5 @@ func (s *Store) replace(p *Policy) {
 
 // Watch reloads whenever a file changes, until ctx ends.
 func (s *Store) Watch(ctx context.Context) {
-	refile.Watch(ctx, refile.Every, func() []string { return s.Current().files }, func() { _ = s.Reload() })
+	filewatch.Watch(ctx, filewatch.Every, func() []string { return s.Current().files }, func() { _ = s.Reload() })
 }

@@ -9,7 +9,7 @@ import (
 	"syscall"
 
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
-	"github.com/copilot-grpc/copilot-grpc/internal/refile"
+	"github.com/copilot-grpc/copilot-grpc/internal/filewatch"
 )
 
 // reloading reads the configuration anew at SIGHUP and when its file changes, until stop is
@@ -23,7 +23,7 @@ func (p *program) reloading(
 	reload := func() { p.reload(a, args, logger) }
 	if s.file != "" {
 		tasks.Go(func() {
-			refile.Watch(ctx, refile.Every, func() []string { return []string{s.file} }, reload)
+			filewatch.Watch(ctx, filewatch.Every, func() []string { return []string{s.file} }, reload)
 		})
 	}
 	hangups := make(chan os.Signal, 1)

@@ -86,7 +86,7 @@ func (o *shimOptions) privateConfig(p *program, folder *privateFolder) app.Confi
 		}
 	}
 	c.ProfileFields = tenancy.ProfileFields()
-	c.Raw, c.Internal, c.Sole = true, true, true
+	c.Raw, c.Internal, c.SingleClient = true, true, true
 	c.MaxPromptBytes, c.MaxRequestBytes = privatePrompt, privateRequest
 	c.IdleUnload, c.DrainGrace = privateIdle, privateDrain
 	return c

@@ -1,7 +1,7 @@
-// Package refile notices that files have changed. It looks at them now and then: what puts
+// Package filewatch notices that files have changed. It looks at them now and then: what puts
 // new certificates and configuration in place does so in too many ways (renames, links to
 // links, network file systems) for a kernel's notice to come each time.
-package refile
+package filewatch
 
 import (
 	"context"
