@@ -68,10 +68,13 @@ func (l *Loader) Create(ctx context.Context, o Opening) (_ Joined, err error) {
 	if err := l.checkNames(ctx, o); err != nil {
 		return Joined{}, err
 	}
-	joined, _, err := l.open(o)
+	joined, end, err := l.open(o)
 	if err != nil {
 		return joined, err
 	}
+	l.s.mu.Lock()
+	end(true) // a session is not saved before it is created
+	l.s.mu.Unlock()
 	params := l.s.settings.traced(ctx, o.Params)
 	if _, err := l.enter(ctx, func(rt Runtime) error { return l.create(ctx, rt, params) }); err != nil {
 		l.s.mu.Lock()
@@ -100,24 +103,25 @@ func (l *Loader) checkNames(ctx context.Context, o Opening) error {
 	return err
 }
 
-// open applies an Opening to the session's configuration and adds the participant. undo takes that back, except what
-// others have changed since, and does not remove the participant; its caller holds mu.
-func (l *Loader) open(o Opening) (_ Joined, undo func(), _ error) {
+// open applies an Opening to the session's configuration and adds the participant. end is that of Settings.try, and does
+// not remove the participant.
+func (l *Loader) open(o Opening) (_ Joined, end func(accepted bool), _ error) {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
 	before, lifetime, timeout := l.s.settings.State, l.lifetime, l.timeout
 	joined, err := l.apply(o)
-	after := l.s.settings.State
-	undo = func() {
-		l.s.settings.State.Undo(before, after)
-		l.lifetime, l.timeout = lifetime, timeout
-		l.s.markDirty() // it may have been saved with the change
+	tried := l.s.settings.try(before)
+	end = func(accepted bool) {
+		if !accepted {
+			l.lifetime, l.timeout = lifetime, timeout
+		}
+		tried(accepted)
 	}
 	if err != nil {
-		undo()
+		end(false)
 		return Joined{}, nil, err
 	}
-	return joined, undo, nil
+	return joined, end, nil
 }
 
 // apply is open without the undo. The caller holds mu.
@@ -290,15 +294,15 @@ func (l *Loader) Resume(ctx context.Context, o Opening) (_ Joined, err error) {
 	l.s.mu.Lock()
 	before := l.s.settings.State.Object
 	l.s.mu.Unlock()
-	joined, undo, err := l.open(o)
+	joined, end, err := l.open(o)
 	if err != nil {
 		return joined, err
 	}
-	if err := l.resume(ctx, o, before); err != nil {
-		// A configuration that the CLI rejects would make every later load fail.
-		l.s.mu.Lock()
-		undo()
-		l.s.mu.Unlock()
+	err = l.resume(ctx, o, before)
+	l.s.mu.Lock()
+	end(err == nil)
+	l.s.mu.Unlock()
+	if err != nil {
 		if joined.Participant != nil {
 			l.s.participants.withdraw(joined)
 		}

@@ -254,23 +254,66 @@ func TestRejectedToolsAreUndone(t *testing.T) {
 	has(t, r.last("session.resume"), `"tools":[{"name":"a"}]`)
 }
 
-// TestGivenCredentials: what was missing is there, and the session is saved. A provider that a caller gives is not a configured one.
+// TestGivenCredentials: what was missing is there, and the session is saved with it once the CLI has accepted it. A provider
+// that a caller gives is not a configured one.
 func TestGivenCredentials(t *testing.T) {
 	t.Parallel()
 	saves := 0
 	s := New(Config{ID: "s1", Host: &rig{dirtied: func() { saves++ }}})
 	st := s.settings
 	st.State.Object, st.State.Missing = object(t, `{"provider":{"baseUrl":"http://x"}}`), []string{"provider.apiKey", config.GitHubToken}
-	if _, _, err := st.giveCredentials(object(t, `{"apiKey":"k"}`), ""); err != nil || !slices.Equal(st.State.Missing, []string{config.GitHubToken}) || saves != 1 {
-		t.Errorf("%v; %v are missing, saved %d times", err, st.State.Missing, saves)
-	}
-	if _, _, err := st.giveCredentials(nil, "token"); err != nil || len(st.State.Missing) > 0 || saves != 2 {
-		t.Errorf("%v; %v are missing, saved %d times", err, st.State.Missing, saves)
+	for n, give := range []struct {
+		secrets jsonobj.Object
+		token   string
+		missing []string
+	}{{object(t, `{"apiKey":"k"}`), "", []string{config.GitHubToken}}, {nil, "token", nil}} {
+		before := st.State
+		_, end, err := st.giveCredentials(give.secrets, give.token)
+		if err != nil || !slices.Equal(st.State.Missing, give.missing) {
+			t.Errorf("%v; %v are missing", err, st.State.Missing)
+		}
+		if saved := st.accepted(); saves != n || !slices.Equal(saved.Missing, before.Missing) {
+			t.Errorf("not accepted, %v are missing, saved %d times", saved.Missing, saves)
+		}
+		end(true)
+		if saved := st.accepted(); saves != n+1 || !slices.Equal(saved.Missing, give.missing) {
+			t.Errorf("accepted, %v are missing, saved %d times", saved.Missing, saves)
+		}
 	}
 	st.State.ProviderRef = "configured"
-	st.replaceProvider(st.State.Object, object(t, `{"baseUrl":"http://y"}`), "m")
+	st.replaceProvider(st.State.Object, object(t, `{"baseUrl":"http://y"}`), "m")(true)
 	has(t, string(st.State.Object.JSON()), `"baseUrl":"http://y"`, `"model":"m"`)
 	if st.State.ProviderRef != "" || saves != 3 {
 		t.Errorf("the provider is %q, saved %d times", st.State.ProviderRef, saves)
+	}
+}
+
+// Of two changes under trial the CLI refuses the first: the second does not bring it back, whether it is accepted or not.
+func TestTrialsOverlap(t *testing.T) {
+	t.Parallel()
+	for _, accepted := range []bool{true, false} {
+		st := New(Config{ID: "s1", Host: &rig{}}).settings
+		set := func(member string) (end func(accepted bool)) {
+			before := st.State
+			st.State.Object = before.Object.Clone()
+			st.State.Object.SetString(member, "new")
+			return st.try(before)
+		}
+		first := set("a")
+		second := set("b")
+		first(false)
+		saved := st.accepted()
+		if text := string(saved.Object.JSON()); text != `{}` {
+			t.Errorf("under trial, saved is %s", text)
+		}
+		second(accepted)
+		want := `{}`
+		if accepted {
+			want = `{"b":"new"}`
+		}
+		saved = st.accepted()
+		if now := string(st.State.Object.JSON()); now != want || string(saved.Object.JSON()) != want {
+			t.Errorf("the configuration is %s, saved is %s, want %s", now, saved.Object.JSON(), want)
+		}
 	}
 }

@@ -48,7 +48,8 @@ func (s *Session) SaveWithSecret(defaults jsonobj.Object, providers Providers) (
 	if s.loader.state == Creating || s.loader.state == Deleted {
 		return nil, nil
 	}
-	state, lacks := s.settings.State.Save(defaults, providers)
+	accepted := s.settings.accepted()
+	state, lacks := accepted.Save(defaults, providers)
 	if lacks != nil {
 		secret, _ = json.Marshal(lacks) // JSON values and strings
 	}

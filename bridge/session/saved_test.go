@@ -199,3 +199,16 @@ func TestSecretsAreSavedApart(t *testing.T) {
 		}
 	}
 }
+
+// A configuration that the CLI has not accepted yet is not saved: if it refuses it, no later process could load the session.
+func TestUnacceptedIsNotSaved(t *testing.T) {
+	t.Parallel()
+	s := New(Config{ID: "s1", Host: &rig{}})
+	s.loader.state = Loaded
+	before := s.settings.State
+	s.settings.State.Object = object(t, `{"model":"m"}`)
+	end := s.settings.try(before)
+	lacks(t, string(s.Save(nil, nil)), `"model"`)
+	end(true)
+	has(t, string(s.Save(nil, nil)), `"model":"m"`)
+}

@@ -26,6 +26,41 @@ type Settings struct {
 	s *Session
 	// needs are the methods that the session's handlers have to answer.
 	needs []string
+	// trials are changes that the CLI has not accepted yet, oldest first. They are not saved: no process could load a
+	// session with a configuration that the CLI refuses.
+	trials []*trial
+}
+
+// trial is a change of a configuration.
+type trial struct{ before, after config.State }
+
+// try notes a change that has been made, until the CLI has accepted or refused it. What it refuses end takes back, except
+// what others have changed since. The caller holds mu, also for end.
+func (st *Settings) try(before config.State) (end func(accepted bool)) {
+	t := &trial{before, st.State}
+	st.trials = append(st.trials, t)
+	return func(accepted bool) {
+		at := slices.Index(st.trials, t)
+		later := st.trials[at+1:]
+		st.trials = slices.Concat(st.trials[:at], later)
+		if !accepted {
+			st.State.Undo(t.before, t.after)
+			for _, l := range later {
+				l.before.Undo(t.before, t.after)
+				l.after.Undo(t.before, t.after)
+			}
+		}
+		st.s.markDirty()
+	}
+}
+
+// accepted returns the configuration without changes that the CLI has not accepted yet. The caller holds mu.
+func (st *Settings) accepted() config.State {
+	state := st.State
+	for _, t := range slices.Backward(st.trials) {
+		state.Undo(t.before, t.after)
+	}
+	return state
 }
 
 // Apply makes a call that sets something, and remembers it for the next load.
@@ -102,19 +137,19 @@ func (st *Settings) repeat(ctx context.Context, rt Callee) error {
 // SetTools replaces the session's own tools.
 func (st *Settings) SetTools(ctx context.Context, tools []config.Tool) (journal.Position, error) {
 	st.s.mu.Lock()
-	before := st.State.Tools
+	before := st.State
 	if err := st.s.roster.CheckTools(tools, nil, nil, "tools"); err != nil {
 		st.s.mu.Unlock()
 		return journal.Position{}, err
 	}
 	st.State.Tools = tools
+	end := st.try(before)
 	st.s.mu.Unlock()
 	err := st.s.participants.sync(ctx)
 	st.s.mu.Lock()
 	defer st.s.mu.Unlock()
-	defer st.s.markDirty() // also behind an undo: it may have been saved with the change
+	end(err == nil)
 	if err != nil {
-		st.State.Tools = before
 		return journal.Position{}, err
 	}
 	return st.s.journal.Last(), nil

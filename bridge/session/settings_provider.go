@@ -58,7 +58,7 @@ func (st *Settings) SetProvider(
 			return fault.New(fault.SessionBusy, "a turn is running")
 		}
 		st.s.mu.Lock()
-		before, ref := st.State.Object, st.State.ProviderRef
+		before := st.State.Object
 		st.s.mu.Unlock()
 		provider, err := jsonobj.Parse(before.Get("provider"))
 		if err != nil {
@@ -71,36 +71,34 @@ func (st *Settings) SetProvider(
 		if err != nil {
 			return err
 		}
-		st.replaceProvider(before, provider, model)
-		if err := st.s.participants.warmResume(ctx, rt, nil); err != nil {
-			st.s.mu.Lock()
-			defer st.s.mu.Unlock()
-			st.State.Object, st.State.ProviderRef = before, ref
-			st.s.markDirty()
-			return err
-		}
-		return nil
+		end := st.replaceProvider(before, provider, model)
+		err = st.s.participants.warmResume(ctx, rt, nil)
+		st.s.mu.Lock()
+		defer st.s.mu.Unlock()
+		end(err == nil)
+		return err
 	})
 }
 
 // replaceProvider takes over a provider, which is the session's own from now on.
-func (st *Settings) replaceProvider(before, provider jsonobj.Object, model string) {
+func (st *Settings) replaceProvider(before, provider jsonobj.Object, model string) (end func(accepted bool)) {
 	st.s.mu.Lock()
 	defer st.s.mu.Unlock()
+	was := st.State
 	st.State.Object = before.Clone()
 	st.State.Object.Set("provider", provider.JSON())
 	st.State.ProviderRef = ""
 	if model != "" {
 		st.State.Object.SetString("model", model)
 	}
-	st.s.markDirty()
+	return st.try(was)
 }
 
 // SetCredentials gives the session secrets of its provider, or a GitHub token, in the place of those
 // it has.
 func (st *Settings) SetCredentials(ctx context.Context, secrets jsonobj.Object, token string) error {
 	return st.s.loader.exclusive(ctx, func() error {
-		loaded, undo, err := st.giveCredentials(secrets, token)
+		loaded, end, err := st.giveCredentials(secrets, token)
 		if err != nil {
 			return err
 		}
@@ -108,24 +106,23 @@ func (st *Settings) SetCredentials(ctx context.Context, secrets jsonobj.Object, 
 		if err == nil && loaded {
 			err = st.s.participants.warmResume(ctx, rt, nil)
 		}
-		if err != nil && fault.ReasonOf(err) != fault.CredentialsNeeded { // some may still be missing
-			// A configuration that the CLI rejects would make every later load fail.
-			undo()
-		}
+		st.s.mu.Lock()
+		defer st.s.mu.Unlock()
+		end(err == nil || fault.ReasonOf(err) == fault.CredentialsNeeded) // some may still be missing
 		return err
 	})
 }
 
 // giveCredentials takes over credentials, and reports whether a runtime had the session before.
-func (st *Settings) giveCredentials(secrets jsonobj.Object, token string) (loaded bool, undo func(), err error) {
+func (st *Settings) giveCredentials(secrets jsonobj.Object, token string) (loaded bool, end func(accepted bool), err error) {
 	st.s.mu.Lock()
 	defer st.s.mu.Unlock()
 	provider, err := jsonobj.Parse(st.State.Object.Get("provider"))
 	if len(secrets) > 0 && err != nil {
 		return false, nil, fault.New(fault.InvalidField, "the session has no provider").WithField("provider")
 	}
-	before, missing := st.State.Object, st.State.Missing
-	st.State.Object = before.Clone()
+	before := st.State
+	st.State.Object = before.Object.Clone()
 	if len(secrets) > 0 {
 		st.State.Object.Set("provider", provider.Merge(secrets).JSON())
 	}
@@ -136,11 +133,5 @@ func (st *Settings) giveCredentials(secrets jsonobj.Object, token string) (loade
 	if len(secrets) > 0 {
 		st.State.Regained("provider")
 	}
-	st.s.markDirty()
-	return st.s.loader.state == Loaded, func() {
-		st.s.mu.Lock()
-		defer st.s.mu.Unlock()
-		st.State.Object, st.State.Missing = before, missing
-		st.s.markDirty()
-	}, nil
+	return st.s.loader.state == Loaded, st.try(before), nil
 }

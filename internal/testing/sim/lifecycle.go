@@ -14,8 +14,6 @@ type clients struct {
 	now, saved []string
 	// changing: a caller changes it, which may be saved meanwhile.
 	changing bool
-	// refusing: the CLI is about to refuse the value. A bridge that ended with that saved could not load the session.
-	refusing bool
 }
 
 // refusedClient is a value that CLI processes refuse.
@@ -53,7 +51,6 @@ func (w *world) configure(n int) {
 	}
 	before := w.clients.now
 	w.clients.now, w.clients.changing = append(slices.Clone(before), client), true
-	w.clients.refusing = client == refusedClient
 	l, crashes := w.life, w.crashes
 	w.mu.Unlock()
 	w.do(func() error {
@@ -64,7 +61,7 @@ func (w *world) configure(n int) {
 			return nil
 		}
 		w.note("a caller's resume with %q: %v", client, err)
-		w.clients.changing, w.clients.refusing = false, false
+		w.clients.changing = false
 		if err == nil {
 			w.clients.now = []string{client}
 			w.dirty = true // as package manage does it

@@ -104,10 +104,10 @@ func (h host) MarkDirty() {
 // save saves the session if it has changed. Without a request to save it, it has not.
 func (w *world) save() {
 	w.mu.Lock()
-	lives, refusing, dirty := w.lives(w.life), w.clients.refusing, w.dirty || w.clients.changing
-	w.dirty = dirty && refusing
+	lives, dirty := w.lives(w.life), w.dirty || w.clients.changing
+	w.dirty = false
 	w.mu.Unlock()
-	if !lives || refusing {
+	if !lives {
 		return
 	}
 	text := w.s.Save(nil, nil)
@@ -161,7 +161,6 @@ func (w *world) restart(n int) {
 	w.stop.restart()
 	w.calls = nil
 	w.clients.now, w.clients.changing = slices.Concat(w.clients.now, w.clients.saved), false
-	w.clients.refusing = false
 	w.mu.Unlock()
 	w.note("the bridge begins again")
 	after := w.newLife(before.ended) // before anything notices the end
