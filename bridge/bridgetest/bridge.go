@@ -211,3 +211,16 @@ func (b *Bridge) CopyData(data string) {
 		b.T.Fatal(err)
 	}
 }
+
+// MoveEvents moves the events in a data directory that nobody uses to the journals of their sessions, as the end of a server
+// does.
+func MoveEvents(t testing.TB, data string) {
+	t.Helper()
+	kept, err := store.Open(store.Config{Dir: data})
+	if err == nil {
+		err = kept.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -2,9 +2,11 @@ package session
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
@@ -162,10 +164,15 @@ func (q *Prompts) rested() {
 	q.flusher.soon()
 }
 
-// flush writes what has changed to the disk.
+// flush writes what has changed to the disk, now or when that works again.
 func (q *Prompts) flush() {
-	if err := q.box.Flush(); err != nil {
-		q.s.host.Logger().Error("prompts are in memory only", "session_id", q.s.id, "error", err)
+	err := q.box.Flush()
+	if err == nil {
+		return
+	}
+	q.s.host.Logger().Error("prompts are in memory only", "session_id", q.s.id, "error", err)
+	if !errors.Is(err, backend.ErrStale) { // then another server has the session
+		q.flusher.retry()
 	}
 }
 

@@ -2,9 +2,11 @@ package session
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 )
@@ -12,6 +14,13 @@ import (
 // flushDelay is how long the disk has a prompt after its turn has ended. The next prompt of the session removes it
 // earlier, in the write that stores that prompt.
 const flushDelay = 100 * time.Millisecond
+
+// minFlushRetry and maxFlushRetry bound the pause after a write that failed. Without another one the disk would have a prompt
+// that was aborted for as long as the session is idle, and the next process would send it again.
+const (
+	minFlushRetry = 250 * time.Millisecond
+	maxFlushRetry = 30 * time.Second
+)
 
 // flusher writes the outbox after a change that no caller waits for, on goroutines that end with the bridge. It is safe
 // for concurrent use.
@@ -23,6 +32,8 @@ type flusher struct {
 	flush func()
 	// pending: a goroutine of soon is about to write the outbox.
 	pending atomic.Bool
+	// retrying: a goroutine of retry is about to write it.
+	retrying atomic.Bool
 }
 
 // now writes the outbox once the journal has the events that its change follows from, and then calls done, unless that is
@@ -60,6 +71,31 @@ func (f *flusher) soon() {
 			}
 			more = f.box.TurnsStored(end) && f.pending.CompareAndSwap(false, true)
 			f.flush()
+		}
+	})
+}
+
+// retry writes the outbox again after a write has failed, until one succeeds.
+func (f *flusher) retry() {
+	if f.start == nil || !f.retrying.CompareAndSwap(false, true) {
+		return
+	}
+	f.start(func(ctx context.Context) {
+		pause := minFlushRetry
+		delay := time.NewTimer(pause)
+		defer delay.Stop()
+		for {
+			select {
+			case <-delay.C:
+			case <-ctx.Done():
+				return
+			}
+			f.retrying.Store(false) // from here on a write that fails is retried by itself
+			if err := f.box.Flush(); err == nil || errors.Is(err, backend.ErrStale) || !f.retrying.CompareAndSwap(false, true) {
+				return
+			}
+			pause = min(2*pause, maxFlushRetry)
+			delay.Reset(pause)
 		}
 	})
 }

@@ -168,6 +168,7 @@ func TestStateGoesWhileRunning(t *testing.T) {
 	k.Ask("s1", "one")
 	said := texts(k, "s1")
 	k = reopenedAfter(k, func(data string) {
+		bridgetest.MoveEvents(t, data)
 		// Nothing knows of the session but its journal, as when all of it was copied too late.
 		if err := os.Rename(filepath.Join(data, "sessions", "s1"), filepath.Join(data, "later")); err != nil {
 			t.Fatal(err)
@@ -202,9 +203,10 @@ func TestDamagedEventsComeFromTheHistory(t *testing.T) {
 	}
 	k.AwaitOutbox("s1") // otherwise the next life loads the session
 	k = reopenedAfter(k, func(data string) {
-		segments, err := filepath.Glob(filepath.Join(data, "journals", "*.seg"))
+		bridgetest.MoveEvents(t, data)
+		segments, err := filepath.Glob(filepath.Join(data, "sessions", "s1", "*.seg"))
 		if err != nil || len(segments) != 1 {
-			t.Fatalf("the joint log is in %v, %v", segments, err)
+			t.Fatalf("the journal is in %v, %v", segments, err)
 		}
 		text, err := os.ReadFile(segments[0])
 		if err != nil {

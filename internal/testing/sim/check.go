@@ -153,7 +153,7 @@ func (w *world) checkOutbox() {
 	w.mu.Lock()
 	w.fuse = fuse{} // a process that ended now would leave what the next one sees to
 	w.mu.Unlock()
-	w.pass(time.Second)
+	w.pass(time.Minute) // a write that failed has been retried
 	switch box, err := outbox.Open(w.life.disks.clone().outbox); {
 	case err != nil:
 		w.fail("the outbox cannot be opened: %v", err)

@@ -266,6 +266,7 @@ func TestFound(t *testing.T) {
 			"c11 w3 w19 c34 c3 c7 x7 c6 c5 c8 c5 c10",
 		"a turn that the next process ends is told as lost":   "v50 t0 c0 c0 c0 c0 c0 c0 c0 c0 x0",
 		"a configuration stays saved whose resume has failed": "o6 x10",
+		"an aborted prompt stays on a disk that had failed":   "v59 s28 c28 c9 f24 a15 c8 c26 c19 c34 c29",
 		"a configuration is saved that the CLI then refuses":  "v8 t18 c24 c25 o29 k12",
 		"a default answer does not reach the CLI":             "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
 	} {
