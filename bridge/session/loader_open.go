@@ -68,13 +68,10 @@ func (l *Loader) Create(ctx context.Context, o Opening) (_ Joined, err error) {
 	if err := l.checkNames(ctx, o); err != nil {
 		return Joined{}, err
 	}
-	joined, end, err := l.open(o)
+	joined, err := l.open(o)
 	if err != nil {
 		return joined, err
 	}
-	l.s.mu.Lock()
-	end(true) // a session is not saved before it is created
-	l.s.mu.Unlock()
 	params := l.s.settings.traced(ctx, o.Params)
 	if _, err := l.enter(ctx, func(rt Runtime) error { return l.create(ctx, rt, params) }); err != nil {
 		l.s.mu.Lock()
@@ -103,9 +100,20 @@ func (l *Loader) checkNames(ctx context.Context, o Opening) error {
 	return err
 }
 
-// open applies an Opening to the session's configuration and adds the participant. end is that of Settings.try, and does
-// not remove the participant.
-func (l *Loader) open(o Opening) (_ Joined, end func(accepted bool), _ error) {
+// open applies an Opening to the configuration of a session that does not exist yet, and adds the participant.
+func (l *Loader) open(o Opening) (Joined, error) {
+	joined, end, err := l.try(o)
+	if err != nil {
+		return joined, err
+	}
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	end(true) // it is not saved before the CLI has accepted it
+	return joined, nil
+}
+
+// try is open for a session that exists. end is that of Settings.try, and does not remove the participant.
+func (l *Loader) try(o Opening) (_ Joined, end func(accepted bool), _ error) {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
 	before, lifetime, timeout := l.s.settings.State, l.lifetime, l.timeout
@@ -124,7 +132,7 @@ func (l *Loader) open(o Opening) (_ Joined, end func(accepted bool), _ error) {
 	return joined, end, nil
 }
 
-// apply is open without the undo. The caller holds mu.
+// apply is open with mu held.
 func (l *Loader) apply(o Opening) (Joined, error) {
 	if o.Anew && l.state == Disconnected {
 		l.s.settings.State.Forget()
@@ -294,7 +302,7 @@ func (l *Loader) Resume(ctx context.Context, o Opening) (_ Joined, err error) {
 	l.s.mu.Lock()
 	before := l.s.settings.State.Object
 	l.s.mu.Unlock()
-	joined, end, err := l.open(o)
+	joined, end, err := l.try(o)
 	if err != nil {
 		return joined, err
 	}

@@ -61,7 +61,7 @@ func TestCallbackTimeout(t *testing.T) {
 		{configured: time.Hour, given: time.Minute, want: time.Minute},
 	} {
 		s := New(Config{ID: "s1", Host: &rig{ctx: t.Context()}, CallbackTimeout: tc.configured})
-		if _, _, err := s.loader.open(Opening{Timeout: tc.given}); err != nil || s.loader.timeout != tc.want {
+		if _, err := s.loader.open(Opening{Timeout: tc.given}); err != nil || s.loader.timeout != tc.want {
 			t.Errorf("%v and %v: %v, %v", tc.configured, tc.given, s.loader.timeout, err)
 		}
 	}

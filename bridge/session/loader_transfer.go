@@ -111,7 +111,7 @@ func (s *Session) Import(ctx context.Context, in Imported, place func() error) e
 		if l.State() != Creating {
 			return fault.New(fault.SessionExists, "session %q exists", s.id).With("session_id", s.id)
 		}
-		_, _, err := l.open(in.Opening)
+		_, err := l.open(in.Opening)
 		if err == nil {
 			err = place()
 		}
