@@ -29,21 +29,37 @@ func (f *Fleet) BuiltIns(ctx context.Context, e *sessions.Entry) *config.BuiltIn
 	if known := rt.builtIns.Load(); known != nil {
 		return known
 	}
-	asked := make(chan struct{})
-	if f.cfg.Shutdown.Go(func(ctx context.Context) {
-		defer close(asked)
-		f.learnBuiltIns(ctx, rt)
-	}) {
-		select {
-		case <-asked:
-		case <-ctx.Done():
-		}
+	select {
+	case <-f.askBuiltIns(rt):
+	case <-ctx.Done():
 	}
 	return f.builtIns.Load()
 }
 
-// learnBuiltIns asks a runtime for the names of its own tools and commands. A caller that ends does not end it, because
-// then the session of the question would stay.
+// askBuiltIns asks a runtime for the names of its own tools and commands, once for all that want to know them meanwhile.
+// The channel is closed at the end. A caller that ends does not end the question, because then its session would stay.
+func (f *Fleet) askBuiltIns(rt *Runtime) <-chan struct{} {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	if rt.asked != nil {
+		return rt.asked
+	}
+	asked := make(chan struct{})
+	begun := f.cfg.Shutdown.Go(func(ctx context.Context) {
+		defer close(asked)
+		f.learnBuiltIns(ctx, rt)
+		rt.mu.Lock()
+		defer rt.mu.Unlock()
+		rt.asked = nil
+	})
+	if begun {
+		rt.asked = asked
+	} else { // the server ends
+		close(asked)
+	}
+	return asked
+}
+
 func (f *Fleet) learnBuiltIns(ctx context.Context, rt *Runtime) {
 	names, err := rt.askBuiltIns(ctx)
 	if err != nil {

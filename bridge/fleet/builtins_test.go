@@ -6,12 +6,14 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fleet"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
-// A caller that ends does not wait until a hung CLI has listed its own tools, and does not end the question.
+// A caller that ends does not wait until a hung CLI has listed its own tools, and does not end the question. Others
+// who want to know the names wait for the same one.
 func TestBuiltInsOfAHungCLI(t *testing.T) {
 	t.Parallel()
 	const method = "session.create" // the question comes with a session of its own
@@ -25,7 +27,11 @@ func TestBuiltInsOfAHungCLI(t *testing.T) {
 	if err == nil {
 		t.Fatal("created by a hung CLI")
 	}
-	conn := r.Fleet().Visible(caller.From(t.Context()))[0].Process().Conn()
+	rt := r.Fleet().Visible(caller.From(t.Context()))[0]
+	if fleet.AskBuiltIns(r.Fleet(), rt) != fleet.AskBuiltIns(r.Fleet(), rt) {
+		t.Error("the CLI is asked once for each")
+	}
+	conn := rt.Process().Conn()
 	if s := conn.Stats(); s.InFlight != 1 || s.Abandoned != 0 {
 		t.Errorf("when the caller has gone, %d calls are in flight and %d were abandoned", s.InFlight, s.Abandoned)
 	}

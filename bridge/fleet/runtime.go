@@ -36,6 +36,8 @@ type Runtime struct {
 	process  *runtime.Runtime
 	sessions map[string]*session.Session // by id
 	lost     error
+	// asked is closed when the CLI has told the names of its own tools and commands; nil while it is not asked.
+	asked    chan struct{}
 	leaving  bool // it is being replaced: the supervisor has released it
 	draining bool // it gets no further session
 	// recycling says that a call of Recycle ends it.
