@@ -1,7 +1,6 @@
 package outbox
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -388,95 +387,6 @@ func TestAnotherOwner(t *testing.T) {
 	refused("another delivery", err)
 }
 
-// A disk that fails or hangs leaves prompts in memory, and says so, until it is well again.
-func TestDiskThatFails(t *testing.T) {
-	t.Parallel()
-	disk := onDisk()
-	b := opened(t, disk)
-	full := errors.New("full")
-	disk.set(full, nil)
-	n, inMemory, err := b.Add(Prompt{Params: json.RawMessage(`{"prompt":"p"}`)}, keepAll, journal.Position{})
-	if err != nil || !inMemory || !errors.Is(b.Problem(), full) {
-		t.Errorf("a full disk: %v, %v, problem %v", inMemory, err, b.Problem())
-	}
-	if durable, _, _ := noted(b, n, []string{"m1"}); durable {
-		t.Error("the answer is on a full disk")
-	}
-	release := make(chan struct{})
-	disk.set(nil, release)
-	began := time.Now()
-	n, inMemory, err = b.Add(Prompt{Params: json.RawMessage(`{"prompt":"p"}`)}, keepAll, journal.Position{})
-	if err != nil || !inMemory || !errors.Is(b.Problem(), errSlow) {
-		t.Errorf("a disk that hangs: %v, %v, problem %v", inMemory, err, b.Problem())
-	}
-	if durable, _, _ := noted(b, n, []string{"m2"}); durable || time.Since(began) > 3*diskTimeout {
-		t.Errorf("the answer is on a disk that hangs: %v", durable)
-	}
-	again, _, err := b.AddLater(Prompt{Params: json.RawMessage(`{"prompt":"p"}`)}, keepAll, journal.Position{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 2 { // the second one finds the first, which hangs
-		done := make(chan bool, 2)
-		go b.Accepted(again, []string{"m3"}, journal.Position{}, func(durable, _ bool, _ error) { done <- durable })
-		if <-done {
-			t.Error("a prompt is on a disk that hangs")
-		}
-	}
-	disk.set(nil, nil)
-	close(release)
-	for b.Flush() != nil {
-		time.Sleep(time.Millisecond) // until the write that hung has come back
-	}
-	if b.Problem() != nil {
-		t.Errorf("the problem stays: %v", b.Problem())
-	}
-	// A part of an acknowledged prompt that the disk lacks is not sent again, but its loss is reported.
-	for _, e := range opened(t, disk).Entries() {
-		if e.Acknowledged() && (e.stored || e.line != nil) == (e.Obstacle() != "") {
-			t.Errorf("the next life has %+v", e)
-		}
-	}
-}
-
-// A disk that cannot be read loses nothing: the outbox does not open.
-func TestUnreadableDisk(t *testing.T) {
-	t.Parallel()
-	large := string(bytes.Repeat([]byte("x"), MaxInLog+1))
-	for name, text := range map[string]string{logFile: "one", promptFile(1): large} {
-		disk := onDisk()
-		b := opened(t, disk)
-		accepted(t, b, put(t, b, text), []string{"m1"})
-		disk.unreadable = name
-		if _, err := Open(disk); !errors.Is(err, errUnreadable) || errors.Is(err, ErrDamaged) {
-			t.Errorf("without %s it opens with %v", name, err)
-		}
-		disk.unreadable = ""
-		entries := opened(t, disk).Entries()
-		if len(entries) != 1 || !entries[0].Acknowledged() || entries[0].Obstacle() != "" {
-			t.Errorf("%s: the next life has %+v", name, entries)
-		}
-	}
-}
-
-// If the state is damaged, any prompt may have been acknowledged, and none is sent again.
-func TestDamagedState(t *testing.T) {
-	t.Parallel()
-	disk := onDisk()
-	b := opened(t, disk)
-	accepted(t, b, put(t, b, "one"), []string{"m1"})
-	lines := bytes.SplitAfter(disk.files[logFile], []byte("\n"))
-	disk.files[logFile] = slices.Concat(lines[0], []byte("{\n"), lines[1])
-	b, err := Open(disk)
-	if !errors.Is(err, ErrDamaged) {
-		t.Errorf("it opens with %v", err)
-	}
-	entries := b.Entries()
-	if len(entries) != 1 || !entries[0].Acknowledged() || entries[0].Obstacle() == "" {
-		t.Errorf("it has %+v", entries)
-	}
-}
-
 // The history was compared while the answer was awaited: the prompt is owed as soon as that comes.
 func TestPassed(t *testing.T) {
 	t.Parallel()
@@ -485,102 +395,6 @@ func TestPassed(t *testing.T) {
 	b.Pass(n)
 	if _, again, _ := noted(b, n, []string{"m1"}); !again || !b.Owes() {
 		t.Error("it is not owed")
-	}
-}
-
-// Nothing is written once the outbox is closed: its directory may be gone.
-func TestClosed(t *testing.T) {
-	t.Parallel()
-	disk := onDisk()
-	b := opened(t, disk)
-	b.Close()
-	_, _, _ = b.Add(Prompt{Params: json.RawMessage(`{}`)}, keepAll, journal.Position{})
-	if len(disk.files) != 0 {
-		t.Errorf("on disk are %v", disk.files)
-	}
-}
-
-// A continuation comes before owed prompts, also in the next process of the bridge. A killed process leaves it as well.
-func TestContinuation(t *testing.T) {
-	t.Parallel()
-	disk := &memory{files: map[string][]byte{}}
-	b, err := Open(disk)
-	if err != nil {
-		t.Fatal(err)
-	}
-	add := func(text string) uint64 {
-		n, _, err := b.Add(Prompt{Params: json.RawMessage(`{"prompt":"` + text + `"}`)}, keepAll, journal.Position{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	taken, waiting := add("taken"), add("waiting")
-	accepted(t, b, taken, []string{"m1"})
-	accepted(t, b, waiting, []string{"m2"})
-	b.Owe(waiting, 0)
-	if err := b.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	text := json.RawMessage(`{"prompt":"go on"}`)
-	own, err := b.AddContinuation(Prompt{Params: text, Continues: 2}, journal.Position{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	numbers := func(b *Box) (out []uint64) {
-		for _, e := range b.Entries() {
-			out = append(out, e.N)
-		}
-		return out
-	}
-	if got, want := numbers(b), []uint64{taken, own, waiting}; !slices.Equal(got, want) {
-		t.Errorf("the order is %v, want %v", got, want)
-	}
-	killed, err := Open(&memory{files: maps.Clone(disk.files)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := numbers(killed), []uint64{taken, own, waiting}; !killed.Continues() || !slices.Equal(got, want) {
-		t.Errorf("a process that was killed leaves %v, want %v", got, want)
-	}
-	next, err := Open(&memory{files: maps.Clone(disk.files)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := numbers(next), []uint64{taken, own, waiting}; !slices.Equal(got, want) {
-		t.Errorf("in the next process the order is %v, want %v", got, want)
-	}
-	e, ok, err := next.BeginRedelivery(journal.Position{}, time.Now(), true)
-	if err != nil || !ok || e.N != own || e.Deliveries != 1 || e.Prompt().Continues != 2 {
-		t.Errorf("the first delivery is of %+v, %v, %v", e, ok, err)
-	}
-}
-
-// TestFileWithoutState: a file of a prompt that the state does not list is a prompt without a reply. Other files are none.
-func TestFileWithoutState(t *testing.T) {
-	t.Parallel()
-	disk := onDisk()
-	disk.files[promptFile(3)] = []byte(`{"params":{"prompt":"p"}}`)
-	disk.files["4"], disk.files["x"+suffix] = []byte(`{}`), []byte(`{}`)
-	entries := opened(t, disk).Entries()
-	if len(entries) != 1 || entries[0].N != 3 || entries[0].Acknowledged() {
-		t.Errorf("the prompts are %v", entries)
-	}
-}
-
-// TestFileIsGone: a prompt that was acknowledged and whose file is gone cannot be sent again.
-func TestFileIsGone(t *testing.T) {
-	t.Parallel()
-	disk := onDisk()
-	b := opened(t, disk)
-	n := put(t, b, strings.Repeat("x", MaxInLog))
-	if _, _, err := noted(b, n, []string{"m1"}); err != nil {
-		t.Fatal(err)
-	}
-	delete(disk.files, promptFile(n))
-	entries := opened(t, disk).Entries()
-	if len(entries) != 1 || entries[0].Obstacle() == "" {
-		t.Errorf("the prompts are %v", entries)
 	}
 }
 
@@ -601,17 +415,6 @@ func TestMovedIsNoted(t *testing.T) {
 	})
 	if len(notes) != 1 || !slices.Equal(notes[0].As, []string{"b"}) || after.MovedTo("a") != "b" {
 		t.Errorf("the notes are %v, the message moved to %q", notes, after.MovedTo("a"))
-	}
-}
-
-// TestLostContinuation: a continuation that no process has answered is none that readers know.
-func TestLostContinuation(t *testing.T) {
-	t.Parallel()
-	b := opened(t, onDisk())
-	b.Lose(1, Note{Continues: 1})
-	b.Moved(Note{As: []string{"a"}, Continues: 2})
-	if got := b.Continuations(); len(got) != 1 || got[0].Continues != 2 {
-		t.Errorf("the continuations are %v", got)
 	}
 }
 
