@@ -28,7 +28,8 @@ func TestBuiltInsOfAHungCLI(t *testing.T) {
 		t.Fatal("created by a hung CLI")
 	}
 	rt := r.Fleet().Visible(caller.From(t.Context()))[0]
-	if fleet.AskBuiltIns(r.Fleet(), rt) != fleet.AskBuiltIns(r.Fleet(), rt) {
+	first := fleet.AskBuiltIns(r.Fleet(), rt)
+	if second := fleet.AskBuiltIns(r.Fleet(), rt); second != first {
 		t.Error("the CLI is asked once for each")
 	}
 	conn := rt.Process().Conn()
