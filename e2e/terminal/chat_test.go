@@ -190,7 +190,7 @@ func TestChatForks(t *testing.T) {
 	t.Parallel()
 	d := newServer(t)
 	out, errs, code := pipe(d, "write "+filepath.Join(d.Root, "new.txt")+"\ny\n/files\n/fork another way\n/fork\n")
-	found := regexp.MustCompile(`The copy is the session (\S+)\. Talk to it with: \S+ chat (\S+) --target unix:`).
+	found := regexp.MustCompile(`The copy is the session (\S+)\. Talk to it with: \S+ chat --target unix:\S+ (\S+)`).
 		FindStringSubmatch(out)
 	if code != 0 || !strings.Contains(out, "It is written.\nChanged with the agent's file tools:\n  added     new.txt  +2 -0\n") ||
 		found == nil || found[1] != found[2] {
