@@ -147,7 +147,6 @@ func (m *Participants) withdraw(joined Joined) {
 	}
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
-	m.told.tools = nil // the CLI may have accepted a part: the next sync sends the tools
 	if p.Streams == joined.stream {
 		p.Tools, p.Commands, p.Handling, p.Own = joined.before.Tools, joined.before.Commands, joined.before.Handling, joined.before.Own
 		m.s.markDirty()
@@ -201,7 +200,6 @@ func (m *Participants) change(
 	undo = func() {
 		m.s.mu.Lock()
 		defer m.s.mu.Unlock()
-		m.told.tools = nil // the CLI may have accepted the change: the next sync sends the tools
 		if p.Streams == stream {
 			p.Tools, p.Handling = toolsBefore, handlingBefore
 			m.s.markDirty()

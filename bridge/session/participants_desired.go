@@ -64,8 +64,10 @@ func (m *Participants) switches() string {
 	return b.String()
 }
 
-// outdated reports whether the runtime was told of other switches than are wanted now. The caller holds the lock.
-func (m *Participants) outdated() bool { return m.switches() != m.told.switches }
+// outdated reports whether the runtime was told of other tools or switches than are wanted now. The caller holds the lock.
+func (m *Participants) outdated() bool {
+	return m.switches() != m.told.switches || string(m.toolsJSON()) != string(m.told.tools)
+}
 
 // interests lists the event types that the CLI sends on request only, that are wanted, and that it
 // was not asked for. The caller holds the lock.

@@ -14,7 +14,8 @@ import (
 // behind it.
 const toolsTimeout = time.Minute
 
-// told is the configuration that the current runtime received last, with its replies.
+// told is the configuration that the current runtime received last, with its replies. While a call changes tools, switches
+// or token, and if it fails, they are not known: the runtime may have them, or may work on the call later.
 type told struct {
 	toolsKnown bool // the CLI has the session's tools
 	switches   string
@@ -24,6 +25,9 @@ type told struct {
 	result     json.RawMessage // of the create or resume, and the journal's position then
 	at         journal.Position
 }
+
+// unknown stands for the switches of a runtime that may have any.
+const unknown = "?"
 
 // Plan is the configuration to send to a runtime.
 type plan struct {
@@ -111,6 +115,9 @@ func (m *Participants) Refresh(ctx context.Context) error {
 func (m *Participants) setTools(ctx context.Context, rt Runtime, tools json.RawMessage) error {
 	limited, cancel := context.WithTimeout(ctx, toolsTimeout)
 	defer cancel()
+	m.s.mu.Lock()
+	m.told.tools = nil
+	m.s.mu.Unlock()
 	if _, _, err := m.s.call(limited, rt, "session.tools.set", jsonobj.Object{{Key: "tools", Value: tools}}); err != nil {
 		return err
 	}
@@ -161,6 +168,7 @@ func (m *Participants) warmResume(ctx context.Context, rt Callee, change func(*j
 	if token := plan.Params.Get(config.GitHubToken); token != nil && string(token) == string(m.told.token) {
 		plan.Params.Set(config.GitHubToken, nil)
 	}
+	m.told.tools, m.told.switches, m.told.token = nil, unknown, nil
 	m.s.mu.Unlock()
 	plan.Params.SetBool("disableResume", true)
 	if change != nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -72,52 +71,6 @@ func (v variant) opening() session.Opening {
 	return o
 }
 
-// declares reports whether the CLI has to know a kind of tool.
-func (w *world) declares(kind rune) bool {
-	if kind == question || kind == hooked {
-		return w.variant.own() == 2 || len(w.members) > 0
-	}
-	return w.variant.own() > 0 || len(w.members) > 0
-}
-
-// seats are the tools of participants.
-var seats = []rune{callersTool, permitted}
-
-// brings is what a participant brings.
-func (w *world) brings(i int) roster.Brings {
-	b := roster.Brings{Handling: asks, Grace: time.Hour}
-	if w.variant.own() == 0 {
-		b.Tools = []config.Tool{tool(seats[i])}
-	}
-	return b
-}
-
-// join has the participants join.
-func (w *world) join() {
-	if !w.variant.attended() {
-		return
-	}
-	for i := range seats {
-		b := w.brings(i)
-		joined := false
-		w.do(func() error {
-			j, err := w.s.Participants().Join(w.ctx, session.Joining{Brings: b})
-			if err != nil {
-				return err
-			}
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.members, w.tokens, joined = append(w.members, j.Participant.ID), append(w.tokens, j.Participant.Token), true
-			return nil
-		})
-		w.settle(func() bool {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			return joined
-		})
-	}
-}
-
 // room counts the callbacks that have a place. Without places it has room for all.
 type room struct {
 	places  int64
@@ -152,6 +105,10 @@ type asking struct {
 
 	answers   []*answered
 	abstained map[string]bool
+	// orphaned: since callers were told, there was a time without a handler.
+	orphaned bool
+	// changes and handlers are those of participants when it was requested.
+	changes, handlers int
 	// unanswered: the default answer has ended it. answeredOnce: an answer has.
 	unanswered, answeredOnce bool
 	// taken are the answers that CLI processes have accepted, with the marks of callers.
@@ -191,6 +148,7 @@ func (w *world) requested(p *callback.Pending) {
 		w.failures = append(w.failures, fmt.Sprintf("callback %s is requested while it is pending", p.ID))
 	}
 	a.p, a.open, a.since, a.aborts, a.dead, a.abstained = p, true, time.Now(), w.aborts, w.crashes, map[string]bool{}
+	a.orphaned, a.changes, a.handlers = !w.handled(p), w.changes, w.hookHandlers()
 	w.note("callback %s is requested", p.ID)
 	if a.times++; w.cli == nil { // the process that has asked has ended meanwhile
 		a.dead--
@@ -216,7 +174,7 @@ func (w *world) resolved(n session.Resolved) {
 		a.unanswered = true
 		right = time.Since(a.since) >= limit
 	case bridgev1.CallbackOutcome_CALLBACK_OUTCOME_UNHANDLED:
-		right = !w.handled(a.p) || w.left(a)
+		right = a.orphaned || !w.handled(a.p) || w.left(a)
 	case bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN:
 		// The CLI may accept an answer after the bridge has ceased to wait for that.
 		right = w.aborts > a.aborts || w.crashes > a.dead || len(a.taken) > 0 || !slices.Contains(w.cli.waits(), hookOf(n.ID))
@@ -226,17 +184,6 @@ func (w *world) resolved(n session.Resolved) {
 	if !right {
 		w.failures = append(w.failures, fmt.Sprintf("callback %s of %s ends as %v", n.ID, n.Kind.Method, n.Outcome))
 	}
-}
-
-// handled reports whether a callback has a handler.
-func (w *world) handled(p *callback.Pending) bool {
-	switch {
-	case len(w.members) > 0:
-		return true
-	case p.Kind.Method == callback.ToolRequested:
-		return w.variant.own() > 0
-	}
-	return w.variant.own() == 2
 }
 
 // left reports whether all participants to which a callback was offered have abstained, and the session does not handle
@@ -260,7 +207,7 @@ func (w *world) taken(id, text string) {
 	if strings.Contains(text, "mark") || w.refused.Load() > 0 {
 		return
 	}
-	if late := time.Since(a.since) >= limit; !late && w.handled(a.p) && !w.left(a) && w.aborts == a.aborts && w.crashes == a.dead {
+	if late := time.Since(a.since) >= limit; !late && !a.orphaned && w.handled(a.p) && !w.left(a) && w.aborts == a.aborts && w.crashes == a.dead {
 		w.failures = append(w.failures, fmt.Sprintf("callback %s gets a default answer too early: %s", id, text))
 	}
 }
@@ -289,8 +236,8 @@ func (w *world) choose(n int) (a *asking, by string) {
 	if len(among) == 0 {
 		return nil, ""
 	}
-	if len(w.members) > 0 && n%5 != 4 {
-		by = w.members[n%2]
+	if len(w.seats) > 0 && n%5 != 4 && w.seats[n%2].presence == present {
+		by = w.seats[n%2].id
 	}
 	return among[n/4%len(among)], by
 }

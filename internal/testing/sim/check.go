@@ -64,6 +64,7 @@ func (w *world) check() string {
 	w.checkHooks()
 	w.checkNotes()
 	w.checkConfigured()
+	w.checkDeclared()
 	return strings.Join(w.failures, "\n")
 }
 

@@ -30,6 +30,9 @@
 // process that has it has the configuration that was accepted last. The disk of the outbox may fail for a while: then callers
 // notice nothing, unless the bridge ends.
 //
+// Participants leave, lose their connections and come back within their grace time or behind it. In the end the process that
+// has the session knows the tools of those that are there, and no others, and what else they handle.
+//
 // Callers go at any step: the contexts of their calls end. A message whose sender has gone with an error is not in the
 // conversation.
 //

@@ -49,7 +49,7 @@ func (c *cli) askHook(t *toolCall) {
 
 // hookReplied takes the reply to a hook, whose turn may have been aborted.
 func (c *cli) hookReplied(t *toolCall, answer json.RawMessage) {
-	c.w.hooks = append(c.w.hooks, hookReply{t.request, answer, c.w.aborts, c.w.crashes})
+	c.w.hooks = append(c.w.hooks, hookReply{t.request, answer, c.w.aborts, c.w.crashes, c.w.changes, c.w.hookHandlers()})
 	if !slices.Contains(c.calls, t) {
 		return
 	}
@@ -62,9 +62,9 @@ func (c *cli) hookReplied(t *toolCall, answer json.RawMessage) {
 
 // hookReply is what the bridge has answered to a hook.
 type hookReply struct {
-	id              string
-	answer          json.RawMessage
-	aborts, crashes int
+	id                                 string
+	answer                             json.RawMessage
+	aborts, crashes, changes, handlers int
 }
 
 // checkHooks: the reply to a hook is what its handlers have said one after the other.
@@ -125,11 +125,11 @@ func (w *world) chained(r hookReply) (all said, known bool) {
 			w.fail("the hook %s is put to others behind a refusal", r.id)
 		}
 	}
-	handlers := len(w.members)
-	if w.variant.own() == 2 {
-		handlers++
+	handlers := r.handlers
+	if len(links) > 0 && (links[0].changes != r.changes || links[0].handlers != handlers) {
+		return all, true // who handles it has changed meanwhile
 	}
-	if len(links) != handlers && all.PermissionDecision != "deny" {
+	if handlers != unknown && len(links) != handlers && all.PermissionDecision != "deny" {
 		w.fail("the hook %s is put to %d of %d handlers", r.id, len(links), handlers)
 	}
 	return all, true

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"sync"
 	"testing/synctest"
+	"time"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
@@ -174,7 +174,7 @@ func (w *world) restart(n int) {
 	before.close()
 	w.loseCallers()
 	w.mu.Lock()
-	w.life = after
+	w.life, w.began = after, time.Now()
 	w.mu.Unlock()
 	if err := w.s.Restore(w.saved, nil, nil); err != nil {
 		w.fail("the session cannot be restored: %v", err)
@@ -221,15 +221,10 @@ func (w *world) comeBack() {
 		}
 		l.tasks.Go(func() { w.ask(l, p) })
 	}
-	for i, token := range w.tokens {
-		l.tasks.Go(func() {
-			for range reviveTries {
-				_, err := l.s.Participants().Join(l.ctx, session.Joining{Token: token, Brings: w.brings(i)})
-				if fault.ReasonOf(err) != fault.RuntimeLost {
-					return
-				}
-			}
-		})
+	for _, s := range w.seats {
+		if s.presence != gone {
+			w.join(s)
+		}
 	}
 }
 

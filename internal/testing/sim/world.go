@@ -87,13 +87,14 @@ type world struct {
 	order         []*asking
 	answers       int
 	hooks         []hookReply
-	members       []string // the ids of participants
-	tokens        []string
+	seats         []*seat
+	changes       int             // of who participates
 	saved         json.RawMessage // the state of the session as it was saved last
 	state         json.RawMessage // its state when that was last looked at
 	dirty         bool
 	restarts      int
-	failed        bool // the disk has failed
+	began         time.Time // the process of the bridge
+	failed        bool      // the disk has failed
 	reader        reader
 	streamed      streamed
 	noted         noted
@@ -124,7 +125,7 @@ func newWorld(v variant) *world {
 	})
 	w.follow()
 	w.settle(func() bool { return w.s.Loader().State() == session.Loaded })
-	w.join()
+	w.fill()
 	w.save()
 	return w
 }
@@ -151,7 +152,7 @@ func (w *world) fail(format string, args ...any) {
 // note adds a line to the run's trace. The caller holds the world's lock.
 func (w *world) note(format string, args ...any) {
 	if w.trace != nil {
-		w.trace(fmt.Sprintf(format, args...))
+		w.trace(fmt.Sprintf("%s "+format, append([]any{time.Now().Format("15:04:05.000")}, args...)...))
 	}
 }
 
@@ -533,7 +534,6 @@ func (host) BuiltIns(context.Context) *config.BuiltIns { return nil }
 func (host) Changed(bridgev1.SessionChange)            {}
 func (host) Watched(map[string]string) []string        { return nil }
 func (host) LabelsChanged()                            {}
-func (host) Refresh()                                  {}
 func (host) Logger() *slog.Logger                      { return slog.New(slog.DiscardHandler) }
 
 func (rt *runtime) Call(ctx context.Context, method string, params []byte, opts ...rpcconn.CallOption) (json.RawMessage, error) {

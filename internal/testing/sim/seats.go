@@ -1,0 +1,242 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing/synctest"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
+)
+
+// grace is the time for which a participant that has lost its connection may return.
+const grace = 90 * time.Second
+
+// seat is the place of a participant, who may lose the connection, come back, leave and join again.
+type seat struct {
+	tool        rune
+	id, token   string
+	participant *roster.Participant
+	presence    presence
+	lost        time.Time // when it lost its connection
+}
+
+// presence is what a participant is to the session.
+type presence uint8
+
+const (
+	gone    presence = iota
+	joining          // the session may have it, or not yet
+	present
+	away // it has lost its connection
+)
+
+// grace is that of a participant. No two are equal, since timers that fire at once do so in any order.
+func (s *seat) grace() time.Duration { return grace - time.Duration(s.tool) }
+
+// sits reports whether the session must have a participant in its place.
+func (s *seat) sits() bool {
+	return s.presence == present || s.presence == away && time.Since(s.lost) < s.grace()
+}
+
+// seatsOf are the tools of participants.
+var seatsOf = []rune{callersTool, permitted}
+
+// brings is what a participant brings.
+func (w *world) brings(s *seat) roster.Brings {
+	b := roster.Brings{Handling: asks, Grace: s.grace()}
+	if w.variant.own() == 0 {
+		b.Tools = []config.Tool{tool(s.tool)}
+	}
+	return b
+}
+
+// fill has the participants join.
+func (w *world) fill() {
+	if !w.variant.attended() {
+		return
+	}
+	for _, kind := range seatsOf {
+		s := &seat{tool: kind}
+		w.seats = append(w.seats, s)
+		w.join(s)
+		if !w.settle(func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return s.presence == present
+		}) {
+			w.fail("the participant %c cannot join", kind)
+		}
+	}
+}
+
+// join has a participant join, or come back to its place if the session still has that.
+func (w *world) join(s *seat) {
+	l := w.life
+	w.mu.Lock()
+	s.presence = joining
+	w.changes++
+	w.mu.Unlock()
+	l.tasks.Go(func() {
+		for range reviveTries {
+			if w.joins(l, s) {
+				return
+			}
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if !w.lives(l) {
+			return
+		}
+		if s.presence = gone; s.token != "" {
+			s.presence, s.lost = away, time.Now()
+		}
+		w.changes++
+		w.orphan()
+	})
+	synctest.Wait()
+}
+
+// joins tries once to join, and reports whether that is over.
+func (w *world) joins(l *life, s *seat) bool {
+	j, err := l.s.Participants().Join(l.ctx, session.Joining{Token: s.token, Brings: w.brings(s)})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.lives(l) {
+		return true
+	}
+	w.note("the participant %c joins: %v", s.tool, err)
+	w.changes++
+	switch reason := fault.ReasonOf(err); {
+	case err == nil:
+		s.id, s.token, s.participant, s.presence = j.Participant.ID, j.Participant.Token, j.Participant, present
+	case reason == fault.ParticipantNotFound:
+		s.token = ""
+	case reason == fault.RuntimeLost, reason == fault.ToolNameConflict && w.restarts > 0: // by a place whose token was lost with the bridge
+	default:
+		w.failures = append(w.failures, fmt.Sprintf("the participant %c cannot join: %v", s.tool, err))
+	}
+	return err == nil
+}
+
+// move has a participant leave, lose its connection, or come back.
+func (w *world) move(n int) {
+	if len(w.seats) == 0 {
+		return
+	}
+	s := w.seats[n%2]
+	w.mu.Lock()
+	is, leaves := s.presence, n/2%3 == 0
+	switch {
+	case is == joining:
+		w.mu.Unlock()
+		return
+	case is == gone, is == away && !leaves:
+		w.mu.Unlock()
+		w.join(s)
+		return
+	case leaves:
+		s.presence = gone
+	default:
+		s.presence, s.lost = away, time.Now()
+	}
+	w.note("the participant %c leaves: %v", s.tool, leaves)
+	w.changes++
+	w.orphan()
+	w.mu.Unlock()
+	if leaves {
+		w.s.Participants().LeaveBy(s.token, errConnection)
+	} else {
+		w.s.Participants().Lost(s.participant, errConnection)
+	}
+	synctest.Wait()
+}
+
+// Refresh implements session.Host.
+func (h host) Refresh() {
+	h.Go(func(ctx context.Context) {
+		for range reviveTries {
+			if err := h.s.Participants().Refresh(ctx); fault.ReasonOf(err) != fault.RuntimeLost {
+				return
+			}
+		}
+	})
+}
+
+// orphan notes the callbacks that have no handler any more. The caller holds the world's lock.
+func (w *world) orphan() {
+	for _, a := range w.order {
+		a.orphaned = a.orphaned || a.open && !w.handled(a.p)
+	}
+}
+
+// declares reports whether the CLI has to know a kind of tool.
+func (w *world) declares(kind rune) bool {
+	if kind == question || kind == hooked {
+		return w.variant.own() == 2 || w.attended() > 0
+	}
+	return w.variant.own() > 0 || slices.ContainsFunc(w.seats, func(s *seat) bool { return s.tool == kind && s.sits() })
+}
+
+// attended counts the participants that the session must have.
+func (w *world) attended() (n int) {
+	for _, s := range w.seats {
+		if s.sits() {
+			n++
+		}
+	}
+	return n
+}
+
+// unknown is a number of handlers that nobody can know.
+const unknown = -1
+
+// hookHandlers counts the handlers of a hook. Who had left when the bridge ended, or was about to join, may still have a place.
+func (w *world) hookHandlers() (n int) {
+	if n = w.attended(); w.restarts > 0 && time.Since(w.began) < grace {
+		return unknown
+	}
+	if w.variant.own() == 2 {
+		n++
+	}
+	return n
+}
+
+// handled reports whether a callback has a handler.
+func (w *world) handled(p *callback.Pending) bool {
+	if p.Kind.Method == callback.ToolRequested {
+		return w.declares(rune(p.Tool[0]))
+	}
+	if p.For != roster.Everybody && p.For != roster.Itself {
+		return slices.ContainsFunc(w.seats, func(s *seat) bool { return s.id == p.For && s.sits() })
+	}
+	return w.variant.own() == 2 || p.For == roster.Everybody && w.attended() > 0
+}
+
+// checkDeclared: the process that has the session knows what its participants need, and nothing of others.
+func (w *world) checkDeclared() {
+	if slices.ContainsFunc(w.seats, func(s *seat) bool { return s.presence != present }) || w.restarts > 0 {
+		for began := time.Now(); time.Since(began) <= grace+time.Second; { // then the places of others are free
+			if !w.step(0) {
+				w.pass(time.Second)
+			}
+		}
+		for w.step(0) {
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.cli == nil || !w.cli.loaded || slices.ContainsFunc(w.seats, func(s *seat) bool { return s.presence == joining }) {
+		return
+	}
+	for _, kind := range []rune{callersTool, permitted, question, hooked} {
+		if can, must := w.cli.declared.can(kind), w.declares(kind); can != must {
+			w.failures = append(w.failures, fmt.Sprintf("the CLI can call %c: %v, and it must be %v", kind, can, must))
+		}
+	}
+}
