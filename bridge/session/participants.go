@@ -299,14 +299,12 @@ func (m *Participants) left(ctx context.Context, p *roster.Participant, sat rost
 	if sat != nil {
 		sat.Close()
 	}
-	var err error
-	if last {
-		_, err = m.s.loader.Disconnect(ctx, false)
-	} else if m.s.loader.State() == Loaded {
-		err = m.sync(ctx)
+	if !last {
+		m.s.host.Refresh()
+		return
 	}
-	if err != nil {
-		m.s.host.Logger().Warn("the CLI did not accept the end of a participant", "session_id", m.s.id, "error", err)
+	if _, err := m.s.loader.Disconnect(ctx, false); err != nil {
+		m.s.host.Logger().Warn("the CLI did not accept the end of the last participant", "session_id", m.s.id, "error", err)
 	}
 }
 

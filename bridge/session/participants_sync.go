@@ -98,8 +98,8 @@ func (m *Participants) sync(ctx context.Context) error {
 	})
 }
 
-// Refresh follows a change of what callers of WatchPending handle: it gives callbacks that have lost their handler the
-// default answer, and sends the switches to the CLI if the session is loaded.
+// Refresh follows a change of what participants and callers of WatchPending handle: it gives callbacks that have lost their
+// handler the default answer, and tells the CLI if it has the session.
 func (m *Participants) Refresh(ctx context.Context) error {
 	m.s.callbacks.orphans(ctx)
 	m.s.mu.Lock()

@@ -60,6 +60,9 @@ func newCrowded() *crowded {
 	return f
 }
 
+// Refresh implements Host.
+func (f *crowded) Refresh() { f.refresh(f.of) }
+
 // gone reports whether the use of the session has ended.
 func (f *crowded) gone() bool { return f.of.loader.State() == Disconnected }
 

@@ -155,14 +155,24 @@ func (r *rig) MarkDirty() {
 	}
 }
 
-// Watched, LabelsChanged, CallbackRequested, CallbackResolved and Refresh implement Host.
+// Refresh implements Host. Hosts of other sessions have their own.
+func (r *rig) Refresh() {
+	if r.s != nil {
+		r.refresh(r.s)
+	}
+}
+
+func (r *rig) refresh(s *Session) {
+	r.Go(func(ctx context.Context) { _ = s.participants.Refresh(ctx) }) // the next load makes up for a failure
+}
+
+// Watched, LabelsChanged, CallbackRequested and CallbackResolved implement Host.
 func (r *rig) BuiltIns(context.Context) *config.BuiltIns { return r.names }
 
 func (r *rig) Watched(map[string]string) []string  { return nil }
 func (r *rig) LabelsChanged()                      {}
 func (r *rig) CallbackRequested(*callback.Pending) {}
 func (r *rig) CallbackResolved(Resolved)           {}
-func (r *rig) Refresh()                            {}
 
 // Epoch implements Host: later than New's.
 func (r *rig) Epoch() uint64 { return 7 + r.epoch.Add(1) }

@@ -96,7 +96,7 @@ func (w *world) wrong(p *prompt, said []int) string {
 			return fmt.Sprint("its caller has gone, and the conversation has it: ", p.err)
 		}
 	case p.err != nil:
-		if reason := fault.ReasonOf(p.err); !p.crashed || reason != fault.SendUnconfirmed && reason != fault.RuntimeLost {
+		if reason := fault.ReasonOf(p.err); !p.crashed && !p.hung || reason != fault.SendUnconfirmed && reason != fault.RuntimeLost {
 			return fmt.Sprint("sending failed: ", p.err)
 		}
 		if len(said) > 0 && !errors.Is(p.err, session.ErrUnsettled) {

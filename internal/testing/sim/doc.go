@@ -30,6 +30,8 @@
 // process that has it has the configuration that was accepted last. The disk of the outbox may fail for a while: then callers
 // notice nothing, unless the bridge ends.
 //
+// The CLI may hang, for up to the time after which the bridge kills it.
+//
 // Participants leave, lose their connections and come back within their grace time or behind it. In the end the process that
 // has the session knows the tools of those that are there, and no others, and what else they handle.
 //

@@ -157,14 +157,15 @@ func (w *world) move(n int) {
 	synctest.Wait()
 }
 
+// refreshTimeout is that of package inbox. A process that does not answer for as long is killed.
+const refreshTimeout = time.Minute
+
 // Refresh implements session.Host.
 func (h host) Refresh() {
 	h.Go(func(ctx context.Context) {
-		for range reviveTries {
-			if err := h.s.Participants().Refresh(ctx); fault.ReasonOf(err) != fault.RuntimeLost {
-				return
-			}
-		}
+		ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
+		defer cancel()
+		_ = h.s.Participants().Refresh(ctx)
 	})
 }
 

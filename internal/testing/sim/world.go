@@ -46,6 +46,8 @@ type prompt struct {
 	abandoned bool
 	// crashed: a CLI process ended since it was sent, and before the caller knew its outcome.
 	crashed bool
+	// hung: the CLI hung before the caller knew its outcome.
+	hung bool
 	// wentOn: a later CLI process has ended its turn.
 	wentOn bool
 
@@ -92,6 +94,7 @@ type world struct {
 	saved         json.RawMessage // the state of the session as it was saved last
 	state         json.RawMessage // its state when that was last looked at
 	dirty         bool
+	hangs         bool // the CLI process does nothing
 	restarts      int
 	began         time.Time // the process of the bridge
 	failed        bool      // the disk has failed
@@ -440,7 +443,7 @@ const catchUps = 4
 // pass lets time go by.
 func (w *world) pass(d time.Duration) {
 	for range catchUps {
-		if w.mu.Lock(); w.cli != nil && d > time.Second {
+		if w.mu.Lock(); w.cli != nil && d > time.Second && !w.hangs {
 			w.cli.catchUp()
 		}
 		w.mu.Unlock()
@@ -451,6 +454,26 @@ func (w *world) pass(d time.Duration) {
 	synctest.Wait()
 	w.restart(0)
 	w.save()
+}
+
+// hangs are the times for which a process hangs. The bridge kills one that hangs for longer than the last one.
+var hangs = []time.Duration{4 * time.Second, 12 * time.Second, 31 * time.Second, 45 * time.Second}
+
+// hang has the CLI process do nothing for a time, and end then, or go on.
+func (w *world) hang(n int) {
+	w.mu.Lock()
+	w.note("the CLI hangs")
+	for _, p := range w.prompts {
+		p.hung = p.hung || !p.over
+	}
+	w.hangs = true
+	w.mu.Unlock()
+	long := n % len(hangs)
+	w.pass(hangs[long])
+	w.hangs = false
+	if long == len(hangs)-1 || n/len(hangs)%3 == 0 {
+		w.crash()
+	}
 }
 
 // maxSettling bounds the time in which everything that was begun must end, when the CLI works without delay.
