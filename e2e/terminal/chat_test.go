@@ -114,7 +114,7 @@ func TestChatIsNotFooled(t *testing.T) {
 	other.waits(`"content":"before \u001b]2;stolen\u0007\u001b[2J\u001b[31m after \u202edne"`)
 }
 
-// Of two people who answer the same question, the slower one sees who was first.
+// Of two people who see the same question, the second one sees who has answered it.
 func TestTwoPeopleAnswer(t *testing.T) {
 	t.Parallel()
 	first := sits(newServer(t), 80, 24)
@@ -135,6 +135,37 @@ func TestTwoPeopleAnswer(t *testing.T) {
 	first.types("y")
 	first.waits("Approved: Run a command", "It came to: one")
 	second.waits("The question is no longer open: answered by socket", "It came to: one")
+}
+
+// Two people answer the same question at once: the first answer counts, and the other person, whose answer is under way
+// meanwhile, sees that it came too late, and who was first. Their chat goes on.
+func TestTwoPeopleAnswerAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, line := range map[string]string{
+		"screen": "stty -g > before; %s; stty -g > after; echo exit $?", "plain lines": "stty -g > before; %s --plain; stty -g > after; echo exit $?",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := sits(newServer(t), 80, 24)
+			asked, way := asks(p.Daemon, "run echo one"), newDetour(p.Daemon, "too slow")
+			p.types(fmt.Sprintf(line, "copilot-grpc chat --target unix:"+way.path+" "+asked.SessionID))
+			p.waits("Run a command", "echo one", "n WHY")
+			p.types("n too slow")
+			<-way.held
+			if _, errs, code := inbox(p.Daemon, "answer", asked.ID, "--approve"); code != 0 {
+				t.Fatalf("code %d: %s", code, errs)
+			}
+			ends(p.Daemon, asked)
+			close(way.release)
+			p.waits("Refused: Run a command (too slow)", "It came to: one")
+			p.waits("Your answer came too late: answered by socket")
+			p.types("Hello again")
+			p.waits("You said: Hello again")
+			p.types("/quit")
+			p.waits("Come back with", "exit 0")
+			p.hasItsTerminalBack()
+		})
+	}
 }
 
 // pipe runs chat with an input and returns its output.

@@ -3,6 +3,7 @@ package terminal
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -147,6 +148,53 @@ func TestInboxLive(t *testing.T) {
 	p.waits("^C", "@")
 	p.types("echo exit $?")
 	p.waits("exit 0")
+}
+
+// Two people answer the same question at once, one of them in the inbox, or with its command: the first answer counts, and
+// the other person sees that theirs came too late, and who was first.
+func TestInboxIsTooLate(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		watches bool
+		answer  string
+		want    []string
+	}{
+		"live": {true, "n too slow", []string{"[1] is closed: answered by socket", "[1] your answer came too late"}},
+		"command": {false, "copilot-grpc inbox answer %s --deny --feedback 'too slow'; echo exit $?", []string{
+			"copilot-grpc inbox: your answer came too late: answered by socket", "exit 1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := sits(newServer(t), 80, 24)
+			asked, way := asks(p.Daemon, "run echo one"), newDetour(p.Daemon, "too slow")
+			p.types("export COPILOT_GRPC_TARGET=unix:" + way.path)
+			if tc.watches {
+				p.types("copilot-grpc inbox")
+				p.waits("[1] Run a command")
+				p.types(tc.answer)
+			} else {
+				p.types(fmt.Sprintf(tc.answer, asked.ID))
+			}
+			<-way.held
+			if _, errs, code := inbox(p.Daemon, "answer", asked.ID, "--approve"); code != 0 {
+				t.Fatalf("code %d: %s", code, errs)
+			}
+			close(way.release)
+			p.waits(tc.want...)
+			if text := ends(p.Daemon, asked); !strings.HasPrefix(text, "It came to: one\n") {
+				t.Errorf("the agent says %q", text)
+			}
+			if !tc.watches {
+				return
+			}
+			asks(p.Daemon, "ask me")
+			p.waits("[2] Which colour?")
+			p.types("2")
+			p.waits("[2] is closed: answered by socket")
+			p.presses("C-c")
+			p.waits("^C", "@")
+		})
+	}
 }
 
 // The server is killed while a person watches the inbox, which says so, and goes on when the server is back.

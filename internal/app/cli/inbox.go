@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"time"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/app/ask"
 	"github.com/copilot-grpc/copilot-grpc/internal/app/inbox"
 	"github.com/copilot-grpc/copilot-grpc/internal/terminal"
@@ -175,9 +177,38 @@ func (p *program) answerInbox(
 	if err != nil {
 		return err
 	}
-	if err := client.Session(found[0].SessionID).Resolve(ctx, id, answer); err != nil {
+	if err := resolve(ctx, client.Session(found[0].SessionID), id, answer); err != nil {
 		return err
 	}
 	fmt.Fprintf(p.stdout, "answered: %s\n", terminal.CleanLine(q.Title))
 	return nil
+}
+
+// lateWait bounds the wait for the end of a callback that has another answer.
+const lateWait = 5 * time.Second
+
+// resolve answers a callback. If another answer is first, the error says whose: the session's frames have it, which are
+// followed before the answer is sent.
+func resolve(ctx context.Context, s *copilot.Session, id string, answer *bridgev1.Answer) error {
+	following, cancel := context.WithCancel(ctx)
+	defer cancel()
+	next, stop := iter.Pull2(s.Frames(following, copilot.FromNow(), copilot.WithCallbacks()))
+	defer stop()
+	if _, err, _ := next(); err != nil {
+		return err
+	}
+	err := s.Resolve(ctx, id, answer)
+	if !copilot.IsReason(err, copilot.ReasonCallbackResolved) {
+		return err
+	}
+	defer time.AfterFunc(lateWait, cancel).Stop()
+	for {
+		frame, err, more := next()
+		if err != nil || !more { // it ended before the frames were followed
+			return errors.New("your answer came too late: the question has been answered or withdrawn")
+		}
+		if ended := frame.GetCallbackResolved(); ended.GetCallbackId() == id {
+			return fmt.Errorf("your answer came too late: %s", terminal.CleanLine(ask.HowEnded(ended)))
+		}
+	}
 }

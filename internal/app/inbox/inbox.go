@@ -154,7 +154,7 @@ func (l *list) line(ctx context.Context, line terminal.Line, results chan<- stri
 		if err == nil {
 			return // the end of the question says it
 		}
-		text := fmt.Sprintf("[%d] was not answered: %s\n", e.number, terminal.CleanLine(words(err)))
+		text := fmt.Sprintf("[%d] %s\n", e.number, terminal.CleanLine(words(err)))
 		select {
 		case results <- text:
 		case <-ctx.Done():
@@ -163,16 +163,16 @@ func (l *list) line(ctx context.Context, line terminal.Line, results chan<- stri
 	return ""
 }
 
-// words is an error for a person.
+// words says why an answer was not taken. The end of the question, which is a line of its own, says who was first.
 func words(err error) string {
 	var e *copilot.Error
 	switch {
 	case copilot.IsReason(err, copilot.ReasonCallbackResolved):
-		return "it was answered before"
+		return "your answer came too late"
 	case errors.As(err, &e):
-		return e.Message
+		return "your answer was not taken: " + e.Message
 	}
-	return err.Error()
+	return "your answer was not taken: " + err.Error()
 }
 
 // watch receives the changes of the inbox until ctx ends, and the error with which they end.
