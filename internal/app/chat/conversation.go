@@ -25,6 +25,8 @@ type Conversation struct {
 
 	// Prompts on their way to the server.
 	sending int
+	// Prompts on their way to the server, and those that have not reached it.
+	unsent []string
 	// The position at which the last prompt was accepted, while the turn that answers it has not ended.
 	awaiting *bridgev1.Position
 	// The connection came back: a turn that is not running now will not come.
@@ -250,6 +252,7 @@ func (c *Conversation) Submit(text string, atOnce bool) ([]Effect, error) {
 
 func (c *Conversation) prompt(text string, atOnce bool) []Effect {
 	c.sending++
+	c.unsent = append(c.unsent, text)
 	files := c.Attached
 	c.Attached = nil
 	return []Effect{Send{Text: text, Immediately: atOnce, Files: files}}
@@ -337,6 +340,9 @@ func (c *Conversation) sent(e Send, r Result) {
 		return
 	}
 	c.awaiting = r.Position
+	if i := slices.Index(c.unsent, e.Text); i >= 0 {
+		c.unsent = slices.Delete(c.unsent, i, i+1)
+	}
 	c.Queued = append(c.Queued, Prompt{r.MessageID, e.Text, r.Position})
 	c.endWaits()
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // Run shows a conversation on a terminal until the person leaves, ctx ends or the server stays away. The terminal is then
-// as it was before.
+// as it was before. If the server stays away, what it has not received of the person's text is printed.
 func Run(ctx context.Context, l *Link, in io.Reader, out io.Writer, environ []string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // of the effects that are under way
@@ -22,6 +22,10 @@ func Run(ctx context.Context, l *Link, in io.Reader, out io.Writer, environ []st
 		tea.WithInput(in), tea.WithOutput(out), tea.WithEnvironment(environ), tea.WithoutSignalHandler())
 	defer context.AfterFunc(ctx, p.Quit)()
 	_, err := p.Run()
+	if shown.lost != nil {
+		_, printErr := io.WriteString(out, shown.screen.unsentText())
+		err = errors.Join(err, printErr)
+	}
 	return errors.Join(err, shown.lost)
 }
 

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/copilot-grpc/copilot-grpc/clients/go/view"
@@ -159,6 +160,17 @@ func (s *Screen) submit(atOnce bool) []Effect {
 	}
 	s.problem, s.scroll = "", 0
 	return effects
+}
+
+// unsentText is what the person has typed that has not reached the server; empty for nothing.
+func (s *Screen) unsentText() string {
+	var text strings.Builder
+	for _, one := range append(slices.Clone(s.unsent), s.draft, s.input.String()) {
+		if strings.TrimSpace(one) != "" {
+			text.WriteString("Not sent:\n" + terminal.Clean(one) + "\n")
+		}
+	}
+	return text.String()
 }
 
 // timeline are all lines of the timeline.
