@@ -37,9 +37,25 @@ func TestCompletion(t *testing.T) {
 			t.Errorf("%s: %+v, want %q", name, r, tc.want)
 		}
 	}
-	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		if r := run(t, nil, "", "completion", shell); r.code != exitOK || !strings.Contains(r.stdout, "copilot-grpc") {
-			t.Errorf("%s: code %d, %q", shell, r.code, r.stderr)
+}
+
+// Each shell's script asks the program, and has the shell use it for the program's command lines.
+func TestCompletionScripts(t *testing.T) {
+	t.Parallel()
+	for shell, want := range map[string][]string{
+		"bash":       {"complete -o default -F __start_copilot-grpc copilot-grpc"},
+		"zsh":        {"#compdef copilot-grpc", "compdef _copilot-grpc copilot-grpc"},
+		"fish":       {"complete -c copilot-grpc"},
+		"powershell": {"Register-ArgumentCompleter -CommandName 'copilot-grpc'", `$RequestComp="$Program __complete $Arguments"`},
+	} {
+		r := run(t, nil, "", "completion", shell)
+		for _, text := range append(want, "__complete") {
+			if r.code != exitOK || !strings.Contains(r.stdout, text) {
+				t.Errorf("%s: code %d, %q; want %q in %s", shell, r.code, r.stderr, text, r.stdout)
+			}
+		}
+		if r := run(t, nil, "", "completion", shell, "--help"); r.code != exitOK || !strings.Contains(r.stdout, "copilot-grpc completion "+shell) {
+			t.Errorf("help of %s: %+v", shell, r)
 		}
 	}
 }
