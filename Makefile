@@ -29,7 +29,8 @@ MUTATEFLAGS ?= -write docs/mutations.md -generated 200 -seed 2
 # package out of gRPC that nothing uses, and that makes the program 9 MB larger.
 export GOFLAGS := $(strip $(filter-out -trimpath -tags=grpcnotrace,$(shell go env GOFLAGS 2>/dev/null)) -trimpath -tags=grpcnotrace)
 
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# As the release has it: without the v of the tag.
+VERSION := $(patsubst v%,%,$(shell git describe --tags --always --dirty 2>/dev/null || echo dev))
 LDFLAGS := -X main.version=$(VERSION)
 # A compiler that collects garbage less often takes a fifth less CPU, and 2 GB at most. Programs that run do not get this.
 COMPILE := env GOGC=$${GOGC:-400}
