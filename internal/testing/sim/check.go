@@ -36,6 +36,7 @@ func (w *world) over() bool {
 // check lets everything end, and returns what was wrong with the run.
 func (w *world) check() string {
 	w.failing(false)
+	w.restoreLog()
 	w.checkWaiting()
 	if !w.settle(w.over) {
 		for n, p := range w.prompts {
@@ -58,6 +59,7 @@ func (w *world) check() string {
 	w.checkContinued()
 	w.checkJournal()
 	w.checkOutbox()
+	w.checkStored()
 	w.checkCallbacks()
 	w.checkReader()
 	w.checkStreamed()

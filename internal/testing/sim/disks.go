@@ -2,12 +2,16 @@ package sim
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io/fs"
 	"maps"
 	"slices"
 	"sync"
+	"testing/synctest"
+	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
 )
@@ -154,6 +158,91 @@ func (f *files) change(make func()) error {
 	}
 	make()
 	return nil
+}
+
+// failingLog has the disk of the journal fail, fill up or hang, or work again. As with the outbox, the bridge does not end before
+// it has written what it had to.
+func (w *world) failingLog(n int) {
+	if w.variant == 0 {
+		return
+	}
+	w.mu.Lock()
+	ended := w.life.ended != nil
+	w.failed = w.failed || !ended
+	disk := w.life.disks.log.FS
+	w.mu.Unlock()
+	if ended {
+		return
+	}
+	w.restoreLog()
+	switch n % 6 {
+	case 0:
+		disk.Fail(faultfs.Write, errDisk)
+	case 1:
+		disk.Fail(faultfs.Sync, errDisk)
+	case 2:
+		disk.Room(int64(20 * n))
+	case 3:
+		w.release = disk.Stall()
+	case 4:
+		w.pass(maxRetry + time.Second)
+		outbox := w.life.disks.outbox
+		outbox.mu.Lock()
+		works := !outbox.fails && w.s.Journal().Degraded() == nil
+		outbox.mu.Unlock()
+		w.mu.Lock()
+		w.failed = w.failed && !works
+		w.mu.Unlock()
+	}
+	synctest.Wait()
+}
+
+// maxRetry is how long the bridge waits at most before it tries again to write.
+const maxRetry = 30 * time.Second
+
+// restoreLog has the disk of the journal work again.
+func (w *world) restoreLog() {
+	if w.variant == 0 {
+		return
+	}
+	disk := w.life.disks.log.FS
+	disk.Fail(faultfs.Write, nil)
+	disk.Fail(faultfs.Sync, nil)
+	disk.Room(-1)
+	if w.release != nil {
+		w.release()
+		w.release = nil
+	}
+}
+
+// checkStored: the disk of the journal has what the reader has got, once it has worked for a while.
+func (w *world) checkStored() {
+	if w.variant == 0 {
+		return
+	}
+	left := w.life.disks.clone()
+	disk := newDisks(&left, func() {})
+	writer := journal.NewWriter(journal.WriterConfig{FS: disk.log})
+	defer writer.Close()
+	epoch := uint64(1 + 1000*(w.restarts+1))
+	log, _, err := journal.OpenDisk("s1", epoch, writer)
+	if err != nil {
+		w.fail("the journal cannot be opened: %v", err)
+		return
+	}
+	j := journal.New(journal.Config{Epoch: epoch, Log: log})
+	stored := map[journal.ID]bool{}
+	for rec := range w.durables(j) {
+		stored[rec.ID] = true
+	}
+	if err := j.Close(context.Background()); err != nil {
+		w.fail("the journal cannot be closed: %v", err)
+	}
+	for id, at := range w.reader.seen {
+		if !stored[id] {
+			w.fail("the event at %v is not on the disk", at)
+		}
+	}
 }
 
 // failing has the disk of the outbox fail, or work again. A bridge that ended meanwhile would lose prompts: from the first

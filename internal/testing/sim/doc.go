@@ -27,8 +27,9 @@
 // each piece once and in order, unless the CLI pauses for longer than the bridge waits.
 //
 // The bridge unloads the session at times, and callers change its configuration: it is never unloaded while it works, and the
-// process that has it has the configuration that was accepted last. The disk of the outbox may fail for a while: then callers
-// notice nothing, unless the bridge ends.
+// process that has it has the configuration that was accepted last. The disk of the outbox may fail for a while, that of
+// the journal may also fill up or hang: then callers and readers notice nothing, unless the bridge ends. In the end the disk has
+// what readers have got.
 //
 // The CLI may hang, for up to the time after which the bridge kills it.
 //

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"regexp"
 	"slices"
@@ -340,29 +341,37 @@ func durable(rec *journal.Record) bool {
 
 // checkReader: the reader has got all events, and the journal has all that it got.
 func (w *world) checkReader() {
-	all, err := w.s.Journal().NewReader(journal.Position{}, false, func() {})
-	if err != nil {
-		w.fail("the journal cannot be read: %v", err)
-		return
-	}
-	defer all.Close()
 	n := 0
-	for {
-		records, gap := all.Next(nil, 1<<20)
-		if gap == nil && len(records) == 0 {
-			break
-		}
-		for _, rec := range records {
-			if !durable(rec) {
-				continue
-			}
-			n++
-			if at := w.reader.seen[rec.ID]; at != rec.Pos {
-				w.fail("the reader has the event at %v from %v", rec.Pos, at)
-			}
+	for rec := range w.durables(w.s.Journal()) {
+		n++
+		if at := w.reader.seen[rec.ID]; at != rec.Pos {
+			w.fail("the reader has the event at %v from %v", rec.Pos, at)
 		}
 	}
 	if n != len(w.reader.seen) {
 		w.fail("the journal has %d events, of which the reader has seen %d", n, len(w.reader.seen))
+	}
+}
+
+// durables are the events of a journal that a reader must get.
+func (w *world) durables(j *journal.Journal) iter.Seq[*journal.Record] {
+	return func(yield func(*journal.Record) bool) {
+		all, err := j.NewReader(journal.Position{}, false, func() {})
+		if err != nil {
+			w.fail("the journal cannot be read: %v", err)
+			return
+		}
+		defer all.Close()
+		for {
+			records, gap := all.Next(nil, 1<<20)
+			if gap == nil && len(records) == 0 {
+				return
+			}
+			for _, rec := range records {
+				if durable(rec) && !yield(rec) {
+					return
+				}
+			}
+		}
 	}
 }

@@ -21,7 +21,7 @@ var (
 
 // op is a thing that a run does: s sends a prompt, t one whose agent needs callers, j one whose agent calls hooks, r answers a callback, d abstains, a
 // aborts, e has a caller go whose call has not returned, c has the CLI do something, b has it send a second copy of an event,
-// h has a sub-agent work, u has the bridge unload the session, o has a caller change its configuration, l has a participant leave, lose its connection or come back, g has the agent stream a part of its answer, i has the CLI begin another file of its record, x kills the CLI, f has the disk of prompts fail, y has the CLI hang, z ends the bridge, k has one of both end amid later work, and w waits. n says which.
+// h has a sub-agent work, u has the bridge unload the session, o has a caller change its configuration, l has a participant leave, lose its connection or come back, g has the agent stream a part of its answer, i has the CLI begin another file of its record, x kills the CLI, f has the disk of prompts fail, y has the CLI hang, q has the disk of the journal fail, fill up, hang or work again, z ends the bridge, k has one of both end amid later work, and w waits. n says which.
 // v, which comes first, is the variant.
 type op struct {
 	kind rune
@@ -63,6 +63,8 @@ func (w *world) carryOut(o op) {
 		w.configure(o.n)
 	case 'l':
 		w.move(o.n)
+	case 'q':
+		w.failingLog(o.n)
 	case 'y':
 		w.hang(o.n)
 	case 'f':
@@ -126,6 +128,9 @@ func script(seed uint64) (ops []op) {
 	}
 	if seed/128%2 == 1 {
 		kinds += "yyy"
+	}
+	if seed/256%2 == 1 {
+		kinds += "qqq"
 	}
 	for range 10 + rng.IntN(90) {
 		ops = append(ops, op{rune(kinds[rng.IntN(len(kinds))]), rng.IntN(36)})

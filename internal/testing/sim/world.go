@@ -97,7 +97,8 @@ type world struct {
 	hangs         bool // the CLI process does nothing
 	restarts      int
 	began         time.Time // the process of the bridge
-	failed        bool      // the disk has failed
+	failed        bool      // a disk has failed
+	release       func()    // of the disk of the journal, which hangs; else nil
 	reader        reader
 	streamed      streamed
 	noted         noted
