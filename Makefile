@@ -65,12 +65,13 @@ test: build unit-core e2e-core demo-smoke ## that the server works on this machi
 lint: ## formatting, vet, staticcheck, revive, import directions, texts
 	$(STEP) lint go,git .ci/lint
 
-generate: ## write gen, the Rust stubs and docs/reference from proto; the reference of all packages goes to bin/reference
+generate: ## write gen, the Rust stubs and docs/reference from proto, and deploy/monitoring; the reference of all packages goes to bin/reference
 	$(TOOL) buf generate
 	$(TOOL) buf generate --template e2e/conformance/buf.gen.yaml e2e/conformance
 	$(STEP) "Rust stubs" cargo .ci/rust-stubs
 	$(STEP) "reference" go $(TOOL) buf generate --template buf.gen.docs.yaml
 	@go test -count=1 -run '^TestBuiltLinks$$' ./internal/gen/apidoc
+	.ci/monitoring
 
 schema: ## take in a CLI version (CLI=1.0.103): its schemas, proto, gen, checks, a changelog
 	$(STEP) "schema of CLI $(CLI)" go,git,npm .ci/schema $(CLI)
@@ -193,8 +194,9 @@ e2e-versions: # a sample of them with each supported version, into docs/tested-v
 schema-history: # the API grew with the CLI without breaking old clients (downloads 13 CLIs once)
 	$(STEP) "schema history" go,npm .ci/schema-history $(CLI_VERSION)
 
-deploy-lint: # the Dockerfile, the manifests, the systemd unit
+deploy-lint: # the Dockerfile, the manifests, the systemd unit, the dashboard and the alerts
 	$(STEP) "deploy" go .ci/deploy-lint
+	$(STEP) "monitoring" go .ci/monitoring -check
 
 conformance-smoke: build # with one transport and one CLI, for the libraries that are built
 	$(STEP) "conformance smoke" go,npm .ci/conformance smoke

@@ -287,6 +287,7 @@ func TestFiguresAreAsDocumented(t *testing.T) {
 	for !strings.Contains(page, "copilot_runtime_ends_total") && time.Now().Before(deadline) {
 		_, page = o.get(t, "/metrics")
 	}
+	checkMonitoring(t, page)
 	got, want := families(page), documented(t)
 	for _, name := range slices.Sorted(maps.Keys(got)) {
 		if _, ok := want[name]; !ok {
