@@ -45,6 +45,7 @@ func logProgress(logger *slog.Logger, p clibin.Progress) {
 		slog.String("stage", string(p.Stage)), slog.String("what", p.Text), slog.Duration("elapsed", seconds),
 	}
 	switch {
+	case p.Err != nil: // whoever needs the CLI has the error
 	case p.Done:
 		logger.Info("copilot CLI is ready", attrs...)
 	case seconds%progressEvery == 0:

@@ -75,7 +75,11 @@ type Progress struct {
 	Stage   Stage
 	Text    string
 	Elapsed time.Duration
-	Done    bool
+	// Bytes are on disk of about Expected ones; both are 0 if unknown.
+	Bytes, Expected int64
+	// Done says that the stage has ended, with Err if it failed.
+	Done bool
+	Err  error
 }
 
 // Locator finds the executable. The zero value searches as described in the package comment.
@@ -333,13 +337,14 @@ func (l *Locator) versionDir() (string, error) {
 	return filepath.Join(base, "cli", PinnedVersion), nil
 }
 
-// report runs the work of a stage and reports its progress.
-func (l *Locator) report(stage Stage, text string, work func() error) error {
+// report runs the work of a stage and reports its progress from the beginning on. size returns how many bytes are on disk;
+// nil if that is not known.
+func (l *Locator) report(p Progress, size func() int64, work func() error) error {
 	if l.Progress == nil {
 		return work()
 	}
 	begin := time.Now()
-	l.Progress(Progress{Stage: stage, Text: text})
+	l.Progress(p)
 	done := make(chan struct{})
 	ticked := make(chan struct{})
 	go func() {
@@ -349,7 +354,12 @@ func (l *Locator) report(stage Stage, text string, work func() error) error {
 		for {
 			select {
 			case <-ticker.C:
-				l.Progress(Progress{Stage: stage, Text: text, Elapsed: time.Since(begin)})
+				now := p
+				now.Elapsed = time.Since(begin)
+				if size != nil {
+					now.Bytes = size()
+				}
+				l.Progress(now)
 			case <-done:
 				return
 			}
@@ -358,6 +368,7 @@ func (l *Locator) report(stage Stage, text string, work func() error) error {
 	err := work()
 	close(done)
 	<-ticked
-	l.Progress(Progress{Stage: stage, Text: text, Elapsed: time.Since(begin), Done: true})
+	p.Elapsed, p.Done, p.Err = time.Since(begin), true, err
+	l.Progress(p)
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -290,15 +291,22 @@ func TestProgress(t *testing.T) {
 		var got []Progress
 		l := &Locator{Progress: func(p Progress) { got = append(got, p) }}
 		failure := errors.New("x")
-		err := l.report(StageInstall, "working", func() error {
+		bytes := int64(0)
+		size := func() int64 { bytes += 10; return bytes }
+		err := l.report(Progress{Stage: StageInstall, Text: "working", Expected: 30}, size, func() error {
 			time.Sleep(2500 * time.Millisecond)
 			return failure
 		})
 		if !errors.Is(err, failure) || len(got) != 4 {
 			t.Fatalf("report = %v with %+v", err, got)
 		}
-		if last := got[3]; !last.Done || last.Elapsed != 2500*time.Millisecond || got[1].Elapsed != time.Second {
-			t.Errorf("progress = %+v", got)
+		want := []Progress{{}, {Elapsed: time.Second, Bytes: 10}, {Elapsed: 2 * time.Second, Bytes: 20},
+			{Elapsed: 2500 * time.Millisecond, Done: true, Err: failure}}
+		for i := range want {
+			want[i].Stage, want[i].Text, want[i].Expected = StageInstall, "working", 30
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("progress = %+v, want %+v", got, want)
 		}
 	})
 }

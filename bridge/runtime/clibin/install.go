@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -57,7 +58,12 @@ func (l *Locator) install(ctx context.Context) (Binary, error) {
 		return Binary{}, installFailed(err)
 	}
 	progress.Report(ctx, progress.Installing)
-	err = l.report(StageInstall, "installing "+packageName+"@"+PinnedVersion+" (about 190 MB, once)", func() error {
+	p := Progress{
+		Stage: StageInstall, Text: "installing " + packageName + "@" + PinnedVersion + " (about 190 MB, once)",
+		Expected: 190 << 20,
+	}
+	size := func() int64 { return installingSize(filepath.Dir(final)) }
+	err = l.report(p, size, func() error {
 		lock, err := acquire(ctx, filepath.Join(filepath.Dir(final), "."+PinnedVersion+".lock"))
 		if err != nil {
 			return err
@@ -89,16 +95,40 @@ func installFailed(err error) *fault.Error {
 		WithRemedy("mend the cause, or install the CLI in another way and give its path with --cli or %s", PathEnv)
 }
 
+// installingPattern matches the temporary places of installations.
+const installingPattern = ".tmp-" + PinnedVersion + "-*"
+
+// installing returns the temporary places in the directory of installations. While one installs, there is no other.
+func installing(parent string) []string {
+	dirs, _ := filepath.Glob(filepath.Join(parent, installingPattern)) // the pattern is not malformed
+	return dirs
+}
+
+// installingSize returns how many bytes npm has written so far: it unpacks what it downloads, while it does, and says
+// nothing.
+func installingSize(parent string) (bytes int64) {
+	for _, dir := range installing(parent) {
+		_ = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
+			if err != nil {
+				return nil // npm moves files meanwhile
+			}
+			if info, err := entry.Info(); err == nil && info.Mode().IsRegular() {
+				bytes += info.Size()
+			}
+			return nil
+		})
+	}
+	return bytes
+}
+
 // installInto installs into a temporary place and renames the result, so that the final place is either absent or
 // complete and verified.
 func (l *Locator) installInto(ctx context.Context, npm, final string) error {
-	parent, pattern := filepath.Dir(final), ".tmp-"+PinnedVersion+"-*"
-	if left, _ := filepath.Glob(filepath.Join(parent, pattern)); len(left) > 0 {
-		for _, dir := range left { // we hold the lock, so their owner was killed
-			os.RemoveAll(dir)
-		}
+	parent := filepath.Dir(final)
+	for _, dir := range installing(parent) { // we hold the lock, so their owner was killed
+		os.RemoveAll(dir)
 	}
-	tmp, err := os.MkdirTemp(parent, pattern)
+	tmp, err := os.MkdirTemp(parent, installingPattern)
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func (l *Locator) Unpack(ctx context.Context, bin Binary) (dir string, err error
 	if ok, err := l.isReady(ctx, ready, bin); ok && err == nil {
 		return dir, nil
 	}
-	err = l.report(StageUnpack, "unpacking the copilot CLI (once)", func() error {
+	err = l.report(Progress{Stage: StageUnpack, Text: "unpacking the copilot CLI (once)"}, nil, func() error {
 		if err := os.MkdirAll(filepath.Dir(ready), 0o700); err != nil {
 			return err
 		}

@@ -41,8 +41,13 @@ func serve(ctx context.Context, p *program, args []string) error {
 	if err := command.check(); err != nil {
 		return err
 	}
-	level := new(slog.LevelVar)
-	logger, err := c.NewLeveledLogger(p.stderr, level)
+	level, options := new(slog.LevelVar), []app.Option{app.WithProbe()}
+	log := p.stderr
+	if isTerminal(log) && p.getenv("TERM") != "dumb" && c.LogFormat == "text" {
+		bar := &progressBar{out: log, width: terminalWidth(log)}
+		log, options = bar, append(options, app.WithProgress(bar.report))
+	}
+	logger, err := c.NewLeveledLogger(log, level)
 	if err != nil {
 		return err
 	}
@@ -54,7 +59,7 @@ func serve(ctx context.Context, p *program, args []string) error {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		logger.Warn("telemetry failed", slog.String("error", redact.Text(err.Error())))
 	}))
-	a, err := app.New(ctx, *c, app.WithLogger(logger), app.WithLevel(level), app.WithProbe())
+	a, err := app.New(ctx, *c, append(options, app.WithLogger(logger), app.WithLevel(level))...)
 	if err != nil && ctx.Err() != nil {
 		logger.Info("asked to end before the server was ready", slog.Any("error", err))
 		return nil
@@ -72,7 +77,7 @@ func serve(ctx context.Context, p *program, args []string) error {
 		logger.Info("admin listener", slog.String("address", addr.String()))
 	}
 	if c.LogFormat == "text" {
-		welcome(p.stderr, a, c.Token == "", c.TLSCert != "")
+		welcome(log, a, c.Token == "", c.TLSCert != "")
 	}
 	defer p.reloading(ctx, a, command, args, logger)()
 	if err := p.run(ctx, a); err != nil {
