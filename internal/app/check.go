@@ -28,7 +28,14 @@ type fileCheck struct {
 	read func(*checked) error
 	// find returns what doctor says of a file that a server can use.
 	find func(context.Context, *checked) []runtime.Finding
+	// remedy says what mends a file that a server cannot use; empty for correctFile.
+	remedy string
 }
+
+const (
+	correctFile = "correct the file, or the setting that names it"
+	correctPair = "name a certificate (tls_cert) and its own key (tls_key), both in PEM"
+)
 
 // check reads the files that a configuration names, and reports the first that a server could
 // not use. A start, a reload and doctor all make the same checks.
@@ -62,19 +69,19 @@ func (c *Config) fileChecks(logger *slog.Logger) []fileCheck {
 }
 
 func (c *Config) providerCheck(name string) fileCheck {
-	return fileCheck{"provider " + name, func(out *checked) (err error) {
+	return fileCheck{subject: "provider " + name, read: func(out *checked) (err error) {
 		out.providers[name], err = c.readProvider(name)
 		return wrong("provider", err)
-	}, func(ctx context.Context, out *checked) []runtime.Finding {
+	}, find: func(ctx context.Context, out *checked) []runtime.Finding {
 		return []runtime.Finding{c.providerFinding(ctx, name, out.providers[name])}
 	}}
 }
 
 func (c *Config) sealingCheck() fileCheck {
-	return fileCheck{"sealing_keys", func(out *checked) (err error) {
+	return fileCheck{subject: "sealing_keys", read: func(out *checked) (err error) {
 		out.sealing, err = c.readSealing()
 		return wrong("sealing_keys", err)
-	}, func(context.Context, *checked) (found []runtime.Finding) {
+	}, find: func(context.Context, *checked) (found []runtime.Finding) {
 		if c.SealingKeys != "" {
 			found = append(found, fine("sealing_keys", "%q can be read", c.SealingKeys))
 		}
@@ -83,27 +90,27 @@ func (c *Config) sealingCheck() fileCheck {
 }
 
 func (c *Config) policyCheck(logger *slog.Logger) fileCheck {
-	return fileCheck{"policy", func(out *checked) (err error) {
+	return fileCheck{subject: "policy", read: func(out *checked) (err error) {
 		if out.policy, err = policy.Load(c.Policy, time.Now); err != nil {
 			return wrong("policy", err)
 		}
 		return c.checkPolicy(out.policy, logger)
-	}, c.policyFindings}
+	}, find: c.policyFindings}
 }
 
 func (c *Config) certificateCheck() fileCheck {
-	return fileCheck{"tls_cert", func(out *checked) error {
+	return fileCheck{subject: "tls_cert", remedy: correctPair, read: func(out *checked) error {
 		out.certificates = c.tls()
 		_, err := out.certificates.Load()
 		return wrong("tls_cert", err)
-	}, c.certificateFindings}
+	}, find: c.certificateFindings}
 }
 
 func (c *Config) nodeCheck(logger *slog.Logger) fileCheck {
-	return fileCheck{"node_cert", func(*checked) error {
+	return fileCheck{subject: "node_cert", read: func(*checked) error {
 		_, err := forward.NewCredentials(c.Cluster.tls(), logger)
 		return wrong("node_cert", err)
-	}, func(context.Context, *checked) []runtime.Finding {
+	}, find: func(context.Context, *checked) []runtime.Finding {
 		now := time.Now()
 		return []runtime.Finding{dateFinding("node_cert", c.Cluster.Cert, now), dateFinding("node_ca", c.Cluster.CA, now)}
 	}}

@@ -58,7 +58,7 @@ func (c *Config) fileFindings(ctx context.Context) (found []runtime.Finding) {
 	out := checked{providers: map[string][]byte{}}
 	for _, file := range c.fileChecks(slog.New(slog.DiscardHandler)) {
 		if err := file.read(&out); err != nil {
-			found = append(found, failed(file.subject, err, "correct the file, or the setting that names it"))
+			found = append(found, failed(file.subject, err, cmp.Or(file.remedy, correctFile)))
 			continue
 		}
 		found = append(found, file.find(ctx, &out)...)

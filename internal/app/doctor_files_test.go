@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -165,6 +166,25 @@ func TestDoctorTellsOfCertificates(t *testing.T) {
 				t.Errorf("doctor says %+v, want %s, %q", f, tc.level, tc.says)
 			}
 		})
+	}
+}
+
+// Doctor tells of a key that is not the certificate's, and of one that other users can read.
+func TestDoctorTellsOfKeys(t *testing.T) {
+	t.Parallel()
+	one, other := certify(t, nil, func(*x509.Certificate) {}), certify(t, nil, func(*x509.Certificate) {})
+	c := Config{TLSCert: inPEM(t, one), TLSKey: inPEM(t, other.key)}
+	f := findingOf(c.fileFindings(t.Context()), "tls_cert")
+	if f.Level != runtime.LevelError || !strings.Contains(f.Text, "private key does not match") || !strings.Contains(f.Remedy, "(tls_key)") {
+		t.Errorf("another key: doctor says %+v", f)
+	}
+	c.TLSKey = inPEM(t, one.key)
+	if err := os.Chmod(c.TLSKey, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f = findingOf(c.permissionFindings(c.trustedPaths()), "permissions")
+	if f.Level == runtime.LevelOK || !strings.Contains(f.Text, "tls_key: "+strconv.Quote(c.TLSKey)) || !strings.Contains(f.Remedy, "chmod") {
+		t.Errorf("a key that others can read: doctor says %+v", f)
 	}
 }
 

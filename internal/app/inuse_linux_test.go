@@ -1,10 +1,12 @@
 package app
 
 import (
+	"net"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
@@ -44,6 +46,31 @@ func TestInUse(t *testing.T) {
 		}
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", name, err, tc.want)
+		}
+	}
+}
+
+// Doctor says of each port whether it is free, and which process has it else.
+func TestDoctorTellsOfPorts(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	port := taken.Addr().String()
+	c := Config{Listen: []string{"127.0.0.1:0", port}, AdminListen: "192.0.2.1:0"}
+	found := c.addressFindings(t.Context())
+	for address, want := range map[string]runtime.Finding{
+		"127.0.0.1:0": {Level: runtime.LevelOK, Text: "free"},
+		port: {Level: runtime.LevelWarning, Text: "address already in use", // by the same program, perhaps the same server
+			Remedy: "this process has the port: stop it, or choose another one with --listen"},
+		"192.0.2.1:0": {Level: runtime.LevelError, Text: "cannot assign requested address",
+			Remedy: "this machine does not have the address: choose one of its own with --admin-listen"},
+	} {
+		f := findingOf(found, "port "+address)
+		if f.Level != want.Level || !strings.Contains(f.Text, want.Text) || f.Remedy != want.Remedy {
+			t.Errorf("%s: doctor says %+v, want %+v", address, f, want)
 		}
 	}
 }
