@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agnivade/levenshtein"
+
 	"github.com/copilot-grpc/copilot-grpc/clients/go/view"
 )
 
@@ -76,14 +78,27 @@ func commandIn(line string) (name, arg string, ok bool) {
 	return found[1], strings.TrimSpace(found[2]), true
 }
 
+// guess says what to type instead of a command that does not exist.
+func guess(name string, all []command) string {
+	best, least := "", 3
+	for _, c := range all {
+		if d := levenshtein.ComputeDistance(name, c.name); d < least {
+			best, least = c.name, d
+		}
+	}
+	if best == "" {
+		return "/help lists them"
+	}
+	return "did you mean /" + best + "?"
+}
+
 // command runs a command.
 func (c *Conversation) command(name, arg string) ([]Effect, error) {
 	all := commands()
 	i := slices.IndexFunc(all, func(cmd command) bool { return cmd.name == name })
 	switch {
 	case i < 0:
-		return nil, fmt.Errorf("there is no command /%s; /help lists them; a prompt that begins with a slash is typed "+
-			"with two", name)
+		return nil, fmt.Errorf("there is no command /%s; %s", name, guess(name, all))
 	case arg == "" && all[i].arg != "" && !strings.HasPrefix(all[i].arg, "["):
 		return nil, fmt.Errorf("/%s needs %s", name, all[i].arg)
 	case arg != "" && all[i].arg == "":

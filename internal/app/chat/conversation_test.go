@@ -197,8 +197,10 @@ func TestConversation(t *testing.T) {
 			[]string{"The turn was aborted."}, nil, false, ""},
 		"a path":      {[]step{sees(idle()), types("/etc/hosts is what?")}, []string{`send "/etc/hosts is what?" now=false`}, nil, nil, true, ""},
 		"two slashes": {[]step{sees(idle()), types("//help me")}, []string{`send "/help me" now=false`}, nil, nil, true, ""},
-		"no such command": {[]step{sees(idle()), types("/hlep")}, nil, []string{"there is no command /hlep; /help lists " +
-			"them; a prompt that begins with a slash is typed with two"}, nil, false, ""},
+		"no such command": {[]step{sees(idle()), types("/hlep")}, nil, []string{
+			"there is no command /hlep; did you mean /help?"}, nil, false, ""},
+		"nothing like a command": {[]step{sees(idle()), types("/nothing")}, nil, []string{
+			"there is no command /nothing; /help lists them"}, nil, false, ""},
 		"a command without its argument": {[]step{sees(idle()), types("/share")}, nil, []string{"/share needs TENANT"}, nil, false, ""},
 		"a command with too much":        {[]step{sees(idle()), types("/quit now")}, nil, []string{`/quit takes nothing, not "now"`}, nil, false, ""},
 		"model":                          {[]step{sees(idle()), types("/model gpt-5")}, []string{"chat.SetModel{gpt-5}"}, nil, nil, false, ""},
