@@ -178,6 +178,8 @@ func (c *connection) failed(ctx context.Context, client *copilot.Client, err err
 	default:
 		if near := nearestSession(ctx, client, session); near != "" {
 			fmt.Fprintf(p.stderr, "Did you mean the session %q?\n", near)
+		} else {
+			fmt.Fprintln(p.stderr, "Find its id with: copilot-grpc sessions list")
 		}
 	}
 	return reportedError{err}

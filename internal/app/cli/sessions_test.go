@@ -27,7 +27,7 @@ func TestSessionsCommand(t *testing.T) {
 		"sessions import x --output y":                {exitUsage, "", "unknown flag: --output"},
 		"sessions export" + to + " -- -x":             {exitFailed, "", "-x"},
 		"sessions export x --output " + taken + to:    {exitFailed, "", "choose another one with --output"},
-		"sessions export none --output " + empty + to: {exitFailed, "", "NotFound: Session not found: none"},
+		"sessions export none --output " + empty + to: {exitFailed, "", "NotFound: Session not found: none\nFind its id with: copilot-grpc sessions list\n"},
 		"sessions export --output -" + to + " none":   {exitFailed, "", "NotFound"},
 		"sessions import " + taken + to:               {exitFailed, "", "InvalidArgument: invalid session archive"},
 		"sessions import " + empty + to:               {exitFailed, "", "no such file"},
