@@ -41,10 +41,8 @@ func setupChat(p *program, f *flags) action {
 		"(default: this one if the server is on this machine)")
 	f.Var(&o.files, "file", "attach this `file` to the first prompt; repeatable")
 	return func(ctx context.Context, args []string) error {
-		for _, path := range o.files {
-			if _, err := chat.FileSize(path); err != nil {
-				return usageError{fmt.Errorf("--file: %w", err)}
-			}
+		if err := checkFiles(o.files); err != nil {
+			return err
 		}
 		if len(args) == 0 {
 			return o.talk(ctx, p, "")
@@ -57,6 +55,16 @@ func setupChat(p *program, f *flags) action {
 		}
 		return o.talk(ctx, p, args[0])
 	}
+}
+
+// checkFiles checks that the files of --file can be attached, before a session is made for them.
+func checkFiles(paths []string) error {
+	for _, path := range paths {
+		if _, err := chat.FileSize(path); err != nil {
+			return usageError{fmt.Errorf("--file: %w", err)}
+		}
+	}
+	return nil
 }
 
 // talk has a conversation in a session, in a new one if the id is empty.

@@ -130,6 +130,9 @@ func (o *runOptions) check(prompt string) error {
 	if o.timeout < 0 {
 		return usageError{errors.New("--timeout is negative")}
 	}
+	if err := checkFiles(o.files); err != nil {
+		return err
+	}
 	person := prompt != "-" && isTerminal(o.program.stdin) && isTerminal(o.program.stderr)
 	switch {
 	case o.approve == "" && person:

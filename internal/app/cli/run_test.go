@@ -35,6 +35,7 @@ func TestRunCommand(t *testing.T) {
 		"run x --allow-tool shell(" + to:       {exitUsage, "", "want KIND or KIND(ARGUMENT)"},
 		"run x --approve ask" + to:             {exitUsage, "", "needs a terminal"},
 		"run x --timeout -1s" + to:             {exitUsage, "", "negative"},
+		"run x --file /none/such" + to:         {exitUsage, "", "--file: stat /none/such"},
 		"run x --session s --model m" + to:     {exitUsage, "", "for new sessions"},
 		"run -" + to:                           {exitUsage, "", "the prompt is empty"},
 		"run x --session none" + to:            {int(exitTurnFailed), "", "NotFound"},
