@@ -336,7 +336,8 @@ func TestChatKeepsInputs(t *testing.T) {
 func TestChatWithoutSession(t *testing.T) {
 	t.Parallel()
 	d := newServer(t)
-	if _, errs, code := pipe(d, "", "no-such-session"); code != 1 || !strings.Contains(errs, "no-such-session") {
+	if _, errs, code := pipe(d, "", "no-such-session"); code != 1 ||
+		errs != "NotFound: Session not found: no-such-session\nFind its id with: copilot-grpc sessions list\n" {
 		t.Errorf("no session: code %d: %s", code, errs)
 	}
 	d.Stop(syscall.SIGTERM)

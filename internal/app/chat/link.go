@@ -61,7 +61,10 @@ func Open(ctx context.Context, client *copilot.Client, o Options) (*Link, error)
 		if copilot.IsReason(err, copilot.ReasonSessionNotFound) { // not in memory
 			resuming := l.participant(o)
 			resuming.ContinuePendingWork = true
-			l.session, err = client.ResumeSession(ctx, o.SessionID, resuming)
+			loaded, failure := client.ResumeSession(ctx, o.SessionID, resuming)
+			if !copilot.IsReason(failure, copilot.ReasonSessionNotFound) { // else the first error is the clearer one
+				l.session, err = loaded, failure
+			}
 		}
 	}
 	if err != nil {

@@ -203,7 +203,10 @@ func (o *runOptions) open(ctx context.Context, client *copilot.Client) (*copilot
 	o.connection.session = o.session
 	session, err := client.JoinSession(ctx, o.session, participant)
 	if copilot.IsReason(err, copilot.ReasonSessionNotFound) { // it may be disconnected
-		return client.ResumeSession(ctx, o.session, participant)
+		resumed, failure := client.ResumeSession(ctx, o.session, participant)
+		if !copilot.IsReason(failure, copilot.ReasonSessionNotFound) { // else the first error is the clearer one
+			return resumed, failure
+		}
 	}
 	return session, err
 }
