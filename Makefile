@@ -38,7 +38,7 @@ TOOL := go tool -modfile=internal/tools/go.mod
 STEP := @.ci/step
 SUB := @$(MAKE) --no-print-directory
 
-.PHONY: help build demo packages check test ci test-all lint unit race generate schema console baseline api e2e e2e-versions demo-smoke \
+.PHONY: help build demo packages check test ci test-all lint unit race generate schema manifests console baseline api e2e e2e-versions demo-smoke \
 	clients conformance conformance-smoke connect-conformance sdk sdk-smoke schema-history fuzz chaos chaos-smoke chaos-cluster kills \
 	upgrade mutate soak deploy-lint vulncheck bench clean clients-and-smokes
 
@@ -75,6 +75,9 @@ generate: ## write gen, the Rust stubs and docs/reference from proto, and deploy
 
 schema: ## take in a CLI version (CLI=1.0.103): its schemas, proto, gen, checks, a changelog
 	$(STEP) "schema of CLI $(CLI)" go,git,npm .ci/schema $(CLI)
+
+manifests: ## render the Helm chart: deploy/kubernetes*, its golden files and its README
+	$(STEP) "manifests" go .ci/chart
 
 console: ## build the browser console into server/console/dist, which the server contains
 	$(STEP) "browser console, built" go,node,npm .ci/client-console build
@@ -194,7 +197,7 @@ e2e-versions: # a sample of them with each supported version, into docs/tested-v
 schema-history: # the API grew with the CLI without breaking old clients (downloads 13 CLIs once)
 	$(STEP) "schema history" go,npm .ci/schema-history $(CLI_VERSION)
 
-deploy-lint: # the Dockerfile, the manifests, the systemd unit, the dashboard and the alerts
+deploy-lint: # the Dockerfile, the Helm chart, the manifests, the systemd unit, the dashboard and the alerts
 	$(STEP) "deploy" go .ci/deploy-lint
 	$(STEP) "monitoring" go .ci/monitoring -check
 

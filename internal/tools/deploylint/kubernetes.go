@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -38,18 +41,35 @@ func manifests(dir string) []string {
 		return []string{fmt.Sprintf("%s: no manifest (%v)", dir, err)}
 	}
 	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err == nil {
-			err = c.take(text)
-		}
-		if err != nil {
-			c.say("%s: %v", path, err)
-		}
+		c.read(path)
 	}
 	if len(c.problems) == 0 {
 		c.check()
 	}
 	return c.problems
+}
+
+// rendered returns what is wrong with a file that Helm rendered.
+func rendered(path string) []string {
+	c := &cluster{maps: map[string]*corev1.ConfigMap{}}
+	c.read(path)
+	if len(c.problems) == 0 {
+		c.check()
+	}
+	return c.problems
+}
+
+// read reads the manifests of a file.
+func (c *cluster) read(path string) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		c.say("%v", err)
+	}
+	for document := range bytes.SplitSeq(text, []byte("\n---\n")) {
+		if err := c.take(document); err != nil {
+			c.say("%s: %v", path, err)
+		}
+	}
 }
 
 // take reads a manifest.
@@ -77,6 +97,14 @@ func (c *cluster) take(text []byte) error {
 	case "networking.k8s.io/v1 NetworkPolicy":
 		c.networks = &networkingv1.NetworkPolicy{}
 		into = c.networks
+	case "autoscaling/v2 HorizontalPodAutoscaler":
+		into = &autoscalingv2.HorizontalPodAutoscaler{}
+	case "v1 ServiceAccount":
+		into = &corev1.ServiceAccount{}
+	case "cert-manager.io/v1 Certificate":
+		into = &certmanagerv1.Certificate{}
+	case "monitoring.coreos.com/v1 ServiceMonitor":
+		into = &monitoringv1.ServiceMonitor{}
 	default:
 		return fmt.Errorf("%s %s is not expected here", kind.APIVersion, kind.Kind)
 	}
@@ -94,18 +122,18 @@ func (c *cluster) check() {
 		"StatefulSet":         c.set.Spec.Selector.MatchLabels,
 		"PodDisruptionBudget": c.budget.Spec.Selector.MatchLabels, "NetworkPolicy": c.networks.Spec.PodSelector.MatchLabels,
 	} {
-		if len(selector) == 0 || !maps.Equal(selector, labels) {
+		if !selects(selector, labels) {
 			c.say("the %s selects %v, the pods have %v", what, selector, labels)
 		}
 	}
 	headless := false
 	for _, s := range c.services {
-		if !maps.Equal(s.Spec.Selector, labels) {
+		if !selects(s.Spec.Selector, labels) {
 			c.say("the Service selects %v, the pods have %v", s.Spec.Selector, labels)
 		}
 		headless = headless || s.Name == c.set.Spec.ServiceName && s.Spec.ClusterIP == corev1.ClusterIPNone
 	}
-	if !headless {
+	if several := c.set.Spec.Replicas == nil || *c.set.Spec.Replicas > 1; several && !headless {
 		c.say("the StatefulSet's service %q is not the headless one", c.set.Spec.ServiceName)
 	}
 	if len(c.set.Spec.Template.Spec.Containers) != 1 {
@@ -115,6 +143,16 @@ func (c *cluster) check() {
 	c.checkContainer(&c.set.Spec.Template.Spec.Containers[0])
 	c.checkVolumes(&c.set.Spec.Template.Spec.Containers[0])
 	c.checkPorts(&c.set.Spec.Template.Spec.Containers[0])
+}
+
+// selects tells whether a selector, which must not be empty, matches labels.
+func selects(selector, labels map[string]string) bool {
+	for k, v := range selector {
+		if labels[k] != v {
+			return false
+		}
+	}
+	return len(selector) > 0
 }
 
 func (c *cluster) checkContainer(one *corev1.Container) {

@@ -11,6 +11,7 @@ import (
 func TestMistakesAreFound(t *testing.T) {
 	t.Parallel()
 	const deploy = "../../../deploy"
+	const golden = "helm/copilot-grpc/ci/golden/"
 	for name, tc := range map[string]struct {
 		file, from, to, want string
 	}{
@@ -22,8 +23,8 @@ func TestMistakesAreFound(t *testing.T) {
 		"sources":           {"Dockerfile", "COPY --from=build /out", "COPY /out", "no stage"},
 		"misspelt member":   {"kubernetes/statefulset.yaml", "periodSeconds: 20", "periodSecond: 20", "periodSecond"},
 		"a text, no number": {"kubernetes/statefulset.yaml", "replicas: 1", "replicas: one", "replicas"},
-		"other labels":      {"kubernetes/service.yaml", "selector: {app.kubernetes.io/name: copilot-grpc}", "selector: {app: x}", "Service selects"},
-		"no volume":         {"kubernetes/statefulset.yaml", "{name: tmp, emptyDir: {}}", "{name: temp, emptyDir: {}}", `no volume "tmp"`},
+		"other labels":      {"kubernetes/service.yaml", "  selector:\n    app.kubernetes.io/name: copilot-grpc\n", "  selector:\n    app.kubernetes.io/name: x\n", "Service selects"},
+		"no volume":         {"kubernetes/statefulset.yaml", "- name: tmp\n", "- name: temp\n", `no volume "tmp"`},
 		"writable":          {"kubernetes/statefulset.yaml", "readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false", "more rights"},
 		"no preStop":        {"kubernetes/statefulset.yaml", "preStop:", "postStart:", "preStop"},
 		"no grace":          {"kubernetes/statefulset.yaml", "terminationGracePeriodSeconds: 75", "terminationGracePeriodSeconds: 5", "drain"},
@@ -31,7 +32,12 @@ func TestMistakesAreFound(t *testing.T) {
 		"replica, no port":  {"kubernetes-cluster/networkpolicy.yaml", "port: node", "port: nodes", "a port that there is not"},
 		"NATS misspelt":     {"kubernetes-nats/statefulset.yaml", "podAntiAffinity", "podAntiAfinity", "podAntiAfinity"},
 		"NATS, no map":      {"kubernetes-nats/config.yaml", "name: nats\n  labels", "name: other\n  labels", `no ConfigMap "nats"`},
-		"everybody":         {"kubernetes/networkpolicy.yaml", "    - from:\n        - namespaceSelector: {}\n          podSelector:\n            matchLabels: {copilot-grpc/client: \"true\"}\n      ports:", "    - ports:", "everybody"},
+		"everybody":         {"kubernetes/networkpolicy.yaml", "    - from:\n        - namespaceSelector: {}\n          podSelector:\n            matchLabels:\n              copilot-grpc/client: \"true\"\n      ports:", "    - ports:", "everybody"},
+		"certificate":       {golden + "every-cluster.yaml", "renewBefore", "renewalBefore", "renewalBefore"},
+		"service monitor":   {golden + "every-single.yaml", "jobLabel", "jobLabels", "jobLabels"},
+		"autoscaler":        {golden + "every-cluster.yaml", "averageValue", "averageValues", "averageValues"},
+		"not headless":      {golden + "every-cluster.yaml", "serviceName: copilot-grpc-node", "serviceName: copilot-grpc", "not the headless one"},
+		"other kind":        {golden + "every-single.yaml", "kind: ServiceAccount", "kind: Role", "not expected here"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
