@@ -1,6 +1,6 @@
 // Command deploylint reads the files that a bridge is deployed with, as those who will use
 // them do: the Dockerfile with BuildKit's parser and linter, the manifests and what Helm renders as the
-// types of Kubernetes, cert-manager and the Prometheus operator, in which a misspelt member is an error. It also checks what neither of them does:
+// types of Kubernetes, cert-manager, the Prometheus operator, the Gateway API and Istio, in which a misspelt member is an error. It also checks what neither of them does:
 // that the parts fit together, and that nothing runs as root.
 package main
 
@@ -29,6 +29,7 @@ func lint(dir string) (problems []string) {
 	for _, app := range []string{"kubernetes", "kubernetes-cluster", "kubernetes-nats"} {
 		problems = append(problems, manifests(filepath.Join(dir, app))...)
 	}
+	problems = append(problems, mesh(filepath.Join(dir, "mesh"))...)
 	golden, err := filepath.Glob(filepath.Join(dir, "helm/copilot-grpc/ci/golden/*.yaml"))
 	if err != nil || len(golden) == 0 {
 		return append(problems, fmt.Sprintf("%s: the chart has no golden file (%v)", dir, err))

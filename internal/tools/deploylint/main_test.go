@@ -37,6 +37,11 @@ func TestMistakesAreFound(t *testing.T) {
 		"service monitor":   {golden + "every-single.yaml", "jobLabel", "jobLabels", "jobLabels"},
 		"autoscaler":        {golden + "every-cluster.yaml", "averageValue", "averageValues", "averageValues"},
 		"not headless":      {golden + "every-cluster.yaml", "serviceName: copilot-grpc-node", "serviceName: copilot-grpc", "not the headless one"},
+		"route":             {"mesh/gateway-api/grpcroute.yaml", "hostnames", "hostname", "hostname"},
+		"virtual service":   {"mesh/istio/virtualservice.yaml", "retryOn", "retriesOn", "retriesOn"},
+		"mode of Istio":     {"mesh/istio/peerauthentication.yaml", "STRICT", "STRONG", "STRONG"},
+		"Linkerd":           {"mesh/linkerd/server.yaml", "proxyProtocol", "protocol", "protocol"},
+		"other mesh":        {"mesh/linkerd/server.yaml", "v1beta3", "v1beta1", "not expected here"},
 		"other kind":        {golden + "every-single.yaml", "kind: ServiceAccount", "kind: Role", "not expected here"},
 	} {
 		t.Run(name, func(t *testing.T) {
