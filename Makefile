@@ -38,9 +38,9 @@ TOOL := go tool -modfile=internal/tools/go.mod
 STEP := @.ci/step
 SUB := @$(MAKE) --no-print-directory
 
-.PHONY: help build demo packages check test ci test-all lint unit race generate schema manifests console baseline api e2e e2e-versions demo-smoke \
+.PHONY: help build demo release-snapshot check test ci test-all lint unit race generate schema manifests console baseline api e2e e2e-versions demo-smoke \
 	clients conformance conformance-smoke connect-conformance sdk sdk-smoke schema-history fuzz chaos chaos-smoke chaos-cluster kills \
-	upgrade mutate soak deploy-lint vulncheck bench clean clients-and-smokes
+	upgrade release-test mutate soak deploy-lint vulncheck bench clean clients-and-smokes
 
 help: ## print this list
 	@awk -F ':.*## ' '/^##@ /{printf "\n%s\n",substr($$0,5)} /^[a-z0-9%-]+:.*## /{printf "  %-20s %s\n",$$1,$$2}' $(MAKEFILE_LIST)
@@ -52,8 +52,8 @@ build: ## build bin/copilot-grpc
 demo: ## show the whole thing: real CLI, server, a tool call, a permission
 	@go run -ldflags '$(LDFLAGS)' ./cmd/copilot-grpc demo
 
-packages: ## the program for each platform as packages of npm and PyPI, into bin/packages (VERSION=0.1.0)
-	$(STEP) "packages" go .ci/packages $(VERSION)
+release-snapshot: ## what a release publishes, into bin/release: archives, deb, rpm, SBOMs, packages of npm and PyPI
+	$(STEP) "release snapshot" go,git,node .ci/release --snapshot --skip=publish,sign,docker
 
 ##@ To change it
 check: ## format, vet, lint and unit tests, with the time of each: for use before a commit
@@ -101,6 +101,7 @@ test-all: ci sdk ## ci, and what takes hours: all suites, on both CLIs, through 
 	$(SUB) kills COUNT=100 CLI=$(CLI_OLDEST)
 	$(SUB) chaos-cluster SEED=100 COUNT=20 REAL=6
 	$(SUB) upgrade
+	$(SUB) release-test
 	$(SUB) e2e PART=entry
 	@GOFLAGS="$${GOFLAGS:-} -race" $(MAKE) --no-print-directory e2e
 
@@ -150,6 +151,10 @@ kills: ## the server and the real CLI killed after prompts were acknowledged (SE
 
 upgrade: ## replicas of an earlier build (BASE, default the newest tag or the first build with replicas that drain) are replaced
 	$(STEP) "upgrade of a cluster" go,npm .ci/upgrade $(or $(BASE),$(shell git describe --tags --abbrev=0 2>/dev/null || echo 7f3a19b0))
+
+release-test: ## the files of a release of this commit, made twice and installed; what publishing the libraries would take
+	$(STEP) "release" go,git,node,npm,dpkg .ci/release-test
+	$(STEP) "packages of the libraries" go,npm,python3,cargo,mvn .ci/publish --check
 
 mutate: ## small faults in the source, named and generated, which tests have to notice; writes docs/mutations.md (MUTATEFLAGS)
 	$(STEP) "mutations" go go run ./internal/testing/mutate/cmd/mutate $(MUTATEFLAGS)

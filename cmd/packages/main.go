@@ -1,5 +1,5 @@
 // Command packages writes the npm and PyPI packages of the program. Each -program is GOOS/GOARCH=FILE; the package of
-// npm that starts them is always written. .ci/packages builds the programs and calls it.
+// npm that starts them is always written. .ci/release calls it with the programs of a release.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 
 func main() {
 	version := flag.String("version", "", "version of the packages, such as 0.1.0 or 0.1.0-rc.1")
-	out := flag.String("out", "bin/packages", "folder for the packages")
+	out := flag.String("out", "bin/release/packages", "folder for the packages")
 	programs := make(map[packages.Platform]string)
 	flag.Func("program", "GOOS/GOARCH=FILE, may be repeated", func(value string) error {
 		platform, file, _ := strings.Cut(value, "=")
