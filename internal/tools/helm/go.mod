@@ -142,4 +142,5 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
+// As in the go.mod of helm-unittest, whose replacements do not count here.
 replace github.com/vmware-labs/yaml-jsonpath => github.com/helm-unittest/yaml-jsonpath v0.4.0
