@@ -22,8 +22,8 @@ type object struct {
 	Spec              json.RawMessage `json:"spec"`
 }
 
-// The specs of Linkerd, whose module requires more than its types. The fields are those of Linkerd's reference of
-// authorization policies.
+// The specs of Linkerd, whose module requires more than its types. The fields are those of its custom resource definitions
+// (charts/linkerd-crds/templates/policy in linkerd/linkerd2).
 type (
 	linkerdServer struct {
 		PodSelector      metav1.LabelSelector `json:"podSelector"`
