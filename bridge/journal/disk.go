@@ -352,23 +352,19 @@ func (d *Disk) batch() *batch {
 	d.bytes -= size
 	b := &batch{records: d.flight, size: size, replacing: d.replacing, epoch: d.j.cfg.Epoch, life: d.life}
 	given := d.j.nextSeq - 1
-	m := &mark{
-		reserved: max(given+reserveBlock, d.reserved), boot: d.writer.cfg.boot,
-		losses: slices.Clone(d.losses), overruns: max(d.marked, d.writer.overrunsNow()),
-		doubts: d.writer.doubtsNow(),
-	}
 	closing := d.closing && len(d.unwritten) == 0
 	b.last = closing
-	switch {
-	case closing && (d.touched || len(d.flight) > 0 || given > d.start || d.replacing):
-		m.clean, m.reserved = true, given
-		b.mark = m
-	case closing: // as it was found
-	case given+reserveBlock/2 > d.reserved, d.marks, d.replacing:
-		b.mark = m
-	}
-	if b.mark != nil {
-		d.marked = m.overruns
+	changed := d.touched || len(d.flight) > 0 || given > d.start || d.replacing
+	if closing && changed || !closing && (given+reserveBlock/2 > d.reserved || d.marks || d.replacing) { // else it is as it was found
+		b.mark = &mark{
+			clean: closing, reserved: max(given+reserveBlock, d.reserved), boot: d.writer.cfg.boot,
+			losses: slices.Clone(d.losses), overruns: max(d.marked, d.writer.overrunsNow()),
+			doubts: d.writer.doubtsNow(),
+		}
+		if closing {
+			b.mark.reserved = given
+		}
+		d.marked = b.mark.overruns
 	}
 	d.marks = false
 	d.touched = d.touched || !b.empty()

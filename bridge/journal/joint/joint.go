@@ -144,6 +144,9 @@ func (l *Log) Bytes() int64 {
 // Damaged reports whether entries of an earlier process may be missing.
 func (l *Log) Damaged() bool { return l.damaged || l.altered }
 
+// headSize is the most that appendHead adds to the key and the entry's own head.
+const headSize = 4 * binary.MaxVarintLen64
+
 // appendHead appends the part of an entry's stored form before the member's entry.
 func appendHead(dst []byte, key string, h *held) []byte {
 	dst = append(binary.AppendUvarint(dst, uint64(len(key))), key...)
@@ -184,10 +187,15 @@ func (l *Log) Append(parts []Part) error {
 	if err != nil {
 		return err
 	}
-	var joined []segment.Entry
-	tails := make([][]held, len(parts))
-	var heads []byte // grown, it leaves the earlier ones where they are
-	for i, p := range parts {
+	n, size := 0, 0
+	for _, p := range parts {
+		n += len(p.Entries)
+		for _, e := range p.Entries {
+			size += headSize + len(p.Member.key) + len(e.Head)
+		}
+	}
+	joined, tails, heads := make([]segment.Entry, 0, n), make([]held, 0, n), make([]byte, 0, size)
+	for _, p := range parts {
 		prev, epoch := p.Member.Last(), p.Member.Epoch()
 		for _, e := range p.Entries {
 			last++
@@ -195,7 +203,7 @@ func (l *Log) Append(parts []Part) error {
 			begin := len(heads)
 			heads = appendHead(heads, p.Member.key, &h)
 			joined = append(joined, segment.Entry{Number: h.at, Head: heads[begin:], Body: e.Body})
-			tails[i], prev = append(tails[i], h), e.Number
+			tails, prev = append(tails, h), e.Number
 		}
 	}
 	if err := l.append(entries, joined, last); err != nil {
@@ -203,8 +211,10 @@ func (l *Log) Append(parts []Part) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i, p := range parts {
-		l.adopt(p.Member, tails[i])
+	for _, p := range parts {
+		n := len(p.Entries)
+		l.adopt(p.Member, tails[:n])
+		tails = tails[n:]
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ func (l *Log) put(values []Value) error {
 	for i, v := range values {
 		last++
 		values[i].At = last
-		head := appendHead(nil, v.Key, &held{epoch: valueEpoch, prev: uint64(v.Kind), entry: segment.Entry{Number: v.Number}})
+		head := appendHead(make([]byte, 0, headSize+len(v.Key)), v.Key, &held{epoch: valueEpoch, prev: uint64(v.Kind), entry: segment.Entry{Number: v.Number}})
 		joined[i] = segment.Entry{Number: last, Head: head, Body: v.Body}
 	}
 	if err := l.append(entries, joined, last); err != nil {
