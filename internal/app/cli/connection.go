@@ -50,14 +50,20 @@ type connection struct {
 	notices *notices
 }
 
-// connection adds the flags that choose a server.
+// connection adds the flags that choose a server, and the one for its token.
 func (p *program) connection(f *flags) *connection {
+	c := p.address(f)
+	f.StringVar(&c.token, "token", "", "bearer `token` for a server on a TCP port; visible to other users as a flag")
+	return c
+}
+
+// address adds the flags that choose a server.
+func (p *program) address(f *flags) *connection {
 	c := &connection{program: p, set: f, notices: &notices{out: p.stderr, patience: p.patience}}
 	f.StringVar(&c.target, "target", "", "`address` of the server, unix:PATH or HOST:PORT (default: that of the "+
 		"context in use, else the local socket)")
 	f.StringVar(&c.context, "context", "",
 		"`name` of the server, see \"copilot-grpc help context\"; '' is the local socket")
-	f.StringVar(&c.token, "token", "", "bearer `token` for a server on a TCP port; visible to other users as a flag")
 	return c
 }
 

@@ -2,10 +2,12 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
@@ -16,13 +18,19 @@ const doctorUsage = `Checks whether a server with the same settings would work, 
 CLI and its executable, addresses, directories and their space, permissions, the policy with its issuers,
 certificates, providers, NATS and the sign-in. Run it as the server's user. Without --start it changes nothing.
 
+With --target or --context on the command line it tries a server that runs, through the proxies in between, and
+reports each need that one of them breaks: the connection, the caller's identity, trailers, bidirectional streams,
+half-close, the sizes of messages, health and, with --idle, idle streams. It creates no session and changes nothing.
+The settings of a server are not checked then; of them only --token has a meaning, the caller's token.
+
   copilot-grpc doctor
   copilot-grpc doctor --start --config /etc/copilot-grpc/config.yaml
+  copilot-grpc doctor --target copilot.example:443 --idle 90s
   copilot-grpc doctor -o json | jq -r '.[] | select(.level != "ok") | .remedy'
 
 A line begins with ok, with look (something may not work, or a server with these settings runs already) or with
-MISSING (the server would not work). The exit code is 1 if a line begins with MISSING, and 2 if the command line or
-the file of settings is wrong.`
+MISSING (the server would not work, or a need is broken). The exit code is 1 if a line begins with MISSING, and 2 if
+the command line or the file of settings is wrong.`
 
 // marks are how grave a finding is, for people.
 var marks = map[runtime.Level]string{
@@ -35,6 +43,10 @@ type doctorCommand struct {
 	out *printer
 	// start starts a CLI, json prints JSON.
 	start, json bool
+	// server is the server to try, if the command line names one.
+	server *connection
+	// idle is how long a stream to it is left idle.
+	idle time.Duration
 }
 
 func (p *program) newDoctor() *doctorCommand {
@@ -42,7 +54,42 @@ func (p *program) newDoctor() *doctorCommand {
 	d.out = p.printer(d.flags)
 	d.BoolVar(&d.start, "start", false, "also install the CLI if it is missing, start it, and end it")
 	d.BoolVar(&d.json, "json", false, "the same as -o json")
+	d.server = p.address(d.flags)
+	d.DurationVar(&d.idle, "idle", 0, "with --target: also leave a stream idle for this `duration`, such as 90s")
 	return d
+}
+
+// find returns the findings about a server that runs, or about the settings of one.
+func (d *doctorCommand) find(ctx context.Context, p *program) ([]runtime.Finding, error) {
+	found := variableFindings(unknownVariables(p))
+	if d.given["target"] || d.given["context"] {
+		d.server.token = d.config.Token
+		tried, err := d.server.probe(ctx, d.idle)
+		return append(found, tried...), err
+	}
+	if faults := d.invalid(); faults != nil {
+		return append(found, settingFindings(faults)...), nil
+	}
+	logger, err := d.config.NewLogger(p.stderr)
+	if err != nil {
+		return nil, err
+	}
+	return append(found, app.Diagnose(ctx, *d.config, d.start, app.WithLogger(logger))...), nil
+}
+
+// mixed refuses flags that have no meaning with or without a target.
+func (d *doctorCommand) mixed() error {
+	tries := d.given["target"] || d.given["context"]
+	for name, given := range d.given {
+		isSetting := d.tabled(name) && name != "token" || name == "start" || name == "config"
+		switch {
+		case given && tries && isSetting:
+			return usageError{fmt.Errorf("--%s is about a server to be started, not about that of --target or --context", name)}
+		case given && !tries && name == "idle":
+			return usageError{errors.New("--idle wants --target or --context")}
+		}
+	}
+	return nil
 }
 
 func doctor(ctx context.Context, p *program, args []string) error {
@@ -50,18 +97,15 @@ func doctor(ctx context.Context, p *program, args []string) error {
 	if err := d.read(p, args); err != nil {
 		return err
 	}
+	if err := d.mixed(); err != nil {
+		return err
+	}
 	if d.json {
 		d.out.format = formatJSON
 	}
-	found := variableFindings(unknownVariables(p))
-	if faults := d.invalid(); faults != nil {
-		found = append(found, settingFindings(faults)...)
-	} else {
-		logger, err := d.config.NewLogger(p.stderr)
-		if err != nil {
-			return err
-		}
-		found = append(found, app.Diagnose(ctx, *d.config, d.start, app.WithLogger(logger))...)
+	found, err := d.find(ctx, p)
+	if err != nil {
+		return err
 	}
 	if err := d.out.findings(found); err != nil {
 		return err
