@@ -7,8 +7,12 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -25,9 +29,14 @@ import (
 // nginxEnv names the executable of nginx.
 const nginxEnv = "COPILOT_GRPC_TEST_NGINX"
 
+// nginxToken is the bearer token of a caller.
+const nginxToken = "an-operator-of-the-host"
+
 // proxied is a bridge that callers reach through nginx, with deploy/nginx.conf.
 type proxied struct {
 	*harness.Daemon
+	// dir has the certificate, cert.pem.
+	dir string
 	// address is where nginx listens, remote a client that comes that way.
 	address string
 	roots   *x509.CertPool
@@ -41,14 +50,13 @@ func newProxied(t *testing.T, patience time.Duration, rules ...harness.Rule) *pr
 	bin := harness.Installed(t, "nginx", nginxEnv)
 	st := harness.NewScripted(t, rules...)
 	dir := harness.RealDir(t)
-	const token = "an-operator-of-the-host"
-	sum := sha256.Sum256([]byte(token))
+	sum := sha256.Sum256([]byte(nginxToken))
 	files := map[string]string{
 		"tokens": "op " + hex.EncodeToString(sum[:]) + "\n",
 		"policy.yaml": "version: 1\nidentity: {tokens: tokens}\ntenants: {host: {members: [{token: op, role: " +
 			"admin}]}}\n",
 	}
-	p := &proxied{patience: patience}
+	p := &proxied{patience: patience, dir: dir}
 	upstream := harness.FreeAddress(t)
 	files["cert.pem"], files["key.pem"], p.roots = harness.SelfSigned(t)
 	files["nginx.conf"] = `daemon off;
@@ -69,7 +77,7 @@ http {
 		p.address = harness.FreeAddress(t)
 		harness.WriteFiles(t, dir, map[string]string{"site.conf": p.site(t, dir, upstream)})
 		ended := harness.StartProxy(t, bin, "-p", dir, "-c", "nginx.conf", "-e", "stderr")
-		p.remote = harness.DialProxy(p.Ctx, t, ended, p.address, copilot.WithToken(token),
+		p.remote = harness.DialProxy(p.Ctx, t, ended, p.address, copilot.WithToken(nginxToken),
 			copilot.WithTLS(&tls.Config{RootCAs: p.roots, ServerName: "localhost"}))
 	}
 	t.Cleanup(func() { _ = p.remote.Close() })
@@ -257,5 +265,31 @@ func TestNginxDrain(t *testing.T) {
 	// The last of the durable ones may come behind the idle one.
 	if n := len(got); n == 0 || n > len(want) || !slices.Equal(got, want[:n]) {
 		t.Errorf("the reader saw\n%v, of\n%v", got, want)
+	}
+}
+
+// TestNginxDoctor: doctor finds nothing broken with deploy/nginx.conf but streams that are silent for longer than nginx
+// lets them be.
+func TestNginxDoctor(t *testing.T) {
+	t.Parallel()
+	p := newProxied(t, 3*time.Second)
+	program, err := harness.Program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(p.dir, "config")
+	if err := os.MkdirAll(filepath.Join(config, "copilot-grpc"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	harness.WriteFiles(t, filepath.Join(config, "copilot-grpc"), map[string]string{"contexts.json": fmt.Sprintf(
+		`{"contexts": {"nginx": {"target": %q, "tls_ca": %q, "tls_server_name": "localhost", "token_env": "OP"}}}`,
+		p.address, filepath.Join(p.dir, "cert.pem"))})
+	doctor := exec.CommandContext(p.Ctx, program, "doctor", "--context", "nginx", "--idle", "6s")
+	doctor.Env = append(doctor.Environ(), "XDG_CONFIG_HOME="+config, "OP="+nginxToken)
+	out, err := doctor.CombinedOutput()
+	broken := regexp.MustCompile("(?m)^MISSING  .*").FindAllString(string(out), -1)
+	if err == nil || len(broken) != 1 || !strings.HasPrefix(broken[0], "MISSING  idle streams: ") ||
+		strings.Count(string(out), "\nok ")+1 != 8 {
+		t.Errorf("%v:\n%s", err, out)
 	}
 }
