@@ -78,9 +78,9 @@ func newBalanced(t *testing.T, silence time.Duration, rules ...harness.Rule) *ba
 		b.admin = harness.FreeAddress(t)
 		harness.WriteFiles(t, dir, map[string]string{"envoy.yaml": b.config(dir, address, silence)})
 		// One worker: each has a separate round.
-		ended := harness.StartProxy(t, bin, "--config-path", filepath.Join(dir, "envoy.yaml"), "--use-dynamic-base-id",
+		envoy := harness.StartProxy(t, bin, "--config-path", filepath.Join(dir, "envoy.yaml"), "--use-dynamic-base-id",
 			"--concurrency", "1", "--log-level", "warn")
-		b.remote = harness.DialProxy(b.Ctx, t, ended, address,
+		b.remote = harness.DialProxy(b.Ctx, t, envoy, address,
 			copilot.WithToken(operatorToken), copilot.WithTLS(&tls.Config{RootCAs: roots, ServerName: "localhost"}))
 	}
 	t.Cleanup(func() { _ = b.remote.Close() })

@@ -59,36 +59,45 @@ func Edited(t *testing.T, file string, changes map[string]string) string {
 	return text
 }
 
-// StartProxy starts a proxy until the end of the test. The channel is closed when the proxy has ended, for instance
-// because its address is in use.
-func StartProxy(t *testing.T, program string, args ...string) (ended <-chan struct{}) {
+// Proxy is the process of a proxy.
+type Proxy struct {
+	cmd   *exec.Cmd
+	ended chan struct{} // closed when the process has ended, for instance because its address is in use
+}
+
+// StartProxy starts a proxy until the end of the test.
+func StartProxy(t *testing.T, program string, args ...string) *Proxy {
 	t.Helper()
 	var log bytes.Buffer
-	cmd := exec.Command(program, args...)
-	cmd.Stderr, cmd.Stdout = &log, &log
-	if err := cmd.Start(); err != nil {
+	p := &Proxy{cmd: exec.Command(program, args...), ended: make(chan struct{})}
+	p.cmd.Stderr, p.cmd.Stdout = &log, &log
+	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	over := make(chan struct{})
 	var result error
 	go func() {
-		defer close(over)
-		result = cmd.Wait()
+		defer close(p.ended)
+		result = p.cmd.Wait()
 	}()
 	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		<-over
+		p.Stop(syscall.SIGTERM)
 		if t.Failed() {
 			t.Logf("%s: %v\n%s", filepath.Base(program), result, &log)
 		}
 	})
-	return over
+	return p
+}
+
+// Stop ends the proxy and waits for its end.
+func (p *Proxy) Stop(sig syscall.Signal) {
+	_ = p.cmd.Process.Signal(sig)
+	<-p.ended
 }
 
 // DialProxy connects through a proxy, which may take its time to start, until ctx ends. It returns nil if the proxy has
 // ended.
 func DialProxy(
-	ctx context.Context, t *testing.T, ended <-chan struct{}, address string, opts ...copilot.Option,
+	ctx context.Context, t *testing.T, p *Proxy, address string, opts ...copilot.Option,
 ) *copilot.Client {
 	t.Helper()
 	for {
@@ -97,7 +106,7 @@ func DialProxy(
 			return remote
 		}
 		select {
-		case <-ended:
+		case <-p.ended:
 			return nil
 		case <-ctx.Done():
 			t.Fatalf("the proxy does not answer: %v", err)
