@@ -92,16 +92,19 @@ func newBalanced(t *testing.T, silence time.Duration, rules ...harness.Rule) *ba
 func (b *balanced) config(dir, address string, silence time.Duration) string {
 	b.T.Helper()
 	changes := map[string]string{
-		"address: 0.0.0.0, port_value: 443}": socket(address),
-		"/etc/envoy/":                        dir + "/",
-		"replicas.example.com":               "localhost",
-		"TOKEN-OF-THE-HEALTH-CHECK":          operatorToken,
-		"stream_idle_timeout: 75s":           fmt.Sprintf("stream_idle_timeout: %gs", silence.Seconds()),
+		"address: 0.0.0.0, port_value: 443}":             socket(address),
+		"/etc/envoy/":                                    dir + "/",
+		"replicas.example.com":                           "localhost",
+		"TOKEN-OF-THE-HEALTH-CHECK":                      operatorToken,
+		"stream_idle_timeout: 75s":                       fmt.Sprintf("stream_idle_timeout: %gs", silence.Seconds()),
+		"pipe: {path: /run/envoy/admin.sock, mode: 384}": "socket_address: {" + socket(b.admin),
 	}
 	for i, name := range []string{"a", "b", "c"} {
 		changes["address: replica-"+name+".example.com, port_value: 7443}"] = socket(b.upstreams[i])
+		// These replicas do not listen for browsers.
+		changes["address: replica-"+name+".example.com, port_value: 7780}"] = socket("127.0.0.1:1")
 	}
-	return harness.Edited(b.T, "../../deploy/envoy/envoy.yaml", changes) + "\nadmin: {address: {socket_address: {" + socket(b.admin) + "}}\n"
+	return harness.Edited(b.T, "../../deploy/envoy/envoy.yaml", changes)
 }
 
 // socket is the end of a socket address in Envoy's configuration.

@@ -14,7 +14,8 @@ import (
 	_ "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1" // its descriptors
 )
 
-// The examples for Istio name the methods by their classes, and repeat unary methods without side effects only.
+// The examples for Istio name the methods by their classes. Istio and Envoy repeat unary methods without side effects
+// only.
 func TestMeshMethods(t *testing.T) {
 	t.Parallel()
 	var authorization struct {
@@ -42,8 +43,8 @@ func TestMeshMethods(t *testing.T) {
 			} `yaml:"http"`
 		} `yaml:"spec"`
 	}
-	readExample(t, "authorizationpolicy.yaml", &authorization)
-	readExample(t, "virtualservice.yaml", &service)
+	readExample(t, "mesh/istio/authorizationpolicy.yaml", &authorization)
+	readExample(t, "mesh/istio/virtualservice.yaml", &service)
 	var refused, owned, repeated []string
 	protoregistry.GlobalFiles.RangeFilesByPackage("copilot.bridge.v1", func(file protoreflect.FileDescriptor) bool {
 		for i := range file.Services().Len() {
@@ -73,15 +74,49 @@ func TestMeshMethods(t *testing.T) {
 	rules := authorization.Spec.Rules
 	same(t, "refused to everybody", rules[0].To[0].Operation.Paths, refused)
 	same(t, "refused to callers without the group", rules[1].To[0].Operation.Paths, owned)
-	same(t, "repeated", matches, repeated)
+	same(t, "repeated by Istio", matches, repeated)
+	same(t, "repeated by Envoy", envoyRepeats(t), repeated)
 	if on := service.Spec.HTTP[1].Retries.RetryOn; on != "connect-failure,refused-stream" {
 		t.Errorf("other methods are repeated on %q", on)
 	}
 }
 
+// envoyRepeats returns the paths that Envoy repeats after more than connections that were not made. Each other route of
+// its file is for no single method, and repeats only calls that no server has begun.
+func envoyRepeats(t *testing.T) (paths []string) {
+	t.Helper()
+	text, err := os.ReadFile("../../deploy/envoy/envoy.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, routes, _ := strings.Cut(string(text), "              routes:\n")
+	routes, _, _ = strings.Cut(routes, "\n  clusters:\n")
+	var found []struct {
+		Match struct {
+			Path string `yaml:"path"`
+		} `yaml:"match"`
+		Route struct {
+			Retry struct {
+				On string `yaml:"retry_on"`
+			} `yaml:"retry_policy"`
+		} `yaml:"route"`
+	}
+	if err := yaml.Unmarshal([]byte(routes), &found); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range found {
+		if on := r.Route.Retry.On; r.Match.Path != "" {
+			paths = append(paths, r.Match.Path)
+		} else if on != "connect-failure,refused-stream" {
+			t.Errorf("Envoy repeats %+v", r)
+		}
+	}
+	return paths
+}
+
 func readExample(t *testing.T, name string, into any) {
 	t.Helper()
-	text, err := os.ReadFile("../../deploy/mesh/istio/" + name)
+	text, err := os.ReadFile("../../deploy/" + name)
 	if err == nil {
 		err = yaml.Unmarshal(text, into)
 	}
