@@ -17,9 +17,15 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	"github.com/copilot-grpc/copilot-grpc/e2e/harness"
@@ -65,7 +71,7 @@ func newFronted(
 }
 
 func (f *fronted) args() []string {
-	return []string{"--config-path", filepath.Join(f.dir, "envoy.yaml"), "--use-dynamic-base-id", "--concurrency", "2",
+	return []string{"--config-path", filepath.Join(f.dir, "envoy.yaml"), "--use-dynamic-base-id", "--concurrency", "1",
 		"--log-level", "warn", "--drain-time-s", "1", "--drain-strategy", "immediate"}
 }
 
@@ -143,6 +149,16 @@ func (f *fronted) admin(method, path string) string {
 		f.T.Fatalf("%s: %s, %v: %s", path, resp.Status, err, text)
 	}
 	return string(text)
+}
+
+// connections is how many connections Envoy has to the server.
+func (f *fronted) connections() (n int) {
+	f.T.Helper()
+	stat := f.admin(http.MethodGet, "/stats?filter=^cluster.copilot_grpc.upstream_cx_active$")
+	if _, err := fmt.Sscanf(stat, "cluster.copilot_grpc.upstream_cx_active: %d", &n); err != nil {
+		f.T.Fatalf("%q: %v", stat, err)
+	}
+	return n
 }
 
 // session creates a session through Envoy.
@@ -230,11 +246,15 @@ func TestBehindEnvoyCalls(t *testing.T) {
 		return last.UserText() == "streamed"
 	})
 
+	before := f.connections()
 	other, err := copilot.Dial(f.Ctx, f.address, copilot.WithToken(operatorToken), f.tls())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer other.Close() //nolint:errcheck // nothing depends on it
+	if n := f.connections(); n != before+1 {
+		t.Errorf("Envoy has %d connections to the server, and had %d before another caller", n, before)
+	}
 	for n := 0; err == nil && n < burst; n++ {
 		_, err = other.Runtimes().Ping(f.Ctx, &bridgev1.PingRequest{})
 	}
@@ -519,4 +539,72 @@ func (f *fronted) drain() {
 		}
 		return err != nil
 	})
+}
+
+// Envoy repeats only unary methods without side effects when a server says UNAVAILABLE.
+func TestBehindEnvoyRepeats(t *testing.T) {
+	t.Parallel()
+	f := &fronted{bin: harness.Installed(t, "envoy", envoyEnv), proxied: newProxied(t, time.Minute)}
+	f.Daemon = &harness.Daemon{Scripted: harness.NewScripted(t)} // no process
+	harness.WriteFiles(t, f.dir, map[string]string{"replicas-ca.pem": f.certificate})
+	creds, err := credentials.NewServerTLSFromFile(filepath.Join(f.dir, "cert.pem"), filepath.Join(f.dir, "key.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	arrived := make(chan string, 1000)
+	server := grpc.NewServer(grpc.Creds(creds), grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+		method, _ := grpc.MethodFromServerStream(stream)
+		if !strings.HasPrefix(method, "/grpc.health.") {
+			arrived <- method
+		}
+		return status.Error(codes.Unavailable, "not now")
+	}))
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(server.Stop)
+	f.listen, f.web, f.address = l.Addr().String(), "127.0.0.1:1", harness.FreeAddress(t)
+	harness.WriteFiles(t, f.dir, map[string]string{"envoy.yaml": f.config(nil)})
+	harness.StartProxy(t, f.bin, f.args()...)
+	conn, err := grpc.NewClient(f.address, grpc.WithDisableRetry(), grpc.WithTransportCredentials(
+		credentials.NewTLS(&tls.Config{RootCAs: f.roots, ServerName: "localhost"})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	for _, m := range unaryMethods() {
+		path := fmt.Sprintf("/%s/%s", m.Parent().FullName(), m.Name())
+		err := conn.Invoke(f.Ctx, path, new(emptypb.Empty), new(emptypb.Empty), grpc.WaitForReady(true))
+		if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "not now") {
+			t.Fatalf("%s: %v", path, err)
+		}
+		want := 1
+		if m.Options().(*descriptorpb.MethodOptions).GetIdempotencyLevel() == descriptorpb.MethodOptions_NO_SIDE_EFFECTS {
+			want = 3
+		}
+		if n := len(arrived); n != want {
+			t.Errorf("the server got %s %d times, want %d", path, n, want)
+		}
+		for len(arrived) > 0 {
+			<-arrived
+		}
+	}
+}
+
+// unaryMethods are those of copilot.bridge.v1.
+func unaryMethods() (methods []protoreflect.MethodDescriptor) {
+	protoregistry.GlobalFiles.RangeFilesByPackage("copilot.bridge.v1", func(file protoreflect.FileDescriptor) bool {
+		for i := range file.Services().Len() {
+			all := file.Services().Get(i).Methods()
+			for j := range all.Len() {
+				if m := all.Get(j); !m.IsStreamingClient() && !m.IsStreamingServer() {
+					methods = append(methods, m)
+				}
+			}
+		}
+		return true
+	})
+	return methods
 }
