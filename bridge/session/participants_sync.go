@@ -26,8 +26,8 @@ type told struct {
 	at         journal.Position
 }
 
-// unknown stands for the switches of a runtime that may have any.
-const unknown = "?"
+// unknownSwitches stands for the switches of a runtime that may have any.
+const unknownSwitches = "?"
 
 // Plan is the configuration to send to a runtime.
 type plan struct {
@@ -168,7 +168,7 @@ func (m *Participants) warmResume(ctx context.Context, rt Callee, change func(*j
 	if token := plan.Params.Get(config.GitHubToken); token != nil && string(token) == string(m.told.token) {
 		plan.Params.Set(config.GitHubToken, nil)
 	}
-	m.told.tools, m.told.switches, m.told.token = nil, unknown, nil
+	m.told.tools, m.told.switches, m.told.token = nil, unknownSwitches, nil
 	m.s.mu.Unlock()
 	plan.Params.SetBool("disableResume", true)
 	if change != nil {
