@@ -26,7 +26,7 @@ g{visibility:hidden}g:last-of-type{visibility:visible}
 `
 
 // animation returns an SVG that shows frames one after the other, again and again.
-func animation(frames []frame) string {
+func animation(title string, frames []frame) string {
 	columns, rows, total := 0, 0, 0
 	for _, f := range frames {
 		rows, total = max(rows, len(f.lines), f.y+1), total+f.millis
@@ -39,7 +39,7 @@ func animation(frames []frame) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" role="img">`+"\n",
 		width, height, width, height)
-	b.WriteString("<title>A conversation in the terminal: the agent asks before it runs the tests</title>\n<style>" + pictureStyle)
+	b.WriteString("<title>" + title + "</title>\n<style>" + pictureStyle)
 	begin := 0
 	for i, f := range frames {
 		hidden := "0%{visibility:hidden}"
