@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"testing/synctest"
@@ -155,18 +154,6 @@ func (w *world) move(n int) {
 		w.s.Participants().Lost(s.participant, errConnection)
 	}
 	synctest.Wait()
-}
-
-// refreshTimeout is that of package inbox. A process that does not answer for as long is killed.
-const refreshTimeout = time.Minute
-
-// Refresh implements session.Host.
-func (h host) Refresh() {
-	h.Go(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
-		defer cancel()
-		_ = h.s.Participants().Refresh(ctx)
-	})
 }
 
 // orphan notes the callbacks that have no handler any more. The caller holds the world's lock.

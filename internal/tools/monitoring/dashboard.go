@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"github.com/grafana/grafana-foundation-sdk/go/common"
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
@@ -13,13 +14,14 @@ import (
 // selector limits a query to the chosen servers.
 const selector = `{job=~"$job",instance=~"$instance"}`
 
-// panel is a panel of the dashboard. The key of a query is the legend of its series.
+// panel is a panel of the dashboard.
 type panel struct {
 	title, about string
 	unit         string
 	queries      []query
 }
 
+// query is what a panel asks Prometheus for. The legend may name labels.
 type query struct{ legend, expr string }
 
 // rate is a counter's rate, by a label if there is one.
@@ -27,9 +29,10 @@ func rate(metric, by string) string {
 	return sum(`rate(`+metric+selector+`[$__rate_interval])`, by)
 }
 
-// gauge is the sum of a gauge, by a label if there is one. Series that are zero are left out.
+// gauge is the sum of a gauge, by a label if there is one.
 func gauge(metric, by string) string { return sum(metric+selector, by) }
 
+// sum leaves out the values of a label whose sum is zero: most kinds of callbacks never come up.
 func sum(expr, by string) string {
 	if by == "" {
 		return `sum(` + expr + `)`
@@ -39,10 +42,9 @@ func sum(expr, by string) string {
 
 // quantiles are the quantiles of a histogram.
 func quantiles(metric string) (all []query) {
-	for _, q := range []string{"0.5", "0.95", "0.99"} {
-		all = append(all, query{"p" + q[2:], `histogram_quantile(` + q + `, sum by (le) (rate(` + metric + `_bucket` + selector + `[$__rate_interval])))`})
+	for _, percent := range []int{50, 95, 99} {
+		all = append(all, query{fmt.Sprint("p", percent), fmt.Sprintf(`histogram_quantile(0.%d, sum by (le) (rate(%s_bucket%s[$__rate_interval])))`, percent, metric, selector)})
 	}
-	all[0].legend = "p50"
 	return all
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -46,10 +45,10 @@ type group struct {
 }
 
 // alert is an alert with what it says to a person: what is the matter, and what to do.
-func alert(name, severity, wait, expr, summary, todo string) rule {
+func alert(name, severity, wait, expr, summary, remedy string) rule {
 	return rule{
 		Alert: name, Expr: expr, For: wait, Labels: map[string]string{"severity": severity},
-		Annotations: map[string]string{"summary": summary, "description": todo},
+		Annotations: map[string]string{"summary": summary, "description": remedy},
 	}
 }
 
@@ -121,5 +120,5 @@ func rulesYAML() ([]byte, error) {
 	if err := e.Encode(map[string][]group{"groups": alerts()}); err != nil {
 		return nil, err
 	}
-	return []byte(strings.TrimRight(out.String(), "\n") + "\n"), nil
+	return out.Bytes(), nil
 }
