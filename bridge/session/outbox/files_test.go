@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
@@ -15,6 +16,10 @@ import (
 // A disk that fails or hangs leaves prompts in memory, and says so, until it is well again.
 func TestDiskThatFails(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, testDiskThatFails)
+}
+
+func testDiskThatFails(t *testing.T) {
 	disk := onDisk()
 	b := opened(t, disk)
 	full := errors.New("full")
@@ -49,11 +54,9 @@ func TestDiskThatFails(t *testing.T) {
 	}
 	disk.set(nil, nil)
 	close(release)
-	for b.Flush() != nil {
-		time.Sleep(time.Millisecond) // until the write that hung has come back
-	}
-	if b.Problem() != nil {
-		t.Errorf("the problem stays: %v", b.Problem())
+	synctest.Wait() // for the write that hung
+	if err := b.Flush(); err != nil || b.Problem() != nil {
+		t.Errorf("the problem stays: %v, %v", err, b.Problem())
 	}
 	// A part of an acknowledged prompt that the disk lacks is not sent again, but its loss is reported.
 	for _, e := range opened(t, disk).Entries() {
