@@ -61,7 +61,8 @@ func last(path string, s *instructions.Stage, names map[string]bool) (problems [
 		case *instructions.AddCommand:
 			say("ADD does more than COPY, which would do")
 		case *instructions.CopyCommand:
-			if c.From == "" || !names[c.From] {
+			built := len(c.SourcePaths) == 1 && strings.HasPrefix(c.SourcePaths[0], "$TARGETPLATFORM/") // by goreleaser
+			if !built && (c.From == "" || !names[c.From]) {
 				say("a file is copied from %q, which is no stage: the image has what was built, and no sources", c.From)
 			}
 		}

@@ -25,7 +25,9 @@ func main() {
 
 // lint returns what is wrong with the files of a folder.
 func lint(dir string) (problems []string) {
-	problems = dockerfile(filepath.Join(dir, "Dockerfile"))
+	for _, file := range []string{"Dockerfile", "package/Dockerfile"} {
+		problems = append(problems, dockerfile(filepath.Join(dir, file))...)
+	}
 	for _, app := range []string{"kubernetes", "kubernetes-cluster", "kubernetes-nats"} {
 		problems = append(problems, manifests(filepath.Join(dir, app))...)
 	}

@@ -17,6 +17,7 @@ func TestMistakesAreFound(t *testing.T) {
 	}{
 		"none":              {},
 		"root":              {"Dockerfile", "USER 10001:10001\n", "", "runs as root"},
+		"a release as root": {"package/Dockerfile", "USER 65532:65532\n", "", "runs as root"},
 		"no version":        {"Dockerfile", "FROM debian:bookworm-slim", "FROM debian", "no version"},
 		"shell form":        {"Dockerfile", `ENTRYPOINT ["copilot-grpc"]`, "ENTRYPOINT copilot-grpc", "exec form"},
 		"no instruction":    {"Dockerfile", "STOPSIGNAL", "STOP", "STOP"},
