@@ -6,9 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agnivade/levenshtein"
-
 	"github.com/copilot-grpc/copilot-grpc/clients/go/view"
+	"github.com/copilot-grpc/copilot-grpc/internal/setting"
 )
 
 // command is a command that a person types with a slash.
@@ -80,16 +79,14 @@ func commandIn(line string) (name, arg string, ok bool) {
 
 // guess says what to type instead of a command that does not exist.
 func guess(name string, all []command) string {
-	best, least := "", 3
+	var names []string
 	for _, c := range all {
-		if d := levenshtein.ComputeDistance(name, c.name); d < least {
-			best, least = c.name, d
-		}
+		names = append(names, c.name)
 	}
-	if best == "" {
-		return "/help lists them"
+	if near := setting.Misspelt(name, names); near != "" {
+		return "did you mean /" + near + "?"
 	}
-	return "did you mean /" + best + "?"
+	return "/help lists them"
 }
 
 // command runs a command.
