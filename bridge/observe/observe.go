@@ -1,5 +1,6 @@
-// Package observe reports spans of turns and callbacks, and metrics, by OpenTelemetry's API. The providers decide
-// where they go (package telemetry).
+// Package observe reports spans of turns, model calls, tools and callbacks, and metrics, by OpenTelemetry's API. The
+// providers decide where they go (package telemetry). Names follow OpenTelemetry's conventions for generative AI
+// where these have a name.
 //
 // The span of a message begins in session.send, under the span of the call or the trace context of the prompt; the
 // message carries its context to the CLI. It ends with the waiter of its turn. The span of a callback begins when the
@@ -46,7 +47,10 @@ var seconds = []float64{0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 
 type Observer struct {
 	// tracer is nil if no spans are recorded. They then only pass trace contexts on.
 	tracer trace.Tracer
-	meter  metric.Meter
+	// cliTraces: the CLI records the spans of model calls and tools itself.
+	cliTraces bool
+	meter     metric.Meter
+	models    models
 
 	turnLabels, kindLabels, callbackLabels labels
 
@@ -57,14 +61,23 @@ type Observer struct {
 	methods sync.Map
 }
 
-// New returns an Observer that uses the providers. A nil provider records nothing.
-func New(tracers trace.TracerProvider, meters metric.MeterProvider) (*Observer, error) {
-	if meters == nil {
-		meters = metricnoop.NewMeterProvider()
+// Config has the providers of an Observer. A nil provider records nothing.
+type Config struct {
+	Tracers trace.TracerProvider
+	Meters  metric.MeterProvider
+	// CLITraces reports that CLI processes export spans. The Observer then records none of model calls and tools, because
+	// the CLI has them in more detail.
+	CLITraces bool
+}
+
+// New returns an Observer.
+func New(c Config) (*Observer, error) {
+	if c.Meters == nil {
+		c.Meters = metricnoop.NewMeterProvider()
 	}
-	o := &Observer{meter: meters.Meter(Scope)}
-	if tracers != nil {
-		o.tracer = tracers.Tracer(Scope)
+	o := &Observer{meter: c.Meters.Meter(Scope), cliTraces: c.CLITraces}
+	if c.Tracers != nil {
+		o.tracer = c.Tracers.Tracer(Scope)
 	}
 	var errs []error
 	counter := func(name, unit, text string) metric.Int64Counter {
@@ -88,12 +101,12 @@ func New(tracers trace.TracerProvider, meters metric.MeterProvider) (*Observer, 
 	var err error
 	o.streams, err = o.meter.Int64UpDownCounter("copilot.streams", metric.WithUnit("{stream}"),
 		metric.WithDescription("Streaming calls in progress, by method."))
-	return o, errors.Join(append(errs, err)...)
+	return o, errors.Join(append(errs, err, o.models.init(o.meter))...)
 }
 
 // Silent returns an Observer that records nothing. Trace contexts still pass through it.
 func Silent() *Observer {
-	o, err := New(nil, nil)
+	o, err := New(Config{})
 	if err != nil {
 		panic(err) // instruments that do nothing have nothing to fail with
 	}
@@ -107,10 +120,10 @@ func word(name, prefix string) string { return strings.ToLower(strings.TrimPrefi
 func Kind(name string) string { return word(name, callbackKind) }
 
 // labels are the attributes of a metric by the values of its labels, so that they are made once. The values are names
-// of enums, which bounds their number. It is safe for concurrent use.
+// of enums or bounded, which bounds their number. It is safe for concurrent use.
 type labels struct {
 	mu    sync.RWMutex
-	known map[[2]string]label
+	known map[[3]string]label
 }
 
 // label is an attribute set in the forms that instruments take.
@@ -120,7 +133,7 @@ type label struct {
 }
 
 // of returns the attributes for the values of the labels, which attrs makes the first time.
-func (l *labels) of(values [2]string, attrs func() attribute.Set) label {
+func (l *labels) of(values [3]string, attrs func() attribute.Set) label {
 	l.mu.RLock()
 	known, ok := l.known[values]
 	l.mu.RUnlock()
@@ -132,7 +145,7 @@ func (l *labels) of(values [2]string, attrs func() attribute.Set) label {
 	set := metric.WithAttributeSet(attrs())
 	made := label{add: []metric.AddOption{set}, record: []metric.RecordOption{set}}
 	if l.known == nil {
-		l.known = map[[2]string]label{}
+		l.known = map[[3]string]label{}
 	}
 	l.known[values] = made
 	return made
@@ -140,7 +153,7 @@ func (l *labels) of(values [2]string, attrs func() attribute.Set) label {
 
 // TurnOver records the end of a turn. status is a TurnStatus's name. took is its duration; zero if it never ran.
 func (o *Observer) TurnOver(status string, took time.Duration) {
-	by := o.turnLabels.of([2]string{status}, func() attribute.Set {
+	by := o.turnLabels.of([3]string{status}, func() attribute.Set {
 		return attribute.NewSet(attribute.String("status", word(status, turnStatus)))
 	})
 	o.turns.Add(context.Background(), 1, by.add...)
@@ -151,12 +164,12 @@ func (o *Observer) TurnOver(status string, took time.Duration) {
 
 // CallbackOver records the end of a callback. kind and outcome are names of a CallbackKind and a CallbackOutcome.
 func (o *Observer) CallbackOver(kind, outcome string, took time.Duration) {
-	by := o.callbackLabels.of([2]string{kind, outcome}, func() attribute.Set {
+	by := o.callbackLabels.of([3]string{kind, outcome}, func() attribute.Set {
 		return attribute.NewSet(attribute.String("kind", Kind(kind)),
 			attribute.String("outcome", word(outcome, callbackOutcome)))
 	})
 	o.callbacks.Add(context.Background(), 1, by.add...)
-	timed := o.kindLabels.of([2]string{kind}, func() attribute.Set {
+	timed := o.kindLabels.of([3]string{kind}, func() attribute.Set {
 		return attribute.NewSet(attribute.String("kind", Kind(kind)))
 	})
 	o.callbackTime.Record(context.Background(), took.Seconds(), timed.record...)

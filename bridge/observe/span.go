@@ -88,8 +88,8 @@ func (o *Observer) Turn(ctx context.Context, session, tenant string, message Rem
 		}
 		ctx = trace.ContextWithRemoteSpanContext(ctx, named)
 	}
-	return o.begin(ctx, "copilot.turn", links, func() []attribute.KeyValue {
-		return []attribute.KeyValue{attribute.String(AttrSession, session), attribute.String(AttrTenant, tenant)}
+	return o.begin(ctx, opTurn, trace.SpanKindClient, links, func() []attribute.KeyValue {
+		return append(stepAttributes(opTurn, session, tenant, ""), attrProvider.String(provider))
 	})
 }
 
@@ -101,7 +101,7 @@ func (o *Observer) Callback(turn *Span, cli Remote, session, tenant, id, kind st
 	} else if turn != nil {
 		ctx = trace.ContextWithSpanContext(ctx, turn.span.SpanContext())
 	}
-	return o.begin(ctx, "copilot.callback", nil, func() []attribute.KeyValue {
+	return o.begin(ctx, "copilot.callback", trace.SpanKindInternal, nil, func() []attribute.KeyValue {
 		return []attribute.KeyValue{
 			attribute.String(AttrSession, session), attribute.String(AttrTenant, tenant),
 			attribute.String(AttrCallback, id), attribute.String(AttrKind, Kind(kind)),
@@ -111,7 +111,7 @@ func (o *Observer) Callback(turn *Span, cli Remote, session, tenant, id, kind st
 
 // begin starts a span. If no spans are recorded, it returns one that passes the parent on; nil without a parent.
 func (o *Observer) begin(
-	ctx context.Context, name string, links []trace.Link, attrs func() []attribute.KeyValue,
+	ctx context.Context, name string, kind trace.SpanKind, links []trace.Link, attrs func() []attribute.KeyValue,
 ) *Span {
 	parent := trace.SpanContextFromContext(ctx)
 	switch {
@@ -120,7 +120,7 @@ func (o *Observer) begin(
 	case o.tracer == nil:
 		return &Span{span: trace.SpanFromContext(trace.ContextWithSpanContext(ctx, parent))}
 	}
-	_, span := o.tracer.Start(ctx, name, trace.WithLinks(links...), trace.WithAttributes(attrs()...))
+	_, span := o.tracer.Start(ctx, name, trace.WithSpanKind(kind), trace.WithLinks(links...), trace.WithAttributes(attrs()...))
 	return &Span{span: span, own: !span.SpanContext().Equal(parent)}
 }
 
@@ -169,6 +169,7 @@ func (s *Span) EndTurn(status string) {
 	status = word(status, turnStatus)
 	s.span.SetAttributes(attribute.String(AttrStatus, status))
 	if status != "completed" && status != "aborted" {
+		s.span.SetAttributes(attrError.String(status))
 		s.span.SetStatus(codes.Error, "")
 	}
 	s.span.End()

@@ -63,7 +63,7 @@ func TestSilenceEndsNoSpan(t *testing.T) {
 func tracing(t *testing.T) (*Observer, *tracetest.InMemoryExporter) {
 	t.Helper()
 	spans := tracetest.NewInMemoryExporter()
-	o, err := New(sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)), nil)
+	o, err := New(Config{Tracers: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))})
 	if err != nil {
 		t.Fatal(err)
 	}

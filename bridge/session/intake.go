@@ -164,6 +164,7 @@ func (i *Intake) apply(rec *journal.Record) bool {
 	if !i.Append(rec) {
 		return false
 	}
+	i.step(rec)
 	if rec.Plain {
 		return true
 	}
@@ -182,16 +183,36 @@ func (i *Intake) Append(rec *journal.Record) bool {
 	if !i.s.journal.Append(rec) {
 		return false
 	}
-	at := i.arrivedAt
-	if at.IsZero() { // it was held back
-		at = time.Now()
-	}
+	at := i.now()
 	i.carryOut(i.s.turns.machine.Apply(rec, at), at)
 	i.follow(rec, at)
-	if i.Usage.Apply(rec, at) {
-		i.s.markDirty()
-	}
 	return true
+}
+
+// step counts and reports a step of a turn: a model call or a tool.
+func (i *Intake) step(rec *journal.Record) {
+	switch rec.Type {
+	case "assistant.usage":
+		call, at := usage.Read(rec), i.now()
+		i.Usage.Add(&call, at)
+		i.s.markDirty()
+		i.s.turns.steps.called(rec.Agent, &call, at)
+	case "model.call_failure":
+		call := usage.ReadFailure(rec)
+		i.s.turns.steps.called(rec.Agent, &call, i.now())
+	case "tool.execution_start":
+		i.s.turns.steps.toolBegun(rec, i.now())
+	case "tool.execution_complete":
+		i.s.turns.steps.toolEnded(rec, i.now())
+	}
+}
+
+// now returns when the event that is being taken arrived, or the time if it was held back.
+func (i *Intake) now() time.Time {
+	if i.arrivedAt.IsZero() {
+		return time.Now()
+	}
+	return i.arrivedAt
 }
 
 // carryOut has the session do what the machine of turns asks for, and counts the turns that have ended.

@@ -29,6 +29,7 @@ type Turns struct {
 	// began it.
 	beganAt time.Time
 	own     *observe.Span
+	steps   steps
 }
 
 // carryOut does what the machine asks for, and tells watchers of sessions of turns that begin or end. The caller holds the
@@ -68,12 +69,13 @@ func (t *Turns) begin(of *observe.Span) {
 	if of == nil && t.own == nil {
 		t.own = t.observer.Turn(context.Background(), t.s.id, t.s.tenant, observe.Remote{})
 	}
+	t.steps.begin(cmp.Or(of, t.own))
 }
 
 // end announces the end of a turn. Readers that return later must not miss one that no event shows.
 // The caller holds the lock.
 func (t *Turns) end(out turn.Outcome) {
-	t.measure(out.Status.String())
+	t.measure(out.Status)
 	marks := &t.s.intake.Marks
 	marks.TurnEnd = out.End
 	marks.Interruption.Last = out.Status == bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST
@@ -90,13 +92,14 @@ func (t *Turns) end(out turn.Outcome) {
 }
 
 // measure reports a turn's end to the observer.
-func (t *Turns) measure(status string) {
+func (t *Turns) measure(status bridgev1.TurnStatus) {
 	took := time.Duration(0)
 	if !t.beganAt.IsZero() {
 		took = time.Since(t.beganAt)
 	}
-	t.observer.TurnOver(status, took)
-	t.own.EndTurn(status)
+	t.observer.TurnOver(status.String(), took)
+	t.steps.end(status)
+	t.own.EndTurn(status.String())
 	t.beganAt, t.own = time.Time{}, nil
 }
 
@@ -105,6 +108,7 @@ func (t *Turns) measure(status string) {
 func (t *Turns) lose(status bridgev1.TurnStatus) *turn.Outcome {
 	out, effects := t.machine.Lose(status, t.s.journal.Last())
 	t.carryOut(effects)
+	t.steps.cut()
 	return out
 }
 

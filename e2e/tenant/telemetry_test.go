@@ -23,6 +23,7 @@ import (
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	"github.com/copilot-grpc/copilot-grpc/e2e/harness"
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
+	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
 )
 
 // traceID is the trace of the test's caller, callerSpan its span.
@@ -172,7 +173,7 @@ func (r *receiver) check(t *testing.T, id string, got copilot.Call, file string,
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	rpc, turn, asked := r.spans["copilot.bridge.v1.SessionService/SendAndWait"], r.spans["copilot.turn"], r.spans["copilot.callback tool_call"]
+	rpc, turn, asked := r.spans["copilot.bridge.v1.SessionService/SendAndWait"], r.spans["invoke_agent"], r.spans["copilot.callback tool_call"]
 	if rpc == nil || turn == nil || asked == nil || r.spans["copilot.callback permission"] == nil {
 		t.Fatalf("spans are missing: there are %d", len(r.spans))
 	}
@@ -193,7 +194,18 @@ func (r *receiver) check(t *testing.T, id string, got copilot.Call, file string,
 	if want := "00-" + traceID + "-" + hex.EncodeToString(asked.GetSpanId()) + "-01"; got.Traceparent != want {
 		t.Errorf("the tool is called under %q, not %q", got.Traceparent, want)
 	}
+	chat, tool := r.spans["chat "+offlinemodel.DefaultModel], r.spans["execute_tool trace"]
+	if (chat == nil || tool == nil) != cli {
+		t.Errorf("the spans of model calls and tools are %v and %v", chat, tool)
+	}
 	if !cli {
+		permission := r.spans["copilot.callback permission"]
+		if tool.GetStartTimeUnixNano() > permission.GetStartTimeUnixNano() || tool.GetEndTimeUnixNano() < asked.GetEndTimeUnixNano() {
+			t.Errorf("the tool's span is %v, its permission's %v, its call's %v", tool, permission, asked)
+		}
+		if !bytes.Equal(chat.GetParentSpanId(), turn.GetSpanId()) || chat.GetEndTimeUnixNano() <= chat.GetStartTimeUnixNano() {
+			t.Errorf("the span of the model call is %v", chat)
+		}
 		if !bytes.Equal(asked.GetParentSpanId(), turn.GetSpanId()) {
 			t.Error("the tool call's parent is not the turn")
 		}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -105,7 +106,9 @@ func (a *App) observe(ctx context.Context, set *settings) (err error) {
 		}
 		return nil
 	})
-	if o.observer, err = observe.New(o.telemetry.Tracers(), o.telemetry.Meters()); err != nil {
+	if o.observer, err = observe.New(observe.Config{
+		Tracers: o.telemetry.Tracers(), Meters: o.telemetry.Meters(), CLITraces: cliTraces(c.Env),
+	}); err != nil {
 		return err
 	}
 	if c.AdminListen != "" {
@@ -123,6 +126,12 @@ func (a *App) observe(ctx context.Context, set *settings) (err error) {
 		})
 	}
 	return a.openAudit()
+}
+
+// cliTraces reports whether CLI processes with an environment export spans.
+func cliTraces(env map[string]string) bool {
+	on, _ := strconv.ParseBool(env["COPILOT_OTEL_ENABLED"])
+	return on
 }
 
 // openAudit opens the audit log.

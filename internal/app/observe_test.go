@@ -175,9 +175,11 @@ func (o *observed) entries(t *testing.T) (list []map[string]any) {
 	return list
 }
 
-// deploying is a script whose prompts call a tool that has to be permitted.
+// deploying is a script whose prompts call a tool that has to be permitted, after a model call that fails.
 var deploying = fakecli.Script{Prompts: []fakecli.Prompt{{Turns: []fakecli.Turn{
-	{Tools: []fakecli.Tool{{Name: "deploy", Arguments: json.RawMessage(`{"key":"PLANTED-argument"}`)}}},
+	{Events: []fakecli.Event{{Type: "model.call_failure", Ephemeral: true, Data: json.RawMessage(
+		`{"model":"busy-model","statusCode":429,"durationMs":5,"source":"top_level","errorMessage":"PLANTED-error"}`)}},
+		Tools: []fakecli.Tool{{Name: "deploy", Arguments: json.RawMessage(`{"key":"PLANTED-argument"}`)}}},
 	{Text: "Done."},
 }}}}
 
@@ -277,6 +279,8 @@ func TestFiguresAreAsDocumented(t *testing.T) {
 		`copilot_streams{method="copilot.bridge.v1.EventService/Subscribe"} 1`, `copilot_runtimes{state="ready"} 1`,
 		`copilot_callback_duration_seconds_count{kind="tool_call"} 1`,
 		`copilot_runtime_start_duration_seconds_count{outcome="started"} 1`,
+		`gen_ai_client_operation_duration_seconds_count{error_type="429",gen_ai_operation_name="chat",gen_ai_provider_name="github",gen_ai_request_model="busy-model"} 1`,
+		`gen_ai_client_token_usage_count{gen_ai_operation_name="chat",gen_ai_provider_name="github",gen_ai_request_model="other",gen_ai_token_type="input"} 2`,
 	} {
 		if !strings.Contains(page, line+"\n") {
 			t.Errorf("the page has no line %q", line)
@@ -326,6 +330,9 @@ func TestTraceGoesThrough(t *testing.T) {
 			if a.Key == "copilot.callback.kind" {
 				name += " " + a.Value.AsString()
 			}
+			if text := a.Value.String(); strings.Contains(text, "PLANTED") {
+				t.Errorf("%s has %s: %s", name, a.Key, text)
+			}
 		}
 		if s.SpanContext.TraceID().String() != trace {
 			t.Errorf("%s is in trace %s", name, s.SpanContext.TraceID())
@@ -333,16 +340,23 @@ func TestTraceGoesThrough(t *testing.T) {
 		spans[name] = s
 	}
 	for child, parent := range map[string]string{
-		"copilot.turn":                "copilot.bridge.v1.SessionService/SendAndWait",
-		"copilot.callback tool_call":  "copilot.turn",
-		"copilot.callback permission": "copilot.turn",
+		"invoke_agent":                "copilot.bridge.v1.SessionService/SendAndWait",
+		"chat":                        "invoke_agent",
+		"chat busy-model":             "invoke_agent",
+		"execute_tool deploy":         "invoke_agent",
+		"copilot.callback tool_call":  "invoke_agent",
+		"copilot.callback permission": "invoke_agent",
 	} {
 		c, ok := spans[child]
 		if p := spans[parent]; !ok || c.Parent.SpanID() != p.SpanContext.SpanID() {
 			t.Errorf("the parent of %q (%v) is not %q", child, ok, parent)
 		}
 	}
-	turn := spans["copilot.turn"].SpanContext
+	tool, call := spans["execute_tool deploy"], spans["copilot.callback tool_call"]
+	if tool.StartTime.After(call.StartTime) || tool.EndTime.Before(call.EndTime) {
+		t.Errorf("the tool ran from %v to %v, its call from %v to %v", tool.StartTime, tool.EndTime, call.StartTime, call.EndTime)
+	}
+	turn := spans["invoke_agent"].SpanContext
 	sent := "00-" + trace + "-" + turn.SpanID().String() + "-01"
 	if log := logOf(o.cli("")); !strings.Contains(log, sent) || !strings.Contains(log, "vendor=value") {
 		t.Errorf("the CLI was not sent %s:\n%s", sent, log)
@@ -395,7 +409,7 @@ func TestTracesOfAStream(t *testing.T) {
 	o.end(t)
 	var turns []tracetest.SpanStub
 	for _, s := range o.spans.all() {
-		if s.Name == "copilot.turn" {
+		if s.Name == "invoke_agent" {
 			turns = append(turns, s)
 		}
 	}

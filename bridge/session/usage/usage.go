@@ -53,23 +53,49 @@ func (s *Sums) Add(o Sums) {
 // value is empty.
 type Usage []Row
 
-// Apply follows an event that arrived at a time, and reports whether the session has to be saved because of it.
-func (u *Usage) Apply(rec *journal.Record, at time.Time) bool {
-	if rec.Type != "assistant.usage" {
-		return false
-	}
+// Call is a request to a model.
+type Call struct {
+	Model string
+	// Own reports that the model belongs to an endpoint of the user, of the type Endpoint.
+	Own      bool
+	Endpoint string
+	// Finish is the reason why the model stopped; empty if it is unknown.
+	Finish string
+	// Failed reports that the call failed, with Status as the HTTP status; 0 if there is none.
+	Failed bool
+	Status int
+	Sums
+}
+
+// Read returns the call that an event assistant.usage reports. Members that do not fit count as 0.
+func Read(rec *journal.Record) Call {
 	var d struct {
-		Model                                                        string
+		Model, ProviderType, FinishReason                            string
+		IsByok                                                       bool
 		InputTokens, OutputTokens, CacheReadTokens, CacheWriteTokens float64
 		Cost, Duration                                               float64
 	}
-	event.Data(rec, &d) // members that do not fit count as 0
-	u.add(at, d.Model, Sums{
+	event.Data(rec, &d)
+	return Call{Model: d.Model, Own: d.IsByok, Endpoint: d.ProviderType, Finish: d.FinishReason, Sums: Sums{
 		Requests: 1, Input: tokens(d.InputTokens), Output: tokens(d.OutputTokens), Cost: max(0, d.Cost),
 		CacheRead: tokens(d.CacheReadTokens), CacheWrite: tokens(d.CacheWriteTokens), Millis: tokens(d.Duration),
-	})
-	return true
+	}}
 }
+
+// ReadFailure returns the call that an event model.call_failure reports.
+func ReadFailure(rec *journal.Record) Call {
+	var d struct {
+		Model, ProviderType    string
+		IsByok                 bool
+		DurationMs, StatusCode float64
+	}
+	event.Data(rec, &d)
+	return Call{Model: d.Model, Own: d.IsByok, Endpoint: d.ProviderType, Failed: true, Status: int(tokens(d.StatusCode)),
+		Sums: Sums{Millis: tokens(d.DurationMs)}}
+}
+
+// Add counts a call that ended at a time.
+func (u *Usage) Add(c *Call, at time.Time) { u.add(at, c.Model, c.Sums) }
 
 // EndTurn counts a turn that ended at a time, for the session's model. The session is saved at the end of a turn
 // anyway.
