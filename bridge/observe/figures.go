@@ -111,3 +111,19 @@ func (o *Observer) Collect(sources ...Source) (stop func() error, err error) {
 	}
 	return registered.Unregister, nil
 }
+
+// Build is what a program was built from.
+type Build struct{ Version, Revision, GoVersion string }
+
+// Built reports a metric with the value 1 and the build as its labels. cliVersion returns the version of the CLI, which is
+// empty while it is unknown; it is called at each collection.
+func (o *Observer) Built(b Build, cliVersion func() string) error {
+	_, err := o.meter.Int64ObservableGauge("copilot.build.info",
+		metric.WithDescription("1, with the versions of the server and of the CLI as labels."),
+		metric.WithInt64Callback(func(_ context.Context, to metric.Int64Observer) error {
+			to.Observe(1, metric.WithAttributes(attribute.String("version", b.Version), attribute.String("revision", b.Revision),
+				attribute.String("go_version", b.GoVersion), attribute.String("cli_version", cliVersion())))
+			return nil
+		}))
+	return err
+}

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	goruntime "runtime"
+	"runtime/debug"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -72,6 +74,8 @@ type observing struct {
 	// supervisor is set before the app runs, profile with it.
 	supervisor *runtime.Supervisor
 	profile    runtime.Profile
+	// cliVersion is the version of the CLI process that started last; nil before the first.
+	cliVersion atomic.Pointer[string]
 	// probe tells whether the CLI could be started at all.
 	probe probe
 }
@@ -109,6 +113,9 @@ func (a *App) observe(ctx context.Context, set *settings) (err error) {
 	if o.observer, err = observe.New(observe.Config{
 		Tracers: o.telemetry.Tracers(), Meters: o.telemetry.Meters(), CLITraces: cliTraces(c.Env),
 	}); err != nil {
+		return err
+	}
+	if err := o.observer.Built(builtFrom(c.Version), o.lastCLI); err != nil {
 		return err
 	}
 	if c.AdminListen != "" {
@@ -216,7 +223,32 @@ func (o *observing) started(start func() (*runtime.Runtime, error)) (*runtime.Ru
 	began := time.Now()
 	rt, err := start()
 	o.observer.RuntimeStarted(time.Since(began), err)
+	if err == nil {
+		version := rt.Info().CLIVersion
+		o.cliVersion.Store(&version)
+	}
 	return rt, err
+}
+
+// lastCLI returns the version of the CLI process that started last.
+func (o *observing) lastCLI() string {
+	if version := o.cliVersion.Load(); version != nil {
+		return *version
+	}
+	return ""
+}
+
+// builtFrom returns what this program was built from. A build outside of a repository, as in a container, has no revision.
+func builtFrom(version string) observe.Build {
+	b := observe.Build{Version: version, GoVersion: goruntime.Version()}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				b.Revision = s.Value
+			}
+		}
+	}
+	return b
 }
 
 // ended counts the end of a CLI process.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -272,6 +273,7 @@ func TestFiguresAreAsDocumented(t *testing.T) {
 	}
 	_, page := o.get(t, "/metrics")
 	for _, line := range []string{
+		`copilot_build_info{cli_version="` + fakecli.DefaultVersion + `",go_version="` + runtime.Version() + `",revision="",version="dev"} 1`,
 		`copilot_turns_total{status="completed"} 1`, `copilot_sessions{state="loaded"} 1`,
 		`copilot_refused_total{limit="sessions"} 1`,
 		`copilot_callbacks_total{kind="permission",outcome="answered"} 1`,
