@@ -151,19 +151,21 @@ func (l *labels) of(values [3]string, attrs func() attribute.Set) label {
 	return made
 }
 
-// TurnOver records the end of a turn. status is a TurnStatus's name. took is its duration; zero if it never ran.
-func (o *Observer) TurnOver(status string, took time.Duration) {
+// TurnOver records the end of a turn with a span, which may be nil. status is a TurnStatus's name. took is its duration;
+// zero if it never ran.
+func (o *Observer) TurnOver(span *Span, status string, took time.Duration) {
 	by := o.turnLabels.of([3]string{status}, func() attribute.Set {
 		return attribute.NewSet(attribute.String("status", word(status, turnStatus)))
 	})
 	o.turns.Add(context.Background(), 1, by.add...)
 	if took > 0 {
-		o.turnTime.Record(context.Background(), took.Seconds(), by.record...)
+		o.turnTime.Record(span.context(), took.Seconds(), by.record...)
 	}
 }
 
-// CallbackOver records the end of a callback. kind and outcome are names of a CallbackKind and a CallbackOutcome.
-func (o *Observer) CallbackOver(kind, outcome string, took time.Duration) {
+// CallbackOver records the end of a callback with a span, which may be nil. kind and outcome are names of a CallbackKind
+// and a CallbackOutcome.
+func (o *Observer) CallbackOver(span *Span, kind, outcome string, took time.Duration) {
 	by := o.callbackLabels.of([3]string{kind, outcome}, func() attribute.Set {
 		return attribute.NewSet(attribute.String("kind", Kind(kind)),
 			attribute.String("outcome", word(outcome, callbackOutcome)))
@@ -172,7 +174,7 @@ func (o *Observer) CallbackOver(kind, outcome string, took time.Duration) {
 	timed := o.kindLabels.of([3]string{kind}, func() attribute.Set {
 		return attribute.NewSet(attribute.String("kind", Kind(kind)))
 	})
-	o.callbackTime.Record(context.Background(), took.Seconds(), timed.record...)
+	o.callbackTime.Record(span.context(), took.Seconds(), timed.record...)
 }
 
 // RuntimeStarted records the start of a CLI process: its duration, and its error if it failed.

@@ -94,7 +94,7 @@ func (d *Callbacks) register(p *callback.Pending, past bool) {
 	if !d.registry.Add(p, d.expire) {
 		p.Span.EndCallback("overflow")
 		if _, err := d.registry.Get(p.ID); err != nil {
-			d.observer.CallbackOver(kind, "overflow", 0)
+			d.observer.CallbackOver(p.Span, kind, "overflow", 0)
 			d.s.host.Go(func(context.Context) { d.fallback(p, callback.Overflow, func(error) {}) })
 		}
 		return
@@ -167,7 +167,7 @@ func (d *Callbacks) notifyFinished(
 	p *callback.Pending, outcome bridgev1.CallbackOutcome, participant string, by Answerer,
 ) {
 	p.Span.EndCallback(outcome.String())
-	d.observer.CallbackOver(p.Kind.Type.String(), outcome.String(), time.Since(p.Created))
+	d.observer.CallbackOver(p.Span, p.Kind.Type.String(), outcome.String(), time.Since(p.Created))
 	note := Resolved{
 		ID: p.ID, Kind: p.Kind, Offered: d.registry.Offered(p), Outcome: outcome, Participant: participant, By: by,
 	}

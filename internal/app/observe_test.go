@@ -18,8 +18,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
@@ -34,11 +37,18 @@ const adminToken = "the-admin-token-of-the-tests"
 // get reads a page of the admin listener.
 func (r *running) get(t *testing.T, path string) (code int, text string) {
 	t.Helper()
+	return r.getAs(t, path, "")
+}
+
+// getAs reads a page of the admin listener in a format.
+func (r *running) getAs(t *testing.T, path, accept string) (code int, text string) {
+	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.Admin().String()+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	req.Header.Set("Authorization", "Bearer "+adminToken)
+	req.Header.Set("Accept", accept)
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {
@@ -362,6 +372,69 @@ func TestTraceGoesThrough(t *testing.T) {
 	sent := "00-" + trace + "-" + turn.SpanID().String() + "-01"
 	if log := logOf(o.cli("")); !strings.Contains(log, sent) || !strings.Contains(log, "vendor=value") {
 		t.Errorf("the CLI was not sent %s:\n%s", sent, log)
+	}
+}
+
+// exemplar is an example of a bucket: its metric, and its labels, which are the ids of a span.
+var exemplar = regexp.MustCompile(`(?m)^([a-z_]+)_bucket\{.*\} \d+ # \{(.*)\} `)
+
+// exemplars returns the metrics with examples on a page, with the ids of their spans.
+func exemplars(page string) map[[2]string]trace.TraceID {
+	found := map[[2]string]trace.TraceID{}
+	for _, m := range exemplar.FindAllStringSubmatch(page, -1) {
+		ids := map[string]string{}
+		for _, label := range regexp.MustCompile(`([a-z_]+)="([0-9a-f]+)"`).FindAllStringSubmatch(m[2], -1) {
+			ids[label[1]] = label[2]
+		}
+		found[[2]string{m[1], ids["span_id"]}], _ = trace.TraceIDFromHex(ids["trace_id"])
+	}
+	return found
+}
+
+// The histograms of durations have examples, by which a slow turn leads to its trace, for a scraper that takes
+// OpenMetrics. Other scrapers get the plain text.
+func TestExemplars(t *testing.T) {
+	t.Parallel()
+	o := startObserved(t, nil)
+	o.plays("", deploying)
+	deploy(t.Context(), t, o.tenants, "operator", "s", "go")
+	page := ""
+	deadline := time.Now().Add(testTimeout)
+	for !strings.Contains(page, `SendAndWait",rpc_response_status_code="OK"`) && time.Now().Before(deadline) { // counted after its reply
+		_, page = o.getAs(t, "/metrics", "application/openmetrics-text; version=1.0.0")
+	}
+	_, plain := o.get(t, "/metrics")
+	o.stop()
+	o.end(t)
+	spans := map[string]tracetest.SpanStub{}
+	for _, s := range o.spans.all() {
+		spans[s.SpanContext.SpanID().String()] = s
+	}
+	have := map[string]bool{}
+	for of, traceID := range exemplars(page) {
+		s, ok := spans[of[1]]
+		if !ok || s.SpanContext.TraceID() != traceID {
+			t.Errorf("an example of %s names no span: %s %s", of[0], traceID, of[1])
+		}
+		name, _, _ := strings.Cut(s.Name, " ")
+		have[of[0]+" "+name] = true
+	}
+	for _, want := range []string{
+		"copilot_turn_duration_seconds invoke_agent", "copilot_callback_duration_seconds copilot.callback",
+		"gen_ai_client_operation_duration_seconds chat", "gen_ai_client_token_usage chat",
+		"rpc_server_call_duration_seconds copilot.bridge.v1.SessionService/SendAndWait",
+	} {
+		if !have[want] {
+			t.Errorf("there is no example %q: %v\n%s", want, have, page)
+		}
+	}
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	parsed, err := parser.TextToMetricFamilies(strings.NewReader(plain))
+	if err != nil || parsed["copilot_turn_duration_seconds"] == nil || exemplar.MatchString(plain) {
+		t.Errorf("the text has %d metrics: %v", len(parsed), err)
+	}
+	if !strings.HasSuffix(page, "# EOF\n") {
+		t.Error("OpenMetrics has no end")
 	}
 }
 

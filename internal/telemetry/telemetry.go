@@ -119,7 +119,8 @@ func New(ctx context.Context, c Config) (*Telemetry, error) {
 			return nil, fmt.Errorf("telemetry: Prometheus: %w", err)
 		}
 		figures = append(figures, sdkmetric.WithReader(reader))
-		t.page = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+		// Exemplars, which the SDK takes from sampled spans, need OpenMetrics. Prometheus asks for that.
+		t.page = promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 	}
 	meters := sdkmetric.NewMeterProvider(figures...)
 	t.meters, t.shutdown = meters, append(t.shutdown, meters.Shutdown)
