@@ -15,7 +15,9 @@ var stateNames = map[session.State]string{
 // Metrics reports the metrics of sessions, runtimes and journals. It reads every session: call it every few seconds at
 // most.
 func (b *Bridge) Metrics(put observe.Put) {
-	sessionMetrics(put, b.store.Sessions())
+	all := b.store.Sessions()
+	sessionMetrics(put, all)
+	tenantMetrics(put, all, b.cfg.Observer)
 	put(observe.CallbackHandlers, "", int64(b.Callbacks.Handlers()))
 	b.fleet.Metrics(put)
 	counts := b.budget.Counts()
@@ -56,4 +58,21 @@ func sessionMetrics(put observe.Put, sessions []*session.Session) {
 	put(observe.Participants, "", participants)
 	put(observe.JournalStored, "", stored)
 	put(observe.JournalUnwritten, "", unwritten)
+}
+
+// tenantMetrics reports the sessions of tenants, if metrics name any. A deleted session is not counted.
+func tenantMetrics(put observe.Put, sessions []*session.Session, o *observe.Observer) {
+	counts := map[string]int64{}
+	for _, s := range sessions {
+		label := o.Tenant(s.Tenant())
+		if label == "" {
+			return
+		}
+		if _, counted := stateNames[s.Loader().State()]; counted {
+			counts[label]++
+		}
+	}
+	for label, n := range counts {
+		put(observe.TenantSessions, label, n)
+	}
 }

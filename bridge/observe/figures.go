@@ -14,6 +14,7 @@ type Figure string
 // Metrics that are read on demand.
 const (
 	Sessions         Figure = "copilot.sessions"
+	TenantSessions   Figure = "copilot.tenant.sessions"
 	TurnsRunning     Figure = "copilot.turns.running"
 	Participants     Figure = "copilot.participants"
 	CallbackHandlers Figure = "copilot.callbacks.handlers"
@@ -43,6 +44,7 @@ type row struct {
 
 var rows = []row{
 	{Sessions, false, "{session}", "Sessions, by state.", "state"},
+	{TenantSessions, false, "{session}", "Sessions, by tenant.", "tenant"},
 	{TurnsRunning, false, "{turn}", "Running turns.", ""},
 	{Participants, false, "{participant}", "Participants of sessions.", ""},
 	{CallbackHandlers, false, "{handler}", "Callers of WatchPending that handle callbacks.", ""},

@@ -124,6 +124,8 @@ type ModelCall struct {
 	Agent string
 	Tokens
 	Took time.Duration
+	// Cost is the billing multiplier.
+	Cost float64
 	// Finish is the reason why the model stopped; empty if it is unknown.
 	Finish string
 	// Failed reports that the call failed, with Status as the HTTP status; 0 if there is none.
@@ -167,6 +169,7 @@ func (o *Observer) ModelCalled(turn *Span, session, tenant string, c *ModelCall,
 		return
 	}
 	turn.use(total)
+	o.tenantCall(tenant, c)
 	for i, n := range [2]int64{c.Input, c.Output} {
 		key := base
 		key[2] = [2]string{"input", "output"}[i]

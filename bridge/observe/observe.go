@@ -51,6 +51,7 @@ type Observer struct {
 	cliTraces bool
 	meter     metric.Meter
 	models    models
+	tenants   tenants
 
 	turnLabels, kindLabels, callbackLabels labels
 
@@ -68,6 +69,8 @@ type Config struct {
 	// CLITraces reports that CLI processes export spans. The Observer then records none of model calls and tools, because
 	// the CLI has them in more detail.
 	CLITraces bool
+	// Tenants are the tenants that metrics name, up to MaxTenants; without any there are no metrics of tenants.
+	Tenants []string
 }
 
 // New returns an Observer.
@@ -101,7 +104,7 @@ func New(c Config) (*Observer, error) {
 	var err error
 	o.streams, err = o.meter.Int64UpDownCounter("copilot.streams", metric.WithUnit("{stream}"),
 		metric.WithDescription("Streaming calls in progress, by method."))
-	return o, errors.Join(append(errs, err, o.models.init(o.meter))...)
+	return o, errors.Join(append(errs, err, o.models.init(o.meter), o.tenants.init(o.meter, c.Tenants))...)
 }
 
 // Silent returns an Observer that records nothing. Trace contexts still pass through it.
@@ -151,9 +154,10 @@ func (l *labels) of(values [3]string, attrs func() attribute.Set) label {
 	return made
 }
 
-// TurnOver records the end of a turn with a span, which may be nil. status is a TurnStatus's name. took is its duration;
-// zero if it never ran.
-func (o *Observer) TurnOver(span *Span, status string, took time.Duration) {
+// TurnOver records the end of a tenant's turn with a span, which may be nil. status is a TurnStatus's name. took is its
+// duration; zero if it never ran.
+func (o *Observer) TurnOver(span *Span, tenant, status string, took time.Duration) {
+	o.tenantTurn(tenant, status)
 	by := o.turnLabels.of([3]string{status}, func() attribute.Set {
 		return attribute.NewSet(attribute.String("status", word(status, turnStatus)))
 	})

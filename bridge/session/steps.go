@@ -48,7 +48,7 @@ func (s *steps) called(agent string, c *usage.Call, at time.Time) {
 	used := observe.Tokens{Input: c.Input, Output: c.Output, CacheRead: c.CacheRead, CacheWrite: c.CacheWrite}
 	s.used.Add(used)
 	s.observer.ModelCalled(s.turn, s.session, s.tenant, &observe.ModelCall{
-		Model: c.Model, Own: c.Own, Endpoint: c.Endpoint, Agent: agent, Tokens: used, Finish: c.Finish,
+		Model: c.Model, Own: c.Own, Endpoint: c.Endpoint, Agent: agent, Tokens: used, Cost: c.Cost, Finish: c.Finish,
 		Failed: c.Failed, Status: c.Status, Took: time.Duration(c.Millis) * time.Millisecond,
 	}, s.used, at)
 }

@@ -97,7 +97,7 @@ func (t *Turns) measure(status bridgev1.TurnStatus) {
 	if !t.beganAt.IsZero() {
 		took = time.Since(t.beganAt)
 	}
-	t.observer.TurnOver(t.steps.turn, status.String(), took)
+	t.observer.TurnOver(t.steps.turn, t.s.tenant, status.String(), took)
 	t.steps.end(status)
 	t.own.EndTurn(status.String())
 	t.beganAt, t.own = time.Time{}, nil

@@ -230,6 +230,8 @@ type Config struct {
 	OTLP         bool
 	OTLPEndpoint string
 	OTLPProtocol string
+	// MetricsByTenant are the tenants that metrics name; without any there are no metrics of tenants.
+	MetricsByTenant []string
 	// AuditLog is the file of the audit log, or AuditStderr; "" is none.
 	AuditLog string
 

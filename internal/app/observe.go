@@ -40,6 +40,8 @@ func (c *Config) observeRows() []setting.Row {
 		fixed("admin_wide", &c.AdminWide, "allow an admin address that other machines can reach"),
 		fixed("otlp_endpoint", &c.OTLPEndpoint, "`URL` to which spans and metrics are sent by OTLP; OpenTelemetry's environment variables configure the rest, "+
 			"and an endpoint there has the same effect (default: OTEL_EXPORTER_OTLP_ENDPOINT, or else nothing is sent)"),
+		fixed("metrics_by_tenant", &c.MetricsByTenant, "`tenants` that metrics of sessions, turns, tokens and cost name, at most "+
+			strconv.Itoa(observe.MaxTenants)+"; all others are \"other\". Repeatable, or separated by commas (default: no such metrics)"),
 		fixed("audit_log", &c.AuditLog, "`file` to append the audit log to, or \""+AuditStderr+"\" (default: none)"),
 	}
 }
@@ -51,6 +53,9 @@ func (c *Config) checkObserving() error {
 		if err := admin.Check(c.AdminListen, c.AdminToken, c.AdminWide); err != nil {
 			return wrong("admin_listen", err)
 		}
+	}
+	if n := len(c.MetricsByTenant); n > observe.MaxTenants {
+		return wrongf("metrics_by_tenant", "it has %d tenants, more than %d", n, observe.MaxTenants)
 	}
 	if err := telemetry.CheckEndpoint(c.OTLPEndpoint); err != nil {
 		return wrong("otlp_endpoint", err)
@@ -112,6 +117,7 @@ func (a *App) observe(ctx context.Context, set *settings) (err error) {
 	})
 	if o.observer, err = observe.New(observe.Config{
 		Tracers: o.telemetry.Tracers(), Meters: o.telemetry.Meters(), CLITraces: cliTraces(c.Env),
+		Tenants: c.MetricsByTenant,
 	}); err != nil {
 		return err
 	}

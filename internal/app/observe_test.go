@@ -266,6 +266,7 @@ func TestFiguresAreAsDocumented(t *testing.T) {
 	o := startObserved(t, func(c *Config) {
 		c.Policy = writePolicy(t, tenantsPolicy+"    limits: {sessions: 1}\n", "operator", "acme-owner",
 			"acme-participant", "acme-observer", "rival", "thief")
+		c.MetricsByTenant = []string{"host"}
 	})
 	o.plays("", deploying)
 	deploy(t.Context(), t, o.tenants, "operator", "s", "go")
@@ -372,6 +373,42 @@ func TestTraceGoesThrough(t *testing.T) {
 	sent := "00-" + trace + "-" + turn.SpanID().String() + "-01"
 	if log := logOf(o.cli("")); !strings.Contains(log, sent) || !strings.Contains(log, "vendor=value") {
 		t.Errorf("the CLI was not sent %s:\n%s", sent, log)
+	}
+}
+
+// Metrics name the tenants of the setting only; the rest are other. Without the setting there are no metrics of tenants.
+func TestMetricsByTenant(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ named, want []string }{
+		"none": {nil, nil},
+		"one": {[]string{"acme", "nobody"}, []string{
+			`copilot_tenant_sessions{tenant="acme"} 1`, `copilot_tenant_sessions{tenant="other"} 2`,
+			`copilot_tenant_turns_total{status="completed",tenant="acme"} 1`,
+			`copilot_tenant_turns_total{status="completed",tenant="other"} 2`,
+			`copilot_tenant_tokens_total{tenant="acme",type="input"} 2`, `copilot_tenant_tokens_total{tenant="acme",type="output"} 2`,
+			`copilot_tenant_tokens_total{tenant="other",type="input"} 4`, `copilot_tenant_tokens_total{tenant="other",type="output"} 4`,
+			`copilot_tenant_cost_total{tenant="acme"} 3`, `copilot_tenant_cost_total{tenant="other"} 6`,
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := startObserved(t, func(c *Config) { c.MetricsByTenant = tc.named })
+			for as, tenant := range map[string]string{"operator": "", "acme-owner": "acme", "rival": "rival"} {
+				o.plays(tenant, deploying)
+				deploy(t.Context(), t, o.tenants, as, "s", "go")
+			}
+			_, page := o.get(t, "/metrics")
+			var got []string
+			for line := range strings.Lines(page) {
+				if strings.HasPrefix(line, "copilot_tenant_") {
+					got = append(got, strings.TrimSuffix(line, "\n"))
+				}
+			}
+			slices.Sort(got)
+			if slices.Sort(tc.want); !slices.Equal(got, tc.want) {
+				t.Errorf("the metrics of tenants are %s, want %s", strings.Join(got, "\n"), strings.Join(tc.want, "\n"))
+			}
+		})
 	}
 }
 

@@ -95,7 +95,7 @@ func (c *Config) with(other *Config) (next *Config, changed, later []string) {
 func (c *Config) clone() *Config {
 	d := *c
 	d.Listen, d.ProfileFields = slices.Clone(c.Listen), slices.Clone(c.ProfileFields)
-	d.WebOrigins = slices.Clone(c.WebOrigins)
+	d.WebOrigins, d.MetricsByTenant = slices.Clone(c.WebOrigins), slices.Clone(c.MetricsByTenant)
 	d.Env, d.Homes, d.Providers = maps.Clone(c.Env), maps.Clone(c.Homes), maps.Clone(c.Providers)
 	return &d
 }

@@ -219,7 +219,7 @@ func (a *answering) finish(t *Turn, text, messageID string) []string {
 	model := a.model()
 	a.session.say("assistant.usage",
 		obj("model", model, "inputTokens", 1, "outputTokens", 1, "cacheReadTokens", 0, "cacheWriteTokens", 0,
-			"duration", 1, "initiator", "user"), true)
+			"cost", 1.5, "duration", 1, "initiator", "user"), true)
 	a.session.say("model.model_call_success",
 		obj("kind", "model_call_success", "turn", a.turn, "modelCallDurationMs", 1), true)
 	a.session.say("model.call_finished",
