@@ -12,7 +12,7 @@ import (
 )
 
 // used is a figure that the dashboard or a rule uses, with its matchers or nothing.
-var used = regexp.MustCompile(`\b((?:copilot|rpc_server|process|gen_ai)_[a-z_]+)(?:\{([^}]*)\})?`)
+var used = regexp.MustCompile(`\b((?:copilot|rpc_server|process|gen_ai_client)_[a-z_]+)(?:\{([^}]*)\})?`)
 
 // matcher is a condition on a label.
 var matcher = regexp.MustCompile(`([a-z_]+)(?:=~|!=|=)"([^"]*)"`)

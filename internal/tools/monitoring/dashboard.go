@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/grafana/grafana-foundation-sdk/go/common"
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
@@ -23,6 +24,9 @@ type panel struct {
 
 // query is what a panel asks Prometheus for. The legend may name labels.
 type query struct{ legend, expr string }
+
+// exemplars reports whether the query has examples: the traces of slow turns, for instance.
+func (q query) exemplars() bool { return strings.HasPrefix(q.expr, "histogram_quantile(") }
 
 // rate is a counter's rate, by a label if there is one.
 func rate(metric, by string) string {
@@ -72,6 +76,16 @@ var rows = []struct {
 		{"Who answers", "", units.Short, []query{
 			{"participants", gauge("copilot_participants", "")}, {"callers of WatchPending", gauge("copilot_callbacks_handlers", "")}}},
 	}},
+	{"Models and tenants", []panel{
+		{"Tokens by model", "A second. Other: models without a label of their own.", units.Short, []query{
+			{"{{gen_ai_request_model}} {{gen_ai_token_type}}", rate("gen_ai_client_token_usage_sum", "gen_ai_request_model, gen_ai_token_type")}}},
+		{"Duration of model calls", "", units.Seconds, quantiles("gen_ai_client_operation_duration_seconds")},
+		{"Model calls that fail", "By model and HTTP status. The CLI repeats some of them.", units.OpsPerSecond, []query{{"{{gen_ai_request_model}} {{error_type}}",
+			`sum by (gen_ai_request_model, error_type) (rate(gen_ai_client_operation_duration_seconds_count{job=~"$job",instance=~"$instance",error_type!=""}[$__rate_interval])) > 0`}}},
+		{"Tokens by tenant", "A second, for the tenants of metrics_by_tenant. Other: all the rest.", units.Short, []query{{"{{tenant}}", rate("copilot_tenant_tokens_total", "tenant")}}},
+		{"Turns by tenant", "", units.OpsPerSecond, []query{{"{{tenant}}", rate("copilot_tenant_turns_total", "tenant")}}},
+		{"Sessions by tenant", "", units.Short, []query{{"{{tenant}}", gauge("copilot_tenant_sessions", "tenant")}}},
+	}},
 	{"Calls", []panel{
 		{"Calls by result", "", units.OpsPerSecond, []query{
 			{"{{rpc_response_status_code}}", rate("rpc_server_call_duration_seconds_count", "rpc_response_status_code")}}},
@@ -81,6 +95,8 @@ var rows = []struct {
 		{"Refusals by limit", "The limits are those of the policy file.", units.OpsPerSecond, []query{{"{{limit}}", rate("copilot_refused_total", "limit")}}},
 	}},
 	{"CLI processes", []panel{
+		{"Versions", "Servers by their version and that of their CLI.", units.Short, []query{
+			{"{{version}}, CLI {{cli_version}}", gauge("copilot_build_info", "version, cli_version")}}},
 		{"Processes", "Broken: the circuit breaker is open, since the CLI ends again and again.", units.Short, []query{{"{{state}}", gauge("copilot_runtimes", "state")}}},
 		{"Ends of processes", "", units.OpsPerSecond, []query{{"{{reason}}", rate("copilot_runtime_ends_total", "reason")}}},
 		{"Memory", "Of the CLI processes together, and of the server.", units.BytesIEC, []query{
@@ -128,7 +144,7 @@ func (p panel) build(source common.DataSourceRef) *timeseries.PanelBuilder {
 	b := timeseries.NewPanelBuilder().Title(p.title).Description(p.about).Unit(p.unit).Min(0).Datasource(source).
 		Span(12).Height(8).FillOpacity(8).ShowPoints(common.VisibilityModeNever)
 	for _, q := range p.queries {
-		b.WithTarget(prometheus.NewDataqueryBuilder().Expr(q.expr).LegendFormat(q.legend))
+		b.WithTarget(prometheus.NewDataqueryBuilder().Expr(q.expr).LegendFormat(q.legend).Exemplar(q.exemplars()))
 	}
 	return b
 }
