@@ -196,14 +196,14 @@ func (i *Intake) step(rec *journal.Record) {
 		call, at := usage.Read(rec), i.now()
 		i.Usage.Add(&call, at)
 		i.s.markDirty()
-		i.s.turns.steps.called(rec.Agent, &call, at)
+		i.s.turns.trace.called(rec.Agent, &call, at)
 	case "model.call_failure":
 		call := usage.ReadFailure(rec)
-		i.s.turns.steps.called(rec.Agent, &call, i.now())
+		i.s.turns.trace.called(rec.Agent, &call, i.now())
 	case "tool.execution_start":
-		i.s.turns.steps.toolBegun(rec, i.now())
+		i.s.turns.trace.toolBegun(rec, i.now())
 	case "tool.execution_complete":
-		i.s.turns.steps.toolEnded(rec, i.now())
+		i.s.turns.trace.toolEnded(rec, i.now())
 	}
 }
 

@@ -207,7 +207,7 @@ func New(cfg Config) *Session {
 	s.callbacks = &Callbacks{s, cfg.Observer, callback.NewRegistry(cfg.Room)}
 	s.prompts = newPrompts(s, cfg.Outbox)
 	s.turns = &Turns{s: s, observer: cfg.Observer, machine: turn.New(cfg.Bounds, turnReason)}
-	s.turns.steps = steps{observer: cfg.Observer, session: cfg.ID, tenant: cfg.Tenant}
+	s.turns.trace = trace{observer: cfg.Observer, session: cfg.ID, tenant: cfg.Tenant}
 	s.sender = &Sender{s: s}
 	s.watchdog = &Watchdog{s}
 	s.intake = newIntake(s, now)

@@ -29,7 +29,7 @@ type Turns struct {
 	// began it.
 	beganAt time.Time
 	own     *observe.Span
-	steps   steps
+	trace   trace
 }
 
 // carryOut does what the machine asks for, and tells watchers of sessions of turns that begin or end. The caller holds the
@@ -69,7 +69,7 @@ func (t *Turns) begin(of *observe.Span) {
 	if of == nil && t.own == nil {
 		t.own = t.observer.Turn(context.Background(), t.s.id, t.s.tenant, observe.Remote{})
 	}
-	t.steps.begin(cmp.Or(of, t.own))
+	t.trace.begin(cmp.Or(of, t.own))
 }
 
 // end announces the end of a turn. Readers that return later must not miss one that no event shows.
@@ -97,8 +97,8 @@ func (t *Turns) measure(status bridgev1.TurnStatus) {
 	if !t.beganAt.IsZero() {
 		took = time.Since(t.beganAt)
 	}
-	t.observer.TurnOver(t.steps.turn, t.s.tenant, status.String(), took)
-	t.steps.end(status)
+	t.observer.TurnOver(t.trace.turn, t.s.tenant, status.String(), took)
+	t.trace.end(status)
 	t.own.EndTurn(status.String())
 	t.beganAt, t.own = time.Time{}, nil
 }
@@ -108,7 +108,7 @@ func (t *Turns) measure(status bridgev1.TurnStatus) {
 func (t *Turns) lose(status bridgev1.TurnStatus) *turn.Outcome {
 	out, effects := t.machine.Lose(status, t.s.journal.Last())
 	t.carryOut(effects)
-	t.steps.cut()
+	t.trace.cut()
 	return out
 }
 

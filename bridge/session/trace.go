@@ -13,8 +13,8 @@ import (
 // maxTools bounds the tools with a span in a session. Further ones have none.
 const maxTools = 256
 
-// steps reports the model calls and tools of a session to the observer. The session's lock guards it.
-type steps struct {
+// trace reports the model calls and tools of a session to the observer. The session's lock guards it.
+type trace struct {
 	observer        *observe.Observer
 	session, tenant string
 	// turn is the span of the turn that runs, used what its model calls have used.
@@ -25,52 +25,52 @@ type steps struct {
 }
 
 // begin notes that a turn with a span, which may be nil, has begun.
-func (s *steps) begin(turn *observe.Span) { s.turn, s.used = turn, observe.Tokens{} }
+func (t *trace) begin(turn *observe.Span) { t.turn, t.used = turn, observe.Tokens{} }
 
 // end notes that the turn has ended. Background tasks go on after a completed turn, with the tools that they run.
-func (s *steps) end(status bridgev1.TurnStatus) {
-	s.turn = nil
+func (t *trace) end(status bridgev1.TurnStatus) {
+	t.turn = nil
 	if status != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
-		s.cut()
+		t.cut()
 	}
 }
 
 // cut ends the spans of tools whose end no event shows.
-func (s *steps) cut() {
-	for _, span := range s.tools {
+func (t *trace) cut() {
+	for _, span := range t.tools {
 		span.EndTool(true, "unfinished", time.Now())
 	}
-	clear(s.tools)
+	clear(t.tools)
 }
 
 // called reports a model call of an agent.
-func (s *steps) called(agent string, c *usage.Call, at time.Time) {
+func (t *trace) called(agent string, c *usage.Call, at time.Time) {
 	used := observe.Tokens{Input: c.Input, Output: c.Output, CacheRead: c.CacheRead, CacheWrite: c.CacheWrite}
-	s.used.Add(used)
-	s.observer.ModelCalled(s.turn, s.session, s.tenant, &observe.ModelCall{
+	t.used.Add(used)
+	t.observer.ModelCalled(t.turn, t.session, t.tenant, &observe.ModelCall{
 		Model: c.Model, Own: c.Own, Endpoint: c.Endpoint, Agent: agent, Tokens: used, Cost: c.Cost, Finish: c.Finish,
 		Failed: c.Failed, Status: c.Status, Took: time.Duration(c.Millis) * time.Millisecond,
-	}, s.used, at)
+	}, t.used, at)
 }
 
 // toolBegun reports the begin of a tool call.
-func (s *steps) toolBegun(rec *journal.Record, at time.Time) {
-	if !s.observer.Steps() || len(s.tools) >= maxTools {
+func (t *trace) toolBegun(rec *journal.Record, at time.Time) {
+	if !t.observer.Steps() || len(t.tools) >= maxTools {
 		return
 	}
 	var d struct{ ToolCallID, ToolName string }
-	if !event.Data(rec, &d) || s.tools[d.ToolCallID] != nil {
+	if !event.Data(rec, &d) || t.tools[d.ToolCallID] != nil {
 		return
 	}
-	if s.tools == nil {
-		s.tools = map[string]*observe.Span{}
+	if t.tools == nil {
+		t.tools = map[string]*observe.Span{}
 	}
-	s.tools[d.ToolCallID] = s.observer.Tool(s.turn, s.session, s.tenant, rec.Agent, d.ToolCallID, d.ToolName, at)
+	t.tools[d.ToolCallID] = t.observer.Tool(t.turn, t.session, t.tenant, rec.Agent, d.ToolCallID, d.ToolName, at)
 }
 
 // toolEnded reports the end of a tool call.
-func (s *steps) toolEnded(rec *journal.Record, at time.Time) {
-	if len(s.tools) == 0 {
+func (t *trace) toolEnded(rec *journal.Record, at time.Time) {
+	if len(t.tools) == 0 {
 		return
 	}
 	var d struct {
@@ -79,6 +79,6 @@ func (s *steps) toolEnded(rec *journal.Record, at time.Time) {
 		Error      struct{ Code string }
 	}
 	event.Data(rec, &d)
-	s.tools[d.ToolCallID].EndTool(!d.Success, d.Error.Code, at)
-	delete(s.tools, d.ToolCallID)
+	t.tools[d.ToolCallID].EndTool(!d.Success, d.Error.Code, at)
+	delete(t.tools, d.ToolCallID)
 }
