@@ -265,6 +265,7 @@ func (g *gate) identify(ctx context.Context, now *policy.Policy) (*identity.Iden
 		}
 		if len(proof.Chain) > 0 {
 			proof.Certificate = proof.Chain[0]
+			proof.Forwarded = metadata.ValueFromIncomingContext(ctx, identity.MetadataForwarded)
 		}
 	}
 	if err := checkOrigin(ctx, secured && now != nil); err != nil {

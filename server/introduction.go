@@ -40,7 +40,8 @@ func (i *introduction) key() callerKey {
 // same reports whether a proof equals that of an introduction.
 func (i *introduction) same(other *introduction) bool {
 	return i.proof.Bearer == other.proof.Bearer && i.proof.Certificate == other.proof.Certificate &&
-		i.loginID() == other.loginID() && i.who.Tenant == other.who.Tenant
+		i.loginID() == other.loginID() && i.who.Tenant == other.who.Tenant &&
+		slices.Equal(i.proof.Forwarded, other.proof.Forwarded)
 }
 
 // loginID returns the ID of the browser's login; "" if there is none.

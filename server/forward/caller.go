@@ -72,7 +72,7 @@ func Refuse(ctx context.Context) error {
 var private = map[string]bool{
 	"authorization": true, "proxy-authorization": true, "cookie": true, "copilot-tenant": true, "origin": true,
 	"content-type": true, "user-agent": true, "host": true, "connection": true, "te": true, "traceparent": true,
-	"tracestate": true, MetadataCaller: true,
+	"tracestate": true, MetadataCaller: true, "x-forwarded-client-cert": true,
 }
 
 // outgoing returns the metadata with which a call is relayed.

@@ -107,7 +107,7 @@ func TestNothingIsLostOnTheWay(t *testing.T) {
 		defer cancel()
 		ctx = metadata.AppendToOutgoingContext(ctx, "copilot-request-id", "r1", "x-two", "1", "x-two", "2",
 			"x-bytes-bin", "\x00\xff", "traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-			"authorization", "Bearer secret")
+			"authorization", "Bearer secret", "x-forwarded-client-cert", "Hash=1")
 		_, err := r.sessions().GetSession(ctx, &bridgev1.GetSessionRequest{SessionId: "s"}, grpc.Header(&out.header),
 			grpc.Trailer(&out.trailer))
 		out.st = grpcstatus.Convert(err)
@@ -121,8 +121,10 @@ func TestNothingIsLostOnTheWay(t *testing.T) {
 			t.Errorf("metadata %s: %q, want %q", key, got, want)
 		}
 	}
-	if got := relayed.md.Get("authorization"); len(got) > 0 {
-		t.Error("the owner received the caller's credentials")
+	for _, key := range []string{"authorization", "x-forwarded-client-cert"} {
+		if got := relayed.md.Get(key); len(got) > 0 {
+			t.Errorf("the owner received the caller's credentials: %s", key)
+		}
 	}
 	if relayed.who != direct.who {
 		t.Errorf("caller %+v, want %+v", relayed.who, direct.who)

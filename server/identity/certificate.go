@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"net/url"
@@ -14,13 +15,77 @@ import (
 type Certificates struct {
 	// TrustDomains are the trusted SPIFFE trust domains; empty trusts everything that the client CA signs.
 	TrustDomains []string
+	// Proxies are the certificates of proxies, which say whose calls they pass on.
+	Proxies []Proxy
 }
 
+// Proxy names certificates by their SPIFFE id or a DNS name; the other field is empty.
+type Proxy struct{ SPIFFE, DNS string }
+
+// name returns the name of the proxy.
+func (p Proxy) name() string { return cmp.Or(p.SPIFFE, p.DNS) }
+
+// Authenticate implements Authenticator. The identity of a proxy's connection is that of the forwarded certificate.
 func (c Certificates) Authenticate(_ context.Context, proof Proof) (*Identity, error) {
 	cert := proof.Certificate
 	if cert == nil {
 		return nil, nil
 	}
+	id, err := c.identityOf(cert)
+	if err != nil {
+		return nil, err
+	}
+	if proxy := c.proxyOf(id); proxy != "" {
+		return c.forwarded(cert, proxy, proof.Forwarded)
+	}
+	return id, nil
+}
+
+// proxyOf returns the name of the proxy that has an identity; "" if it is not a proxy's.
+func (c Certificates) proxyOf(id *Identity) string {
+	for _, p := range c.Proxies {
+		if p.SPIFFE != "" && p.SPIFFE == id.SPIFFE || p.DNS != "" && slices.Contains(id.DNS, p.DNS) {
+			return p.name()
+		}
+	}
+	return ""
+}
+
+// forwarded returns the identity that a proxy has reported.
+func (c Certificates) forwarded(of *x509.Certificate, proxy string, values []string) (*Identity, error) {
+	switch len(values) {
+	case 0:
+		return nil, fault.New(fault.Unauthenticated, "the proxy %q has no rights of its own: the call needs the "+
+			"metadata \"authorization: Bearer TOKEN\", or the caller a client certificate that the proxy reports in %q",
+			proxy, MetadataForwarded)
+	case 1:
+	default:
+		return nil, fault.New(fault.Unauthenticated, "the metadata %q occurs %d times, not once", MetadataForwarded,
+			len(values))
+	}
+	e, err := lastElement(values[0])
+	var cert *x509.Certificate
+	if err == nil {
+		cert, err = e.certificate(of)
+	}
+	if err != nil {
+		return nil, fault.Wrap(err, fault.Unauthenticated, "the metadata %q of the proxy %q cannot be used",
+			MetadataForwarded, proxy)
+	}
+	id, err := c.identityOf(cert)
+	if err != nil {
+		return nil, err
+	}
+	if other := c.proxyOf(id); other != "" {
+		return nil, fault.New(fault.Unauthenticated, "the proxy %q reports the proxy %q as its caller: a proxy has no "+
+			"rights of its own", proxy, other)
+	}
+	id.Proxy = proxy
+	return id, nil
+}
+
+// identityOf returns the identity of a verified certificate.
+func (c Certificates) identityOf(cert *x509.Certificate) (*Identity, error) {
 	id := &Identity{Source: Certificate, DNS: cert.DNSNames, CommonName: cert.Subject.CommonName,
 		Expires: cert.NotAfter}
 	spiffe, err := spiffeID(cert)

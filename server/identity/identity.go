@@ -37,6 +37,8 @@ type Identity struct {
 	DNS        []string
 	CommonName string
 	Token      string
+	// Proxy is the name of the proxy that has reported a certificate; "" if the connection has the certificate.
+	Proxy string
 	// Expires is when the proof expires; zero if never.
 	Expires time.Time
 }
@@ -47,10 +49,18 @@ func (i Identity) Name() string {
 	names := append([]string{i.SPIFFE, i.Subject, i.Token}, i.DNS...)
 	for _, name := range append(names, i.CommonName) {
 		if name != "" {
-			return name
+			return i.Through(name)
 		}
 	}
-	return string(i.Source)
+	return i.Through(string(i.Source))
+}
+
+// Through adds the proxy to a name of the identity.
+func (i Identity) Through(name string) string {
+	if i.Proxy == "" {
+		return name
+	}
+	return name + " through " + i.Proxy
 }
 
 // Key distinguishes identities with the same name: it includes the source and the issuer.
@@ -67,6 +77,8 @@ type Proof struct {
 	// the root.
 	Certificate *x509.Certificate
 	Chain       []*x509.Certificate
+	// Forwarded are the values of MetadataForwarded. They count only if Certificate is a proxy's.
+	Forwarded []string
 	// Login is the login of a browser, whose cookie takes the place of the other proofs; nil if there is none.
 	Login *Login
 }

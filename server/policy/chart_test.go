@@ -39,6 +39,7 @@ func TestChartPolicy(t *testing.T) {
 	}{
 		{policy, file{}},
 		{policy.Properties["identity"], identitySection{}},
+		{policy.Properties["identity"].Properties["proxies"].Items, proxy{}},
 		{issuers, issuer{}},
 		{issuers.Properties["login"], client{}},
 		{values.Defs["tenant"], Tenant{}},

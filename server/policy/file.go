@@ -42,8 +42,30 @@ type file struct {
 type identitySection struct {
 	Certificates bool     `yaml:"certificates"`
 	TrustDomains []string `yaml:"trust_domains"`
+	Proxies      []proxy  `yaml:"proxies"`
 	OIDC         []issuer `yaml:"oidc"`
 	Tokens       string   `yaml:"tokens"`
+}
+
+// proxy is a proxy that reports the certificates of its callers.
+type proxy struct {
+	SPIFFE string `yaml:"spiffe"`
+	DNS    string `yaml:"dns"`
+}
+
+func (p proxy) check() error {
+	switch {
+	case (p.SPIFFE == "") == (p.DNS == ""):
+		return errors.New("spiffe: a proxy needs exactly one of spiffe and dns")
+	case p.SPIFFE != "" && (!spiffePattern.MatchString(p.SPIFFE) || strings.Contains(p.SPIFFE, "*")):
+		return fmt.Errorf("spiffe: %q is not a SPIFFE id; wildcards are not allowed", p.SPIFFE)
+	}
+	return nil
+}
+
+// isMember reports whether a member has a proxy's name.
+func (p proxy) isMember(m *Member) bool {
+	return p.SPIFFE != "" && m.SPIFFE != "" && matchSPIFFE(m.SPIFFE, p.SPIFFE) || p.DNS != "" && p.DNS == m.DNS
 }
 
 // issuer is an issuer of JSON web tokens.
@@ -177,6 +199,14 @@ func (s *identitySection) check() error {
 	if len(s.TrustDomains) > 0 && !s.Certificates {
 		errs = append(errs, errors.New("identity.trust_domains: it has no effect without certificates: true"))
 	}
+	if len(s.Proxies) > 0 && !s.Certificates {
+		errs = append(errs, errors.New("identity.proxies: it has no effect without certificates: true"))
+	}
+	for i, p := range s.Proxies {
+		if err := p.check(); err != nil {
+			errs = append(errs, fmt.Errorf("identity.proxies[%d].%w", i, err))
+		}
+	}
 	for i := range s.OIDC {
 		if err := s.OIDC[i].check(); err != nil {
 			errs = append(errs, fmt.Errorf("identity.oidc[%d].%w", i, err))
@@ -287,6 +317,10 @@ func (m *Member) check(s *identitySection) error {
 		if !s.Certificates {
 			return errors.New("spiffe: identity.certificates is off")
 		}
+		if i := slices.IndexFunc(s.Proxies, func(p proxy) bool { return p.isMember(m) }); i >= 0 {
+			return fmt.Errorf("role: the member matches identity.proxies[%d]: a proxy must have no role, because all its "+
+				"callers would have it. Remove the member, or narrow its name", i)
+		}
 		if m.SPIFFE != "" && !spiffePattern.MatchString(m.SPIFFE) {
 			return fmt.Errorf("spiffe: %q is not a SPIFFE id, or has a \"*\" in its trust domain or a \"**\" before "+
 				"its end", m.SPIFFE)
@@ -346,9 +380,9 @@ func (m *Member) matches(id *identity.Identity) bool {
 func (m *Member) nameOf(id *identity.Identity) string {
 	switch {
 	case id.Source == identity.Certificate && m.DNS != "" && m.SPIFFE == "":
-		return m.DNS
+		return id.Through(m.DNS)
 	case id.Source == identity.Certificate && m.SPIFFE != "":
-		return id.SPIFFE
+		return id.Through(id.SPIFFE)
 	}
 	return id.Name()
 }

@@ -44,7 +44,11 @@ func Load(path string, now func() time.Time) (*Policy, error) {
 	}
 	p := &Policy{file: f, files: []string{path}}
 	if f.Identity.Certificates {
-		p.authenticators = append(p.authenticators, identity.Certificates{TrustDomains: f.Identity.TrustDomains})
+		c := identity.Certificates{TrustDomains: f.Identity.TrustDomains}
+		for _, one := range f.Identity.Proxies {
+			c.Proxies = append(c.Proxies, identity.Proxy(one))
+		}
+		p.authenticators = append(p.authenticators, c)
 	}
 	if tokens := f.Identity.Tokens; tokens != "" {
 		if !filepath.IsAbs(tokens) {
@@ -136,7 +140,11 @@ func (p *Policy) Believe(proof identity.Proof, before *identity.Identity) (*iden
 		return p.BelieveLogin(proof.Login)
 	}
 	if before.Source != identity.JWT {
-		return p.Authenticate(context.Background(), proof) // needs no request to an issuer
+		id, err := p.Authenticate(context.Background(), proof) // needs no request to an issuer
+		if err == nil && id.Source == identity.Certificate && id.Key() != before.Key() {
+			return nil, fault.New(fault.Unauthenticated, "by the new policy the certificate is another caller's")
+		}
+		return id, err
 	}
 	if !p.accepts(before, func(o issuer) []string { return o.Audiences }) {
 		return nil, fault.New(fault.Unauthenticated, "tokens of this issuer are no longer accepted")

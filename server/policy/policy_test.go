@@ -60,6 +60,14 @@ func TestBadPolicies(t *testing.T) {
 			"algorithms: [none]}]}", "algorithms"},
 		"shared secret": {"version: 1\nidentity: {oidc: [{issuer: 'https://i.example', audiences: [a], algorithms: " +
 			"[HS256]}]}", "algorithms"},
+		"proxies without certificates": {"version: 1\nidentity: {tokens: t, proxies: [{dns: p}]}", "identity.proxies"},
+		"proxy without a name":         {proxied("{}") + "tenants: {}", "identity.proxies[0]"},
+		"proxy with two names":         {proxied("{dns: p, spiffe: 'spiffe://c/p'}"), "exactly one"},
+		"wild proxy":                   {proxied("{spiffe: 'spiffe://c/*'}"), "identity.proxies[0].spiffe"},
+		"proxy as a member": {proxied("{dns: q}, {spiffe: 'spiffe://c/p'}") +
+			"tenants: {a: {members: [{spiffe: 'spiffe://c/**', role: owner}]}}", "identity.proxies[1]"},
+		"proxy's name of a member": {proxied("{dns: p}") +
+			"tenants: {a: {members: [{dns: p, spiffe: 'spiffe://c/x', role: owner}]}}", "tenants.a.members[0]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -71,6 +79,11 @@ func TestBadPolicies(t *testing.T) {
 	if _, err := parse([]byte(head)); err != nil {
 		t.Errorf("the least policy: %v", err)
 	}
+}
+
+// proxied begins a policy with proxies.
+func proxied(proxies string) string {
+	return "version: 1\nidentity: {certificates: true, proxies: [" + proxies + "]}\n"
 }
 
 func mustPolicy(t *testing.T, text string) *Policy {

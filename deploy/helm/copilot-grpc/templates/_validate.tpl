@@ -51,6 +51,9 @@
 {{- if and .Values.tls.clientCASecretName (not $identity.certificates) }}
 {{- $problems = append $problems "tls.clientCASecretName requires policy.identity.certificates: otherwise client certificates prove nothing" }}
 {{- end }}
+{{- if and $identity.proxies (not $identity.certificates) }}
+{{- $problems = append $problems "policy.identity.proxies requires policy.identity.certificates: proxies are known by their client certificates" }}
+{{- end }}
 {{- $issuers := list }}
 {{- range $identity.oidc }}
 {{- $issuers = append $issuers .issuer }}
