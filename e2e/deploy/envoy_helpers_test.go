@@ -35,24 +35,35 @@ func newFronted(
 	t *testing.T, patience, grace time.Duration, changes map[string]string, rules ...harness.Rule,
 ) *fronted {
 	t.Helper()
-	f := &fronted{bin: harness.Installed(t, "envoy", envoyEnv)}
-	st := harness.NewScripted(t, rules...)
-	f.proxied = newProxied(t, patience)
+	f := prepared(t, patience)
+	f.start(harness.NewScripted(t, rules...), grace, changes)
+	return f
+}
+
+// prepared writes the files that the server and Envoy need.
+func prepared(t *testing.T, patience time.Duration) *fronted {
+	t.Helper()
+	f := &fronted{bin: harness.Installed(t, "envoy", envoyEnv), proxied: newProxied(t, patience)}
 	f.listen, f.web = harness.FreeAddress(t), harness.FreeAddress(t)
+	harness.WriteFiles(t, f.dir, map[string]string{"replicas-ca.pem": f.certificate})
+	return f
+}
+
+// start starts the server with more flags, and Envoy with edits of its file.
+func (f *fronted) start(st *harness.Scripted, grace time.Duration, changes map[string]string, flags ...string) {
+	t := st.T
+	t.Helper()
 	provider, err := json.Marshal(map[string]any{
 		"type": "openai", "wireApi": "completions", "baseUrl": st.Config().GetProvider().GetBaseUrl(), "apiKey": "k",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	harness.WriteFiles(t, f.dir, map[string]string{
-		"provider.json": string(provider), "replicas-ca.pem": f.certificate,
-	})
-	f.serve(st, "--listen", f.listen, "--web-listen", f.web, "--drain-grace", grace.String(),
+	harness.WriteFiles(t, f.dir, map[string]string{"provider.json": string(provider)})
+	f.serve(st, append(flags, "--listen", f.listen, "--web-listen", f.web, "--drain-grace", grace.String(),
 		"--tls-cert", filepath.Join(f.dir, "cert.pem"), "--tls-key", filepath.Join(f.dir, "key.pem"),
-		"--provider", "ours="+filepath.Join(f.dir, "provider.json"))
+		"--provider", "ours="+filepath.Join(f.dir, "provider.json"))...)
 	f.open("envoy.yaml", func() string { return f.config(changes) }, f.bin, f.args()...)
-	return f
 }
 
 func (f *fronted) args() []string {

@@ -50,7 +50,7 @@ func TestBehindEnvoyRepeats(t *testing.T) {
 	t.Cleanup(server.Stop)
 	f.listen, f.web, f.address = l.Addr().String(), "127.0.0.1:1", harness.FreeAddress(t)
 	harness.WriteFiles(t, f.dir, map[string]string{"envoy.yaml": f.config(map[string]string{
-		"# require_client_certificate": "require_client_certificate", "# validation_context": "validation_context",
+		"require_client_certificate: false": "require_client_certificate: true", "# validation_context": "validation_context",
 	})})
 	harness.StartProxy(t, f.bin, f.args()...)
 	dial := func(certificates ...tls.Certificate) *grpc.ClientConn {

@@ -36,6 +36,8 @@ type proxied struct {
 	certificate string
 	roots       *x509.CertPool
 	remote      *copilot.Client
+	// token is the bearer token of remote.
+	token string
 	// patience is how long the proxy lets a stream be silent.
 	patience time.Duration
 }
@@ -43,7 +45,7 @@ type proxied struct {
 // newProxied writes the files that the server and the proxy need.
 func newProxied(t *testing.T, patience time.Duration) *proxied {
 	t.Helper()
-	p := &proxied{dir: harness.RealDir(t), patience: patience}
+	p := &proxied{dir: harness.RealDir(t), patience: patience, token: operatorToken}
 	sum := sha256.Sum256([]byte(operatorToken))
 	files := map[string]string{
 		"tokens": "op " + hex.EncodeToString(sum[:]) + "\n",
@@ -69,7 +71,7 @@ func (p *proxied) open(file string, text func() string, program string, args ...
 		p.address = harness.FreeAddress(p.T)
 		harness.WriteFiles(p.T, p.dir, map[string]string{file: text()})
 		p.proxy = harness.StartProxy(p.T, program, args...)
-		p.remote = harness.DialProxy(p.Ctx, p.T, p.proxy, p.address, copilot.WithToken(operatorToken), p.tls())
+		p.remote = harness.DialProxy(p.Ctx, p.T, p.proxy, p.address, copilot.WithToken(p.token), p.tls())
 	}
 	p.T.Cleanup(func() { _ = p.remote.Close() })
 }
