@@ -1,7 +1,6 @@
 package deploy
 
 import (
-	"net"
 	"net/http"
 	"strings"
 	"syscall"
@@ -188,11 +187,5 @@ func TestBehindEnvoyDrain(t *testing.T) {
 func (f *fronted) drain() {
 	f.T.Helper()
 	f.admin(http.MethodPost, "/drain_listeners?graceful")
-	f.Eventually("Envoy refuses connections", func() bool {
-		conn, err := new(net.Dialer).DialContext(f.Ctx, "tcp", f.address)
-		if err == nil {
-			_ = conn.Close()
-		}
-		return err != nil
-	})
+	f.awaitClosed()
 }

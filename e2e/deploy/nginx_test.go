@@ -2,12 +2,6 @@ package deploy
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -63,47 +57,12 @@ func TestNginxIdleStreams(t *testing.T) {
 // nothing.
 func TestNginxDrain(t *testing.T) {
 	t.Parallel()
-	p := newNginx(t, 75*time.Second, harness.OnUser("one", harness.Say("1")), harness.OnUser("two", harness.Say("2")))
-	id := p.made()
-	plain := p.subscribe(id, time.Second)
-	if err := beats(1, plain.Recv); err != nil {
-		t.Fatal(err)
-	}
-	check := p.follow(id, 2)
-	p.SayTo(id, "one")
-	p.Written(id)
-	p.Stop(syscall.SIGTERM)
-	if announced, _ := ended(plain); !announced {
-		t.Error("the stream ended, and nobody had said that it would")
-	}
-	p.Start()
-	p.Provide(id)
-	p.SayTo(id, "two")
-	check()
+	newNginx(t, 75*time.Second, harness.OnUser("one", harness.Say("1")), harness.OnUser("two", harness.Say("2"))).testDrain()
 }
 
 // TestNginxDoctor: doctor finds nothing broken with deploy/nginx.conf but streams that are silent for longer than nginx
 // lets them be.
 func TestNginxDoctor(t *testing.T) {
 	t.Parallel()
-	p := newNginx(t, 3*time.Second)
-	program, err := harness.Program()
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := filepath.Join(p.dir, "config")
-	if err := os.MkdirAll(filepath.Join(config, "copilot-grpc"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	harness.WriteFiles(t, filepath.Join(config, "copilot-grpc"), map[string]string{"contexts.json": fmt.Sprintf(
-		`{"contexts": {"nginx": {"target": %q, "tls_ca": %q, "tls_server_name": "localhost", "token_env": "OP"}}}`,
-		p.address, filepath.Join(p.dir, "cert.pem"))})
-	doctor := exec.CommandContext(p.Ctx, program, "doctor", "--context", "nginx", "--idle", "6s")
-	doctor.Env = append(doctor.Environ(), "XDG_CONFIG_HOME="+config, "OP="+operatorToken)
-	out, err := doctor.CombinedOutput()
-	broken := regexp.MustCompile("(?m)^MISSING  .*").FindAllString(string(out), -1)
-	if err == nil || len(broken) != 1 || !strings.HasPrefix(broken[0], "MISSING  idle streams: ") ||
-		strings.Count(string(out), "\nok ")+1 != 8 {
-		t.Errorf("%v:\n%s", err, out)
-	}
+	newNginx(t, 3*time.Second).testDoctor()
 }

@@ -7,8 +7,14 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"fmt"
+	"net"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -32,8 +38,9 @@ type proxied struct {
 	// address is where the proxy listens, remote a client that connects there.
 	address string
 	proxy   *harness.Proxy
-	// certificate is that of the proxy and, if it has one, of the server.
+	// certificate and key are those of the proxy and, if it has some, of the server.
 	certificate string
+	key         string
 	roots       *x509.CertPool
 	remote      *copilot.Client
 	// token is the bearer token of remote.
@@ -52,8 +59,8 @@ func newProxied(t *testing.T, patience time.Duration) *proxied {
 		"policy.yaml": "version: 1\nidentity: {tokens: tokens}\ntenants: {host: {members: [{token: op, role: " +
 			"admin}]}}\n",
 	}
-	p.certificate, files["key.pem"], p.roots = harness.SelfSigned(t)
-	files["cert.pem"] = p.certificate
+	p.certificate, p.key, p.roots = harness.SelfSigned(t)
+	files["cert.pem"], files["key.pem"] = p.certificate, p.key
 	harness.WriteFiles(t, p.dir, files)
 	return p
 }
@@ -78,6 +85,18 @@ func (p *proxied) open(file string, text func() string, program string, args ...
 
 func (p *proxied) tls() copilot.Option {
 	return copilot.WithTLS(&tls.Config{RootCAs: p.roots, ServerName: "localhost"})
+}
+
+// awaitClosed waits until the proxy refuses connections.
+func (p *proxied) awaitClosed() {
+	p.T.Helper()
+	p.Eventually("the proxy refuses connections", func() bool {
+		conn, err := new(net.Dialer).DialContext(p.Ctx, "tcp", p.address)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err != nil
+	})
 }
 
 // subscribe opens a stream through the proxy with a heartbeat.
@@ -224,5 +243,53 @@ func (p *proxied) follow(id string, turns int) (check func()) {
 		if n := len(got); n == 0 || n > len(want) || !slices.Equal(got, want[:n]) {
 			p.T.Errorf("the reader saw\n%v, of\n%v", got, want)
 		}
+	}
+}
+
+// testDrain replaces the server: readers get a GoAway, come back through the proxy, and miss nothing. The model answers
+// "one" and "two".
+func (p *proxied) testDrain() {
+	p.T.Helper()
+	id := p.made()
+	plain := p.subscribe(id, time.Second)
+	if err := beats(1, plain.Recv); err != nil {
+		p.T.Fatal(err)
+	}
+	check := p.follow(id, 2)
+	p.SayTo(id, "one")
+	p.Written(id)
+	p.Stop(syscall.SIGTERM)
+	if announced, _ := ended(plain); !announced {
+		p.T.Error("the stream ended, and nobody had said that it would")
+	}
+	p.Start()
+	p.Provide(id)
+	p.SayTo(id, "two")
+	check()
+}
+
+// testDoctor expects that doctor finds nothing broken but streams that are silent for longer than the proxy lets them
+// be.
+func (p *proxied) testDoctor() {
+	t := p.T
+	t.Helper()
+	program, err := harness.Program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(p.dir, "config")
+	if err := os.MkdirAll(filepath.Join(config, "copilot-grpc"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	harness.WriteFiles(t, filepath.Join(config, "copilot-grpc"), map[string]string{"contexts.json": fmt.Sprintf(
+		`{"contexts": {"proxied": {"target": %q, "tls_ca": %q, "tls_server_name": "localhost", "token_env": "OP"}}}`,
+		p.address, filepath.Join(p.dir, "cert.pem"))})
+	doctor := exec.CommandContext(p.Ctx, program, "doctor", "--context", "proxied", "--idle", "6s")
+	doctor.Env = append(doctor.Environ(), "XDG_CONFIG_HOME="+config, "OP="+operatorToken)
+	out, err := doctor.CombinedOutput()
+	broken := regexp.MustCompile("(?m)^MISSING  .*").FindAllString(string(out), -1)
+	if err == nil || len(broken) != 1 || !strings.HasPrefix(broken[0], "MISSING  idle streams: ") ||
+		strings.Count(string(out), "\nok ")+1 != 8 {
+		t.Errorf("%v:\n%s", err, out)
 	}
 }

@@ -88,9 +88,12 @@ func StartProxy(t *testing.T, program string, args ...string) *Proxy {
 	return p
 }
 
+// Signal sends the proxy a signal.
+func (p *Proxy) Signal(sig syscall.Signal) { _ = p.cmd.Process.Signal(sig) }
+
 // Stop ends the proxy and waits for its end.
 func (p *Proxy) Stop(sig syscall.Signal) {
-	_ = p.cmd.Process.Signal(sig)
+	p.Signal(sig)
 	<-p.ended
 }
 

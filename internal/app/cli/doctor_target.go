@@ -53,11 +53,11 @@ const (
 // proxyRemedies are the settings of a proxy that mend a need.
 var proxyRemedies = map[string]string{
 	needConnection: "the proxy must listen with HTTP/2, and offer h2 by ALPN if it ends TLS (nginx: listen 443 ssl " +
-		"http2; Envoy: alpn_protocols: [h2])",
+		"http2; HAProxy: bind … alpn h2; Envoy: alpn_protocols: [h2])",
 	needIdentity: "the proxy must speak HTTP/2 to the server, and pass every path and the header authorization (nginx: " +
 		"location / with grpc_pass; Envoy: a route with prefix: /, and http2_protocol_options in the cluster)",
 	needTrailers: "the proxy must speak HTTP/2 to the server too, and pass trailers (nginx: grpc_pass, not " +
-		"proxy_pass; Envoy: http2_protocol_options in the cluster; mesh: appProtocol of the Service)",
+		"proxy_pass; HAProxy: server … proto h2; Envoy: http2_protocol_options in the cluster; mesh: appProtocol of the Service)",
 	needBidi: "the proxy must not collect requests or answers (nginx: grpc_pass, not proxy_pass; Envoy and mesh: no " +
 		"buffer filter)",
 	needHalfClose: "the proxy must end each direction of a stream separately, and have no time limit of streams " +
@@ -69,7 +69,7 @@ var proxyRemedies = map[string]string{
 	needHealth: "route /grpc.health.v1.Health/ to the server, as a stream without a time limit (nginx: location /; " +
 		"Envoy and mesh: prefix: / and timeout: 0s)",
 	needIdle: "let streams be silent for longer than a heartbeat's interval (nginx: grpc_read_timeout, " +
-		"grpc_send_timeout and client_body_timeout 75s; Envoy: stream_idle_timeout: 75s, and timeout: 0s in the route), " +
+		"grpc_send_timeout and client_body_timeout 75s; HAProxy: timeout client and timeout server 75s; Envoy: stream_idle_timeout: 75s, and timeout: 0s in the route), " +
 		"or set a shorter heartbeat_interval",
 }
 
