@@ -118,11 +118,23 @@ func (q *Prompts) expect(w *turn.Waiter, n uint64) {
 	q.waiters[n] = w
 }
 
-// forget removes a prompt whose sender receives an error.
+// forget removes a prompt whose sender receives an error. The disk may hang, so that it is written without the lock.
 func (q *Prompts) forget(w *turn.Waiter) {
+	q.s.mu.Lock()
 	delete(q.waiters, w.Entry)
 	delete(q.forgotten, w.Entry)
-	q.box.Drop(w.Entry)
+	had := q.box.Finish(w.Entry)
+	q.s.mu.Unlock()
+	if had {
+		q.flush()
+	}
+}
+
+// drop removes a prompt for which nobody waits.
+func (q *Prompts) drop(n uint64) {
+	if q.box.Finish(n) {
+		q.flush()
+	}
 }
 
 // ended notes that the turn of a prompt has ended. It reports whether it releases the waiter later: no process finds in the

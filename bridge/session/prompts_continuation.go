@@ -101,7 +101,7 @@ func (q *Prompts) storeContinuation() {
 		q.leaveInterrupted()
 	})
 	if !stored { // a caller has aborted it meanwhile
-		q.box.Drop(n)
+		q.drop(n)
 	}
 }
 

@@ -117,6 +117,38 @@ func TestRemovedPromptIsToldOnceStored(t *testing.T) {
 	})
 }
 
+// TestForgottenOnASlowDisk: a prompt whose sender has an error leaves the disk, which may hang or fail, and nothing else waits for
+// that.
+func TestForgottenOnASlowDisk(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		disk := &logDisk{}
+		box, err := outbox.Open(disk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		s := New(Config{ID: "s1", Host: &rig{ctx: ctx}, Epoch: 7, Outbox: box})
+		acknowledged(t, s, "p")
+		s.update(s.prompts.restore)
+		w := s.prompts.Restored("m1")
+		disk.hang = make(chan struct{})
+		go s.prompts.forget(w)
+		synctest.Wait()
+		if !s.mu.TryLock() {
+			t.Fatal("the session waits for the disk")
+		}
+		s.mu.Unlock()
+		time.Sleep(time.Minute) // the write has failed by now
+		close(disk.hang)
+		time.Sleep(time.Minute)
+		if next, err := outbox.Open(disk); err != nil || !next.Empty() {
+			t.Errorf("%v; the disk has %v", err, next.Entries())
+		}
+	})
+}
+
 // The bridge's end takes prompts from the disk whose turns have ended and are stored: the next process need not look for them.
 func TestCloseForgetsWhatIsOver(t *testing.T) {
 	t.Parallel()

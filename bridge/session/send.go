@@ -40,9 +40,7 @@ func unavailable(cause error) error {
 // forget ends the waiting for a message whose sender learns that it failed.
 func (sd *Sender) forget(w *Waiter) {
 	w.Close()
-	sd.s.mu.Lock()
 	sd.s.prompts.forget(w.state)
-	sd.s.mu.Unlock()
 }
 
 // unanswered is the error of a message to which the CLI did not reply.

@@ -166,7 +166,7 @@ func (a *attempt) begin() error {
 	problem := sd.s.prompts.Box().Problem()
 	a.n, a.unstored = n, err == nil && inMemory && problem != nil
 	if a.unstored && sd.s.journal.Remote() { // this process may end with its storage
-		sd.s.prompts.Box().Drop(n)
+		sd.s.prompts.drop(n)
 		err = unavailable(problem)
 	}
 	if err != nil {

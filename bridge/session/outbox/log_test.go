@@ -77,7 +77,7 @@ func TestLogIsBounded(t *testing.T) {
 			t.Errorf("the next life has %d prompts", len(entries))
 		}
 		for _, n := range append(all, large) {
-			b.Drop(n)
+			finish(t, b, n)
 		}
 		if names, _ := disk.List(); !slices.Equal(names, []string{logFile}) || len(disk.files[logFile]) > 100 {
 			t.Errorf("on disk are %q in the end", disk.files)
@@ -96,7 +96,7 @@ func TestWritesOfAPrompt(t *testing.T) {
 	for range 10 {
 		n, _, _ := b.Add(Prompt{Params: json.RawMessage(`{"prompt":"p"}`)}, keepAll, journal.Position{})
 		accepted(t, b, n, []string{"m"})
-		b.Drop(n)
+		finish(t, b, n)
 	}
 	if want := map[string]int{"save": 30}; !maps.Equal(disk.calls, want) {
 		t.Errorf("the disk was changed %v times, want %v", disk.calls, want)

@@ -310,13 +310,6 @@ func (b *Box) Accepted(
 	})
 }
 
-// Drop removes a prompt that the CLI has rejected, or whose caller has received an error.
-func (b *Box) Drop(n uint64) {
-	if b.Finish(n) {
-		_ = b.Flush()
-	}
-}
-
 // Finish notes, in memory, that nothing more is to be known of a prompt. It reports whether
 // the outbox had it.
 func (b *Box) Finish(n uint64) bool {

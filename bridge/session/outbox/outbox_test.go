@@ -151,7 +151,7 @@ func TestLives(t *testing.T) {
 		t.Error("the other request was answered")
 	}
 	b.Owe(first, 0)
-	b.Drop(second)
+	finish(t, b, second)
 	b = opened(t, disk)
 	if !b.Owes() {
 		t.Fatal("the third life does not know what is owed")
@@ -245,7 +245,7 @@ func TestBounds(t *testing.T) {
 	if fault.ReasonOf(err) != fault.LimitExceeded {
 		t.Errorf("one too many: %v", err)
 	}
-	b.Drop(1)
+	finish(t, b, 1)
 	if _, _, err := b.Add(Prompt{Params: json.RawMessage(`{}`)}, keepAll, journal.Position{}); err != nil {
 		t.Errorf("after one has ended: %v", err)
 	}
@@ -256,6 +256,17 @@ func TestBounds(t *testing.T) {
 	}
 	if _, _, err := b.Add(Prompt{Params: json.RawMessage(`{}`)}, keepAll, journal.Position{}); fault.ReasonOf(err) != fault.LimitExceeded {
 		t.Errorf("another: %v", err)
+	}
+}
+
+// finish removes a prompt, also from the disk.
+func finish(t *testing.T, b *Box, n uint64) {
+	t.Helper()
+	if !b.Finish(n) {
+		t.Errorf("the prompt %d is not there", n)
+	}
+	if err := b.Flush(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -288,7 +299,7 @@ func TestAddLater(t *testing.T) {
 	if len(entries) != 2 || !entries[0].Acknowledged() || entries[1].Acknowledged() || entries[0].Obstacle() == "" { // its secrets are not on disk
 		t.Errorf("the next process has %+v", entries)
 	}
-	b.Drop(later("rejected"))
+	finish(t, b, later("rejected"))
 	if entries := stored(); len(entries) != 2 {
 		t.Errorf("the next process has a prompt that was rejected: %+v", entries)
 	}
