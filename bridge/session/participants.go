@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
@@ -133,7 +134,21 @@ func (m *Participants) Join(ctx context.Context, j Joining) (Joined, error) {
 		}
 		return Joined{}, err
 	}
+	if err := m.stays(joined.Participant); err != nil {
+		return Joined{}, err
+	}
 	return joined, nil
+}
+
+// stays returns an error if a participant was removed while it joined: the session may have been disconnected, and opened again
+// by others.
+func (m *Participants) stays(p *roster.Participant) error {
+	m.s.mu.Lock()
+	defer m.s.mu.Unlock()
+	if m.s.roster.Has(p) {
+		return nil
+	}
+	return fault.New(fault.ParticipantNotFound, "the participant was removed while it joined").WithField("participant_token")
 }
 
 // withdraw takes back what a participant brought whose opening of the session failed: the CLI would reject it at every

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
@@ -234,6 +235,27 @@ func TestLeaveBy(t *testing.T) {
 		}
 		f.tasks.Wait()
 	}
+}
+
+// TestRemovedWhileJoining: who was removed while it joined is told that it has no place, also if another caller has opened the
+// session again meanwhile.
+func TestRemovedWhileJoining(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newCrowded()
+		if err := f.of.loader.acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		joined := make(chan error, 1)
+		go func() {
+			_, err := f.of.participants.Join(t.Context(), Joining{Brings: roster.Brings{Tools: tool, Grace: time.Hour}})
+			joined <- err
+		}()
+		synctest.Wait()
+		f.of.update(f.of.roster.Clear)
+		f.of.loader.release()
+		wantReason(t, <-joined, fault.ParticipantNotFound)
+	})
 }
 
 // watchedHost has callers of WatchPending.
