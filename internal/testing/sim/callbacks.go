@@ -178,6 +178,8 @@ func (w *world) resolved(n session.Resolved) {
 	case bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN:
 		// The CLI may accept an answer after the bridge has ceased to wait for that.
 		right = w.aborts > a.aborts || w.crashes > a.dead || len(a.taken) > 0 || !slices.Contains(w.cli.waits(), hookOf(n.ID))
+	case bridgev1.CallbackOutcome_CALLBACK_OUTCOME_SESSION_ENDED:
+		right = w.disconnecting > 0
 	case bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST:
 		right = w.crashes > a.dead
 	}
@@ -352,7 +354,7 @@ func (w *world) checkCallbacks() {
 				reached := slices.ContainsFunc(a.taken, func(text string) bool { return strings.Contains(text, one.mark) })
 				// A question has no reply to its answer: the CLI may be gone, or the turn aborted.
 				// The default answer for lack of room has no claim, and may reach the next process before the answer does.
-				if !reached && a.p.Hook == "" && w.refused.Load() == 0 && !(a.p.Kind.Method == askUser && (w.crashes > a.dead || w.aborts > a.aborts)) {
+				if !reached && a.p.Hook == "" && w.refused.Load() == 0 && !(a.p.Kind.Method == askUser && (w.crashes > a.dead || w.aborts > a.aborts || w.disconnects > 0)) {
 					w.fail("the answer %s to callback %s has not reached the CLI", one.mark, a.p.ID)
 				}
 			}
@@ -361,17 +363,14 @@ func (w *world) checkCallbacks() {
 			w.fail("%d answers to callback %s are accepted, which was requested %d times", accepted, a.p.ID, a.times)
 		}
 	}
-	for id := range w.unreplied() {
-		w.fail("the request %s has no reply", id)
+	if w.cli != nil {
+		for id := range w.cli.questions {
+			w.fail("the request %s has no reply", id)
+		}
+		for id := range w.cli.lost {
+			w.fail("the request %s has no reply", id)
+		}
 	}
-}
-
-// unreplied are the requests of the living process that the bridge has not answered.
-func (w *world) unreplied() map[string]*toolCall {
-	if w.cli == nil {
-		return nil
-	}
-	return w.cli.questions
 }
 
 // request is a request of the CLI.

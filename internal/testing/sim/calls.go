@@ -188,11 +188,15 @@ func (c *cli) answerQuestion(r request) {
 	var id string
 	_ = json.Unmarshal(r.id, &id) // the ids of questions are texts
 	t := c.questions[id]
-	if t == nil {
+	if t == nil && !c.lost[id] {
 		c.w.failures = append(c.w.failures, fmt.Sprintf("the bridge replies twice, or to no question: %s", r.id))
 		return
 	}
 	delete(c.questions, id)
+	delete(c.lost, id)
+	if t == nil {
+		return
+	}
 	if t.kind == hooked {
 		c.hookReplied(t, r.answer)
 		return

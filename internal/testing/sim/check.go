@@ -37,6 +37,7 @@ func (w *world) over() bool {
 func (w *world) check() string {
 	w.failing(false)
 	w.restoreLog()
+	w.open()
 	w.checkWaiting()
 	if !w.settle(w.over) {
 		for n, p := range w.prompts {
@@ -97,17 +98,22 @@ func (w *world) wrong(p *prompt, said []int) string {
 		if len(said) > 0 {
 			return fmt.Sprint("its caller has gone, and the conversation has it: ", p.err)
 		}
+	case w.isGone(p.err): // who asks after a crash is told that it cannot be found out
+		if len(said) > 0 && !p.crashed {
+			return fmt.Sprint("sending failed, and the conversation has it: ", p.err)
+		}
 	case p.err != nil:
-		if reason := fault.ReasonOf(p.err); !p.crashed && !p.hung || reason != fault.SendUnconfirmed && reason != fault.RuntimeLost {
+		if reason := fault.ReasonOf(p.err); !p.crashed && !p.hung && !p.disconnected || reason != fault.SendUnconfirmed && reason != fault.RuntimeLost {
 			return fmt.Sprint("sending failed: ", p.err)
 		}
-		if len(said) > 0 && !errors.Is(p.err, session.ErrUnsettled) {
+		if len(said) > 0 && !p.disconnected && !errors.Is(p.err, session.ErrUnsettled) {
 			return fmt.Sprint("sending failed, and the conversation has it: ", p.err)
 		}
 	case p.outcome.Err != nil:
 		if !p.crashed || len(said) > 0 {
 			return fmt.Sprint("it is said to be lost: ", p.outcome.Err)
 		}
+	case told == "ABORTED" && p.disconnected:
 	case told == "RUNTIME_LOST":
 		if !p.crashed {
 			return "its runtime is said to be lost"

@@ -101,6 +101,8 @@ type cli struct {
 	// took is the prompt whose turn an earlier process began; -1 without one.
 	took      int
 	questions map[string]*toolCall
+	// lost are the requests of sessions that have ended in the process.
+	lost map[string]bool
 	// copies are the ephemeral events of which a second copy may come.
 	copies []string
 	// agent is the member that names the sub-agent whose events are sent; "" for the session's own agent.
@@ -300,6 +302,10 @@ func (c *cli) shutDown(n int) {
 }
 
 func (c *cli) handle(r request) {
+	if !c.loaded && strings.HasPrefix(r.method, "session.") && r.method != "session.create" && r.method != "session.resume" {
+		c.refuse(r, "Session not found: s1")
+		return
+	}
 	switch r.method {
 	case "":
 		c.answerQuestion(r)

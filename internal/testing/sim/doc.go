@@ -31,6 +31,9 @@
 // the journal may also fill up or hang: then callers and readers notice nothing, unless the bridge ends. In the end the disk has
 // what readers have got.
 //
+// Callers disconnect the session, which others use, and open it again. Its turn and its callbacks end then, nothing that it had to do
+// is done later, and no participant has a place.
+//
 // The CLI may hang, for up to the time after which the bridge kills it.
 //
 // Participants leave, lose their connections and come back within their grace time or behind it. In the end the process that
@@ -80,6 +83,7 @@
 //   - A process that resumes the session ends a call whose permission was refused, and goes on with the turn.
 //   - It waits for the reply to a hook also when the turn has been aborted.
 //   - The second copy of an ephemeral event may come very late. In a burst, events from memory and new ones come by turns.
+//   - A process that destroys a session ends its turn without an event, and forgets the messages that wait.
 //   - A resume of a session that the process has leaves what it lacks as it is. A refused one changes nothing.
 //   - Its record may have several files: session.getMessages has the newest one, session.eventLog.read has pages of all.
 //   - The history is written some time after its events, and before session.idle. A session without a message has none:

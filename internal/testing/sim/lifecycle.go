@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
@@ -69,7 +70,7 @@ func (w *world) configure(n int) {
 		}
 		w.clients.now = before
 		// The CLI may not say in time whether it can be unloaded.
-		if w.crashes != crashes || fault.ReasonOf(err) == fault.RuntimeLost || client == refusedClient || client == "" {
+		if w.crashes != crashes || fault.ReasonOf(err) == fault.RuntimeLost || w.disconnects > 0 || client == refusedClient || client == "" {
 			return nil
 		}
 		return err
@@ -121,11 +122,16 @@ func (c *cli) destroy(r request) {
 		c.refuse(r, "Session not found: s1")
 		return
 	}
-	if c.active() || len(c.questions) > 0 {
+	if (c.active() || len(c.questions) > 0) && c.w.disconnecting == 0 {
 		c.w.failures = append(c.w.failures, "the session is unloaded while it works")
 	}
 	c.emit("session.shutdown", `{"shutdownType":"routine"}`, -1)
 	c.write()
-	*c = cli{w: c.w, pipe: c.pipe, requests: c.requests, replies: c.replies, copies: c.copies, questions: map[string]*toolCall{}}
+	lost := map[string]bool{}
+	for id := range c.questions {
+		lost[id] = true
+	}
+	maps.Copy(lost, c.lost)
+	*c = cli{w: c.w, pipe: c.pipe, requests: c.requests, replies: c.replies, copies: c.copies, questions: map[string]*toolCall{}, lost: lost}
 	c.reply(r, `{"sessionId":"s1"}`)
 }

@@ -114,7 +114,7 @@ func (w *world) joins(l *life, s *seat) bool {
 	switch reason := fault.ReasonOf(err); {
 	case err == nil:
 		s.id, s.token, s.participant, s.presence = j.Participant.ID, j.Participant.Token, j.Participant, present
-	case reason == fault.ParticipantNotFound:
+	case reason == fault.ParticipantNotFound, w.isGone(err):
 		s.token = ""
 	case reason == fault.RuntimeLost, reason == fault.ToolNameConflict && w.restarts > 0: // by a place whose token was lost with the bridge
 	default:
@@ -184,9 +184,11 @@ func (w *world) attended() (n int) {
 // unknown is a number of handlers that nobody can know.
 const unknown = -1
 
-// hookHandlers counts the handlers of a hook. Who had left when the bridge ended, or was about to join, may still have a place.
+// hookHandlers counts the handlers of a hook. Who joins may have a place already, and who had left when the bridge ended, or
+// was about to join, may still have one.
 func (w *world) hookHandlers() (n int) {
-	if n = w.attended(); w.restarts > 0 && time.Since(w.began) < grace {
+	joins := func(s *seat) bool { return s.presence == joining }
+	if n = w.attended(); slices.ContainsFunc(w.seats, joins) || w.restarts > 0 && time.Since(w.began) < grace {
 		return unknown
 	}
 	if w.variant.own() == 2 {

@@ -21,7 +21,7 @@ var (
 
 // op is a thing that a run does: s sends a prompt, t one whose agent needs callers, j one whose agent calls hooks, r answers a callback, d abstains, a
 // aborts, e has a caller go whose call has not returned, c has the CLI do something, b has it send a second copy of an event,
-// h has a sub-agent work, u has the bridge unload the session, o has a caller change its configuration, l has a participant leave, lose its connection or come back, g has the agent stream a part of its answer, i has the CLI begin another file of its record, x kills the CLI, f has the disk of prompts fail, y has the CLI hang, q has the disk of the journal fail, fill up, hang or work again, z ends the bridge, k has one of both end amid later work, and w waits. n says which.
+// h has a sub-agent work, u has the bridge unload the session, o has a caller change its configuration, p has a caller disconnect the session, l has a participant leave, lose its connection or come back, g has the agent stream a part of its answer, i has the CLI begin another file of its record, x kills the CLI, f has the disk of prompts fail, y has the CLI hang, q has the disk of the journal fail, fill up, hang or work again, z ends the bridge, k has one of both end amid later work, and w waits. n says which.
 // v, which comes first, is the variant.
 type op struct {
 	kind rune
@@ -61,6 +61,8 @@ func (w *world) carryOut(o op) {
 		w.unload()
 	case 'o':
 		w.configure(o.n)
+	case 'p':
+		w.disconnect(o.n)
 	case 'l':
 		w.move(o.n)
 	case 'q':
@@ -131,6 +133,9 @@ func script(seed uint64) (ops []op) {
 	}
 	if seed/256%2 == 1 {
 		kinds += "qqq"
+	}
+	if seed/512%2 == 1 {
+		kinds += "ppo"
 	}
 	for range 10 + rng.IntN(90) {
 		ops = append(ops, op{rune(kinds[rng.IntN(len(kinds))]), rng.IntN(36)})
@@ -279,13 +284,15 @@ func TestFound(t *testing.T) {
 		"an abort whose caller has gone reaches the next turn":                "v56 z32 c13 c30 t8 c20 c32 c0 c9 c1 k29 a19 e35 t34 c32 c27 c11",
 		"the text of a turn that goes on within a load that begins an epoch": "v64 t30 c8 c22 x32 t29 c32 c23 c11 c29 c3 c24 c19 c26 c21 c14 c4 " +
 			"c11 w3 w19 c34 c3 c7 x7 c6 c5 c8 c5 c10",
-		"a turn that the next process ends is told as lost":      "v50 t0 c0 c0 c0 c0 c0 c0 c0 c0 x0",
-		"a configuration stays saved whose resume has failed":    "o6 x10",
-		"an aborted prompt stays on a disk that had failed":      "v59 s28 c28 c9 f24 a15 c8 c26 c19 c34 c29",
-		"a configuration is saved that the CLI then refuses":     "v8 t18 c24 c25 o29 k12",
-		"what the CLI was slow to take is thought to be refused": "v32 l1 l12 w19 l15",
-		"the tools of who leaves during a load stay":             "v54 c7 s14 c33 c19 c11 l31 c19 c10 c20 l33 c24 c4 x10 l30",
-		"a default answer does not reach the CLI":                "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
+		"a turn that the next process ends is told as lost":                 "v50 t0 c0 c0 c0 c0 c0 c0 c0 c0 x0",
+		"a configuration stays saved whose resume has failed":               "o6 x10",
+		"an aborted prompt stays on a disk that had failed":                 "v59 s28 c28 c9 f24 a15 c8 c26 c19 c34 c29",
+		"a configuration is saved that the CLI then refuses":                "v8 t18 c24 c25 o29 k12",
+		"what the CLI was slow to take is thought to be refused":            "v32 l1 l12 w19 l15",
+		"the tools of who leaves during a load stay":                        "v54 c7 s14 c33 c19 c11 l31 c19 c10 c20 l33 c24 c4 x10 l30",
+		"a prompt that the CLI has not got stays on a disk that had failed": "v1 c30 t20 c34 c11 o10 c17 t12 c3 x19 c29 c12 c2 c6 c5 f2 c11 c16 c4",
+		"who joins while the session is disconnected has no place":          "v21 s25 z18 p1 o33 k3 y11",
+		"a default answer does not reach the CLI":                           "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
 	} {
 		if wrong := play(t, parse(t, ops)); wrong != "" {
 			t.Errorf("%s: %s", what, wrong)

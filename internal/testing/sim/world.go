@@ -38,6 +38,8 @@ type prompt struct {
 	abandoned bool
 	// crashed: a CLI process ended since it was sent, and before the caller knew its outcome.
 	crashed bool
+	// disconnected: a caller has disconnected the session before the caller knew its outcome.
+	disconnected bool
 	// hung: the CLI hung before the caller knew its outcome.
 	hung bool
 	// wentOn: a later CLI process has ended its turn.
@@ -87,6 +89,8 @@ type world struct {
 	state         json.RawMessage // its state when that was last looked at
 	dirty         bool
 	hangs         bool // the CLI process does nothing
+	disconnects   int  // by callers
+	disconnecting int  // of these, those that have not returned
 	restarts      int
 	began         time.Time // the process of the bridge
 	failed        bool      // a disk has failed
@@ -224,7 +228,7 @@ func (w *world) send(p *prompt) {
 	n := len(w.prompts)
 	p.accepted = map[int]bool{}
 	w.mu.Lock()
-	p.abortable = w.stop.underway > 0
+	p.abortable, p.disconnected = w.stop.underway > 0, w.disconnecting > 0
 	for before, earlier := range w.prompts {
 		p.accepted[before] = earlier.sent
 	}
@@ -292,7 +296,7 @@ func (w *world) abort() {
 		if w.lives(l) {
 			w.stop.end(turns, err)
 		}
-		if w.crashes != crashes || abandoned { // a call of a process that has ended may fail
+		if w.crashes != crashes || abandoned || w.disconnects > 0 { // a call of a process that has ended may fail
 			return nil
 		}
 		return err
