@@ -189,6 +189,7 @@ func (s *Span) Refuse() {
 	if s == nil {
 		return
 	}
+	s.span.SetAttributes(attrError.String("refused"))
 	s.span.SetStatus(codes.Error, "")
 	s.span.End()
 }

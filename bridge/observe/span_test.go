@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
@@ -140,5 +141,15 @@ func TestNoSpanIsFine(t *testing.T) {
 	s.Refuse()
 	if s.Own() || s.Remote() != (Remote{}) {
 		t.Error("there is something")
+	}
+}
+
+func TestRefusedTurn(t *testing.T) {
+	t.Parallel()
+	o, spans := tracing(t)
+	o.Turn(context.Background(), "s", "", Remote{}).Refuse()
+	got := spans.GetSpans()[0]
+	if attributes(&got)[attrError] != "refused" || got.Status.Code != codes.Error {
+		t.Errorf("the span has %v and %v", got.Attributes, got.Status)
 	}
 }
