@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -193,6 +194,12 @@ func (rt *Runtime) Err() error {
 
 // TurnCompleted notes that a turn has completed, so that the runtime counts as stable.
 func (rt *Runtime) TurnCompleted() { rt.Process().TurnCompleted() }
+
+// Traces reports whether the CLI process exports spans.
+func (rt *Runtime) Traces() bool {
+	on, _ := strconv.ParseBool(rt.profile.Env["COPILOT_OTEL_ENABLED"])
+	return on
+}
 
 // Ended is closed when the runtime has ended and its sessions know it.
 func (rt *Runtime) Ended() <-chan struct{} { return rt.told }

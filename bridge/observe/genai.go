@@ -128,6 +128,8 @@ type ModelCall struct {
 	Cost float64
 	// Finish is the reason why the model stopped; empty if it is unknown.
 	Finish string
+	// Traced reports that the CLI exports a span of the call itself.
+	Traced bool
 	// Failed reports that the call failed, with Status as the HTTP status; 0 if there is none.
 	Failed bool
 	Status int
@@ -189,7 +191,7 @@ func modelLabels(values [3]string, last attribute.Key) attribute.Set {
 
 // modelSpan records the span of a model call, and returns a context with it, or with the turn's.
 func (o *Observer) modelSpan(turn *Span, session, tenant string, c *ModelCall, at time.Time) context.Context {
-	if !o.Steps() {
+	if !o.Traces() || c.Traced {
 		return turn.context()
 	}
 	attrs := append(stepAttributes(opModel, session, tenant, c.Agent), attrProvider.String(c.provider()),
@@ -209,12 +211,12 @@ func (o *Observer) modelSpan(turn *Span, session, tenant string, c *ModelCall, a
 	return ctx
 }
 
-// Steps reports whether spans of model calls and tools are recorded.
-func (o *Observer) Steps() bool { return o.tracer != nil && !o.cliTraces }
+// Traces reports whether spans are recorded.
+func (o *Observer) Traces() bool { return o.tracer != nil }
 
-// Tool starts the span of a tool call of an agent, which is empty for the session's own; nil unless Steps.
+// Tool starts the span of a tool call of an agent, which is empty for the session's own; nil unless Traces.
 func (o *Observer) Tool(turn *Span, session, tenant, agent, call, name string, at time.Time) *Span {
-	if !o.Steps() {
+	if !o.Traces() {
 		return nil
 	}
 	attrs := append(stepAttributes(opTool, session, tenant, agent), attrTool.String(name), attrToolCall.String(call))

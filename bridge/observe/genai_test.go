@@ -83,18 +83,18 @@ func TestStepsOfATurn(t *testing.T) {
 	}
 }
 
-// If the CLI exports the steps of a turn, the bridge does not; its metrics stay.
-func TestStepsOfTheCLI(t *testing.T) {
+// If the CLI exports the span of a model call, the bridge does not; its metrics stay.
+func TestCallsTracedByTheCLI(t *testing.T) {
 	t.Parallel()
 	spans, reader := tracetest.NewInMemoryExporter(), sdkmetric.NewManualReader()
-	o, err := New(Config{Tracers: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)), CLITraces: true,
+	o, err := New(Config{Tracers: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)),
 		Meters: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.ModelCalled(nil, "s", "", &ModelCall{Model: "m", Tokens: Tokens{Input: 5}}, Tokens{}, time.Now())
-	if o.Tool(nil, "s", "", "", "c", "deploy", time.Now()).EndTool(false, "", time.Now()); len(spans.GetSpans()) != 0 || o.Steps() {
-		t.Errorf("there are the spans %v", spans.GetSpans())
+	o.ModelCalled(nil, "s", "", &ModelCall{Model: "m", Traced: true, Tokens: Tokens{Input: 5}}, Tokens{}, time.Now())
+	if got := spans.GetSpans(); len(got) != 0 {
+		t.Errorf("there are the spans %v", got)
 	}
 	if got := modelsIn(t, reader); !slices.Equal(got, []string{"m"}) {
 		t.Errorf("the metrics have the models %v", got)

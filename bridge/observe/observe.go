@@ -46,12 +46,10 @@ var seconds = []float64{0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 
 // Observer has the instruments. It is safe for concurrent use.
 type Observer struct {
 	// tracer is nil if no spans are recorded. They then only pass trace contexts on.
-	tracer trace.Tracer
-	// cliTraces: the CLI records the spans of model calls and tools itself.
-	cliTraces bool
-	meter     metric.Meter
-	models    models
-	tenants   tenants
+	tracer  trace.Tracer
+	meter   metric.Meter
+	models  models
+	tenants tenants
 
 	turnLabels, kindLabels, callbackLabels labels
 
@@ -66,9 +64,6 @@ type Observer struct {
 type Config struct {
 	Tracers trace.TracerProvider
 	Meters  metric.MeterProvider
-	// CLITraces reports that CLI processes export spans. The Observer then records none of model calls and tools, because
-	// the CLI has them in more detail.
-	CLITraces bool
 	// Tenants are the tenants that metrics name, up to MaxTenants; without any there are no metrics of tenants.
 	Tenants []string
 }
@@ -78,7 +73,7 @@ func New(c Config) (*Observer, error) {
 	if c.Meters == nil {
 		c.Meters = metricnoop.NewMeterProvider()
 	}
-	o := &Observer{meter: c.Meters.Meter(Scope), cliTraces: c.CLITraces}
+	o := &Observer{meter: c.Meters.Meter(Scope)}
 	if c.Tracers != nil {
 		o.tracer = c.Tracers.Tracer(Scope)
 	}

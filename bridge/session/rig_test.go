@@ -201,6 +201,7 @@ func (rt *fakeRuntime) Route(*Session) error {
 }
 func (rt *fakeRuntime) Unroute(*Session)       { rt.routed.Store(false) }
 func (rt *fakeRuntime) TurnCompleted()         {}
+func (rt *fakeRuntime) Traces() bool           { return false }
 func (rt *fakeRuntime) Ended() <-chan struct{} { return rt.told }
 func (rt *fakeRuntime) Version() string        { return rt.r.script.Version }
 func (rt *fakeRuntime) Err() error {

@@ -71,6 +71,8 @@ type Runtime interface {
 	Unroute(s *Session)
 	// TurnCompleted notes that a session's turn has completed in the runtime.
 	TurnCompleted()
+	// Traces reports whether the CLI process exports spans.
+	Traces() bool
 	// Err returns the error with which the runtime ended, or nil while it runs.
 	Err() error
 	// Ended returns a channel that is closed when the runtime has ended and each of its sessions
@@ -207,7 +209,7 @@ func New(cfg Config) *Session {
 	s.callbacks = &Callbacks{s, cfg.Observer, callback.NewRegistry(cfg.Room)}
 	s.prompts = newPrompts(s, cfg.Outbox)
 	s.turns = &Turns{s: s, observer: cfg.Observer, machine: turn.New(cfg.Bounds, turnReason)}
-	s.turns.trace = trace{observer: cfg.Observer, session: cfg.ID, tenant: cfg.Tenant}
+	s.turns.trace = trace{s: s, observer: cfg.Observer}
 	s.sender = &Sender{s: s}
 	s.watchdog = &Watchdog{s}
 	s.intake = newIntake(s, now)

@@ -15,8 +15,8 @@ const maxTools = 256
 
 // trace reports the model calls and tools of a session to the observer. The session's lock guards it.
 type trace struct {
-	observer        *observe.Observer
-	session, tenant string
+	s        *Session
+	observer *observe.Observer
 	// turn is the span of the turn that runs, used what its model calls have used.
 	turn *observe.Span
 	used observe.Tokens
@@ -47,15 +47,21 @@ func (t *trace) cut() {
 func (t *trace) called(agent string, c *usage.Call, at time.Time) {
 	used := observe.Tokens{Input: c.Input, Output: c.Output, CacheRead: c.CacheRead, CacheWrite: c.CacheWrite}
 	t.used.Add(used)
-	t.observer.ModelCalled(t.turn, t.session, t.tenant, &observe.ModelCall{
+	t.observer.ModelCalled(t.turn, t.s.id, t.s.tenant, &observe.ModelCall{
 		Model: c.Model, Own: c.Own, Endpoint: c.Endpoint, Agent: agent, Tokens: used, Cost: c.Cost, Finish: c.Finish,
-		Failed: c.Failed, Status: c.Status, Took: time.Duration(c.Millis) * time.Millisecond,
+		Traced: t.byCLI(), Failed: c.Failed, Status: c.Status, Took: time.Duration(c.Millis) * time.Millisecond,
 	}, t.used, at)
+}
+
+// byCLI reports whether the CLI exports spans of model calls and tools itself. They are more detailed.
+func (t *trace) byCLI() bool {
+	rt := t.s.loader.runtime
+	return rt != nil && rt.Traces()
 }
 
 // toolBegun reports the begin of a tool call.
 func (t *trace) toolBegun(rec *journal.Record, at time.Time) {
-	if !t.observer.Steps() || len(t.tools) >= maxTools {
+	if !t.observer.Traces() || t.byCLI() || len(t.tools) >= maxTools {
 		return
 	}
 	var d struct{ ToolCallID, ToolName string }
@@ -65,7 +71,7 @@ func (t *trace) toolBegun(rec *journal.Record, at time.Time) {
 	if t.tools == nil {
 		t.tools = map[string]*observe.Span{}
 	}
-	t.tools[d.ToolCallID] = t.observer.Tool(t.turn, t.session, t.tenant, rec.Agent, d.ToolCallID, d.ToolName, at)
+	t.tools[d.ToolCallID] = t.observer.Tool(t.turn, t.s.id, t.s.tenant, rec.Agent, d.ToolCallID, d.ToolName, at)
 }
 
 // toolEnded reports the end of a tool call.

@@ -57,6 +57,7 @@ func (p *puppet) Start(
 func (p *puppet) Route(*Session) error   { return nil }
 func (p *puppet) Unroute(*Session)       {}
 func (p *puppet) TurnCompleted()         {}
+func (p *puppet) Traces() bool           { return false }
 func (p *puppet) Version() string        { return cmp.Or(p.version, "1.0.102") }
 func (p *puppet) Err() error             { return nil }
 func (p *puppet) Ended() <-chan struct{} { return nil }

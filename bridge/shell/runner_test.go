@@ -88,6 +88,7 @@ func (f *fixture) Version() string            { return f.version }
 func (*fixture) Route(*session.Session) error { return nil }
 func (*fixture) Unroute(*session.Session)     {}
 func (*fixture) TurnCompleted()               {}
+func (*fixture) Traces() bool                 { return false }
 func (*fixture) Err() error                   { return nil }
 func (*fixture) Ended() <-chan struct{}       { return nil }
 func (*fixture) Satellite(context.Context, string, session.Asker) (roster.Satellite, error) {

@@ -116,7 +116,7 @@ func (a *App) observe(ctx context.Context, set *settings) (err error) {
 		return nil
 	})
 	if o.observer, err = observe.New(observe.Config{
-		Tracers: o.telemetry.Tracers(), Meters: o.telemetry.Meters(), CLITraces: cliTraces(c.Env),
+		Tracers: o.telemetry.Tracers(), Meters: o.telemetry.Meters(),
 		Tenants: c.MetricsByTenant,
 	}); err != nil {
 		return err
@@ -139,12 +139,6 @@ func (a *App) observe(ctx context.Context, set *settings) (err error) {
 		})
 	}
 	return a.openAudit()
-}
-
-// cliTraces reports whether CLI processes with an environment export spans.
-func cliTraces(env map[string]string) bool {
-	on, _ := strconv.ParseBool(env["COPILOT_OTEL_ENABLED"])
-	return on
 }
 
 // openAudit opens the audit log.

@@ -121,6 +121,7 @@ func (*runtime) Satellite(context.Context, string, session.Asker) (roster.Satell
 }
 
 func (rt *runtime) TurnCompleted()         {}
+func (rt *runtime) Traces() bool           { return false }
 func (rt *runtime) Ended() <-chan struct{} { return rt.told }
 func (rt *runtime) Version() string        { return "1.0.102" }
 
