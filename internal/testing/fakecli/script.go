@@ -67,7 +67,7 @@ type Turn struct {
 	// {{answer}} stands for the answer to the last of the Requests.
 	Deltas *Deltas `json:"deltas,omitempty"`
 	Text   string  `json:"text,omitempty"`
-	// Events are emitted as they are.
+	// Events are emitted as they are. An assistant.usage replaces the generated one.
 	Events []Event `json:"events,omitempty"`
 	// Error ends the whole answer as a failed model call does.
 	Error *ModelError `json:"error,omitempty"`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -217,9 +218,10 @@ func (a *answering) finish(t *Turn, text, messageID string) []string {
 		}
 	}
 	model := a.model()
-	a.session.say("assistant.usage",
-		obj("model", model, "inputTokens", 1, "outputTokens", 1, "cacheReadTokens", 0, "cacheWriteTokens", 0,
-			"cost", 1.5, "duration", 1, "initiator", "user"), true)
+	if !slices.ContainsFunc(t.Events, func(e Event) bool { return e.Type == "assistant.usage" }) {
+		a.session.say("assistant.usage", obj("model", model, "inputTokens", 1, "outputTokens", 1, "cacheReadTokens", 0,
+			"cacheWriteTokens", 0, "cost", 1.5, "duration", 1, "initiator", "user"), true)
+	}
 	a.session.say("model.model_call_success",
 		obj("kind", "model_call_success", "turn", a.turn, "modelCallDurationMs", 1), true)
 	a.session.say("model.call_finished",
