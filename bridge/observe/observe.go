@@ -4,7 +4,7 @@
 //
 // The span of a message begins in session.send, under the span of the call or the trace context of the prompt; the
 // message carries its context to the CLI. It ends with the waiter of its turn. The span of a callback begins when the
-// callback is registered, under the span that the CLI names or else the turn's, and clients receive it as
+// callback is registered, under the span that the CLI names or else the tool's or turn's, and clients receive it as
 // Callback.traceparent. Without tracing the same code forwards the contexts of callers.
 //
 // Nothing in this package is called for each event. Owners count such values themselves, and Collect reads them on

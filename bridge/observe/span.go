@@ -93,13 +93,14 @@ func (o *Observer) Turn(ctx context.Context, session, tenant string, message Rem
 	})
 }
 
-// Callback starts the span of a callback. The parent is the CLI's trace context if there is one, else the turn.
-func (o *Observer) Callback(turn *Span, cli Remote, session, tenant, id, kind string) *Span {
+// Callback starts the span of a callback. The parent is the CLI's trace context if there is one, else the span of the tool
+// or turn that asks, which may be nil.
+func (o *Observer) Callback(asking *Span, cli Remote, session, tenant, id, kind string) *Span {
 	ctx := context.Background()
 	if named := cli.context(); named.IsValid() {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, named)
-	} else if turn != nil {
-		ctx = trace.ContextWithSpanContext(ctx, turn.span.SpanContext())
+	} else if asking != nil {
+		ctx = trace.ContextWithSpanContext(ctx, asking.span.SpanContext())
 	}
 	return o.begin(ctx, "copilot.callback", trace.SpanKindInternal, nil, func() []attribute.KeyValue {
 		return []attribute.KeyValue{

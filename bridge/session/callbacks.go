@@ -90,7 +90,7 @@ func (d *Callbacks) register(p *callback.Pending, past bool) {
 	}
 	to, handled := d.handlers(p)
 	kind := p.Kind.Type.String()
-	p.Span = d.observer.Callback(d.s.turns.span(), p.Trace, d.s.id, d.s.tenant, p.ID, kind)
+	p.Span = d.observer.Callback(d.s.turns.trace.asking(p), p.Trace, d.s.id, d.s.tenant, p.ID, kind)
 	if !d.registry.Add(p, d.expire) {
 		p.Span.EndCallback("overflow")
 		if _, err := d.registry.Get(p.ID); err != nil {

@@ -1,8 +1,11 @@
 package session
 
 import (
+	"cmp"
+	"encoding/json"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
@@ -57,6 +60,21 @@ func (t *trace) called(agent string, c *usage.Call, at time.Time) {
 func (t *trace) byCLI() bool {
 	rt := t.s.loader.runtime
 	return rt != nil && rt.Traces()
+}
+
+// asking returns the span in which the CLI asks for a callback: that of the tool that it concerns, or else of the turn; nil if
+// there is none.
+func (t *trace) asking(p *callback.Pending) *observe.Span {
+	turn := t.s.turns.span()
+	if len(t.tools) == 0 {
+		return turn
+	}
+	var d struct {
+		ToolCallID        string
+		PermissionRequest struct{ ToolCallID string }
+	}
+	_ = json.Unmarshal(p.Params, &d) // a member that does not fit names no tool
+	return cmp.Or(t.tools[d.ToolCallID], t.tools[d.PermissionRequest.ToolCallID], turn)
 }
 
 // toolBegun reports the begin of a tool call.

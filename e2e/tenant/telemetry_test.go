@@ -208,8 +208,8 @@ func (r *receiver) check(t *testing.T, id string, got copilot.Call, file string,
 		if !bytes.Equal(chat.GetParentSpanId(), turn.GetSpanId()) || chat.GetEndTimeUnixNano() <= chat.GetStartTimeUnixNano() {
 			t.Errorf("the span of the model call is %v", chat)
 		}
-		if !bytes.Equal(asked.GetParentSpanId(), turn.GetSpanId()) {
-			t.Error("the tool call's parent is not the turn")
+		if !bytes.Equal(asked.GetParentSpanId(), tool.GetSpanId()) || !bytes.Equal(permission.GetParentSpanId(), tool.GetSpanId()) {
+			t.Error("the parent of the tool's permission and call is not the tool")
 		}
 		return
 	}

@@ -357,8 +357,8 @@ func TestTraceGoesThrough(t *testing.T) {
 		"chat":                        "invoke_agent",
 		"chat busy-model":             "invoke_agent",
 		"execute_tool deploy":         "invoke_agent",
-		"copilot.callback tool_call":  "invoke_agent",
-		"copilot.callback permission": "invoke_agent",
+		"copilot.callback tool_call":  "execute_tool deploy",
+		"copilot.callback permission": "execute_tool deploy",
 	} {
 		c, ok := spans[child]
 		if p := spans[parent]; !ok || c.Parent.SpanID() != p.SpanContext.SpanID() {
