@@ -41,6 +41,9 @@ type balanced struct {
 	// upstreams are the addresses of the replicas that Envoy knows, admin is where Envoy reports its counters.
 	upstreams []string
 	admin     string
+	// address is that of Envoy, and tls trusts it.
+	address string
+	tls     *tls.Config
 	// remote is a client that connects through Envoy.
 	remote *copilot.Client
 }
@@ -48,12 +51,19 @@ type balanced struct {
 // newBalanced starts three replicas, and Envoy, which lets streams be silent for a time.
 func newBalanced(t *testing.T, silence time.Duration, rules ...harness.Rule) *balanced {
 	t.Helper()
+	return newBalancedBy(t, func(b *balanced, dir string) string { return b.config(dir, silence) }, rules...)
+}
+
+// newBalancedBy is newBalanced with Envoy's file.
+func newBalancedBy(t *testing.T, file func(b *balanced, dir string) string, rules ...harness.Rule) *balanced {
+	t.Helper()
 	bin := harness.Installed(t, "envoy", envoyEnv)
 	harness.SkipWithoutCLI(t)
 	b := &balanced{Scripted: harness.NewScripted(t, rules...)}
 	dir := harness.RealDir(t)
 	sum := sha256.Sum256([]byte(operatorToken))
 	cert, key, roots := harness.SelfSigned(t)
+	b.tls = &tls.Config{RootCAs: roots, ServerName: "localhost"}
 	harness.WriteFiles(t, dir, map[string]string{
 		"cert.pem": cert, "key.pem": key, "replicas-ca.pem": cert,
 		"tokens": "op " + hex.EncodeToString(sum[:]) + "\n",
@@ -74,14 +84,13 @@ func newBalanced(t *testing.T, silence time.Duration, rules ...harness.Rule) *ba
 		if tries == 3 {
 			t.Fatal("envoy ends at its start")
 		}
-		address := harness.FreeAddress(t)
+		b.address = harness.FreeAddress(t)
 		b.admin = harness.FreeAddress(t)
-		harness.WriteFiles(t, dir, map[string]string{"envoy.yaml": b.config(dir, address, silence)})
+		harness.WriteFiles(t, dir, map[string]string{"envoy.yaml": file(b, dir)})
 		// One worker: each has a separate round.
 		envoy := harness.StartProxy(t, bin, "--config-path", filepath.Join(dir, "envoy.yaml"), "--use-dynamic-base-id",
 			"--concurrency", "1", "--log-level", "warn")
-		b.remote = harness.DialProxy(b.Ctx, t, envoy, address,
-			copilot.WithToken(operatorToken), copilot.WithTLS(&tls.Config{RootCAs: roots, ServerName: "localhost"}))
+		b.remote = harness.DialProxy(b.Ctx, t, envoy, b.address, copilot.WithToken(operatorToken), copilot.WithTLS(b.tls))
 	}
 	t.Cleanup(func() { _ = b.remote.Close() })
 	return b
@@ -89,10 +98,10 @@ func newBalanced(t *testing.T, silence time.Duration, rules ...harness.Rule) *ba
 
 // config is deploy/envoy/envoy.yaml with the addresses and files of the test, a time that a test can wait for, and
 // Envoy's counters. Each text that it replaces has to be there.
-func (b *balanced) config(dir, address string, silence time.Duration) string {
+func (b *balanced) config(dir string, silence time.Duration) string {
 	b.T.Helper()
 	changes := map[string]string{
-		"address: 0.0.0.0, port_value: 443}":             socket(address),
+		"address: 0.0.0.0, port_value: 443}":             socket(b.address),
 		"/etc/envoy/":                                    dir + "/",
 		"replicas.example.com":                           "localhost",
 		"TOKEN-OF-THE-HEALTH-CHECK":                      operatorToken,
@@ -150,7 +159,8 @@ func (b *balanced) requests() map[string]int {
 			for _, s := range h.Stats {
 				if s.Name == "rq_total" && !h.Health.Failed {
 					at := net.JoinHostPort(h.Address.Socket.Address, strconv.Itoa(h.Address.Socket.Port))
-					n[at], _ = strconv.Atoi(s.Value)
+					requests, _ := strconv.Atoi(s.Value)
+					n[at] += requests
 				}
 			}
 		}
