@@ -35,6 +35,9 @@ type Config struct {
 	// Listen are the addresses to listen on; at least one. "unix:PATH" is a socket that only the server's user may
 	// connect to, "HOST:PORT" a TCP port. An address outside the loopback interface requires TLS and Policy.
 	Listen []string
+	// XDS lets a control plane configure the TCP ports of Listen: the bootstrap file that GRPC_XDS_BOOTSTRAP names says
+	// where it is. It requires TLS, which applies where the control plane configures none, and Policy.
+	XDS bool
 	// Web, if set, adds a listener for browsers, curl and clients of Connect and gRPC-Web.
 	Web *Web
 	// Token is the token that callers over TCP must send as "authorization: Bearer TOKEN", at least 16 characters. By
@@ -137,12 +140,18 @@ func (c *Config) complete() error {
 	if len(c.Services) == 0 {
 		return errors.New("no services to serve")
 	}
+	if c.XDS && (c.TLS == nil || c.Policy == nil) {
+		return errors.New("xDS requires TLS and a policy: without them the control plane could turn both off")
+	}
 	tcp := false
 	for _, address := range c.Listen {
 		if err := CheckAddress(address, c.TLS != nil && c.Policy != nil); err != nil {
 			return err
 		}
 		tcp = tcp || !strings.HasPrefix(address, unixPrefix)
+	}
+	if c.XDS && !tcp {
+		return errors.New("xDS requires a TCP address to listen on")
 	}
 	if c.Web != nil {
 		if err := checkTCP(c.Web.Listen, c.TLS != nil && c.Policy != nil); err != nil {

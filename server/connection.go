@@ -32,6 +32,8 @@ type connection struct {
 	calls callCount
 	// frames follows the connection's frames after the handshake.
 	frames atomic.Pointer[h2.Conn]
+	// mesh reports that the control plane has configured its TLS. It is set before the first call.
+	mesh bool
 	// latest is the last introduction.
 	latest atomic.Pointer[introduction]
 	// away is closed when the connection's streams should leave, ended when they are to be cancelled.
@@ -51,6 +53,7 @@ type connection struct {
 	// since the time of the connect.
 	place             *list.Element
 	since             time.Time
+	ends              ends // zero without xDS
 	late, old, expiry *time.Timer
 	use               *callerUse
 	introduced        []*introduction
@@ -257,5 +260,19 @@ func connectionOf(p *peer.Peer) (*connection, credentials.AuthInfo) {
 	if h, ok := p.AuthInfo.(handshaken); ok {
 		return h.on, h.AuthInfo
 	}
+	if a, ok := p.Addr.(meshAddr); ok {
+		return a.on, p.AuthInfo
+	}
 	return nil, p.AuthInfo
+}
+
+// callsOf returns the calls on the connection of a call; nil if they are not counted.
+func callsOf(p *peer.Peer) *callCount {
+	if h, ok := p.AuthInfo.(handshaken); ok {
+		return h.calls
+	}
+	if on, _ := connectionOf(p); on != nil {
+		return &on.calls
+	}
+	return nil
 }

@@ -61,7 +61,8 @@ type connections struct {
 	mu      sync.Mutex
 	stopped bool
 	open    int
-	queue   list.List // of *connection: unauthenticated, the oldest first
+	ends    map[ends]*connection // nil without xDS
+	queue   list.List            // of *connection: unauthenticated, the oldest first
 	callers map[callerKey]*callerUse
 	tenants map[string]*tenantUse
 }
@@ -89,6 +90,9 @@ func newConnections(c *Config) *connections {
 		policy: c.Policy, log: c.Logger, unknown: cmp.Or(c.MaxStrangers, maxUnknown),
 		time:    cmp.Or(c.StrangerTime, unknownTime),
 		callers: map[callerKey]*callerUse{}, tenants: map[string]*tenantUse{}, stop: make(chan struct{}),
+	}
+	if c.XDS {
+		t.ends = map[ends]*connection{}
 	}
 	t.tune(c.Connections)
 	if t.policy != nil {
@@ -148,6 +152,10 @@ func (t *connections) enter(tcp *net.TCPConn, fd int) *connection {
 	c := newConnection(t, tcp)
 	t.mu.Lock()
 	t.open++
+	if t.ends != nil {
+		c.ends = endsOf(tcp)
+		t.ends[c.ends] = c
+	}
 	c.place = t.queue.PushBack(c)
 	c.late = time.AfterFunc(t.time, func() { _ = c.Close() })
 	if age := time.Duration(t.age.Load()); age > 0 {
@@ -259,6 +267,9 @@ func (t *connections) remove(c *connection) {
 	}
 	c.gone = true
 	t.open--
+	if t.ends != nil && t.ends[c.ends] == c {
+		delete(t.ends, c.ends)
+	}
 	t.known(c)
 	if c.old != nil {
 		c.old.Stop()

@@ -258,7 +258,8 @@ func (g *gate) identify(ctx context.Context, now *policy.Policy) (*identity.Iden
 	}
 	secured := false
 	if ok {
-		_, shown := connectionOf(p)
+		on, shown := connectionOf(p)
+		proof.Mesh = on != nil && on.mesh
 		var info credentials.TLSInfo
 		if info, secured = shown.(credentials.TLSInfo); secured {
 			proof.Chain = verified(info)

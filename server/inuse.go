@@ -65,16 +65,16 @@ func (s *Server) count(ctx context.Context, c *call) (context.Context, error) {
 	if !ok {
 		return ctx, nil
 	}
-	h, ok := p.AuthInfo.(handshaken)
-	if !ok {
+	calls := callsOf(p)
+	if calls == nil {
 		return ctx, nil
 	}
 	streaming := s.limiter.streaming[c.method]
 	c.atEnd(func(err error) error {
-		h.calls.leave(streaming)
+		calls.leave(streaming)
 		return err
 	})
-	return ctx, h.calls.enter(streaming, callLimitsFor(s.config.MaxConcurrentStreams))
+	return ctx, calls.enter(streaming, callLimitsFor(s.config.MaxConcurrentStreams))
 }
 
 // describe adds the limits of the transport and the caller to the reply of GetServerInfo.

@@ -30,6 +30,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/server/codec"
+	"github.com/copilot-grpc/copilot-grpc/server/xds"
 )
 
 const (
@@ -54,7 +55,11 @@ const (
 type Server struct {
 	config    Config
 	listeners []net.Listener
-	grpc      *grpc.Server
+	// grpc serves all listeners, but with xDS only unix sockets: xds serves TCP ports then, and is nil otherwise.
+	grpc *grpc.Server
+	xds  xds.Server
+	// serving has the TCP addresses that wait for the control plane.
+	serving serving
 	// web serves browsers; nil if there is no listener for them.
 	web *site
 	// replica relays calls to other replicas and serves theirs; nil without others.
@@ -79,7 +84,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if err := c.complete(); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	s := &Server{config: c, health: health.NewServer(), gate: newGate(&c), limiter: &limiter{policy: c.Policy},
+	s := &Server{config: c, serving: serving{log: c.Logger}, health: health.NewServer(), gate: newGate(&c), limiter: &limiter{policy: c.Policy},
 		reporter: &reporter{log: c.Logger}}
 	s.reporter.requests.Store(c.LogRequests)
 	if c.TLS != nil {
@@ -107,10 +112,10 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	s.chain = &chain{panicked: s.reporter.rescue, layers: []layer{
 		{s.meter, metered}, {s.observe, s.observed}, s.reporter.layer(), {leave: s.audit}, {s.gate.admit, undo},
 		{enter: s.count}, {enter: s.limiter.limit}, {enter: s.release, leave: s.describe}, trail}}
-	s.grpc = grpc.NewServer(s.options()...)
-	s.register(checked{s.grpc, s.chain})
+	if err := s.newServers(); err != nil {
+		return nil, errors.Join(fmt.Errorf("server: %w", err), s.closeListeners())
+	}
 	s.setHealth(healthv1.HealthCheckResponse_NOT_SERVING)
-	reflection.Register(s.grpc)
 	s.gate.served, s.limiter.streaming = served(s.grpc), streamingOf(s.grpc.GetServiceInfo())
 	if c.Web != nil {
 		var err error
@@ -128,6 +133,48 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	return s, nil
 }
 
+// newServers makes the gRPC servers.
+func (s *Server) newServers() error {
+	creds, err := newPerNetwork(s.certificates, s.connections, &s.config)
+	if err != nil {
+		return err
+	}
+	options := append(s.options(), grpc.Creds(creds))
+	s.grpc = grpc.NewServer(options...)
+	s.register(checked{s.grpc, s.chain})
+	reflection.Register(s.grpc)
+	if !s.config.XDS {
+		return nil
+	}
+	for _, l := range s.listeners {
+		if l.Addr().Network() != "unix" {
+			s.serving.expect(l.Addr())
+		}
+	}
+	if s.xds, err = xds.NewServer(s.serving.change, options...); err != nil {
+		return fmt.Errorf("xDS: %w", err)
+	}
+	s.register(checked{s.xds, s.chain})
+	reflection.Register(s.xds)
+	return nil
+}
+
+// servers returns the gRPC servers.
+func (s *Server) servers() []xds.Server {
+	if s.xds == nil {
+		return []xds.Server{s.grpc}
+	}
+	return []xds.Server{s.grpc, s.xds}
+}
+
+// serverOf returns the gRPC server of a listener.
+func (s *Server) serverOf(l net.Listener) xds.Server {
+	if s.xds == nil || l.Addr().Network() == "unix" {
+		return s.grpc
+	}
+	return s.xds
+}
+
 // register registers the services that all listeners serve.
 func (s *Server) register(r grpc.ServiceRegistrar) {
 	for _, service := range s.config.Services {
@@ -141,7 +188,6 @@ func (s *Server) options() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.UnaryInterceptor(s.chain.unary),
 		grpc.StreamInterceptor(s.chain.stream),
-		grpc.Creds(newPerNetwork(s.certificates, s.config.MaxRecvBytes)),
 		grpc.ForceServerCodecV2(codec.New()),
 		grpc.MaxRecvMsgSize(s.config.MaxRecvBytes),
 		grpc.MaxConcurrentStreams(s.config.MaxConcurrentStreams),
@@ -216,7 +262,7 @@ func (s *Server) Run(ctx context.Context) error {
 		failures <- err
 	}
 	for _, l := range s.listeners {
-		go serve(l, s.grpc.Serve, grpc.ErrServerStopped)
+		go serve(l, s.serverOf(l).Serve, grpc.ErrServerStopped)
 	}
 	serving := len(s.listeners)
 	if s.web != nil {
@@ -230,6 +276,9 @@ func (s *Server) Run(ctx context.Context) error {
 	defer s.connections.close()
 	defer s.replica.close()
 	defer s.watch(ctx).Wait()
+	if s.config.XDS {
+		defer s.serving.watch(ctx)()
+	}
 	s.followReady(ctx)
 	errs := []error{s.drain(context.WithoutCancel(ctx))}
 	if err := s.stop(); err != nil {
@@ -293,7 +342,9 @@ func (s *Server) stop() error {
 		var web sync.WaitGroup
 		web.Go(s.web.shutdown)
 		web.Go(s.replica.shutdown)
-		s.grpc.GracefulStop()
+		for _, g := range s.servers() {
+			web.Go(g.GracefulStop)
+		}
 		web.Wait()
 	}()
 	if closedWithin(graceful, s.config.StopTimeout) {
@@ -306,7 +357,9 @@ func (s *Server) stop() error {
 		var web sync.WaitGroup
 		web.Go(s.web.close)
 		web.Go(s.replica.stop)
-		s.grpc.Stop()
+		for _, g := range s.servers() {
+			web.Go(g.Stop)
+		}
 		web.Wait()
 	}()
 	if closedWithin(forced, s.config.ReturnTimeout) && closedWithin(graceful, s.config.ReturnTimeout) {
@@ -331,7 +384,9 @@ func closedWithin(c <-chan struct{}, limit time.Duration) bool {
 func (s *Server) Close() error {
 	s.leave()
 	s.web.close()
-	s.grpc.Stop()
+	for _, g := range s.servers() {
+		g.Stop()
+	}
 	s.replica.stop()
 	s.replica.close()
 	s.connections.close()

@@ -20,6 +20,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/filewatch"
 	"github.com/copilot-grpc/copilot-grpc/server/identity"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
+	"github.com/copilot-grpc/copilot-grpc/server/xds"
 )
 
 // TLS configures the certificates of a server. Files are reloaded when they change.
@@ -127,7 +128,7 @@ func (c *certificates) trusted(proof identity.Proof) error {
 	if proof.Certificate == nil {
 		return nil
 	}
-	if err := c.lists.Load().Check(proof.Chain); err != nil {
+	if err := c.lists.Load().Check(proof.Chain); err != nil || proof.Mesh {
 		return err
 	}
 	roots := c.current.Load().ClientCAs
@@ -196,15 +197,20 @@ type perNetwork struct {
 	credentials.TransportCredentials // of TCP
 	plain                            credentials.TransportCredentials
 	maxMessage                       int
+	mesh                             *mesh // nil without xDS
 }
 
-func newPerNetwork(c *certificates, maxMessage int) perNetwork {
-	p := perNetwork{plain: insecure.NewCredentials(), TransportCredentials: insecure.NewCredentials(),
-		maxMessage: maxMessage}
+func newPerNetwork(c *certificates, t *connections, config *Config) (p perNetwork, err error) {
+	p = perNetwork{plain: insecure.NewCredentials(), TransportCredentials: insecure.NewCredentials(),
+		maxMessage: config.MaxRecvBytes}
 	if c != nil {
 		p.TransportCredentials = credentials.NewTLS(c.configFor("h2"))
 	}
-	return p
+	if config.XDS {
+		p.mesh = &mesh{c, t}
+		p.TransportCredentials, err = xds.Credentials(fallback{p.TransportCredentials})
+	}
+	return p, err
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
@@ -214,10 +220,16 @@ func (p perNetwork) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthIn
 		return safe, handshaken{shown, nil, &callCount{}}, err
 	}
 	safe, shown, err := p.TransportCredentials.ServerHandshake(conn)
-	if on, ok := conn.(*connection); ok && err == nil {
+	if err != nil {
+		return safe, shown, err
+	}
+	if p.mesh != nil {
+		return p.mesh.admit(conn, safe, shown, p.maxMessage)
+	}
+	if on, ok := conn.(*connection); ok {
 		safe, shown = on.follow(safe, p.maxMessage), handshaken{shown, on, &on.calls}
 	}
-	return safe, shown, err
+	return safe, shown, nil
 }
 
 // ClientHandshake implements credentials.TransportCredentials; servers do not need it.
@@ -227,5 +239,5 @@ func (perNetwork) ClientHandshake(context.Context, string, net.Conn) (net.Conn, 
 
 // Clone implements credentials.TransportCredentials.
 func (p perNetwork) Clone() credentials.TransportCredentials {
-	return perNetwork{p.TransportCredentials.Clone(), p.plain.Clone(), p.maxMessage}
+	return perNetwork{p.TransportCredentials.Clone(), p.plain.Clone(), p.maxMessage, p.mesh}
 }

@@ -62,6 +62,8 @@ const serviceConfig = `{"methodConfig":[{
 // The bearer token is that of [WithToken] or [WithTokenSource], else the value of [TokenEnv] unless [WithoutToken] is
 // given.
 //
+// A target "xds:///NAME" asks a control plane: see package copilotxds.
+//
 // Unix sockets and loopback addresses use plain text, all other targets TLS: see [WithTLS],
 // [WithCAFile] and [WithInsecure].
 func Dial(ctx context.Context, target string, opts ...Option) (*Client, error) {
@@ -101,13 +103,17 @@ func dial(ctx context.Context, target string, st *settings) (*Client, error) {
 
 func dialOptions(target string, st *settings) ([]grpc.DialOption, error) {
 	plain := !st.tls.IsSet() && (st.insecure || isLocal(target))
-	creds := SocketCredentials()
+	creds, serverName := SocketCredentials(), ""
 	if !plain {
 		config, err := st.tls.Load()
 		if err != nil {
 			return nil, err
 		}
-		creds = credentials.NewTLS(config)
+		creds, serverName = credentials.NewTLS(config), config.ServerName
+	}
+	creds, err := transport.CredentialsFor(target, creds, serverName)
+	if err != nil {
+		return nil, err
 	}
 	opts := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -106,5 +107,17 @@ func TestServiceConfigRepeatsOnlyReads(t *testing.T) {
 		if m, ok := d.(protoreflect.MethodDescriptor); !ok || m.IsStreamingServer() || !reads[name.Method[:3]] {
 			t.Errorf("%s is not a unary read", full)
 		}
+	}
+}
+
+// A target of xDS says what a program without it lacks.
+func TestDialXDSTakesAnImport(t *testing.T) {
+	t.Parallel()
+	c, err := copilot.Dial(t.Context(), "xds:///copilot", copilot.WithoutCheck())
+	if err == nil {
+		_ = c.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), "imports github.com/copilot-grpc/copilot-grpc/clients/go/copilotxds") {
+		t.Errorf("Dial = %v", err)
 	}
 }

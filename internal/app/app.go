@@ -249,6 +249,7 @@ func (a *App) listen(ctx context.Context, b *bridge.Bridge) (err error) {
 	a.server, err = server.New(ctx, server.Config{
 		Forward:   relay,
 		Listen:    a.config.Listen,
+		XDS:       a.config.XDS,
 		Web:       site,
 		Token:     a.config.Token,
 		TLS:       a.config.tls(),

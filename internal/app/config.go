@@ -53,6 +53,9 @@ type Config struct {
 	// Listen are the addresses to listen on: "unix:PATH" or "HOST:PORT", which takes TLS and
 	// a policy unless it is on the loopback interface. Default: DefaultSocket.
 	Listen []string
+	// XDS lets a control plane configure the TCP addresses of Listen (docs/mesh.md). It takes TLS and a policy, and a
+	// program with the build tag xds.
+	XDS bool
 	// Token is what callers over TCP have to show. Default: a random one if there is a
 	// TCP address, which App.Token tells.
 	Token string

@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"maps"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
@@ -12,6 +14,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/server"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
+	"github.com/copilot-grpc/copilot-grpc/server/xds"
 )
 
 // checkSecurity looks at how callers are to be known.
@@ -30,6 +33,22 @@ func (c *Config) checkSecurity() error {
 			"\"host\"")
 	case c.Policy != "" && c.Dial != "":
 		return wrongf("dial", "tenants cannot share a dialled CLI server: policy and dial exclude each other")
+	case c.XDS:
+		return c.checkXDS()
+	}
+	return nil
+}
+
+// checkXDS looks at what a control plane may configure.
+func (c *Config) checkXDS() error {
+	switch {
+	case !xds.Built:
+		return wrong("xds", xds.ErrNotBuilt)
+	case !c.wide():
+		return wrongf("xds", "a control plane could turn TLS and identities off: set TLS (tls_cert, tls_key) and a "+
+			"policy (policy) of the server's own")
+	case !slices.ContainsFunc(c.Listen, func(address string) bool { return !strings.HasPrefix(address, unixPrefix) }):
+		return wrongf("xds", "a control plane configures TCP addresses: add one to listen, HOST:PORT")
 	}
 	return nil
 }

@@ -126,7 +126,7 @@ func (a *App) observe(ctx context.Context, set *settings) (err error) {
 	}
 	if c.AdminListen != "" {
 		o.admin, err = admin.New(ctx, admin.Config{
-			Listen: c.AdminListen, Token: c.AdminToken, Wide: c.AdminWide, Metrics: o.telemetry.Page(), Ready: o.ready,
+			Listen: c.AdminListen, Token: c.AdminToken, Wide: c.AdminWide, Metrics: o.telemetry.Page(), Ready: a.ready,
 			Logger: a.logger,
 		})
 		if err != nil {
@@ -197,7 +197,15 @@ func (o *observing) figures(put observe.Put) {
 	put(observe.AuditQueue, "", queued)
 }
 
-// ready says why the app should get no calls now. Only the server's own profile counts: what
+// ready says why the app should get no calls now.
+func (a *App) ready() error {
+	if err := a.observing.ready(); err != nil {
+		return err
+	}
+	return a.server.Serving()
+}
+
+// ready says what of the app itself should keep calls away now. Only the server's own profile counts: what
 // a tenant's runtimes come to is the tenant's affair.
 func (o *observing) ready() error {
 	switch o.phase.Load() {

@@ -102,7 +102,7 @@ func (c *Config) clone() *Config {
 
 // checkPolicy checks a policy against the configuration, and the permissions of its files.
 func (c *Config) checkPolicy(p *policy.Policy, logger *slog.Logger) error {
-	if asked, _ := p.Certificates(); asked && c.TLSClientCA == "" {
+	if asked, _ := p.Certificates(); asked && c.TLSClientCA == "" && (!c.XDS || webAddress(c) != "") {
 		return wrong("policy", fmt.Errorf("%q: identity.certificates requires a CA of client certificates "+
 			"(tls_client_ca)", c.Policy))
 	}

@@ -50,6 +50,9 @@ func (c *Config) callerRows() []setting.Row {
 		fixed("listen", &c.Listen, "`address` to listen on, unix:PATH or HOST:PORT. An address other than loopback "+
 			"requires TLS and a policy. Repeatable, or separated by commas (default: "+
 			"unix:$XDG_RUNTIME_DIR/copilot-grpc.sock, or a socket in the user's cache directory)"),
+		fixed("xds", &c.XDS, "let a control plane configure the TCP addresses of listen by xDS: which connections they "+
+			"take, and their certificates. GRPC_XDS_BOOTSTRAP names its bootstrap file. Requires TLS, a policy, and a "+
+			"program built with -tags xds (docs/mesh.md)"),
 		fixed("web", &c.Web, "also listen for browsers, curl and clients of Connect and gRPC-Web, on web_listen "+
 			"(docs/web.md)"),
 		fixed("web_listen", &c.WebListen, "`address` for browsers and curl, HOST:PORT; the same rules as for listen. "+

@@ -79,6 +79,8 @@ type Proof struct {
 	Chain       []*x509.Certificate
 	// Forwarded are the values of MetadataForwarded. They count only if Certificate is a proxy's.
 	Forwarded []string
+	// Mesh reports that the certificate was verified with a CA of the control plane, not with one of the server's.
+	Mesh bool
 	// Login is the login of a browser, whose cookie takes the place of the other proofs; nil if there is none.
 	Login *Login
 }

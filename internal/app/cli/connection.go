@@ -18,6 +18,7 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
 	"github.com/copilot-grpc/copilot-grpc/internal/setting"
+	"github.com/copilot-grpc/copilot-grpc/server/xds"
 )
 
 // maxReply bounds a reply: a page of history has up to 4 MiB.
@@ -149,6 +150,9 @@ func checkTarget(address string) error {
 	scheme, rest, isURL := strings.Cut(address, "://")
 	if address == "" {
 		return usageError{errors.New("the target is empty: write host:port, unix:/path or dns:///host:port")}
+	}
+	if isURL && strings.EqualFold(scheme, "xds") && !xds.Built {
+		return usageError{xds.ErrNotBuilt}
 	}
 	if !isURL || resolver.Get(strings.ToLower(scheme)) != nil {
 		return nil
