@@ -57,12 +57,16 @@ func (s *serving) change(address net.Addr, reason error) {
 }
 
 func (s *serving) refuse(address string, reason error) {
-	s.log.Warn("no calls are taken: the control plane has no configuration for the address",
+	s.log.Warn("no calls are taken: the control plane has not configured the address",
 		slog.String("address", address), slog.Any("error", reason))
 }
 
-// watch logs the addresses about which the control plane says nothing in time. The result ends it and waits for it.
+// watch logs which addresses wait, and later those about which the control plane says nothing in time. The result ends
+// it and waits for it.
 func (s *serving) watch(ctx context.Context) (stop func()) {
+	for _, address := range s.silent() {
+		s.log.Info("waiting for the control plane", slog.String("address", address))
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -92,6 +96,7 @@ func (s *serving) silent() (addresses []string) {
 			addresses = append(addresses, address)
 		}
 	}
+	slices.Sort(addresses)
 	return addresses
 }
 

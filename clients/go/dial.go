@@ -62,7 +62,7 @@ const serviceConfig = `{"methodConfig":[{
 // The bearer token is that of [WithToken] or [WithTokenSource], else the value of [TokenEnv] unless [WithoutToken] is
 // given.
 //
-// A target "xds:///NAME" asks a control plane: see package copilotxds.
+// A target "xds:///NAME" asks a control plane and requires package copilotxds.
 //
 // Unix sockets and loopback addresses use plain text, all other targets TLS: see [WithTLS],
 // [WithCAFile] and [WithInsecure].

@@ -112,6 +112,12 @@ func (b *buffer) String() string {
 // serve starts a server with a policy on a unix socket and a TCP port, which has no Listener yet.
 func serve(t *testing.T, name, rules string) *served {
 	t.Helper()
+	return serveWith(t, name, rules, server.Connections{})
+}
+
+// serveWith is serve with bounds of connections.
+func serveWith(t *testing.T, name, rules string, bounds server.Connections) *served {
+	t.Helper()
 	dir := t.TempDir()
 	for file, text := range map[string]string{"policy": rules, "tokens": digest} {
 		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
@@ -126,7 +132,7 @@ func serve(t *testing.T, name, rules string) *served {
 		backend: &backend{name: name, opened: make(chan struct{}, 1), frames: make(chan struct{})}}
 	s.Running = servertest.Start(t, server.Config{
 		Listen: []string{"unix:" + servertest.SocketPath(t), "127.0.0.1:0"}, XDS: true, Policy: p, TLS: &s.tls,
-		Logger: slog.New(slog.NewTextHandler(s.log, nil)),
+		Connections: bounds, Logger: slog.New(slog.NewTextHandler(s.log, nil)),
 	}, s.backend)
 	s.address = s.Server.Addrs()[1].String()
 	return s
@@ -324,10 +330,9 @@ func TestCertificatesOfTheMesh(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
 	}
-	// Other CAs of the server's own TLS do not matter, but its revocation lists do.
+	// The server's own TLS has no CA of clients, which does not matter. Its revocation lists do.
 	stream := s.stream(t, known)
 	own := s.tls
-	own.ClientCAFile = file("server", "ca")
 	if err := s.tune(own); err != nil {
 		t.Fatal(err)
 	}
@@ -336,7 +341,7 @@ func TestCertificatesOfTheMesh(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own.ClientCRLFile = filepath.Join(t.TempDir(), "crl")
+	own.ClientCAFile, own.ClientCRLFile = file("server", "ca"), filepath.Join(t.TempDir(), "crl")
 	if err := os.WriteFile(own.ClientCRLFile, list, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -395,6 +400,29 @@ func TestRBAC(t *testing.T) {
 	}
 }
 
+// The server's own limits apply to the connections.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	few := strings.Replace(byCertificate, "]}}", "], limits: {caller_connections: 1}}}", 1)
+	old := server.Connections{MaxAge: time.Second, AgeGrace: time.Millisecond}
+	for name, s := range map[string]*served{"few": serve(t, "few", few), "old": serveWith(t, "old", byCertificate, old)} {
+		plane.Set(controlplane.Listener(s.address, "server"), controlplane.Target(name, controlplane.ToCluster("/", name)))
+		member(name, controlplane.Endpoint{Address: s.address})
+		s.await(t)
+		c := dial(t, name)
+		stream := s.stream(t, c)
+		if name == "few" {
+			if got := code(t, dial(t, name)); got != codes.ResourceExhausted {
+				t.Errorf("a second connection: %v", got)
+			}
+			continue
+		}
+		if _, err := stream.Recv(); status.Code(err) != codes.Unavailable {
+			t.Errorf("a stream of an old connection: %v", err)
+		}
+	}
+}
+
 // Without a Listener a server takes no calls over TCP, says so, and is not ready. Open streams go on.
 func TestNoListener(t *testing.T) {
 	t.Parallel()
@@ -406,7 +434,7 @@ func TestNoListener(t *testing.T) {
 		}
 		return reply.GetStatus()
 	}
-	const why = `msg="no calls are taken: the control plane has no configuration for the address" address=`
+	const why = `msg="no calls are taken: the control plane has not configured the address" address=`
 	until(t, func() bool { return strings.Contains(s.log.String(), why+s.address) })
 	if err := s.Server.Serving(); err == nil || !strings.Contains(err.Error(), s.address+" takes no calls: ") {
 		t.Errorf("Serving = %v", err)
