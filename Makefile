@@ -38,7 +38,7 @@ TOOL := go tool -modfile=internal/tools/go.mod
 STEP := @.ci/step
 SUB := @$(MAKE) --no-print-directory
 
-.PHONY: help build demo release-snapshot check test ci test-all lint unit race generate schema manifests console baseline api e2e e2e-versions demo-smoke \
+.PHONY: help build demo release-snapshot check test ci test-all lint unit race generate schema manifests console baseline api e2e e2e-versions xds demo-smoke \
 	clients conformance conformance-smoke connect-conformance sdk sdk-smoke schema-history fuzz chaos chaos-smoke chaos-cluster kills \
 	upgrade release-test mutate soak deploy-lint vulncheck bench clean clients-and-smokes
 
@@ -86,7 +86,7 @@ clean: ## remove what was built
 	rm -rf bin
 
 ##@ To prove it
-ci: test unit lint deploy-lint race chaos-smoke api e2e e2e-oldest clients-and-smokes conformance-smoke ## what every change must pass
+ci: test unit lint deploy-lint race chaos-smoke api e2e xds e2e-oldest clients-and-smokes conformance-smoke ## what every change must pass
 	@echo "make ci: done; a step that was left out says NOT RUN above"
 
 test-all: ci sdk ## ci, and what takes hours: all suites, on both CLIs, through another replica and under the race detector
@@ -113,6 +113,9 @@ race: ## unit tests of packages with goroutines or locks, under the race detecto
 
 e2e: ## end-to-end tests with the real CLI (CLI=1.0.81; PART=core, entry, or a file of test names)
 	$(STEP) "e2e on CLI $(CLI)$(if $(PART), ($(PART)))" go,npm .ci/e2e $(CLI) $(PART)
+
+xds: ## programs with the tag xds and a control plane: docs/mesh.md
+	$(STEP) "xDS" go,npm .ci/xds $(CLI)
 
 api: ## that proto keeps its promises: buf lint, buf breaking, and generating makes no difference
 	$(STEP) "generated code" go .ci/check-generated

@@ -58,6 +58,7 @@ type Daemon struct {
 	Root   string
 	Path   string // of the program; empty for the one that is tested
 	Flags  []string
+	Env    []string     // in addition to this process's
 	Cmd    *exec.Cmd    // the process of this life
 	Exited chan error   // receives how this life ended; who takes it puts it back
 	Log    bytes.Buffer // to be read after the end of a life
@@ -107,6 +108,7 @@ func (d *Daemon) Start() {
 		filepath.Join(d.Root, "home"),
 		"--user-home", d.Root, "--work-dir", d.Root, "--data-dir", filepath.Join(d.Root, "data"),
 	}, d.Flags...)...)
+	d.Cmd.Env = append(os.Environ(), d.Env...)
 	d.Cmd.Stderr, d.Cmd.Stdout = &d.Log, &d.Log
 	d.Exited = make(chan error, 1)
 	if err := d.Cmd.Start(); err != nil {
