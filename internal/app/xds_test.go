@@ -2,9 +2,13 @@ package app
 
 import (
 	"errors"
+	"log/slog"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/server/policy"
 	"github.com/copilot-grpc/copilot-grpc/server/xds"
 )
 
@@ -32,6 +36,29 @@ func TestXDSRequirements(t *testing.T) {
 		case tc.want != "" && (err == nil || !strings.Contains(err.Error(), "xds: ") ||
 			!strings.Contains(err.Error(), tc.want)):
 			t.Errorf("%s: %v, want one with %q", name, err, tc.want)
+		}
+	}
+}
+
+// A policy with certificates needs a CA for them, which the control plane has, but not for browsers.
+func TestXDSCertificates(t *testing.T) {
+	t.Parallel()
+	file := write(t, filepath.Join(t.TempDir(), "policy"), "version: 1\nidentity: {certificates: true}\ntenants: {a: {}}\n")
+	p, err := policy.Load(file, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		c    Config
+		fine bool
+	}{
+		"no CA": {Config{}, false}, "xDS": {Config{XDS: true}, true},
+		"xDS and browsers":         {Config{XDS: true, Web: true}, false},
+		"xDS, browsers and the CA": {Config{XDS: true, Web: true, TLSClientCA: "ca"}, true},
+	} {
+		err := tc.c.checkPolicy(p, slog.New(slog.DiscardHandler))
+		if tc.fine != (err == nil) || err != nil && !strings.Contains(err.Error(), "tls_client_ca") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -5,7 +5,10 @@ package xds_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -112,11 +115,11 @@ func (b *buffer) String() string {
 // serve starts a server with a policy on a unix socket and a TCP port, which has no Listener yet.
 func serve(t *testing.T, name, rules string) *served {
 	t.Helper()
-	return serveWith(t, name, rules, server.Connections{})
+	return serveWith(t, name, rules, func(*server.Config) {})
 }
 
-// serveWith is serve with bounds of connections.
-func serveWith(t *testing.T, name, rules string, bounds server.Connections) *served {
+// serveWith is serve with another configuration.
+func serveWith(t *testing.T, name, rules string, change func(*server.Config)) *served {
 	t.Helper()
 	dir := t.TempDir()
 	for file, text := range map[string]string{"policy": rules, "tokens": digest} {
@@ -130,10 +133,12 @@ func serveWith(t *testing.T, name, rules string, bounds server.Connections) *ser
 	}
 	s := &served{log: new(buffer), tls: server.TLS{CertFile: file("server", "cert"), KeyFile: file("server", "key")},
 		backend: &backend{name: name, opened: make(chan struct{}, 1), frames: make(chan struct{})}}
-	s.Running = servertest.Start(t, server.Config{
+	c := server.Config{
 		Listen: []string{"unix:" + servertest.SocketPath(t), "127.0.0.1:0"}, XDS: true, Policy: p, TLS: &s.tls,
-		Connections: bounds, Logger: slog.New(slog.NewTextHandler(s.log, nil)),
-	}, s.backend)
+		Logger: slog.New(slog.NewTextHandler(s.log, nil)),
+	}
+	change(&c)
+	s.Running = servertest.Start(t, c, s.backend)
 	s.address = s.Server.Addrs()[1].String()
 	return s
 }
@@ -400,11 +405,77 @@ func TestRBAC(t *testing.T) {
 	}
 }
 
+// Each TCP address has a Listener of its own. The unix socket and the listener for browsers need none.
+func TestAddresses(t *testing.T) {
+	t.Parallel()
+	s := serveWith(t, "s", byEither, func(c *server.Config) {
+		c.Listen = append(c.Listen, "127.0.0.1:0")
+		c.Web = &server.Web{Listen: "127.0.0.1:0"}
+	})
+	second := s.Server.Addrs()[2].String()
+	plane.Set(controlplane.Listener(s.address, "server"), controlplane.Target("addresses",
+		controlplane.ToCluster("/", "addresses")))
+	member("addresses", controlplane.Endpoint{Address: s.address})
+	who(t.Context(), t, dial(t, "addresses"))
+	if err := s.Server.Serving(); err == nil || !strings.Contains(err.Error(), second) {
+		t.Errorf("without a Listener for %s: %v", second, err)
+	}
+	for name, c := range map[string]func() (*copilot.Client, error){
+		"unix": func() (*copilot.Client, error) {
+			return copilot.Dial(t.Context(), "unix:"+s.Server.Addrs()[0].String(), copilot.WithoutCheck())
+		},
+		"second": func() (*copilot.Client, error) {
+			return copilot.Dial(t.Context(), second, copilot.WithCAFile(file("server", "ca")), copilot.WithoutCheck(),
+				copilot.WithServerName("localhost"), copilot.WithToken(token))
+		},
+	} {
+		client, err := c()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = client.Close() })
+		if got := code(t, client); (got == codes.OK) != (name == "unix") {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	web(t, s)
+	plane.Set(controlplane.Listener(second, "server"))
+	s.await(t)
+}
+
+// web calls by the listener for browsers.
+func web(t *testing.T, s *served) {
+	t.Helper()
+	text, err := os.ReadFile(file("server", "ca"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(text)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "localhost"}}
+	defer transport.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+s.Server.WebAddr().String()+
+		bridgev1.RuntimeService_GetServerInfo_FullMethodName, strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Authorization", "Bearer "+token)
+	reply, err := transport.RoundTrip(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = reply.Body.Close()
+	if reply.StatusCode != http.StatusOK {
+		t.Errorf("for browsers: %s", reply.Status)
+	}
+}
+
 // The server's own limits apply to the connections.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	few := strings.Replace(byCertificate, "]}}", "], limits: {caller_connections: 1}}}", 1)
-	old := server.Connections{MaxAge: time.Second, AgeGrace: time.Millisecond}
+	old := func(c *server.Config) { c.Connections.MaxAge, c.Connections.AgeGrace = time.Second, time.Millisecond }
 	for name, s := range map[string]*served{"few": serve(t, "few", few), "old": serveWith(t, "old", byCertificate, old)} {
 		plane.Set(controlplane.Listener(s.address, "server"), controlplane.Target(name, controlplane.ToCluster("/", name)))
 		member(name, controlplane.Endpoint{Address: s.address})
