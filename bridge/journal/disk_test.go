@@ -486,6 +486,34 @@ func testNewEpoch(t *testing.T, cfg WriterConfig) {
 	next.close()
 }
 
+// TestNewEpochBeforeASync: a sync of the log of the earlier epoch says nothing of events of the new one, which the disk lacks.
+// They stay in memory.
+func TestNewEpochBeforeASync(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := begin(t, &faultfs.FS{}, WriterConfig{Fsync: FsyncInterval})
+		for i := range 5 {
+			l.j.Append(durable(i))
+		}
+		l.awaitShown()
+		l.fs.Fail(faultfs.Write, syscall.EIO)
+		l.j.Restart(epoch+2, []*Record{durable(7), durable(8)})
+		r := reader(t, l.j, Position{Epoch: epoch + 2}, false, nothing)
+		time.Sleep(2 * DefaultFsyncInterval)
+		l.j.shrink()
+		if got, _ := r.Next(nil, 1<<20); len(got) != 2 || got[0].ID != durable(7).ID || got[1].ID != durable(8).ID {
+			t.Errorf("while the disk fails a reader gets %v", got)
+		}
+		l.fs.Fail(faultfs.Write, nil)
+		time.Sleep(maxRetry)
+		l.j.Append(durable(9))
+		l.j.shrink()
+		l.awaitShown()
+		check(t, "then", read(t, r), []string{"d3"})
+		l.close()
+	})
+}
+
 // The memory of all journals together is bounded: those unused for longest give it up.
 func TestBudget(t *testing.T) {
 	t.Parallel()

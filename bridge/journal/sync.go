@@ -23,6 +23,10 @@ func (w *Writer) syncs() {
 	}
 }
 
+// noLife is the life of no journal. While a log is to be replaced, it has the numbers of an earlier life: a sync of it says
+// nothing of the events of this one.
+const noLife = -1
+
 // syncAll syncs everything written since the last sync.
 func (w *Writer) syncAll() {
 	w.mu.Lock()
@@ -39,7 +43,9 @@ func (w *Writer) syncAll() {
 	lives := make([]int, len(dirty))
 	for i, d := range dirty {
 		d.j.mu.RLock()
-		lives[i] = d.life
+		if lives[i] = d.life; d.replacing {
+			lives[i] = noLife
+		}
 		d.j.mu.RUnlock()
 	}
 	covered := w.syncJoint(dirty)

@@ -281,6 +281,9 @@ func (c *cli) shutDown(n int) {
 			c.handle(r)
 		}
 	}
+	if !c.loaded { // the session was destroyed
+		return
+	}
 	if c.phase == aborting {
 		c.cancelCalls()
 	}

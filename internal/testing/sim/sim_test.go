@@ -291,6 +291,7 @@ func TestFound(t *testing.T) {
 		"what the CLI was slow to take is thought to be refused":            "v32 l1 l12 w19 l15",
 		"the tools of who leaves during a load stay":                        "v54 c7 s14 c33 c19 c11 l31 c19 c10 c20 l33 c24 c4 x10 l30",
 		"a prompt that the CLI has not got stays on a disk that had failed": "v1 c30 t20 c34 c11 o10 c17 t12 c3 x19 c29 c12 c2 c6 c5 f2 c11 c16 c4",
+		"a sync of an earlier epoch's log is taken for one of this":         "v31 t19 a3 z27 c13 c0 c33 c26 i2 x27 q6 c6 t20 c30 t20",
 		"who joins while the session is disconnected has no place":          "v21 s25 z18 p1 o33 k3 y11",
 		"a default answer does not reach the CLI":                           "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
 	} {
