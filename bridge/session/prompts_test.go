@@ -143,6 +143,7 @@ func TestForgottenOnASlowDisk(t *testing.T) {
 		time.Sleep(time.Minute) // the write has failed by now
 		close(disk.hang)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if next, err := outbox.Open(disk); err != nil || !next.Empty() {
 			t.Errorf("%v; the disk has %v", err, next.Entries())
 		}

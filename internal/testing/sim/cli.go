@@ -267,7 +267,7 @@ func (c *cli) write() {
 	c.w.note("CLI writes %d events", len(c.events))
 	c.written = len(c.events)
 	c.w.disk.events = slices.Clone(c.events)
-	c.w.disk.known = slices.ContainsFunc(c.events, func(e stored) bool { return e.said >= 0 })
+	c.w.disk.known = c.w.disk.known || slices.ContainsFunc(c.events, func(e stored) bool { return e.said >= 0 })
 }
 
 // shutDown ends a process whose input has ended: it was killed, too, or it shuts the session down, perhaps after it has
