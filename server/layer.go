@@ -103,7 +103,7 @@ func (ch *chain) routes(method string) bool {
 func (ch *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (
 	any, error,
 ) {
-	p := passage{call: &call{method: info.FullMethod, request: req}, chain: ch}
+	p := passage{call: &call{method: info.FullMethod, request: req, began: time.Now()}, chain: ch}
 	err := p.leave(p.unary(ctx, handler))
 	return p.call.reply, err
 }
@@ -111,7 +111,7 @@ func (ch *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 // unreadable returns the error of a call whose request cannot be read: that of the layer that refuses the call, else
 // the reason.
 func (ch *chain) unreadable(ctx context.Context, method string, reason error) error {
-	p := passage{call: &call{method: method}, chain: ch}
+	p := passage{call: &call{method: method, began: time.Now()}, chain: ch}
 	return p.leave(p.unread(ctx, reason))
 }
 
@@ -120,7 +120,7 @@ func (ch *chain) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServ
 	handler grpc.StreamHandler,
 ) error {
 	// The handler of a client stream without replies collects all pieces.
-	c := &call{method: info.FullMethod, keeps: info.IsClientStream && !info.IsServerStream}
+	c := &call{method: info.FullMethod, keeps: info.IsClientStream && !info.IsServerStream, began: time.Now()}
 	p := passage{call: c, chain: ch}
 	return p.leave(p.stream(srv, stream, info, handler))
 }

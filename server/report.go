@@ -34,13 +34,7 @@ type reporter struct {
 // layer returns the layer that converts the error of a call to its status. Details that the caller must not see are
 // logged.
 func (r *reporter) layer() layer {
-	return layer{
-		enter: func(ctx context.Context, c *call) (context.Context, error) {
-			c.began = time.Now()
-			return ctx, nil
-		},
-		leave: r.ended,
-	}
+	return layer{leave: r.ended}
 }
 
 func (r *reporter) ended(ctx context.Context, c *call, err error) error {

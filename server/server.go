@@ -27,6 +27,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/stats"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/server/codec"
@@ -71,6 +72,8 @@ type Server struct {
 	reporter *reporter
 	// connections are the TCP connections.
 	connections *connections
+	// ends measures the ends of calls; nil if spans do, or nothing.
+	ends stats.Handler
 	// certificates are the server's certificates for TCP ports; nil without TLS.
 	certificates *certificates
 
@@ -87,6 +90,9 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	s := &Server{config: c, serving: serving{log: c.Logger}, health: health.NewServer(), gate: newGate(&c), limiter: &limiter{policy: c.Policy},
 		reporter: &reporter{log: c.Logger}}
 	s.reporter.requests.Store(c.LogRequests)
+	if c.Telemetry.Meters != nil && c.Telemetry.Tracers == nil {
+		s.ends = s.measured()
+	}
 	if c.TLS != nil {
 		var err error
 		if s.certificates, err = newCertificates(c.TLS, c.Policy, c.Logger); err != nil {

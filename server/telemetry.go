@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"strings"
+	"time"
 
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"go.opentelemetry.io/otel/metric"
@@ -33,14 +34,11 @@ type Telemetry struct {
 	Observer *observe.Observer
 }
 
-// measured returns what measures calls; nil if nothing does. It excludes unknown methods, because clients can invent
-// any number of names, and the calls of load balancers and tools.
+// measured returns what measures calls. It excludes unknown methods, because clients can invent any number of names, and
+// the calls of load balancers and tools.
 func (s *Server) measured() stats.Handler {
 	t := s.config.Telemetry
-	if t.Tracers == nil && t.Meters == nil {
-		return nil
-	}
-	h := otelgrpc.NewServerHandler(
+	return otelgrpc.NewServerHandler(
 		otelgrpc.WithTracerProvider(cmp.Or[trace.TracerProvider](t.Tracers, tracenoop.NewTracerProvider())),
 		otelgrpc.WithMeterProvider(cmp.Or[metric.MeterProvider](t.Meters, metricnoop.NewMeterProvider())),
 		otelgrpc.WithPropagators(propagation.TraceContext{}),
@@ -48,32 +46,20 @@ func (s *Server) measured() stats.Handler {
 			return s.gate.served[info.FullMethodName] && !strings.HasPrefix(info.FullMethodName, infrastructure)
 		}),
 	)
-	if t.Tracers == nil {
-		return atEnd{h}
-	}
-	return h
 }
 
-// atEnd measures calls without spans. The metrics need only the method and the end of a call, so a stream keeps nothing
-// for them meanwhile; the handler alone keeps 340 bytes.
-type atEnd struct{ stats.Handler }
-
-// TagRPC implements stats.Handler.
-func (atEnd) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
-
-// HandleRPC implements stats.Handler.
-func (a atEnd) HandleRPC(ctx context.Context, s stats.RPCStats) {
-	if _, ended := s.(*stats.End); !ended {
-		return
+// spanned returns what makes a span of each call; nil without tracers. It is told of every message, for which gRPC
+// allocates; the metrics alone need only the end of a call, of which observed tells them.
+func (s *Server) spanned() stats.Handler {
+	if s.config.Telemetry.Tracers == nil {
+		return nil
 	}
-	if method, ok := grpc.Method(ctx); ok {
-		a.Handler.HandleRPC(a.Handler.TagRPC(ctx, &stats.RPCTagInfo{FullMethodName: method}), s)
-	}
+	return s.measured()
 }
 
-// instrumented measures calls.
+// instrumented makes spans of calls.
 func (s *Server) instrumented() grpc.ServerOption {
-	if h := s.measured(); h != nil {
+	if h := s.spanned(); h != nil {
 		return grpc.StatsHandler(h)
 	}
 	return grpc.EmptyServerOption{}
@@ -89,10 +75,14 @@ func (s *Server) observe(ctx context.Context, c *call) (context.Context, error) 
 	return observe.Extract(ctx, md.Get), nil
 }
 
-// observed ends what observe began, and counts refusals.
+// observed ends what observe began, measures the call, and counts refusals.
 func (s *Server) observed(ctx context.Context, c *call, err error) error {
 	o := s.config.Telemetry.Observer
 	observe.OfSession(ctx, c.sessionID())
+	if s.ends != nil {
+		ctx = s.ends.TagRPC(ctx, &stats.RPCTagInfo{FullMethodName: c.method})
+		s.ends.HandleRPC(ctx, &stats.End{BeginTime: c.began, EndTime: time.Now(), Error: err})
+	}
 	o.Refused(c.failure)
 	if c.counted {
 		o.Stream(c.method, -1)
