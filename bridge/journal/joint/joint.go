@@ -77,6 +77,7 @@ type Log struct {
 
 	// writing has capacity 1. Its holder changes the joint file, which may take long.
 	writing chan struct{}
+	batch   batch // of the holder of writing
 
 	mu      sync.Mutex
 	entries *segment.Log
@@ -144,9 +145,6 @@ func (l *Log) Bytes() int64 {
 // Damaged reports whether entries of an earlier process may be missing.
 func (l *Log) Damaged() bool { return l.damaged || l.altered }
 
-// headSize is the most that appendHead adds to the key and the entry's own head.
-const headSize = 4 * binary.MaxVarintLen64
-
 // appendHead appends the part of an entry's stored form before the member's entry.
 func appendHead(dst []byte, key string, h *held) []byte {
 	dst = append(binary.AppendUvarint(dst, uint64(len(key))), key...)
@@ -187,36 +185,56 @@ func (l *Log) Append(parts []Part) error {
 	if err != nil {
 		return err
 	}
-	n, size := 0, 0
-	for _, p := range parts {
-		n += len(p.Entries)
-		for _, e := range p.Entries {
-			size += headSize + len(p.Member.key) + len(e.Head)
-		}
-	}
-	joined, tails, heads := make([]segment.Entry, 0, n), make([]held, 0, n), make([]byte, 0, size)
+	b := &l.batch
+	defer b.reset()
 	for _, p := range parts {
 		prev, epoch := p.Member.Last(), p.Member.Epoch()
 		for _, e := range p.Entries {
 			last++
-			h := held{entry: e, at: last, epoch: epoch, prev: prev}
-			begin := len(heads)
-			heads = appendHead(heads, p.Member.key, &h)
-			joined = append(joined, segment.Entry{Number: h.at, Head: heads[begin:], Body: e.Body})
-			tails, prev = append(tails, h), e.Number
+			b.add(p.Member.key, held{entry: e, at: last, epoch: epoch, prev: prev})
+			prev = e.Number
 		}
 	}
-	if err := l.append(entries, joined, last); err != nil {
+	if err := l.append(entries, b, last); err != nil {
 		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	tails := b.entries
 	for _, p := range parts {
 		n := len(p.Entries)
 		l.adopt(p.Member, tails[:n])
 		tails = tails[n:]
 	}
 	return nil
+}
+
+// batch collects the entries of one write. It keeps its memory for the next one.
+type batch struct {
+	entries []held
+	heads   []byte
+	stored  []segment.Entry
+}
+
+// keepBatch bounds the memory that a batch keeps, in entries.
+const keepBatch = 64
+
+func (b *batch) add(key string, h held) {
+	begin := len(b.heads)
+	b.heads = appendHead(b.heads, key, &h) // grown, it leaves the earlier heads where they are
+	b.entries = append(b.entries, h)
+	b.stored = append(b.stored, segment.Entry{Number: h.at, Head: b.heads[begin:], Body: h.entry.Body})
+}
+
+// reset forgets the entries, which others keep.
+func (b *batch) reset() {
+	if cap(b.entries) > keepBatch {
+		*b = batch{}
+		return
+	}
+	clear(b.entries)
+	clear(b.stored)
+	b.entries, b.heads, b.stored = b.entries[:0], b.heads[:0], b.stored[:0]
 }
 
 // ready returns the log with the joint file and the greatest number, unless nothing can be appended.
@@ -228,10 +246,10 @@ func (l *Log) ready() (entries *segment.Log, last uint64, err error) {
 	return entries, last, err
 }
 
-// append appends entries, of which the last one has a number, to the joint file. The caller holds writing, and not mu: the
+// append appends a batch, whose last entry has a number, to the joint file. The caller holds writing, and not mu: the
 // disk may hang.
-func (l *Log) append(entries *segment.Log, joined []segment.Entry, last uint64) error {
-	err := entries.Append(joined)
+func (l *Log) append(entries *segment.Log, b *batch, last uint64) error {
+	err := entries.Append(b.stored)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last = last

@@ -58,14 +58,14 @@ func (l *Log) put(values []Value) error {
 	if err != nil {
 		return err
 	}
-	joined := make([]segment.Entry, len(values))
+	b := &l.batch
+	defer b.reset()
 	for i, v := range values {
 		last++
 		values[i].At = last
-		head := appendHead(make([]byte, 0, headSize+len(v.Key)), v.Key, &held{epoch: valueEpoch, prev: uint64(v.Kind), entry: segment.Entry{Number: v.Number}})
-		joined[i] = segment.Entry{Number: last, Head: head, Body: v.Body}
+		b.add(v.Key, held{at: last, epoch: valueEpoch, prev: uint64(v.Kind), entry: segment.Entry{Number: v.Number, Body: v.Body}})
 	}
-	if err := l.append(entries, joined, last); err != nil {
+	if err := l.append(entries, b, last); err != nil {
 		return err
 	}
 	l.mu.Lock()
