@@ -28,7 +28,6 @@ import (
 	"os/exec"
 	"runtime"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -81,7 +80,7 @@ type Process struct {
 	stdin  *os.File
 	stdout *os.File
 	stderr *os.File
-	input  syscall.RawConn // of stdin
+	input  *atOnce // stdin
 	tail   tail
 
 	closeOnce sync.Once
@@ -138,7 +137,7 @@ func (p *Process) prepare() (children []*os.File, err error) {
 	var ends [3][2]*os.File
 	for i := range ends {
 		if ends[i][0], ends[i][1], err = os.Pipe(); err == nil && i == 0 {
-			p.input, err = ends[i][1].SyscallConn()
+			p.input, err = newAtOnce(ends[i][1])
 		}
 		if err != nil {
 			for _, e := range ends[:i+1] {

@@ -27,8 +27,8 @@ func (p *Process) Read(b []byte) (int, error) {
 func (p *Process) Write(b []byte) (int, error) { return p.stdin.Write(b) }
 
 // WriteNow writes as much to the child's standard input as fits without waiting. It must not run concurrently with
-// Write.
-func (p *Process) WriteNow(b []byte) (int, error) { return writeNow(p.input, b) }
+// itself or Write.
+func (p *Process) WriteNow(b []byte) (int, error) { return p.input.write(b) }
 
 // Close closes input and output, and starts the grace times for the child's end. Done reports the end.
 func (p *Process) Close() error {

@@ -33,19 +33,34 @@ func credential(u *User) *syscall.Credential {
 	return &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: []uint32{}}
 }
 
-// writeNow writes as much to a non-blocking file as fits without waiting.
-func writeNow(raw syscall.RawConn, b []byte) (int, error) {
-	var written struct {
-		n   int
-		err error
-	}
-	err := raw.Write(func(fd uintptr) bool {
-		written.n, written.err = syscall.Write(int(fd), b)
+// atOnce writes to a non-blocking file without waiting. It keeps the function that RawConn calls, so that a write
+// allocates nothing.
+type atOnce struct {
+	raw  syscall.RawConn
+	call func(fd uintptr) (done bool)
+
+	bytes []byte // of the write that is being made
+	n     int
+	err   error
+}
+
+func newAtOnce(file *os.File) (*atOnce, error) {
+	raw, err := file.SyscallConn()
+	w := &atOnce{raw: raw}
+	w.call = func(fd uintptr) bool {
+		w.n, w.err = syscall.Write(int(fd), w.bytes)
 		return true // do not wait
-	})
-	err = cmp.Or(err, written.err)
+	}
+	return w, err
+}
+
+// write writes as much as fits.
+func (w *atOnce) write(b []byte) (int, error) {
+	w.bytes, w.n, w.err = b, 0, nil
+	err := cmp.Or(w.raw.Write(w.call), w.err)
+	w.bytes = nil
 	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR) {
 		err = nil
 	}
-	return max(written.n, 0), err
+	return max(w.n, 0), err
 }
