@@ -3,7 +3,6 @@ package session
 import (
 	"bytes"
 	"encoding/json"
-	"slices"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
@@ -11,6 +10,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
+	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 )
 
 // plainMembers are the members of a prompt that hold ids, enums, or the words and files of the user, in
@@ -22,8 +22,11 @@ var plainMembers = map[string]bool{
 
 // withoutSecrets returns the stored form of a prompt's parameters, and the paths of the omitted secrets.
 func withoutSecrets(params json.RawMessage) (json.RawMessage, []string) {
+	if plain(params) {
+		return params, nil
+	}
 	all, err := jsonobj.Parse(params)
-	if err != nil || !slices.ContainsFunc(all, func(m jsonobj.Member) bool { return !plainMembers[m.Key] }) {
+	if err != nil {
 		return params, nil
 	}
 	var lacks []string
@@ -39,6 +42,16 @@ func withoutSecrets(params json.RawMessage) (json.RawMessage, []string) {
 		kept = append(kept, m)
 	}
 	return kept.JSON(), lacks
+}
+
+// plain reports whether an object has plain members only.
+func plain(params json.RawMessage) bool {
+	for m, err := range translate.Members(params) {
+		if err != nil || !plainMembers[string(m.Name)] {
+			return false
+		}
+	}
+	return true
 }
 
 // messageIDs returns the ids in the CLI's answer to a prompt; some answers have none.

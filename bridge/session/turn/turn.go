@@ -115,10 +115,16 @@ func (m *Machine) add(e Effect) {
 	m.effects = append(m.effects, e)
 }
 
-// take returns the effects of a call.
+// take returns the effects of a call. Those of the next call of the same turn take their memory.
 func (m *Machine) take() []Effect {
 	effects := m.effects
-	m.effects = nil
+	if len(effects) == 0 {
+		return nil
+	}
+	m.effects = effects[:0]
+	if !m.running {
+		m.effects = nil
+	}
 	return effects
 }
 

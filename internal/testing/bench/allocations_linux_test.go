@@ -14,7 +14,7 @@ import (
 // arrival to the end of its turn. On a busy machine the server also saves a session more often for each prompt, so the best
 // of several series counts.
 func TestSendAllocations(t *testing.T) {
-	const bound, sends, most = 118, 500, 10
+	const bound, sends, most = 102, 500, 10
 	r := &run{cfg: Config{
 		Server: filepath.Join(t.TempDir(), "copilot-grpc"), LoadCLI: filepath.Join(t.TempDir(), "loadcli"), Log: t.Output(),
 	}}
