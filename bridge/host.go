@@ -35,6 +35,9 @@ func (h host) Go(f func(ctx context.Context)) bool { return h.b.Go(f) }
 // Spawn implements session.Host.
 func (h host) Spawn(f func()) { h.b.shutdown.Spawn(f) }
 
+// Stopped implements session.Host.
+func (h host) Stopped() <-chan struct{} { return h.b.shutdown.Stopped().Done() }
+
 // Changed implements session.Host. A disconnected or deleted session has no place in a runtime.
 func (h host) Changed(what bridgev1.SessionChange) {
 	switch what {

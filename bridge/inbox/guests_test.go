@@ -24,6 +24,7 @@ import (
 type host struct{}
 
 func (host) Runtime(context.Context) (session.Runtime, error) { return nil, errors.New("no runtime") }
+func (host) Stopped() <-chan struct{}                         { return nil }
 func (host) Go(func(context.Context)) bool                    { return false }
 func (host) Spawn(func())                                     {}
 func (host) Changed(bridgev1.SessionChange)                   {}

@@ -148,7 +148,7 @@ func (l *Loader) load(ctx context.Context) (Runtime, error) {
 	// only if the resume adds one. The event also says that pending work has ended.
 	params.SetBool("disableResume", l.s.callbacks.Registry().Len() == 0 && !shut)
 	params.SetBool("continuePendingWork", !shut)
-	return l.enter(ctx, func(rt Runtime) error { return l.reload(ctx, rt, params, !shut) })
+	return l.enter(ctx, func(ctx context.Context, rt Runtime) error { return l.reload(ctx, rt, params, !shut) })
 }
 
 // setInternal sets whether the events that follow are effects of the bridge's own work.

@@ -63,6 +63,8 @@ func (l *Loader) disconnect(ctx context.Context, prevents func(*roster.Participa
 		return true, nil
 	}
 	if state == Loaded {
+		ctx, cancel := l.lingering(ctx)
+		defer cancel()
 		l.s.participants.leaveSatellites(ctx)
 		_, _, err := l.s.call(ctx, rt, "session.destroy", nil)
 		if reason := fault.ReasonOf(err); err != nil && reason != fault.SessionNotFound && reason != fault.RuntimeLost {
@@ -136,6 +138,8 @@ func (l *Loader) delete(ctx context.Context, storedByCaller bool, check func() e
 	if err != nil {
 		return err
 	}
+	ctx, cancel := l.lingering(ctx)
+	defer cancel()
 	result, _, err := l.s.call(ctx, rt, "session.delete", nil)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 )
@@ -15,14 +16,43 @@ const maxEnterings = 5
 
 // enter asks the host for a runtime and calls open, which creates or loads the session in it. If the runtime stops
 // accepting sessions before the session is routed there, enter asks for another one. The caller holds the lifecycle lock.
-func (l *Loader) enter(ctx context.Context, open func(rt Runtime) error) (rt Runtime, err error) {
+// open goes on if the caller goes.
+func (l *Loader) enter(ctx context.Context, open func(ctx context.Context, rt Runtime) error) (rt Runtime, err error) {
 	for range maxEnterings {
 		if rt, err = l.s.host.Runtime(ctx); err != nil {
 			return nil, err
 		}
-		if err = open(rt); !errors.Is(err, ErrNotAdmitted) {
+		ctx, cancel := l.lingering(ctx)
+		err = open(ctx, rt)
+		cancel()
+		if !errors.Is(err, ErrNotAdmitted) {
 			break
 		}
 	}
 	return rt, err
+}
+
+// linger is how long a change of the session in its runtime goes on without its caller.
+const linger = time.Minute
+
+// lingering returns a context that ends some time after ctx, or when both have ended, ctx and the host's time. The CLI
+// completes what it was asked although the caller has gone. Until it has, nothing else may be asked, which it could
+// complete earlier. And a load that takes longer than callers wait would be begun again for each of them.
+func (l *Loader) lingering(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx.Err() != nil { // the CLI is asked nothing
+		return ctx, func() {}
+	}
+	out, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		limit := time.NewTimer(linger)
+		defer limit.Stop()
+		select {
+		case <-limit.C:
+			cancel()
+		case <-l.s.host.Stopped():
+			cancel()
+		case <-out.Done():
+		}
+	})
+	return out, func() { stop(); cancel() }
 }

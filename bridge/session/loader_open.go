@@ -73,7 +73,11 @@ func (l *Loader) Create(ctx context.Context, o Opening) (_ Joined, err error) {
 		return joined, err
 	}
 	params := l.s.settings.traced(ctx, o.Params)
-	if _, err := l.enter(ctx, func(rt Runtime) error { return l.create(ctx, rt, params) }); err != nil {
+	rt, err := l.enter(ctx, func(ctx context.Context, rt Runtime) error { return l.create(ctx, rt, params) })
+	if err == nil && ctx.Err() != nil {
+		err = l.uncreate(ctx, rt)
+	}
+	if err != nil {
 		l.s.mu.Lock()
 		l.state = Deleted
 		l.s.mu.Unlock()
@@ -81,6 +85,17 @@ func (l *Loader) Create(ctx context.Context, o Opening) (_ Joined, err error) {
 	}
 	l.s.host.Changed(bridgev1.SessionChange_SESSION_CHANGE_CREATED)
 	return joined, nil
+}
+
+// uncreate removes a session from its runtime whose caller did not wait for its creation, and returns the caller's error.
+func (l *Loader) uncreate(ctx context.Context, rt Runtime) error {
+	l.s.mu.Lock()
+	l.state = Unloaded
+	l.s.mu.Unlock()
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), linger)
+	defer cancel()
+	_ = l.destroy(late, rt) // else it goes with the runtime
+	return Classify(ctx.Err(), "session.create")
 }
 
 // checkNames refuses tools and commands of an Opening that have the names of the CLI's own.
@@ -365,7 +380,7 @@ func (l *Loader) resume(ctx context.Context, o Opening, before jsonobj.Object) e
 	if err != nil {
 		return err
 	}
-	_, err = l.enter(ctx, func(rt Runtime) error {
+	_, err = l.enter(ctx, func(ctx context.Context, rt Runtime) error {
 		if err := l.checkUnused(ctx, rt); err != nil {
 			return err
 		}

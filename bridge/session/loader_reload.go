@@ -75,8 +75,7 @@ func (l *Loader) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Objec
 	l.s.participants.Told(plan, result, l.HistoryEnd()) // the events since then follow the reply
 	before := l.s.callbacks.Registry().List()           // a loaded session can begin turns with new callbacks
 	l.loadedIn(rt)
-	// What follows does not end with the caller: the session is loaded, and no later load makes up for it.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadedTimeout)
+	ctx, cancel := context.WithTimeout(ctx, loadedTimeout)
 	defer cancel()
 	// The events come after loadedIn: callbacks among them can be answered only in a loaded session.
 	l.s.mu.Lock()

@@ -130,6 +130,8 @@ func (l *Loader) drop(ctx context.Context, rt Runtime) error {
 // destroy calls session.destroy and clears the session's state in the runtime. The caller has set the state
 // Unloaded and holds the lifecycle lock.
 func (l *Loader) destroy(ctx context.Context, rt Runtime) error {
+	ctx, cancel := l.lingering(ctx)
+	defer cancel()
 	l.s.participants.leaveSatellites(ctx)
 	_, _, err := l.s.call(ctx, rt, "session.destroy", nil)
 	rt.Unroute(l.s)
@@ -165,6 +167,8 @@ func (l *Loader) Shutdown(ctx context.Context, params jsonobj.Object) (json.RawM
 	if state != Loaded { // its work ended when it left the runtime
 		return json.RawMessage(`null`), l.s.journal.Last(), nil
 	}
+	ctx, cancel := l.lingering(ctx)
+	defer cancel()
 	result, at, err := l.s.call(ctx, rt, "session.shutdown", params)
 	if err != nil {
 		return nil, at, err

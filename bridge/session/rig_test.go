@@ -127,6 +127,9 @@ func (r *rig) crash() {
 	close(rt.told)
 }
 
+// Stopped implements Host.
+func (r *rig) Stopped() <-chan struct{} { return r.ctx.Done() }
+
 // Go implements Host.
 func (r *rig) Go(f func(context.Context)) bool {
 	r.mu.Lock()

@@ -91,6 +91,8 @@ type Host interface {
 	Go(f func(ctx context.Context)) bool
 	// Spawn runs f on another goroutine. The host does not wait for f, which may hang in a call of the disk.
 	Spawn(f func())
+	// Stopped returns a channel that is closed when no call is to go on any longer, since the host is about to close.
+	Stopped() <-chan struct{}
 	// Changed publishes a change of the session to WatchSessions.
 	Changed(change bridgev1.SessionChange)
 	// Watched returns the methods and event types that callers of WatchPending handle in the session, which has

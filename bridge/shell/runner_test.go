@@ -69,6 +69,7 @@ func newFixture(t *testing.T) *fixture {
 
 // Runtime and the other methods of session.Host.
 func (f *fixture) Runtime(context.Context) (session.Runtime, error) { return f, nil }
+func (*fixture) Stopped() <-chan struct{}                           { return nil }
 func (*fixture) Go(func(context.Context)) bool                      { return false }
 func (*fixture) Spawn(func())                                       {}
 func (*fixture) Changed(bridgev1.SessionChange)                     {}

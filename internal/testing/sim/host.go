@@ -73,6 +73,7 @@ func (h host) Epoch() uint64 {
 	h.w.epoch++
 	return 1 + h.w.epoch
 }
+func (h host) Stopped() <-chan struct{}                { return h.ctx.Done() }
 func (host) BuiltIns(context.Context) *config.BuiltIns { return nil }
 func (host) Changed(bridgev1.SessionChange)            {}
 func (host) Watched(map[string]string) []string        { return nil }
