@@ -200,6 +200,9 @@ func (d *Callbacks) giveUp(id string, why callback.Why, done func()) {
 		}
 		d.s.audit.defaulted(p, outcome)
 		d.finish(p, outcome)
+		if err != nil {
+			d.s.reconciler.pendingSoon()
+		}
 		done()
 	})
 }

@@ -68,6 +68,25 @@ func (r *Reconciler) pending(ctx context.Context, rt Runtime) (asked int, withdr
 	return asked, withdrawn, nil
 }
 
+// pendingSoon has pending run in the background, after a load if there is one: the CLI may still wait for a callback that has
+// ended without an answer. If the runtime ends, the next load makes up for it.
+func (r *Reconciler) pendingSoon() {
+	r.s.host.Go(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, loadedTimeout)
+		defer cancel()
+		_ = r.s.loader.exclusive(ctx, func() error {
+			r.s.mu.Lock()
+			rt, loaded := r.s.loader.runtime, r.s.loader.state == Loaded
+			r.s.mu.Unlock()
+			if !loaded {
+				return nil
+			}
+			_, _, err := r.pending(ctx, rt)
+			return err
+		})
+	})
+}
+
 // askAgain makes a callback pending again that the CLI waits for and that has ended: a runtime ended before
 // it processed the answer, or the bridge's own answer did not reach it. It reports whether it asked.
 func (r *Reconciler) askAgain(ctx context.Context, rt Runtime, method, id string) (asked bool) {
