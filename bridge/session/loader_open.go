@@ -234,9 +234,7 @@ func (l *Loader) loadedIn(rt Runtime) {
 	l.runtime, l.state, l.usedAt, l.awaited = rt, Loaded, time.Now(), nil
 	l.shut = false
 	l.s.markDirty()
-	if l.s.participants.outdated() { // a handler came or left during the call
-		l.s.host.Refresh()
-	}
+	l.s.participants.followUp()
 	l.s.mu.Unlock()
 	if cause := rt.Err(); cause != nil {
 		l.RuntimeLost(rt, cause)

@@ -124,7 +124,16 @@ func (m *Participants) setTools(ctx context.Context, rt Runtime, tools json.RawM
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
 	m.told.tools = tools
+	m.followUp()
 	return nil
+}
+
+// followUp has the runtime told again if a handler came or left while it was told: who changed that may have given up waiting.
+// The caller holds the lock.
+func (m *Participants) followUp() {
+	if m.outdated() {
+		m.s.host.Refresh()
+	}
 }
 
 // attend puts in place what is apart from the session's configuration: interests in events, and the
@@ -179,5 +188,8 @@ func (m *Participants) warmResume(ctx context.Context, rt Callee, change func(*j
 		return err
 	}
 	m.Told(plan, result, at)
+	m.s.mu.Lock()
+	defer m.s.mu.Unlock()
+	m.followUp()
 	return nil
 }
