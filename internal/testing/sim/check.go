@@ -91,7 +91,8 @@ func (w *world) wrong(p *prompt, said []int) string {
 		return "the agent got it twice"
 	case errors.Is(p.err, errConnection): // it does not know
 	case errors.Is(p.err, errEnded):
-		if len(said) == 0 && !p.abortable && !slices.Contains(p.fates, "ABORTED") {
+		// The process that ended it may have been killed before it told that.
+		if len(said) == 0 && !p.abortable && !p.disconnected && !slices.Contains(p.fates, "ABORTED") {
 			return "its turn is said to have ended, and the conversation does not have it"
 		}
 	case p.abandoned && errors.Is(p.err, context.Canceled):

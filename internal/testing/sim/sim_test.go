@@ -292,6 +292,9 @@ func TestFound(t *testing.T) {
 		"the tools of who leaves during a load stay":                        "v54 c7 s14 c33 c19 c11 l31 c19 c10 c20 l33 c24 c4 x10 l30",
 		"a prompt that the CLI has not got stays on a disk that had failed": "v1 c30 t20 c34 c11 o10 c17 t12 c3 x19 c29 c12 c2 c6 c5 f2 c11 c16 c4",
 		"a sync of an earlier epoch's log is taken for one of this":         "v31 t19 a3 z27 c13 c0 c33 c26 i2 x27 q6 c6 t20 c30 t20",
+		"a session is created again that the CLI still creates":             "x21 o12 t9 x15 x5 c11 c29 o6 e28 c29 c1 c7 c25 c4",
+		"who leaves during a slow resume stays a handler":                   "v32 u33 o3 c22 c7 c7 w3 l18 l25 w11 w11",
+		"a CLI that hung twice waits for an answer that it did not get":     "v55 t5 c28 c13 c25 c5 c35 y18 y14 c10 c11 c13 c5 c12 c18 c0 y18",
 		"who joins while the session is disconnected has no place":          "v21 s25 z18 p1 o33 k3 y11",
 		"a default answer does not reach the CLI":                           "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
 	} {
