@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 )
@@ -17,6 +18,8 @@ type Certificates struct {
 	TrustDomains []string
 	// Proxies are the certificates of proxies, which say whose calls they pass on.
 	Proxies []Proxy
+	// Now is the clock.
+	Now func() time.Time
 }
 
 // Proxy names certificates by their SPIFFE id or a DNS name; the other field is empty.
@@ -84,8 +87,17 @@ func (c Certificates) forwarded(of *x509.Certificate, proxy string, values []str
 	return id, nil
 }
 
-// identityOf returns the identity of a verified certificate.
+// identityOf returns the identity of a verified certificate. It checks the validity period again: a connection may
+// outlast its certificate, and a proxy's connection that of its caller.
 func (c Certificates) identityOf(cert *x509.Certificate) (*Identity, error) {
+	switch now := c.Now(); {
+	case now.Before(cert.NotBefore):
+		return nil, fault.New(fault.Unauthenticated, "the certificate is not valid before %s",
+			cert.NotBefore.UTC().Format(time.RFC3339))
+	case !now.Before(cert.NotAfter):
+		return nil, fault.New(fault.Unauthenticated, "the certificate has expired at %s",
+			cert.NotAfter.UTC().Format(time.RFC3339))
+	}
 	id := &Identity{Source: Certificate, DNS: cert.DNSNames, CommonName: cert.Subject.CommonName,
 		Expires: cert.NotAfter}
 	spiffe, err := spiffeID(cert)

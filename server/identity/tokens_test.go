@@ -51,7 +51,7 @@ func TestTokens(t *testing.T) {
 func TestCertificates(t *testing.T) {
 	t.Parallel()
 	cert := func(uris ...string) *x509.Certificate {
-		c := &x509.Certificate{DNSNames: []string{"svc.example"}}
+		c := &x509.Certificate{DNSNames: []string{"svc.example"}, NotAfter: time.Now().Add(time.Hour)}
 		for _, text := range uris {
 			u, err := url.Parse(text)
 			if err != nil {
@@ -61,7 +61,13 @@ func TestCertificates(t *testing.T) {
 		}
 		return c
 	}
-	a := Certificates{TrustDomains: []string{"corp.example"}}
+	// A connection may outlast the certificate of its handshake.
+	valid := func(from, until time.Duration) *x509.Certificate {
+		c := cert()
+		c.NotBefore, c.NotAfter = time.Now().Add(from), time.Now().Add(until)
+		return c
+	}
+	a := Certificates{TrustDomains: []string{"corp.example"}, Now: time.Now}
 	for name, tc := range map[string]struct {
 		cert   *x509.Certificate
 		spiffe string
@@ -79,6 +85,8 @@ func TestCertificates(t *testing.T) {
 		"climbing":     {cert("spiffe://corp.example/a/../b"), "", false},
 		"escaped":      {cert("spiffe://corp.example/a%2fb"), "", false},
 		"slash":        {cert("spiffe://corp.example/a/"), "", false},
+		"early":        {valid(time.Minute, time.Hour), "", false},
+		"expired":      {valid(-time.Hour, -time.Minute), "", false},
 	} {
 		id, err := a.Authenticate(t.Context(), Proof{Certificate: tc.cert})
 		if (err == nil) != tc.ok || tc.ok && (id.SPIFFE != tc.spiffe || id.DNS[0] != "svc.example") {

@@ -38,7 +38,10 @@ func shownAs(t *testing.T, spiffe string, end time.Time, names ...string) (cert,
 	if err != nil {
 		t.Fatal(err)
 	}
-	leaf := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: end, URIs: uris(t, spiffe), DNSNames: names}
+	leaf := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: end, DNSNames: names}
+	if spiffe != "" {
+		leaf.URIs = uris(t, spiffe)
+	}
 	der, err := x509.CreateCertificate(rand.Reader, leaf, leaf, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -53,17 +56,18 @@ func TestForwardedCertificates(t *testing.T) {
 	t.Parallel()
 	proxyEnd := time.Now().Add(time.Hour).Truncate(time.Second).UTC()
 	end := proxyEnd.Add(-time.Minute)
-	a := Certificates{TrustDomains: []string{"corp.example"},
+	a := Certificates{TrustDomains: []string{"corp.example"}, Now: time.Now,
 		Proxies: []Proxy{{SPIFFE: "spiffe://corp.example/envoy"}, {DNS: "proxy.example"}}}
 	envoy := &x509.Certificate{URIs: uris(t, "spiffe://corp.example/envoy"), NotAfter: proxyEnd}
 	cert, hash := shownAs(t, "spiffe://corp.example/a", end, "a.example")
 	later, _ := shownAs(t, "spiffe://corp.example/a", proxyEnd.Add(time.Hour))
+	expired, _ := shownAs(t, "spiffe://corp.example/a", time.Now().Add(-time.Minute))
 	const uri, hashed = "URI=spiffe://corp.example/a", "By=spiffe://corp.example/envoy;Hash=ab;"
 	spiffe := &Identity{Source: Certificate, SPIFFE: "spiffe://corp.example/a", Proxy: "spiffe://corp.example/envoy",
 		Expires: proxyEnd}
-	named := *spiffe
-	named.DNS = []string{"a.example", "b.example"}
-	dns := named
+	both := *spiffe
+	both.DNS = []string{"a.example", "b.example"}
+	dns := both
 	dns.SPIFFE = ""
 	full := *spiffe
 	full.DNS, full.Expires = []string{"a.example"}, end
@@ -72,7 +76,7 @@ func TestForwardedCertificates(t *testing.T) {
 		want   *Identity
 	}{
 		"uri":             {uri, spiffe},
-		"as Envoy":        {hashed + `Subject="CN=a, O=\"x\"";URI=spiffe://corp.example/a;DNS=a.example;DNS=b.example`, &named},
+		"as Envoy":        {hashed + `Subject="CN=a, O=\"x\"";URI=spiffe://corp.example/a;DNS=a.example;DNS=b.example`, &both},
 		"quoted":          {`uri="spiffe://corp.example/a"; by=x;BY=y`, spiffe},
 		"DNS alone":       {hashed + "DNS=a.example;DNS=b.example;URI=", &dns},
 		"cert":            {hashed[:strings.Index(hashed, "Hash")] + "Hash=" + hash + `;Cert="` + cert + `"`, &full},
@@ -104,6 +108,7 @@ func TestForwardedCertificates(t *testing.T) {
 		"two certs":            {`Cert="` + cert + cert + `"`, nil},
 		"cert of nothing":      {`Cert="";` + uri, nil},
 		"cert that is broken":  {`Cert="` + strings.Replace(cert, "M", "N", 1) + `"`, nil},
+		"cert that is over":    {`Cert="` + expired + `"`, nil},
 		"itself":               {"URI=spiffe://corp.example/envoy", nil},
 		"another proxy":        {uri + ";DNS=proxy.example", nil},
 	} {
@@ -119,7 +124,8 @@ func TestForwardedCertificates(t *testing.T) {
 		}
 	}
 	// The header counts from proxies only.
-	direct := &x509.Certificate{URIs: uris(t, "spiffe://corp.example/b"), DNSNames: []string{"b.example"}}
+	direct := &x509.Certificate{URIs: uris(t, "spiffe://corp.example/b"), DNSNames: []string{"b.example"},
+		NotAfter: proxyEnd}
 	id, err := a.Authenticate(t.Context(), Proof{Certificate: direct, Forwarded: []string{uri}})
 	if err != nil || id.SPIFFE != "spiffe://corp.example/b" || id.Proxy != "" {
 		t.Errorf("a header of a caller: %+v, %v", id, err)

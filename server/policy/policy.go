@@ -44,7 +44,7 @@ func Load(path string, now func() time.Time) (*Policy, error) {
 	}
 	p := &Policy{file: f, files: []string{path}}
 	if f.Identity.Certificates {
-		c := identity.Certificates{TrustDomains: f.Identity.TrustDomains}
+		c := identity.Certificates{TrustDomains: f.Identity.TrustDomains, Now: now}
 		for _, one := range f.Identity.Proxies {
 			c.Proxies = append(c.Proxies, identity.Proxy(one))
 		}
