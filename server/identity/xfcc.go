@@ -25,6 +25,9 @@ var elementKeys = map[string]bool{
 }
 
 // lastElement parses a header, and returns its last element, which the nearest proxy has written.
+//
+// Envoy writes the names of a certificate as they are: after a comma in one of them, a caller could write an element of
+// its own. The element before would then lack a part of the names of its certificate, so all elements are checked.
 func lastElement(header string) (element, error) {
 	e := element{}
 	for {
@@ -46,6 +49,11 @@ func lastElement(header string) (element, error) {
 		case rest == "":
 			return e, nil
 		case rest[0] == ',':
+			if e["cert"] != nil {
+				if _, err := e.certificate(&x509.Certificate{}); err != nil {
+					return nil, fmt.Errorf("an element before the last one: %w", err)
+				}
+			}
 			e = element{}
 		case rest[0] != ';':
 			return nil, fmt.Errorf("%q: text follows the closing quote", key)
@@ -97,11 +105,13 @@ func (e element) certificate(proxy *x509.Certificate) (*x509.Certificate, error)
 	named := &x509.Certificate{NotAfter: proxy.NotAfter}
 	for _, uri := range e["uri"] {
 		u, err := url.Parse(uri)
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, errors.New(`"uri" is malformed`)
-		}
-		if uri != "" {
+		case uri != "":
 			named.URIs = append(named.URIs, u)
+		case len(e["uri"]) > 1: // the certificate has no URI, so that another one is a part of a name
+			return nil, errors.New(`"uri" is empty, and occurs several times`)
 		}
 	}
 	for _, name := range e["dns"] {
@@ -118,7 +128,7 @@ func (e element) certificate(proxy *x509.Certificate) (*x509.Certificate, error)
 	return named, nil
 }
 
-// shown returns the certificate that an element contains. Its names must be those of the element, if it has any.
+// shown returns the certificate that an element contains. Its names must be those of the element, if it has their keys.
 func (e element) shown(named *x509.Certificate) (*x509.Certificate, error) {
 	text, err := url.PathUnescape(e["cert"][0])
 	if err != nil {
@@ -137,9 +147,9 @@ func (e element) shown(named *x509.Certificate) (*x509.Certificate, error) {
 	switch {
 	case e["hash"] != nil && !strings.EqualFold(e["hash"][0], hex.EncodeToString(sum[:])):
 		return nil, errors.New(`"hash" is not that of "cert"`)
-	case len(named.URIs) > 0 && !slices.EqualFunc(named.URIs, cert.URIs, same):
+	case e["uri"] != nil && !slices.EqualFunc(named.URIs, cert.URIs, same):
 		return nil, errors.New(`"uri" is not that of "cert"`)
-	case len(named.DNSNames) > 0 && !slices.Equal(named.DNSNames, cert.DNSNames):
+	case e["dns"] != nil && !slices.Equal(named.DNSNames, cert.DNSNames):
 		return nil, errors.New(`"dns" is not that of "cert"`)
 	}
 	if named.NotAfter.Before(cert.NotAfter) {

@@ -62,6 +62,12 @@ func TestForwardedCertificates(t *testing.T) {
 	cert, hash := shownAs(t, "spiffe://corp.example/a", end, "a.example")
 	later, _ := shownAs(t, "spiffe://corp.example/a", proxyEnd.Add(time.Hour))
 	expired, _ := shownAs(t, "spiffe://corp.example/a", time.Now().Add(-time.Minute))
+	const boss = "URI=spiffe://corp.example/boss"
+	// named is what Envoy says of a certificate that has a name, and perhaps no SPIFFE id.
+	named := func(spiffe, name string) string {
+		text, _ := shownAs(t, spiffe, end, name)
+		return `By=x;Cert="` + text + `";URI=` + spiffe + ";DNS=" + name
+	}
 	const uri, hashed = "URI=spiffe://corp.example/a", "By=spiffe://corp.example/envoy;Hash=ab;"
 	spiffe := &Identity{Source: Certificate, SPIFFE: "spiffe://corp.example/a", Proxy: "spiffe://corp.example/envoy",
 		Expires: proxyEnd}
@@ -82,6 +88,7 @@ func TestForwardedCertificates(t *testing.T) {
 		"cert":            {hashed[:strings.Index(hashed, "Hash")] + "Hash=" + hash + `;Cert="` + cert + `"`, &full},
 		"cert and names":  {`Cert="` + cert + `";DNS=a.example;` + uri, &full},
 		"cert that lasts": {`Cert="` + later + `"`, spiffe},
+		"certs in both":   {named("", "b.example") + `,Cert="` + cert + `"`, &full},
 		"the last of two": {"URI=spiffe://corp.example/b," + uri, spiffe},
 		"after subjects":  {`Subject="CN=,;\"",` + uri, spiffe},
 
@@ -109,6 +116,10 @@ func TestForwardedCertificates(t *testing.T) {
 		"cert of nothing":      {`Cert="";` + uri, nil},
 		"cert that is broken":  {`Cert="` + strings.Replace(cert, "M", "N", 1) + `"`, nil},
 		"cert that is over":    {`Cert="` + expired + `"`, nil},
+		"an element in a name": {named("spiffe://corp.example/a", "a.example,"+boss), nil},
+		"one before a name":    {named("", ","+boss), nil},
+		"one in a URI":         {named("spiffe://corp.example/a,"+boss, "a.example"), nil},
+		"a URI in a name":      {hashed + "URI=;DNS=a.example;" + boss, nil},
 		"itself":               {"URI=spiffe://corp.example/envoy", nil},
 		"another proxy":        {uri + ";DNS=proxy.example", nil},
 	} {
