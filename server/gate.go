@@ -93,8 +93,8 @@ func (g *gate) admit(ctx context.Context, c *call) (context.Context, error) {
 	if c.method == createWebLink {
 		ctx = login.WithCaller(ctx, id, proof)
 	}
-	c.introduction = &introduction{proof, id, who}
-	if err := introduceOn(ctx, c.introduction); err != nil {
+	c.introduction = &introduction{proof: proof, id: id, who: who}
+	if c.stored, err = introduceOn(ctx, c.introduction); err != nil {
 		return ctx, err
 	}
 	return g.follow(ctx, c, now, &admission{proof: proof, id: id, who: who})
@@ -288,6 +288,9 @@ func (g *gate) identify(ctx context.Context, now *policy.Policy) (*identity.Iden
 	}
 	if now != nil {
 		id, err := now.Authenticate(ctx, proof)
+		if id != nil && id.Proxy == "" {
+			proof.Forwarded = nil // text of any caller, which proves nothing
+		}
 		return id, proof, err
 	}
 	return &identity.Identity{Source: identity.ServerToken}, proof, g.checkToken(proof.Bearer)

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http2/hpack"
@@ -22,8 +23,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server/status"
 )
 
-// maxIntroduced bounds the callers stored for one connection: a proxy may have many. The connection stays open while
-// one of the last ones is trusted.
+// maxIntroduced bounds the callers without calls that are stored for one connection: a proxy may have many. The
+// connection stays open while one of the last ones, or one with calls in progress, is trusted.
 const maxIntroduced = 16
 
 // introduction is a proof that came on a connection, and the caller that it identified.
@@ -31,10 +32,24 @@ type introduction struct {
 	proof identity.Proof
 	id    *identity.Identity
 	who   caller.Caller
+	// calls counts the calls in progress that the connection stores it for.
+	calls atomic.Int64
+}
+
+// leave ends a call of an introduction that introduce has returned; nil does nothing.
+func (i *introduction) leave() {
+	if i != nil {
+		i.calls.Add(-1)
+	}
 }
 
 func (i *introduction) key() callerKey {
 	return callerKey{i.who.Tenant, string(i.id.Source), i.who.Name}
+}
+
+// equal reports whether two introductions are the same for policies, limits and the time.
+func (i *introduction) equal(other *introduction) bool {
+	return i.same(other) && i.key() == other.key() && i.id.Expires.Equal(other.id.Expires)
 }
 
 // same reports whether a proof equals that of an introduction.
@@ -53,44 +68,70 @@ func (i *introduction) loginID() string {
 }
 
 // introduce records that a call on the connection was authenticated. Its caller pays for the connection from then on.
-// An error reports that a new connection exceeds a limit.
-func (c *connection) introduce(i *introduction) error {
+// It returns the stored introduction, whose leave the caller must call when the call ends. An error reports that a new
+// connection exceeds a limit.
+func (c *connection) introduce(i *introduction) (*introduction, error) {
 	if last := c.latest.Load(); last != nil && last.same(i) {
-		return nil
+		last.calls.Add(1)
+		if c.latest.Load() == last { // so the connection still stores it
+			return last, nil
+		}
+		last.leave()
 	}
-	if err := c.remember(i); err != nil {
-		return err
+	stored, err := c.remember(i)
+	if err != nil {
+		return nil, err
 	}
-	c.recheck(nil) // the policy may have changed since the check
-	return nil
+	if stored == i {
+		c.drop(nil, []*introduction{i}) // the policy may have changed since the check
+	}
+	return stored, nil
 }
 
-// remember stores an introduction.
-func (c *connection) remember(i *introduction) error {
+// remember stores an introduction for a call. It returns the one that it has stored before if that is equal: changes of
+// the policy concern that one too.
+func (c *connection) remember(i *introduction) (*introduction, error) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
+	i.calls.Store(1)
 	if c.gone {
-		return nil // the call ends with it
+		return i, nil // the call ends with it
 	}
 	if c.use == nil {
 		if err := c.table.own(c, i.key(), false); err != nil {
-			return err
+			return nil, err
 		}
 	} else {
 		c.moveTo(i, false) // a proxy has many callers; the last one pays
 	}
-	c.introduced = slices.DeleteFunc(c.introduced, func(other *introduction) bool {
-		return other.same(i) || other.key() == i.key() && other.proof.Bearer != "" // a newer token
-	})
-	if len(c.introduced) >= maxIntroduced {
-		c.introduced = slices.Delete(c.introduced, 0, 1)
+	if at := slices.IndexFunc(c.introduced, i.equal); at >= 0 {
+		i = c.introduced[at]
+		i.calls.Add(1)
+		c.introduced = slices.Delete(c.introduced, at, at+1)
 	}
+	c.forget(i)
 	c.introduced = append(c.introduced, i)
 	c.latest.Store(i)
 	c.known.Store(true)
 	c.table.known(c)
 	c.expireLater()
-	return nil
+	return i, nil
+}
+
+// forget removes the introductions without calls that a newer one replaces: those of the same caller, and the oldest
+// above maxIntroduced. The caller holds the table's mu.
+func (c *connection) forget(by *introduction) {
+	excess := len(c.introduced) + 1 - maxIntroduced
+	c.introduced = slices.DeleteFunc(c.introduced, func(other *introduction) bool {
+		// The same caller has a newer token, or its proxy a newer header.
+		replaced := other.same(by) ||
+			other.key() == by.key() && (other.proof.Bearer != "" || other.proof.Forwarded != nil)
+		if other.calls.Load() > 0 || !replaced && excess <= 0 {
+			return false
+		}
+		excess--
+		return true
+	})
 }
 
 // expireLater schedules a check when the next proof on the connection expires. The caller holds the table's mu.
@@ -115,14 +156,19 @@ func (c *connection) expireLater() {
 // recheck drops introductions that are no longer valid: by a new policy, unless it is nil, by revocation, or by
 // expiry. If none is left, it closes the connection.
 func (c *connection) recheck(p *policy.Policy) {
+	c.table.mu.Lock()
+	all := slices.Clone(c.introduced)
+	c.table.mu.Unlock()
+	c.drop(p, all)
+}
+
+// drop is recheck for some introductions.
+func (c *connection) drop(p *policy.Policy, of []*introduction) {
 	if p == nil && c.table.policy != nil {
 		p = c.table.policy.Current()
 	}
-	c.table.mu.Lock()
-	before := slices.Clone(c.introduced)
-	c.table.mu.Unlock()
 	lost := map[*introduction]error{}
-	for _, i := range before {
+	for _, i := range of {
 		if err := i.holds(p, c.table.trusted); err != nil {
 			lost[i] = err
 		}
@@ -227,7 +273,8 @@ func (g *gate) greet(ctx context.Context, info *tap.Info) (context.Context, erro
 		if err == nil {
 			var who caller.Caller
 			if who, err = g.resolve(ctx, id, proof.Login, now); err == nil {
-				_ = on.introduce(&introduction{proof, id, who}) // the error is reported when the call is admitted
+				in, _ := on.introduce(&introduction{proof: proof, id: id, who: who})
+				in.leave() // the error is reported when the call is admitted
 			}
 		}
 	}
@@ -252,15 +299,16 @@ func sizeOf(headers metadata.MD) (bytes int) {
 	return bytes
 }
 
-// introduceOn records the caller of a call on its connection, which must be permitted for the caller.
-func introduceOn(ctx context.Context, i *introduction) error {
+// introduceOn records the caller of a call on its connection, which must be permitted for the caller. It returns what
+// the connection stores; nil on a unix socket.
+func introduceOn(ctx context.Context, i *introduction) (*introduction, error) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
-		return nil
+		return nil, nil
 	}
 	on, _ := connectionOf(p)
 	if on == nil {
-		return nil
+		return nil, nil
 	}
 	return on.introduce(i)
 }

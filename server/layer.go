@@ -41,6 +41,8 @@ type call struct {
 	caller caller.Caller
 	// introduction is the caller with its proof; nil before the caller is admitted.
 	introduction *introduction
+	// stored is the introduction that the connection stores for the call; nil on a unix socket.
+	stored *introduction
 	// check refuses requests by their content; nil accepts all.
 	check func(context.Context, proto.Message) error
 	// visit checks the call by the rules for guests if it uses a session of another tenant; nil without tenants.
@@ -74,6 +76,7 @@ func (c *call) atEnd(end ending) {
 
 // undo is the leave function of admit.
 func undo(_ context.Context, c *call, err error) error {
+	defer c.stored.leave()
 	if c.endings == nil {
 		return err
 	}
