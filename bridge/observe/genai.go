@@ -50,8 +50,9 @@ const (
 	// maxModels and maxOwnModels bound the models in labels, separately because callers choose the names of models of
 	// their own endpoints. Each model has up to 60 series.
 	maxModels, maxOwnModels = 32, 16
-	// maxName bounds the bytes of a name in a label or a span.
-	maxName = 64
+	// maxName bounds the bytes of a name in a label or the name of a span, maxValue those of an attribute whose value a
+	// model, a tool or a caller has chosen: batches that are too large for the collector lose the spans of all tenants.
+	maxName, maxValue = 64, 256
 	// other is the label of what has none of its own, otherError the error.type of an error without a known class.
 	other, otherError = "other", "_OTHER"
 )
@@ -195,7 +196,7 @@ func (o *Observer) modelSpan(turn *Span, session, tenant string, c *ModelCall, a
 		return turn.context()
 	}
 	attrs := append(stepAttributes(opModel, session, tenant, c.Agent), attrProvider.String(c.provider()),
-		attrModel.String(c.Model))
+		attrModel.String(cut(c.Model)))
 	ctx, span := o.tracer.Start(turn.context(), spanName(opModel, c.Model), trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithTimestamp(at.Add(-c.Took)), trace.WithAttributes(attrs...))
 	if c.Failed {
@@ -205,7 +206,7 @@ func (o *Observer) modelSpan(turn *Span, session, tenant string, c *ModelCall, a
 		span.SetAttributes(tokenAttributes(c.Tokens)...)
 	}
 	if c.Finish != "" {
-		span.SetAttributes(attrFinish.StringSlice([]string{c.Finish}))
+		span.SetAttributes(attrFinish.StringSlice([]string{cut(c.Finish)}))
 	}
 	span.End(trace.WithTimestamp(at))
 	return ctx
@@ -219,7 +220,7 @@ func (o *Observer) Tool(turn *Span, session, tenant, agent, call, name string, a
 	if !o.Traces() {
 		return nil
 	}
-	attrs := append(stepAttributes(opTool, session, tenant, agent), attrTool.String(name), attrToolCall.String(call))
+	attrs := append(stepAttributes(opTool, session, tenant, agent), attrTool.String(cut(name)), attrToolCall.String(cut(call)))
 	_, span := o.tracer.Start(turn.context(), spanName(opTool, name), trace.WithTimestamp(at), trace.WithAttributes(attrs...))
 	return &Span{span: span, own: true}
 }
@@ -243,7 +244,7 @@ func stepAttributes(op, session, tenant, agent string) []attribute.KeyValue {
 		attribute.String(AttrTenant, tenant),
 	}
 	if agent != "" {
-		attrs = append(attrs, attrAgent.String(agent))
+		attrs = append(attrs, attrAgent.String(cut(agent)))
 	}
 	return attrs
 }
@@ -268,11 +269,19 @@ func (s *Span) context() context.Context {
 	return trace.ContextWithSpanContext(context.Background(), s.span.SpanContext())
 }
 
-// spanName returns the name of a span, with up to maxName bytes of the name of a model or tool. An exporter loses all
-// spans of a batch if the name of one ends within a character.
-func spanName(op, name string) string {
-	return strings.TrimSpace(op + " " + strings.ToValidUTF8(name[:min(len(name), maxName)], ""))
+// spanName returns the name of a span, with up to maxName bytes of the name of a model or tool.
+func spanName(op, name string) string { return strings.TrimSpace(op + " " + head(name, maxName)) }
+
+// cut returns the value of an attribute with up to maxValue bytes, which does not keep the rest in memory.
+func cut(value string) string {
+	if len(value) <= maxValue {
+		return value
+	}
+	return strings.Clone(head(value, maxValue))
 }
+
+// head returns up to n bytes of a text. An exporter loses all spans of a batch if a text of one ends within a character.
+func head(text string, n int) string { return strings.ToValidUTF8(text[:min(len(text), n)], "") }
 
 // code returns an error's code, or otherError if it is not a word: participants write the codes of their tools.
 func code(text string) string {

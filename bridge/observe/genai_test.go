@@ -83,6 +83,24 @@ func TestStepsOfATurn(t *testing.T) {
 	}
 }
 
+// Values that callers choose, by the names of their models and the replies of their endpoints, are cut between characters.
+func TestValuesOfSpansAreBounded(t *testing.T) {
+	t.Parallel()
+	o, spans := tracing(t)
+	long := "x" + strings.Repeat("é", 1<<20)
+	o.ModelCalled(nil, "s", "", &ModelCall{Model: long, Agent: long, Finish: long}, Tokens{}, time.Now())
+	o.Tool(nil, "s", "", long, long, long, time.Now()).EndTool(false, "", time.Now())
+	want := long[:maxValue-1]
+	for _, s := range spans.GetSpans() {
+		has := attributes(&s)
+		for _, key := range []attribute.Key{attrModel, attrAgent, attrFinish, attrTool, attrToolCall} {
+			if got := strings.Trim(has[key], `[]"`); got != "" && got != want {
+				t.Errorf("%s has %s of %d bytes", s.Name, key, len(got))
+			}
+		}
+	}
+}
+
 // If the CLI exports the span of a model call, the bridge does not; its metrics stay.
 func TestCallsTracedByTheCLI(t *testing.T) {
 	t.Parallel()

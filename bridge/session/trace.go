@@ -13,8 +13,9 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// maxTools bounds the tools with a span in a session. Further ones have none.
-const maxTools = 256
+// maxTools bounds the tools with a span in a session, and maxToolID the bytes of the ids of their calls, which models choose.
+// Further ones have none.
+const maxTools, maxToolID = 256, 256
 
 // trace reports the model calls and tools of a session to the observer. The session's lock guards it.
 type trace struct {
@@ -83,7 +84,7 @@ func (t *trace) toolBegun(rec *journal.Record, at time.Time) {
 		return
 	}
 	var d struct{ ToolCallID, ToolName string }
-	if !event.Data(rec, &d) || t.tools[d.ToolCallID] != nil {
+	if !event.Data(rec, &d) || t.tools[d.ToolCallID] != nil || len(d.ToolCallID) > maxToolID {
 		return
 	}
 	if t.tools == nil {

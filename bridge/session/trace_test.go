@@ -3,6 +3,7 @@ package session
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -80,4 +81,7 @@ func TestSpansOfToolsEnd(t *testing.T) {
 	if n := len(ended()); n != maxTools {
 		t.Errorf("%d tools had spans", n)
 	}
+	tool(strings.Repeat("x", maxToolID+1))
+	s.update(func() { s.turns.lose(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST) })
+	check("a call with a long id")
 }
