@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -143,7 +144,7 @@ func (c *ModelCall) provider() string {
 	return cmp.Or(providers[c.Endpoint], other)
 }
 
-// failure returns the error.type; empty for a call that succeeded.
+// failure returns the error.type of a span; empty for a call that succeeded.
 func (c *ModelCall) failure() string {
 	switch {
 	case !c.Failed:
@@ -152,6 +153,18 @@ func (c *ModelCall) failure() string {
 		return strconv.Itoa(c.Status)
 	}
 	return otherError
+}
+
+// statuses are the HTTP statuses of labels. Endpoints of users may reply any other, and a metric has 2,000 label sets, above
+// which the SDK merges new ones.
+var statuses = []int{400, 401, 402, 403, 404, 408, 409, 413, 422, 429, 500, 502, 503, 504, 529}
+
+// failureLabel returns the error.type of a metric; empty for a call that succeeded.
+func (c *ModelCall) failureLabel() string {
+	if c.Failed && !slices.Contains(statuses, c.Status) {
+		return otherError
+	}
+	return c.failure()
 }
 
 // ModelCalled records a call that ended at a time. turn is its turn, or nil; total is what the turn has used so far.
@@ -164,7 +177,7 @@ func (o *Observer) ModelCalled(turn *Span, session, tenant string, c *ModelCall,
 	base := [3]string{names.of(c.Model), c.provider()}
 	if c.Took > 0 {
 		key := base
-		key[2] = c.failure()
+		key[2] = c.failureLabel()
 		by := o.models.failedLabels.of(key, func() attribute.Set { return modelLabels(key, attrError) })
 		o.models.duration.Record(ctx, c.Took.Seconds(), by.record...)
 	}

@@ -120,23 +120,47 @@ func TestCallsTracedByTheCLI(t *testing.T) {
 }
 
 // modelsIn returns the models in the labels of token usage.
-func modelsIn(t *testing.T, reader sdkmetric.Reader) (names []string) {
+func modelsIn(t *testing.T, reader sdkmetric.Reader) []string {
+	t.Helper()
+	return labelsIn[int64](t, reader, "gen_ai.client.token.usage", attrModel)
+}
+
+// labelsIn returns the values of a label of a histogram.
+func labelsIn[N int64 | float64](t *testing.T, reader sdkmetric.Reader, metric string, key attribute.Key) (values []string) {
 	t.Helper()
 	var all metricdata.ResourceMetrics
 	if err := reader.Collect(t.Context(), &all); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range all.ScopeMetrics[0].Metrics {
-		if m.Name != "gen_ai.client.token.usage" {
+		if m.Name != metric {
 			continue
 		}
-		for _, p := range m.Data.(metricdata.Histogram[int64]).DataPoints {
-			name, _ := p.Attributes.Value(attrModel)
-			names = append(names, name.AsString())
+		for _, p := range m.Data.(metricdata.Histogram[N]).DataPoints {
+			value, _ := p.Attributes.Value(key)
+			values = append(values, value.AsString())
 		}
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	slices.Sort(values)
+	return slices.Compact(values)
+}
+
+// An endpoint of a user makes few series by the statuses of its replies.
+func TestStatusesInLabelsAreBounded(t *testing.T) {
+	t.Parallel()
+	reader := sdkmetric.NewManualReader()
+	o, err := New(Config{Meters: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for status := range 1000 {
+		c := &ModelCall{Model: "m", Own: true, Failed: true, Status: status, Took: time.Second}
+		o.ModelCalled(nil, "s", "", c, Tokens{}, time.Now())
+	}
+	got := labelsIn[float64](t, reader, "gen_ai.client.operation.duration", attrError)
+	if len(got) != len(statuses)+1 || !slices.Contains(got, "429") || !slices.Contains(got, otherError) {
+		t.Errorf("%d statuses: %v", len(got), got)
+	}
 }
 
 // Models of users' endpoints, whose names callers choose, do not take the labels of GitHub's, and neither have too many.
