@@ -77,7 +77,7 @@ func Read(rec *journal.Record) Call {
 	}
 	event.Data(rec, &d)
 	return Call{Model: d.Model, Own: d.IsByok, Endpoint: d.ProviderType, Finish: d.FinishReason, Sums: Sums{
-		Requests: 1, Input: tokens(d.InputTokens), Output: tokens(d.OutputTokens), Cost: max(0, d.Cost),
+		Requests: 1, Input: tokens(d.InputTokens), Output: tokens(d.OutputTokens), Cost: min(max(0, d.Cost), maxNumber),
 		CacheRead: tokens(d.CacheReadTokens), CacheWrite: tokens(d.CacheWriteTokens), Millis: tokens(d.Duration),
 	}}
 }
@@ -101,8 +101,12 @@ func (u *Usage) Add(c *Call, at time.Time) { u.add(at, c.Model, c.Sums) }
 // anyway.
 func (u *Usage) EndTurn(at time.Time, model string) { u.add(at, model, Sums{Turns: 1}) }
 
-// tokens returns a number of the CLI that must not be negative or overflow sums.
-func tokens(n float64) int64 { return int64(min(max(n, 0), 1<<40)) }
+// maxNumber bounds the numbers of the CLI, so that sums do not overflow: JSON, as which sessions are saved, has no infinite
+// costs.
+const maxNumber = 1 << 40
+
+// tokens returns a number of the CLI that must not be negative.
+func tokens(n float64) int64 { return int64(min(max(n, 0), maxNumber)) }
 
 // add adds to the row of a day and a model.
 func (u *Usage) add(at time.Time, model string, s Sums) {

@@ -31,6 +31,18 @@ const used = `{"type":"assistant.usage","id":"1","data":{"model":"m1","inputToke
 
 const odd = `{"type":"assistant.usage","id":"3","data":{"model":"m1","inputTokens":-5,"duration":1e300,"cost":-1}}`
 
+// Costs that are too large do not make a session that cannot be saved.
+func TestHugeCosts(t *testing.T) {
+	t.Parallel()
+	var u Usage
+	for range 3 {
+		add(&u, record(t, `{"type":"assistant.usage","id":"1","data":{"cost":1.7e308}}`), time.Now())
+	}
+	if text, err := json.Marshal(u); err != nil {
+		t.Errorf("%s: %v", text, err)
+	}
+}
+
 // Requests and turns are counted by day in UTC and by model; requests of sub-agents too.
 func TestAdd(t *testing.T) {
 	t.Parallel()
