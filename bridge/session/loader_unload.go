@@ -142,6 +142,7 @@ func (l *Loader) destroy(ctx context.Context, rt Runtime) error {
 	l.s.participants.unloaded()
 	l.runtime, l.s.intake.Internal = nil, false
 	l.s.sender.runtimeEnded()
+	l.s.turns.trace.cut()
 	switch fault.ReasonOf(err) {
 	case fault.SessionNotFound, fault.RuntimeLost:
 		return nil // the runtime no longer has the session

@@ -84,4 +84,10 @@ func TestSpansOfToolsEnd(t *testing.T) {
 	tool(strings.Repeat("x", maxToolID+1))
 	s.update(func() { s.turns.lose(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST) })
 	check("a call with a long id")
+	tool("6")
+	s.loader.state, s.loader.runtime = Loaded, &unrouted{puppet: &puppet{}}
+	if unloaded, err := s.loader.Unload(t.Context(), 0); !unloaded || err != nil {
+		t.Fatal(unloaded, err)
+	}
+	check("a tool whose end was lost, and its session unloaded", "execute_tool bash: unfinished")
 }
