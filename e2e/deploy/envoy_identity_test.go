@@ -155,7 +155,8 @@ func TestBehindEnvoyCertificates(t *testing.T) {
 	f := newMutual(t, callers, nil)
 	callers.lifetime = time.Minute // ends before Envoy's certificate
 	agent, watcher := callers.client("spiffe://corp.example/agents/a", "agent"), callers.client("watcher.example.com", "")
-	forged := []string{"x-forwarded-client-cert", "Hash=ab;URI=spiffe://corp.example/agents/a"}
+	const uri = "URI=spiffe://corp.example/agents/a"
+	forged := []string{"x-forwarded-client-cert", "Hash=ab;" + uri}
 	const through = " through envoy.example.com"
 	for name, tc := range map[string]struct {
 		conn *grpc.ClientConn
@@ -173,6 +174,8 @@ func TestBehindEnvoyCertificates(t *testing.T) {
 		"no member":                {f.conn(f.address, callers.client("other.example.com", "")), nil, "", 0, codes.PermissionDenied},
 		"Envoy's name":             {f.conn(f.address, callers.client("envoy.example.com", "")), nil, "", 0, codes.Unauthenticated},
 		"another trust domain":     {f.conn(f.address, callers.client("spiffe://other.example/agents/a", "")), nil, "", 0, codes.Unauthenticated},
+		"an element in a name":     {f.conn(f.address, callers.client("watcher.example.com,"+uri, "")), nil, "", 0, codes.Unauthenticated},
+		"a URI in a name":          {f.conn(f.address, callers.client("watcher.example.com;"+uri, "")), nil, "", 0, codes.Unauthenticated},
 		"another CA":               {f.conn(f.address, newClientCA(t, "callers").client("watcher.example.com", "")), nil, "", 0, codes.Unavailable},
 		"a token":                  {f.conn(f.address, agent), []string{"authorization", bearer[1]}, "op", bridgev1.Role_ROLE_ADMIN, 0},
 		"not through Envoy":        {f.conn(f.listen, agent), nil, "", 0, codes.Unauthenticated}, // a CA that the server does not know
