@@ -47,7 +47,8 @@ func (c Certificates) Authenticate(_ context.Context, proof Proof) (*Identity, e
 // proxyOf returns the name of the proxy that has an identity; "" if it is not a proxy's.
 func (c Certificates) proxyOf(id *Identity) string {
 	for _, p := range c.Proxies {
-		if p.SPIFFE != "" && p.SPIFFE == id.SPIFFE || p.DNS != "" && slices.Contains(id.DNS, p.DNS) {
+		hasName := func(name string) bool { return strings.EqualFold(name, p.DNS) }
+		if p.SPIFFE != "" && p.SPIFFE == id.SPIFFE || p.DNS != "" && slices.ContainsFunc(id.DNS, hasName) {
 			return p.name()
 		}
 	}

@@ -121,7 +121,7 @@ func TestForwardedCertificates(t *testing.T) {
 		"one in a URI":         {named("spiffe://corp.example/a,"+boss, "a.example"), nil},
 		"a URI in a name":      {hashed + "URI=;DNS=a.example;" + boss, nil},
 		"itself":               {"URI=spiffe://corp.example/envoy", nil},
-		"another proxy":        {uri + ";DNS=proxy.example", nil},
+		"another proxy":        {uri + ";DNS=Proxy.example", nil},
 	} {
 		got, err := a.Authenticate(t.Context(), Proof{Certificate: envoy, Forwarded: []string{tc.header}})
 		if !reflect.DeepEqual(got, tc.want) || (err == nil) != (tc.want != nil) ||
@@ -141,7 +141,7 @@ func TestForwardedCertificates(t *testing.T) {
 	if err != nil || id.SPIFFE != "spiffe://corp.example/b" || id.Proxy != "" {
 		t.Errorf("a header of a caller: %+v, %v", id, err)
 	}
-	direct.DNSNames = append(direct.DNSNames, "proxy.example")
+	direct.DNSNames = append(direct.DNSNames, "PROXY.example")
 	id, err = a.Authenticate(t.Context(), Proof{Certificate: direct, Forwarded: []string{uri}})
 	if err != nil || id.Name() != "spiffe://corp.example/a through proxy.example" {
 		t.Errorf("a proxy with a DNS name: %+v, %v", id, err)

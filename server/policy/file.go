@@ -65,7 +65,8 @@ func (p proxy) check() error {
 
 // isMember reports whether a member has a proxy's name.
 func (p proxy) isMember(m *Member) bool {
-	return p.SPIFFE != "" && m.SPIFFE != "" && matchSPIFFE(m.SPIFFE, p.SPIFFE) || p.DNS != "" && p.DNS == m.DNS
+	return p.SPIFFE != "" && m.SPIFFE != "" && matchSPIFFE(m.SPIFFE, p.SPIFFE) ||
+		p.DNS != "" && strings.EqualFold(p.DNS, m.DNS)
 }
 
 // issuer is an issuer of JSON web tokens.

@@ -66,7 +66,7 @@ func TestBadPolicies(t *testing.T) {
 		"wild proxy":                   {proxied("{spiffe: 'spiffe://c/*'}"), "identity.proxies[0].spiffe"},
 		"proxy as a member": {proxied("{dns: q}, {spiffe: 'spiffe://c/p'}") +
 			"tenants: {a: {members: [{spiffe: 'spiffe://c/**', role: owner}]}}", "identity.proxies[1]"},
-		"proxy's name of a member": {proxied("{dns: p}") +
+		"proxy's name of a member": {proxied("{dns: P}") +
 			"tenants: {a: {members: [{dns: p, spiffe: 'spiffe://c/x', role: owner}]}}", "tenants.a.members[0]"},
 	} {
 		t.Run(name, func(t *testing.T) {
