@@ -5,6 +5,7 @@ package usage
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
@@ -110,7 +111,8 @@ func tokens(n float64) int64 { return int64(min(max(n, 0), maxNumber)) }
 
 // add adds to the row of a day and a model.
 func (u *Usage) add(at time.Time, model string, s Sums) {
-	u.addRow(Row{at.UTC().Format(time.DateOnly), model[:min(len(model), maxModel)], s}, maxRows)
+	model = strings.ToValidUTF8(model[:min(len(model), maxModel)], "")
+	u.addRow(Row{at.UTC().Format(time.DateOnly), model, s}, maxRows)
 }
 
 // Merge adds the rows of another Usage, and merges the oldest rows above a number of rows.

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
@@ -40,6 +42,17 @@ func TestHugeCosts(t *testing.T) {
 	}
 	if text, err := json.Marshal(u); err != nil {
 		t.Errorf("%s: %v", text, err)
+	}
+}
+
+// A long name of a model is cut between characters: a message of protobuf has no other texts.
+func TestLongModels(t *testing.T) {
+	t.Parallel()
+	var u Usage
+	add(&u, record(t, fmt.Sprintf(`{"type":"assistant.usage","id":"1","data":{"model":"x%s"}}`, strings.Repeat("é", maxModel))),
+		time.Now())
+	if name := u[0].Model; len(name) != maxModel-1 || !utf8.ValidString(name) {
+		t.Errorf("%d bytes: %q", len(name), name)
 	}
 }
 
