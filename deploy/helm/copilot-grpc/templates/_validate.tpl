@@ -31,6 +31,16 @@
 {{- if and $v.prometheus.serviceMonitor.enabled (not $v.prometheus.enabled) }}
 {{- $problems = append $problems "prometheus.serviceMonitor.enabled requires prometheus.enabled" }}
 {{- end }}
+{{- $ports := dict "7443" "gRPC" }}
+{{- range $where, $port := dict "web.port" (ternary $v.web.port 0 $v.web.enabled) "prometheus.port" (ternary $v.prometheus.port 0 $v.prometheus.enabled) "cluster.node.port" (ternary $v.cluster.node.port 0 $v.cluster.enabled) }}
+{{- $number := int $port | toString }}
+{{- with get $ports $number }}
+{{- $problems = append $problems (printf "%s is %s, which is the port of %s, too" $where $number .) }}
+{{- end }}
+{{- if int $port }}
+{{- $_ := set $ports $number $where }}
+{{- end }}
+{{- end }}
 {{- if $problems }}
 {{- fail (printf "\n\ncopilot-grpc: the values cannot work:\n  - %s\n" (join "\n  - " $problems)) }}
 {{- end }}
@@ -69,6 +79,11 @@
 {{- end }}
 {{- if and (or $member.spiffe $member.dns) (not $identity.certificates) }}
 {{- $problems = append $problems (printf "%s names a client certificate, which requires policy.identity.certificates" $where) }}
+{{- end }}
+{{- range $identity.proxies }}
+{{- if or (and .spiffe (eq .spiffe (default "" $member.spiffe))) (and .dns (eq (lower .dns) (lower (default "" $member.dns)))) }}
+{{- $problems = append $problems (printf "%s is a proxy of policy.identity.proxies: all its callers would have the member's role" $where) }}
+{{- end }}
 {{- end }}
 {{- if and $member.token (not $identity.tokens) }}
 {{- $problems = append $problems (printf "%s.token requires policy.identity.tokens, a file that volumes and volumeMounts provide" $where) }}
