@@ -9,6 +9,8 @@ package audit
 import (
 	"context"
 	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 )
 
 // Sink receives entries. It is safe for concurrent use.
@@ -32,8 +34,13 @@ const (
 	Refused = "refused"
 )
 
-// Bridge is the name of the caller for decisions of the bridge itself.
+// Bridge is the name of the caller for what the bridge itself does.
 const Bridge = "bridge"
+
+// ByBridge returns ctx for what the bridge itself does to a session of a tenant.
+func ByBridge(ctx context.Context, tenant string) context.Context {
+	return caller.With(ctx, caller.Caller{Tenant: tenant, Name: Bridge})
+}
 
 // Entry describes one action. Empty fields are omitted.
 type Entry struct {

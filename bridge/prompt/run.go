@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/async"
+	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
@@ -202,7 +203,7 @@ func (svc *Service) disconnectAfter(s *session.Session) runEnd {
 			if w != nil && !svc.awaitRun(ctx, s, w) {
 				return
 			}
-			ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+			ctx, cancel := context.WithTimeout(audit.ByBridge(ctx, s.Tenant()), closeTimeout)
 			defer cancel()
 			if _, err := s.Loader().Disconnect(ctx, false); err != nil {
 				svc.log.Warn("disconnecting the session of a run failed", "session_id", s.ID(), "error", err)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
-	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -42,8 +41,7 @@ func (t auditTrail) defaulted(p *callback.Pending, outcome bridgev1.CallbackOutc
 		return
 	}
 	how := strings.ToLower(strings.TrimPrefix(outcome.String(), "CALLBACK_OUTCOME_"))
-	by := caller.Caller{Tenant: t.tenant, Name: audit.Bridge}
-	t.log.Record(caller.With(context.Background(), by), t.entry(p, "callback.default", how, ""))
+	t.log.Record(audit.ByBridge(context.Background(), t.tenant), t.entry(p, "callback.default", how, ""))
 }
 
 func (t auditTrail) entry(p *callback.Pending, action, decision, participant string) audit.Entry {
@@ -117,7 +115,7 @@ func decision(r callback.Reply) string {
 	return "answer"
 }
 
-// did records a caller's action on the session, with its error if it failed.
+// did records an action of ctx's caller on the session, with its error if it failed.
 func (t auditTrail) did(ctx context.Context, action string, err error) {
 	e := audit.Entry{Action: action, Outcome: audit.Done, Session: t.session, Owner: t.tenant}
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
@@ -318,7 +319,7 @@ func (m *Participants) left(ctx context.Context, p *roster.Participant, sat rost
 		m.s.host.Refresh()
 		return
 	}
-	if _, err := m.s.loader.Disconnect(ctx, false); err != nil {
+	if _, err := m.s.loader.Disconnect(audit.ByBridge(ctx, m.s.tenant), false); err != nil {
 		m.s.host.Logger().Warn("the CLI did not accept the end of the last participant", "session_id", m.s.id, "error", err)
 	}
 }

@@ -10,7 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
@@ -198,6 +200,8 @@ func TestLast(t *testing.T) {
 	t.Parallel()
 	for _, ends := range []bool{false, true} {
 		f := newCrowded()
+		var by callers
+		f.of.audit.log = &by
 		if ends {
 			f.of.loader.lifetime = bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT
 		}
@@ -215,8 +219,16 @@ func TestLast(t *testing.T) {
 		if f.gone() != ends || f.of.participants.Count() != 0 {
 			t.Errorf("gone %v with %d participants, want %v", f.gone(), f.of.participants.Count(), ends)
 		}
+		if ends && !slices.Equal(by, callers{audit.Bridge}) {
+			t.Errorf("the audit log names %q, want the bridge", by)
+		}
 	}
 }
+
+// callers is an audit log of the names of callers.
+type callers []string
+
+func (c *callers) Record(ctx context.Context, _ audit.Entry) { *c = append(*c, caller.From(ctx).Name) }
 
 // TestLeaveBy: a participant leaves by its token, and its stream ends with the cause.
 func TestLeaveBy(t *testing.T) {

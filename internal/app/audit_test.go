@@ -1,7 +1,9 @@
 package app
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -94,6 +96,31 @@ func at(t *testing.T, e map[string]any) time.Time {
 		t.Fatalf("%v: %v", e, err)
 	}
 	return when
+}
+
+// The bridge ends a session that a Run has created for its turn, and the audit log says so.
+func TestAuditOfEndedSessions(t *testing.T) {
+	t.Parallel()
+	o := startObserved(t, nil)
+	stream, err := bridgev1.NewSessionServiceClient(o.as("acme-owner")).Run(t.Context(), &bridgev1.RunRequest{
+		Session: &bridgev1.RunRequest_Create{Create: &bridgev1.CreateSessionRequest{SessionId: "s"}},
+		Prompt:  &bridgev1.Prompt{Text: "go"}})
+	for err == nil {
+		_, err = stream.Recv()
+	}
+	if !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	o.stop()
+	o.end(t)
+	var got []string
+	for _, e := range o.entries(t) {
+		got = append(got, said(e))
+	}
+	want := []string{"session.create done acme-owner acme owner s", "session.disconnect done bridge acme s"}
+	if !slices.Equal(got, want) {
+		t.Errorf("the log says %q, want %q", got, want)
+	}
 }
 
 // The bridge answers callbacks that no participant answers, and the audit log says so.
