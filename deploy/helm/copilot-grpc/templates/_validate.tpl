@@ -14,6 +14,9 @@
 {{- if and $v.tls.certManager.enabled (not $v.tls.certManager.issuerRef.name) }}
 {{- $problems = append $problems "tls.certManager.issuerRef.name is required with tls.certManager.enabled" }}
 {{- end }}
+{{- if and (eq $v.service.type "Headless") (ne (int $v.service.port) 7443) }}
+{{- $problems = append $problems (printf "service.port is %d with service.type Headless: callers connect to the pods, which listen on 7443. Set service.type to ClusterIP or LoadBalancer" (int $v.service.port)) }}
+{{- end }}
 {{- $problems = concat $problems (include "copilot-grpc.validate.policy" . | fromYamlArray) }}
 {{- $problems = concat $problems (include "copilot-grpc.validate.cluster" . | fromYamlArray) }}
 {{- if and $v.autoscaling.enabled (not $v.cluster.enabled) }}
