@@ -23,6 +23,8 @@ func TestVersionsAgree(t *testing.T) {
 		"clients/java/stubs/pom.xml":                  {pom},
 		"clients/java/core/pom.xml":                   {pom},
 		"clients/java/cli/pom.xml":                    {pom},
+		"deploy/helm/copilot-grpc/Chart.yaml":         {`(?m)^version: (.+)$`, `(?m)^appVersion: (.+)$`},
+		"docs/deploy.md":                              {`(?m)^FROM ghcr.io/copilot-grpc/copilot-grpc:(.+)$`},
 	} {
 		text, err := os.ReadFile("../../" + file)
 		if err != nil {
