@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// Figure names a metric whose owner counts it; it is read on demand.
+// Figure names a metric that a Source reports on demand.
 type Figure string
 
 // Metrics that are read on demand.

@@ -105,7 +105,7 @@ func (b *bounded) of(value string) string {
 	return value
 }
 
-// Tokens are what model calls used.
+// Tokens are numbers of tokens that model calls used.
 type Tokens struct{ Input, Output, CacheRead, CacheWrite int64 }
 
 // Add adds other tokens.
@@ -228,7 +228,8 @@ func (o *Observer) modelSpan(turn *Span, session, tenant string, c *ModelCall, a
 // Traces reports whether spans are recorded.
 func (o *Observer) Traces() bool { return o.tracer != nil }
 
-// Tool starts the span of a tool call of an agent, which is empty for the session's own; nil unless Traces.
+// Tool starts the span of a tool call. agent is the sub-agent that makes the call; empty for the session's own. The
+// span is nil unless Traces.
 func (o *Observer) Tool(turn *Span, session, tenant, agent, call, name string, at time.Time) *Span {
 	if !o.Traces() {
 		return nil

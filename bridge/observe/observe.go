@@ -1,14 +1,14 @@
 // Package observe reports spans of turns, model calls, tools and callbacks, and metrics, by OpenTelemetry's API. The
-// providers decide where they go (package telemetry). Names follow OpenTelemetry's conventions for generative AI
-// where these have a name.
+// providers decide where they go (package telemetry). Names follow OpenTelemetry's conventions for generative AI, as far
+// as these have one.
 //
 // The span of a message begins in session.send, under the span of the call or the trace context of the prompt; the
 // message carries its context to the CLI. It ends with the waiter of its turn. The span of a callback begins when the
 // callback is registered, under the span that the CLI names or else the tool's or turn's, and clients receive it as
 // Callback.traceparent. Without tracing the same code forwards the contexts of callers.
 //
-// Nothing in this package is called for each event. Owners count such values themselves, and Collect reads them on
-// demand. An Observer has no goroutine; the lock of its labels guards them only.
+// Nothing in this package is called for each event: the owner of a value counts it, and Collect reads it on demand. An
+// Observer has no goroutine; the lock of its labels guards only them.
 package observe
 
 import (

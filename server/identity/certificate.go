@@ -16,13 +16,13 @@ import (
 type Certificates struct {
 	// TrustDomains are the trusted SPIFFE trust domains; empty trusts everything that the client CA signs.
 	TrustDomains []string
-	// Proxies are the certificates of proxies, which say whose calls they pass on.
+	// Proxies are the proxies whose MetadataForwarded is trusted.
 	Proxies []Proxy
 	// Now is the clock.
 	Now func() time.Time
 }
 
-// Proxy names certificates by their SPIFFE id or a DNS name; the other field is empty.
+// Proxy names the client certificate of a proxy, by a SPIFFE id or a DNS name; the other field is empty.
 type Proxy struct{ SPIFFE, DNS string }
 
 // name returns the name of the proxy.

@@ -36,8 +36,9 @@ type Identity struct {
 	SPIFFE     string
 	DNS        []string
 	CommonName string
-	Token      string
-	// Proxy is the name of the proxy that has reported a certificate; "" if the connection has the certificate.
+	// Token is the name of a static token.
+	Token string
+	// Proxy is the name of the proxy that forwarded the certificate; "" without a proxy.
 	Proxy string
 	// Expires is when the proof expires; zero if never.
 	Expires time.Time
@@ -55,7 +56,7 @@ func (i Identity) Name() string {
 	return i.Through(string(i.Source))
 }
 
-// Through adds the proxy to a name of the identity.
+// Through returns a name of the identity, with that of the proxy if there is one.
 func (i Identity) Through(name string) string {
 	if i.Proxy == "" {
 		return name

@@ -33,7 +33,7 @@ type Login struct {
 // DescendsFrom reports whether the login ends with the login of an ID.
 func (l *Login) DescendsFrom(id string) bool { return slices.Contains(l.Ancestors, id) }
 
-// Limit returns an identity with the login's end, if that is earlier.
+// Limit returns the identity, which expires with the login or earlier.
 func (l *Login) Limit(id Identity) *Identity {
 	if id.Expires.IsZero() || l.Expires.Before(id.Expires) {
 		id.Expires = l.Expires

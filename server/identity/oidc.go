@@ -113,12 +113,14 @@ func NewOIDC(issuer Issuer) *OIDC {
 // URL returns the issuer's URL.
 func (o *OIDC) URL() string { return o.issuer.URL }
 
-// Reach fetches the issuer's configuration and keys, unless they are fresh. It returns why tokens cannot be verified.
+// Reach fetches the issuer's configuration and keys, unless they are fresh. The error says why tokens cannot be
+// verified.
 func (o *OIDC) Reach(ctx context.Context) error {
 	_, err := o.ready(ctx)
 	return err
 }
 
+// Authenticate implements Authenticator.
 func (o *OIDC) Authenticate(ctx context.Context, proof Proof) (*Identity, error) {
 	if issuerOf(proof.Bearer) != o.issuer.URL {
 		return nil, nil

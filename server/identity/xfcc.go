@@ -13,10 +13,10 @@ import (
 	"strings"
 )
 
-// MetadataForwarded is the metadata in which a proxy says which certificate its caller has (XFCC), in Envoy's format.
+// MetadataForwarded is the metadata in which a proxy forwards its caller's certificate (XFCC), in Envoy's format.
 const MetadataForwarded = "x-forwarded-client-cert"
 
-// element is what one proxy says in the header: its values by key, in lower case.
+// element has the values of one proxy in the header, by keys in lower case.
 type element map[string][]string
 
 // elementKeys are the known keys. Those with true may occur several times.

@@ -36,8 +36,8 @@ func (p *Policy) CheckGuest(ctx context.Context, guest, owner string, m protoref
 	return (&fieldCheck{ctx: ctx, lists: lists}).message(m, "")
 }
 
-// CheckUnplaced refuses a frame of a call that may later use a shared session, if CheckGuest could refuse the frame
-// for any owner.
+// CheckUnplaced refuses a frame that CheckGuest could refuse for some owner. It is for calls that have not named a
+// session yet, and may name a shared one later.
 func CheckUnplaced(ctx context.Context, m protoreflect.Message) error {
 	return (&fieldCheck{ctx: ctx, lists: []*Tenant{{}}}).message(m, "")
 }

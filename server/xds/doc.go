@@ -1,5 +1,5 @@
-// Package xds makes gRPC servers that a control plane configures by xDS: it says which connections they take, and with
-// which TLS. It is part of programs that are built with the tag xds, which makes them about 6 MB larger.
+// Package xds makes gRPC servers for which a control plane decides, by xDS, which connections they take and with which
+// TLS. Only programs that are built with the tag xds contain it: it makes them 5.5 MB larger.
 package xds
 
 import (
@@ -21,5 +21,6 @@ type Server interface {
 	Stop()
 }
 
-// Changed is told whether a listener takes connections: nil if it does, else the reason. It must not block.
+// Changed is called with a nil reason when a listener begins to take connections, and with the reason when it cannot.
+// It must not block.
 type Changed func(address net.Addr, reason error)

@@ -1,10 +1,10 @@
-// Package copilotxds lets [copilot.Dial] take targets like "xds:///copilot": a control plane says where the servers
-// are, how to route calls, and which certificates to use. Import it for that effect:
+// Package copilotxds lets [copilot.Dial] take targets like "xds:///copilot": a control plane decides where the servers
+// are, how calls are routed, and which certificates are used. Import it for that effect:
 //
 //	import _ "github.com/copilot-grpc/copilot-grpc/clients/go/copilotxds"
 //
-// gRPC reads the address of the control plane from the bootstrap file of GRPC_XDS_BOOTSTRAP. For a cluster without
-// certificates of the control plane, the options of Dial apply. The package makes a program about 6 MB larger.
+// gRPC reads the address of the control plane from the bootstrap file that GRPC_XDS_BOOTSTRAP names. If the control
+// plane chooses no certificates for a cluster, the options of Dial set TLS. The package makes a program 5.5 MB larger.
 package copilotxds
 
 import (
