@@ -113,7 +113,7 @@ func (c *Config) cliRows() []setting.Row {
 			"directory)"),
 		secret("env", &c.Env, "`NAME=VALUE` to add to the environment of the CLI and of its shells; repeatable"),
 		secret("github_token", &c.GitHubToken,
-			"GitHub `token` of sessions that have none; visible to the CLI's shells"),
+			"GitHub `token` of the host owner's sessions that have none; visible to the CLI's shells"),
 		fixed("no_login", &c.NoLogin, "do not let the CLI use the login stored on this machine"),
 		fixed("offline_model", &c.OfflineModel,
 			"`script` that plays the model: a path, or \""+OfflineDefault+"\" for the built-in script"),
