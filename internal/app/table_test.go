@@ -50,8 +50,8 @@ provider:
   file, the policy, the certificates and the providers' files. If a file contains an error, the server logs it and changes
   nothing. If a setting that is not live changed, the server logs it; the new value needs a restart. A reload cannot add or
   remove TLS or the policy. A server without a file, policy or certificate exits at SIGHUP.
-- Only the host owner's sessions use ` + "`home`, `user_home`, `work_dir`, `env`, `github_token`, `no_login`, `extension_launch`,\n  `multi_connection`, `profile_fields`, `profile_home` and `warm_runtimes`" + `. The
-  [policy](security.md#keys-of-the-policy-file) has such keys for other tenants.
+- Only the host owner's sessions use ` + "`home`, `user_home`, `work_dir`, `env`, `github_token`, `no_login`, `extension_launch`,\n  `multi_connection`, `profile_fields`, `profile_home` and `warm_runtimes`" + `. For other
+  tenants the [policy](security.md#keys-of-the-policy-file) has ` + "`home`, `env`, `runtime_profile_fields` and `warm_runtimes`" + `.
 
 ` + "`copilot-grpc help serve`" + ` prints the same table. [security.md](security.md) describes the policy file.
 `
