@@ -155,7 +155,7 @@ func TestProxyless(t *testing.T) {
 	}
 }
 
-// unknown checks that a server does not start without a bootstrap file.
+// unknown checks that a server does not start without a bootstrap file, and that doctor says so.
 func (m *mesh) unknown() {
 	m.T.Helper()
 	ctx, cancel := context.WithTimeout(m.Ctx, time.Minute)
@@ -164,5 +164,15 @@ func (m *mesh) unknown() {
 	out, err := exec.CommandContext(ctx, m.Path, flags...).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "GRPC_XDS_BOOTSTRAP") {
 		m.T.Errorf("serve without a bootstrap file: %v\n%s", err, out)
+	}
+	flags[0] = "doctor"
+	for _, test := range []struct{ env, want string }{
+		{"", "MISSING  control plane: "}, {m.env, "ok       control plane: "},
+	} {
+		doctor := exec.CommandContext(ctx, m.Path, flags...)
+		doctor.Env = append(os.Environ(), test.env)
+		if out, _ = doctor.CombinedOutput(); !strings.Contains(string(out), test.want) {
+			m.T.Errorf("doctor with %q does not say %q:\n%s", test.env, test.want, out)
+		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/server"
+	"github.com/copilot-grpc/copilot-grpc/server/xds"
 )
 
 // probeTimeout bounds the check for a listener at an address.
@@ -35,6 +36,9 @@ func Diagnose(ctx context.Context, c Config, start bool, options ...Option) []ru
 		found = append(found, npmFinding(s))
 	}
 	found = append(found, c.addressFindings(ctx)...)
+	if c.XDS {
+		found = append(found, bootstrapFinding())
+	}
 	found = append(found, c.diskFindings()...)
 	found = append(found, c.permissionFindings(c.trustedPaths())...)
 	found = append(found, c.fileFindings(ctx)...)
@@ -117,6 +121,17 @@ func (c *Config) permissionFindings(paths []trustedPath) (found []runtime.Findin
 		found = append(found, runtime.Finding{Level: level, Subject: subject, Text: text, Remedy: p.Remedy})
 	}
 	return found
+}
+
+// bootstrapFinding tells whether gRPC takes the bootstrap file of a control plane.
+func bootstrapFinding() runtime.Finding {
+	const subject = "control plane"
+	s, err := xds.NewServer(func(net.Addr, error) {})
+	if err != nil {
+		return failed(subject, err, "set GRPC_XDS_BOOTSTRAP to the path of a bootstrap file, as in docs/mesh.md")
+	}
+	s.Stop()
+	return fine(subject, "the bootstrap file is valid; the control plane itself was not tried")
 }
 
 // addressFindings tell whether the addresses of the settings can be listened on.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
 	"github.com/copilot-grpc/copilot-grpc/server/xds"
 )
@@ -37,6 +38,18 @@ func TestXDSRequirements(t *testing.T) {
 			!strings.Contains(err.Error(), tc.want)):
 			t.Errorf("%s: %v, want one with %q", name, err, tc.want)
 		}
+	}
+}
+
+// The tests have no bootstrap file: a server with these settings would not start.
+func TestXDSBootstrap(t *testing.T) {
+	t.Parallel()
+	want := "GRPC_XDS_BOOTSTRAP"
+	if !xds.Built {
+		want = "-tags xds"
+	}
+	if f := bootstrapFinding(); f.Level != runtime.LevelError || !strings.Contains(f.Text, want) {
+		t.Errorf("doctor finds %+v, want an error with %q", f, want)
 	}
 }
 
