@@ -42,8 +42,8 @@ var texts = []struct {
 }
 
 // signIn tells a caller how to resolve NOT_SIGNED_IN.
-const signIn = "the Copilot CLI is not signed in to GitHub: sign in with `copilot login` as the server's user, " +
-	"or give the session a github_token or a model provider"
+const signIn = "the Copilot CLI is not signed in to GitHub: give the session a github_token or a model provider, or " +
+	"sign in with `copilot login` as the server's user, for sessions of the host's owner"
 
 // turnReason returns the reason for the text of an error event that ends a turn, and the text for callers. If no
 // reason applies, it returns fault.None and the unchanged text.

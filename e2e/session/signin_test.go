@@ -31,7 +31,7 @@ func TestNotSignedIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const remedy = "sign in with `copilot login`"
+	const remedy = "sign in with `copilot login` as the server's user, for sessions of the host's owner"
 	failed := out.GetOutcome().GetError()
 	if failed.GetReason() != bridgev1.ErrorReason_ERROR_REASON_NOT_SIGNED_IN ||
 		!strings.Contains(failed.GetMessage(), remedy) {
