@@ -105,8 +105,7 @@ func (q *Prompts) add(p outbox.Prompt, before journal.Position) (n uint64, inMem
 }
 
 // accepted notes the CLI's answer to a prompt, and the journal's end then, as outbox.Box.Accepted does: it may hang in the
-// disk's call. It
-// removes prompts whose turns have ended in the same write.
+// disk's call. It removes prompts whose turns have ended in the same write.
 func (q *Prompts) accepted(n uint64, ids []string, at journal.Position, done func(durable, again bool, err error)) {
 	q.box.TurnsStored(q.s.journal.Shown())
 	q.box.Accepted(n, ids, at, done)

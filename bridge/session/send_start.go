@@ -207,7 +207,9 @@ func (a *attempt) accepted() {
 			return
 		}
 		sent.MessageID = firstOf(ids)
-		sent.InMemory = a.unstored || !durable && sd.s.prompts.Box().Problem() != nil
+		if sent.InMemory = a.unstored || !durable && sd.s.prompts.Box().Problem() != nil; sent.InMemory {
+			sd.s.prompts.flusher.retry() // until the disk works again
+		}
 		a.w.identify(lastOf(ids))
 		if again {
 			sd.s.mu.Lock()
