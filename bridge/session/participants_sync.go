@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
@@ -99,7 +100,8 @@ func (m *Participants) sync(ctx context.Context) error {
 }
 
 // Refresh follows a change of what participants and callers of WatchPending handle: it gives callbacks that have lost their
-// handler the default answer, and tells the CLI if it has the session.
+// handler the default answer, and tells the CLI if it has the session. If the CLI does not answer in time, the host is asked
+// for another Refresh: nobody else would tell the CLI of who has gone.
 func (m *Participants) Refresh(ctx context.Context) error {
 	m.s.callbacks.orphans(ctx)
 	m.s.mu.Lock()
@@ -108,7 +110,11 @@ func (m *Participants) Refresh(ctx context.Context) error {
 	if !outdated || m.s.loader.State() != Loaded {
 		return nil
 	}
-	return m.sync(ctx)
+	err := m.sync(ctx)
+	if ctx.Err() != nil || fault.ReasonOf(err) == fault.Timeout {
+		m.s.update(m.followUp)
+	}
+	return err
 }
 
 // setTools tells the CLI the tools. The caller holds the lifecycle lock.
