@@ -19,21 +19,21 @@ import (
 // between them.
 type sessionOperation struct {
 	name   string
-	do     func(ctx context.Context, r *stateRig) error
+	do     func(ctx context.Context, r *stateFixture) error
 	except map[string]string
 }
 
 var sessionOperations = []sessionOperation{
-	{"Send", func(ctx context.Context, r *stateRig) error {
+	{"Send", func(ctx context.Context, r *stateFixture) error {
 		_, err := r.Turns.Send(ctx, &bridgev1.SendRequest{SessionId: "s", Prompt: &bridgev1.Prompt{Text: "hi"}})
 		return err
 	}, loading},
-	{"Send immediate", func(ctx context.Context, r *stateRig) error {
+	{"Send immediate", func(ctx context.Context, r *stateFixture) error {
 		_, err := r.Turns.Send(ctx, &bridgev1.SendRequest{SessionId: "s",
 			Prompt: &bridgev1.Prompt{Text: "hi", Mode: cliv1.SendMode_SEND_MODE_IMMEDIATE}})
 		return err
 	}, loading},
-	{"SendAndWait", func(ctx context.Context, r *stateRig) error {
+	{"SendAndWait", func(ctx context.Context, r *stateFixture) error {
 		out, err := r.Turns.SendAndWait(ctx, &bridgev1.SendAndWaitRequest{SessionId: "s",
 			Prompt: &bridgev1.Prompt{Text: "hi"}, Timeout: durationpb.New(2 * slowCall)})
 		if s := out.GetOutcome().GetStatus(); err == nil && s != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
@@ -42,7 +42,7 @@ var sessionOperations = []sessionOperation{
 		return err
 	}, whileAsking(timedOut, with(loading, "turn", timedOut,
 		"deleting", okOrGone+"|TURN_STATUS_ABORTED"))},
-	{"Abort", func(ctx context.Context, r *stateRig) error {
+	{"Abort", func(ctx context.Context, r *stateFixture) error {
 		out, err := r.Sessions.Abort(ctx, &bridgev1.AbortRequest{SessionId: "s"})
 		if err == nil && out.GetTurnWasRunning() {
 			return errors.New(turnEnded)
@@ -50,63 +50,63 @@ var sessionOperations = []sessionOperation{
 		return err
 	}, whileAsking(turnEnded, with(gone, "turn", turnEnded, "lost in a turn", okOrEnded,
 		"lost asking for input", okOrEnded, "restored", okOrEnded, "without credentials", okOrEnded))},
-	{"Resolve a tool call", func(ctx context.Context, r *stateRig) error {
+	{"Resolve a tool call", func(ctx context.Context, r *stateFixture) error {
 		return r.answer(ctx, toolText("x"))
 	}, with(noneAsked, "asking for permission", invalid, "asking for input", invalid,
 		"lost asking for permission", invalid)},
-	{"Resolve a permission", func(ctx context.Context, r *stateRig) error {
+	{"Resolve a permission", func(ctx context.Context, r *stateFixture) error {
 		return r.answer(ctx, &bridgev1.Answer{Answer: &bridgev1.Answer_Approve{Approve: &bridgev1.Approve{}}})
 	}, with(noneAsked, "asking", invalid, "asking for input", invalid, "lost asking", invalid,
 		"resuming, lost asking", invalid)},
-	{"Resolve an input", func(ctx context.Context, r *stateRig) error {
+	{"Resolve an input", func(ctx context.Context, r *stateFixture) error {
 		return r.answer(ctx, &bridgev1.Answer{Answer: &bridgev1.Answer_UserInput{
 			UserInput: &cliv1.CallbackUserInputServiceRequestResponse{Answer: "x"}}})
 	}, with(noneAsked, "asking", invalid, "asking for permission", invalid, "lost asking", invalid,
 		"lost asking for permission", invalid, "resuming, lost asking", invalid)},
-	{"Abstain", func(ctx context.Context, r *stateRig) error {
+	{"Abstain", func(ctx context.Context, r *stateFixture) error {
 		return r.answer(ctx, &bridgev1.Answer{Answer: &bridgev1.Answer_Abstain{Abstain: &bridgev1.Abstain{}}})
 	}, noneAsked},
-	{"ListEvents", func(ctx context.Context, r *stateRig) error {
+	{"ListEvents", func(ctx context.Context, r *stateFixture) error {
 		_, err := r.Events.ListEvents(ctx, &bridgev1.ListEventsRequest{SessionId: "s"})
 		return err
 	}, gone},
-	{"ExportSession", func(ctx context.Context, r *stateRig) error {
+	{"ExportSession", func(ctx context.Context, r *stateFixture) error {
 		return r.Transfers.ExportSession(ctx, &bridgev1.ExportSessionRequest{SessionId: "s"},
 			func(*bridgev1.ExportSessionResponse) error { return nil })
 	}, whileAsking(busy, with(changing, "turn", busy, "reloading", okOrBusy, "lost in a turn", okOrBusy,
 		"lost asking for input", okOrBusy, "resuming, lost in a turn", okOrBusy, "disconnected", "ok",
 		"restored", okOrBusy, "without credentials", okOrBusy))},
-	{"SetModel", func(ctx context.Context, r *stateRig) error {
+	{"SetModel", func(ctx context.Context, r *stateFixture) error {
 		_, err := r.Sessions.SetModel(ctx, &bridgev1.SetModelRequest{SessionId: "s", ModelId: "m2"})
 		return err
 	}, changing},
-	{"UpdateLabels", func(ctx context.Context, r *stateRig) error {
+	{"UpdateLabels", func(ctx context.Context, r *stateFixture) error {
 		_, err := r.Sessions.UpdateLabels(ctx, &bridgev1.UpdateLabelsRequest{SessionId: "s",
 			Set: map[string]string{"a": "b"}})
 		return err
 	}, gone},
-	{"GetSession", func(ctx context.Context, r *stateRig) error {
+	{"GetSession", func(ctx context.Context, r *stateFixture) error {
 		_, err := r.Sessions.GetSession(ctx, &bridgev1.GetSessionRequest{SessionId: "s"})
 		return err
 	}, with(gone, "in the CLI's history only", "ok")},
-	{"ResumeSession", func(ctx context.Context, r *stateRig) error {
+	{"ResumeSession", func(ctx context.Context, r *stateFixture) error {
 		_, err := r.Sessions.ResumeSession(ctx, &bridgev1.ResumeSessionRequest{SessionId: "s"})
 		return err
 	}, with(nil, "creating", okOrGone, "without credentials", needed, "moving", okOrMoved, "deleting", notFound,
 		"deleted", notFound)},
-	{"DisconnectSession", func(ctx context.Context, r *stateRig) error {
+	{"DisconnectSession", func(ctx context.Context, r *stateFixture) error {
 		_, err := r.Sessions.DisconnectSession(ctx, &bridgev1.DisconnectSessionRequest{SessionId: "s"})
 		return err
 	}, with(gone, "disconnected", "ok")},
-	{"DeleteSession", func(ctx context.Context, r *stateRig) error {
+	{"DeleteSession", func(ctx context.Context, r *stateFixture) error {
 		_, err := r.Sessions.DeleteSession(ctx, &bridgev1.DeleteSessionRequest{SessionId: "s"})
 		return err
 	}, with(nil, "creating", okOrGone, "moving", moved, "deleting", notFound, "deleted", notFound)},
-	{"a call of the CLI", func(ctx context.Context, r *stateRig) error {
+	{"a call of the CLI", func(ctx context.Context, r *stateFixture) error {
 		return r.callCLI(ctx, "session.metadata.activity",
 			&cliv1.SessionMetadataServiceActivityRequest{SessionId: "s"}, false)
 	}, loading},
-	{"Subscribe", func(ctx context.Context, r *stateRig) error {
+	{"Subscribe", func(ctx context.Context, r *stateFixture) error {
 		ctx, end := context.WithCancel(ctx)
 		defer end()
 		read := false
@@ -122,29 +122,29 @@ var sessionOperations = []sessionOperation{
 		}
 		return err
 	}, gone},
-	{"set tools", func(ctx context.Context, r *stateRig) error {
+	{"set tools", func(ctx context.Context, r *stateFixture) error {
 		tools := []*cliv1.ToolDefinition{{Name: "work", SkipPermission: proto.Bool(true)}, {Name: "more"}}
 		return r.callCLI(ctx, "session.tools.set",
 			&cliv1.SessionToolsServiceSetRequest{SessionId: "s", Tools: tools}, false)
 	}, changing},
-	{"UpdateProvider", func(ctx context.Context, r *stateRig) error {
+	{"UpdateProvider", func(ctx context.Context, r *stateFixture) error {
 		_, err := r.Sessions.UpdateProvider(ctx, &bridgev1.UpdateProviderRequest{SessionId: "s",
 			Provider: &cliv1.ProviderConfig{BaseUrl: "http://127.0.0.1:2"}})
 		return err
 	}, whileAsking(busy, with(changing, "turn", busy))},
-	{"ProvideCredentials", func(ctx context.Context, r *stateRig) error {
+	{"ProvideCredentials", func(ctx context.Context, r *stateFixture) error {
 		return provideCredentials(ctx, r)
 	}, with(changing, "without credentials", "ok", "lost", okOrLost, "lost in a turn", okOrLost,
 		"lost asking", okOrLost, "lost asking for permission", okOrLost, "lost asking for input", okOrLost)},
-	{"Attach and leave", func(ctx context.Context, r *stateRig) error {
+	{"Attach and leave", func(ctx context.Context, r *stateFixture) error {
 		return r.attached(ctx, nil)
 	}, changing},
-	{"Attach, set tools and leave", func(ctx context.Context, r *stateRig) error {
+	{"Attach, set tools and leave", func(ctx context.Context, r *stateFixture) error {
 		return r.attached(ctx, &bridgev1.AttachCommand{CommandId: "1", Command: &bridgev1.AttachCommand_SetTools{
 			SetTools: &bridgev1.SetToolsCommand{Tools: []*cliv1.ToolDefinition{{Name: "more"}}},
 		}})
 	}, changing},
-	{"Unload", func(ctx context.Context, r *stateRig) error {
+	{"Unload", func(ctx context.Context, r *stateFixture) error {
 		s, err := r.Store().Open(ctx, "s")
 		if err != nil {
 			return err
@@ -157,16 +157,16 @@ var sessionOperations = []sessionOperation{
 	}, whileAsking(stays, with(gone, "turn", stays, "unloaded", stays, "lost", stays, "lost in a turn", "ok|"+stays,
 		"lost asking for input", "ok|"+stays, "restored", stays, "without credentials", stays, "exporting", stays,
 		"deleting", stays+"|"+notFound, "moving", stays+"|"+moved))},
-	{"session.shutdown", func(ctx context.Context, r *stateRig) error {
+	{"session.shutdown", func(ctx context.Context, r *stateFixture) error {
 		return r.callCLI(ctx, "session.shutdown", &cliv1.SessionServiceShutdownRequest{SessionId: "s"}, true)
 	}, with(changing, "without credentials", "ok", "lost", okOrLost, "lost in a turn", okOrLost,
 		"lost asking", okOrLost, "lost asking for permission", okOrLost, "lost asking for input", okOrLost)},
-	{"ShareSession", func(ctx context.Context, r *stateRig) error {
+	{"ShareSession", func(ctx context.Context, r *stateFixture) error {
 		_, err := r.Shares.ShareSession(ctx, &bridgev1.ShareSessionRequest{SessionId: "s", Tenant: "a",
 			Access: bridgev1.ShareAccess_SHARE_ACCESS_OBSERVE})
 		return err
 	}, gone},
-	{"fork", func(ctx context.Context, r *stateRig) error {
+	{"fork", func(ctx context.Context, r *stateFixture) error {
 		return r.callCLI(ctx, "sessions.fork", &cliv1.SessionsServiceForkRequest{SessionId: "s"}, false)
 	}, with(nil, "creating", okOrGone, "without credentials", needed, "deleting", okOrGone,
 		"deleted", notFound)},
@@ -234,7 +234,7 @@ func toolText(text string) *bridgev1.Answer {
 }
 
 // answer answers the callback that waits, or an unknown one if none does.
-func (r *stateRig) answer(ctx context.Context, answer *bridgev1.Answer) error {
+func (r *stateFixture) answer(ctx context.Context, answer *bridgev1.Answer) error {
 	list, err := r.Callbacks.ListPending(ctx, &bridgev1.ListPendingRequest{SessionId: "s"})
 	if err != nil {
 		return err
@@ -248,7 +248,7 @@ func (r *stateRig) answer(ctx context.Context, answer *bridgev1.Answer) error {
 }
 
 // callCLI makes a call of copilot.cli.v1.
-func (r *stateRig) callCLI(ctx context.Context, method string, request proto.Message, exact bool) error {
+func (r *stateFixture) callCLI(ctx context.Context, method string, request proto.Message, exact bool) error {
 	wire, err := proto.Marshal(request)
 	if err != nil {
 		return err
@@ -257,7 +257,7 @@ func (r *stateRig) callCLI(ctx context.Context, method string, request proto.Mes
 	return err
 }
 
-func provideCredentials(ctx context.Context, r *stateRig) error {
+func provideCredentials(ctx context.Context, r *stateFixture) error {
 	_, err := r.Sessions.ProvideCredentials(ctx, &bridgev1.ProvideCredentialsRequest{SessionId: "s",
 		Provider: &cliv1.ProviderConfig{ApiKey: proto.String("key")}})
 	return err
@@ -265,7 +265,7 @@ func provideCredentials(ctx context.Context, r *stateRig) error {
 
 // attached joins the session as a participant, gives a command if there is one, and leaves when it has been carried
 // out.
-func (r *stateRig) attached(ctx context.Context, command *bridgev1.AttachCommand) error {
+func (r *stateFixture) attached(ctx context.Context, command *bridgev1.AttachCommand) error {
 	a, err := r.Participants.Attach(ctx, &bridgev1.AttachStart{
 		Session: &bridgev1.AttachStart_JoinSessionId{JoinSessionId: "s"}})
 	if err != nil {

@@ -24,8 +24,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/race"
 )
 
-// stateRig is a bridge whose session "s" enters a state.
-type stateRig struct {
+// stateFixture is a bridge whose session "s" enters a state.
+type stateFixture struct {
 	*bridgetest.Bridge
 	// entering are the calls of other callers that keep the session in its state for a while.
 	entering sync.WaitGroup
@@ -45,80 +45,80 @@ type sessionState struct {
 	slow  string
 	quick int
 	// enter puts a new session into the state.
-	enter func(r *stateRig)
+	enter func(r *stateFixture)
 	ends  bool // afterwards there is no session
 }
 
 var sessionStates = []sessionState{
-	{name: "idle", enter: func(*stateRig) {}},
-	{name: "turn", enter: func(r *stateRig) { r.Begin("s", "long") }},
-	{name: "asking", enter: func(r *stateRig) { r.askFor("tool") }},
-	{name: "asking for permission", enter: func(r *stateRig) { r.askFor("command") }},
-	{name: "asking for input", enter: func(r *stateRig) { r.askFor("question") }},
-	{name: "unloaded", enter: func(r *stateRig) { r.unload("s") }},
-	{name: "reloading", slow: "session.resume", enter: func(r *stateRig) {
+	{name: "idle", enter: func(*stateFixture) {}},
+	{name: "turn", enter: func(r *stateFixture) { r.Begin("s", "long") }},
+	{name: "asking", enter: func(r *stateFixture) { r.askFor("tool") }},
+	{name: "asking for permission", enter: func(r *stateFixture) { r.askFor("command") }},
+	{name: "asking for input", enter: func(r *stateFixture) { r.askFor("question") }},
+	{name: "unloaded", enter: func(r *stateFixture) { r.unload("s") }},
+	{name: "reloading", slow: "session.resume", enter: func(r *stateFixture) {
 		r.unload("s")
 		r.loadSlowly()
 	}},
-	{name: "lost", enter: func(r *stateRig) { r.kill() }},
-	{name: "lost in a turn", enter: func(r *stateRig) {
+	{name: "lost", enter: func(r *stateFixture) { r.kill() }},
+	{name: "lost in a turn", enter: func(r *stateFixture) {
 		r.Begin("s", "long")
 		r.kill()
 	}},
-	{name: "lost asking", enter: func(r *stateRig) {
+	{name: "lost asking", enter: func(r *stateFixture) {
 		r.askFor("tool")
 		r.kill()
 	}},
-	{name: "lost asking for permission", enter: func(r *stateRig) {
+	{name: "lost asking for permission", enter: func(r *stateFixture) {
 		r.askFor("command")
 		r.kill()
 	}},
-	{name: "lost asking for input", enter: func(r *stateRig) {
+	{name: "lost asking for input", enter: func(r *stateFixture) {
 		r.askFor("question")
 		r.kill()
 	}},
-	{name: "resuming, lost in a turn", slow: "session.resume", enter: func(r *stateRig) {
+	{name: "resuming, lost in a turn", slow: "session.resume", enter: func(r *stateFixture) {
 		r.Begin("s", "long")
 		r.kill()
 		r.loadSlowly()
 	}},
-	{name: "resuming, lost asking", slow: "session.resume", enter: func(r *stateRig) {
+	{name: "resuming, lost asking", slow: "session.resume", enter: func(r *stateFixture) {
 		r.askFor("tool")
 		r.kill()
 		r.loadSlowly()
 	}},
-	{name: "restored", enter: func(r *stateRig) { r.restart() }},
-	{name: "without credentials", enter: func(r *stateRig) {
+	{name: "restored", enter: func(r *stateFixture) { r.restart() }},
+	{name: "without credentials", enter: func(r *stateFixture) {
 		r.provide()
 		r.restart()
 	}},
-	{name: "in the CLI's history only", enter: func(r *stateRig) {
+	{name: "in the CLI's history only", enter: func(r *stateFixture) {
 		r.Drain(0)
 		r.FakeCLI().Kill()
 		r.Bridge = r.Reopen(r.T.TempDir())
 	}},
-	{name: "exporting", enter: func(r *stateRig) { r.export() }},
-	{name: "moving", slow: "session.destroy", enter: func(r *stateRig) {
+	{name: "exporting", enter: func(r *stateFixture) { r.export() }},
+	{name: "moving", slow: "session.destroy", enter: func(r *stateFixture) {
 		r.meanwhile("session.destroy", 1, func() error {
 			_, err := r.HandOver(r.Context(), "s", false, func() error { return nil })
 			return err
 		})
 	}},
-	{name: "creating", slow: "session.create", quick: 1, enter: func(r *stateRig) {
+	{name: "creating", slow: "session.create", quick: 1, enter: func(r *stateFixture) {
 		r.delete()
 		r.meanwhile("session.create", 2, func() error {
 			_, err := r.Sessions.CreateSession(r.Context(), declared("s"))
 			return err
 		})
 	}},
-	{name: "deleting", slow: "session.delete", enter: func(r *stateRig) {
+	{name: "deleting", slow: "session.delete", enter: func(r *stateFixture) {
 		r.meanwhile("session.delete", 1, func() error {
 			_, err := r.Sessions.DeleteSession(r.Context(), &bridgev1.DeleteSessionRequest{SessionId: "s"})
 			return err
 		})
 	}, ends: true},
-	{name: "disconnected", enter: func(r *stateRig) { r.Disconnect("s") }},
-	{name: "deleted", enter: func(r *stateRig) { r.delete() }, ends: true},
+	{name: "disconnected", enter: func(r *stateFixture) { r.Disconnect("s") }},
+	{name: "deleted", enter: func(r *stateFixture) { r.delete() }, ends: true},
 }
 
 // declared creates a session with what the operations need: a tool and handlers that callers of Resolve answer for, and
@@ -138,13 +138,13 @@ func declared(id string) *bridgev1.CreateSessionRequest {
 }
 
 // newState makes a bridge with the session "s", which has had a turn.
-func newState(t *testing.T, slow string, quick int) *stateRig {
+func newState(t *testing.T, slow string, quick int) *stateFixture {
 	script := fakecli.Script{Prompts: slices.Concat(bridgetest.Hanging.Prompts, bridgetest.Asking.Prompts), Replies: bridgetest.Asking.Replies}
 	if slow != "" {
 		script.Faults = []fakecli.MethodFault{{Method: slow, After: quick,
 			Fault: fakecli.Fault{Kind: fakecli.FaultDelay, DelayMS: int(slowCall.Milliseconds())}}}
 	}
-	r := &stateRig{Bridge: bridgetest.New(t, script, bridgetest.Stored, bridgetest.Tenants(quota.Limits{}), func(c *bridgetest.Options) { c.Raw = true })}
+	r := &stateFixture{Bridge: bridgetest.New(t, script, bridgetest.Stored, bridgetest.Tenants(quota.Limits{}), func(c *bridgetest.Options) { c.Raw = true })}
 	if _, err := r.Sessions.CreateSession(t.Context(), declared("s")); err != nil {
 		t.Fatal(err)
 	}
@@ -153,14 +153,14 @@ func newState(t *testing.T, slow string, quick int) *stateRig {
 }
 
 // askFor begins a turn that waits for an answer.
-func (r *stateRig) askFor(prompt string) {
+func (r *stateFixture) askFor(prompt string) {
 	r.T.Helper()
 	r.Begin("s", prompt)
 	bridgetest.Eventually(r.T, "the question", func() bool { return r.asked() == 1 })
 }
 
 // asked is how many callbacks of the session wait.
-func (r *stateRig) asked() int {
+func (r *stateFixture) asked() int {
 	list, err := r.Callbacks.ListPending(r.T.Context(), &bridgev1.ListPendingRequest{SessionId: "s"})
 	if err != nil {
 		return -1
@@ -168,7 +168,7 @@ func (r *stateRig) asked() int {
 	return len(list.GetCallbacks())
 }
 
-func (r *stateRig) unload(id string) {
+func (r *stateFixture) unload(id string) {
 	r.T.Helper()
 	s, err := r.Store().Open(r.T.Context(), id)
 	if err != nil {
@@ -179,7 +179,7 @@ func (r *stateRig) unload(id string) {
 	}
 }
 
-func (r *stateRig) delete() {
+func (r *stateFixture) delete() {
 	r.T.Helper()
 	_, err := r.Sessions.DeleteSession(r.T.Context(), &bridgev1.DeleteSessionRequest{SessionId: "s"})
 	if err != nil {
@@ -188,7 +188,7 @@ func (r *stateRig) delete() {
 }
 
 // provide gives the session credentials, which no restart keeps.
-func (r *stateRig) provide() {
+func (r *stateFixture) provide() {
 	r.T.Helper()
 	if err := provideCredentials(r.T.Context(), r); err != nil {
 		r.T.Fatal(err)
@@ -196,14 +196,14 @@ func (r *stateRig) provide() {
 }
 
 // restart has the session restored by the next server, which has not loaded it.
-func (r *stateRig) restart() {
+func (r *stateFixture) restart() {
 	r.T.Helper()
 	s, err := r.Store().Open(r.T.Context(), "s")
 	if err != nil {
 		r.T.Fatal(err)
 	}
-	bridgetest.Eventually(r.T, "the outbox to be empty", s.Prompts().Box().Empty)
-	if err := errors.Join(s.Prompts().Box().Flush(), s.Journal().AwaitShown(r.T.Context())); err != nil {
+	bridgetest.Eventually(r.T, "the outbox to be empty", s.Prompts().Outbox().Empty)
+	if err := errors.Join(s.Prompts().Outbox().Flush(), s.Journal().AwaitShown(r.T.Context())); err != nil {
 		r.T.Fatal(err)
 	}
 	r.Store().Save(r.Store().EntryOf(s))
@@ -211,7 +211,7 @@ func (r *stateRig) restart() {
 }
 
 // kill ends the CLI and waits until the session knows it. The session may be in the next CLI by then.
-func (r *stateRig) kill() {
+func (r *stateFixture) kill() {
 	r.T.Helper()
 	s, err := r.Store().Open(r.T.Context(), "s")
 	if err != nil {
@@ -232,7 +232,7 @@ func (r *stateRig) kill() {
 }
 
 // loadSlowly has the session loaded by another caller, and waits until the CLI has the request.
-func (r *stateRig) loadSlowly() {
+func (r *stateFixture) loadSlowly() {
 	r.T.Helper()
 	r.meanwhile("session.resume", 1, func() error {
 		_, err := r.Sessions.SetModel(r.Context(), &bridgev1.SetModelRequest{SessionId: "s", ModelId: "m1"})
@@ -245,7 +245,7 @@ func (r *stateRig) loadSlowly() {
 
 // meanwhile makes a call as another caller, and waits until the CLI has received the method for the n-th
 // time for the session.
-func (r *stateRig) meanwhile(method string, n int, call func() error) {
+func (r *stateFixture) meanwhile(method string, n int, call func() error) {
 	r.T.Helper()
 	r.entering.Go(func() {
 		if err := call(); err != nil {
@@ -264,7 +264,7 @@ func (r *stateRig) meanwhile(method string, n int, call func() error) {
 }
 
 // export exports the session to a slow reader, and waits until the reader has the beginning.
-func (r *stateRig) export() {
+func (r *stateFixture) export() {
 	r.T.Helper()
 	began := make(chan struct{})
 	var once sync.Once
@@ -342,7 +342,7 @@ func resultOf(err error) string {
 }
 
 // hasEnded fails if there is still a session.
-func (r *stateRig) hasEnded() {
+func (r *stateFixture) hasEnded() {
 	r.T.Helper()
 	_, err := r.Sessions.ResumeSession(r.T.Context(), &bridgev1.ResumeSessionRequest{SessionId: "s"})
 	if fault.ReasonOf(err) != fault.SessionNotFound {
@@ -351,7 +351,7 @@ func (r *stateRig) hasEnded() {
 }
 
 // reopen makes the session usable again, as a caller or another server would.
-func (r *stateRig) reopen() {
+func (r *stateFixture) reopen() {
 	r.T.Helper()
 	_, err := r.Load(r.T.Context(), "s", func() ([]backend.Request, error) { return nil, nil })
 	if err != nil {
@@ -372,7 +372,7 @@ func (r *stateRig) reopen() {
 }
 
 // works fails unless an abort ends what runs, and a prompt right behind it completes.
-func (r *stateRig) works(aborted bool) {
+func (r *stateFixture) works(aborted bool) {
 	r.T.Helper()
 	if !aborted {
 		if _, err := r.Sessions.Abort(r.T.Context(), &bridgev1.AbortRequest{SessionId: "s"}); err != nil {

@@ -26,17 +26,17 @@ type Converter struct{ codec *wire.Codec }
 // New returns a converter.
 func New(codec *wire.Codec) *Converter { return &Converter{codec} }
 
-// GiverOf identifies a participant with its answer. It returns the zero Giver for callers of Resolve: their
+// ResponderOf identifies a participant with its answer. It returns the zero Responder for callers of Resolve: their
 // request ids identify repeated requests.
-func GiverOf(participant string, a *bridgev1.Answer) (callback.Giver, error) {
+func ResponderOf(participant string, a *bridgev1.Answer) (callback.Responder, error) {
 	if participant == "" {
-		return callback.Giver{}, nil
+		return callback.Responder{}, nil
 	}
 	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(a)
 	if err != nil {
-		return callback.Giver{}, fault.Wrap(err, fault.AnswerInvalid, "the answer")
+		return callback.Responder{}, fault.Wrap(err, fault.AnswerInvalid, "the answer")
 	}
-	return callback.Giver{Participant: participant, Digest: sha256.Sum256(text)}, nil
+	return callback.Responder{Participant: participant, Digest: sha256.Sum256(text)}, nil
 }
 
 // Reply gives an answer the CLI's form. The CLI takes nearly anything and burns the

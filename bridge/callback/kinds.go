@@ -2,7 +2,7 @@
 // default answer if no participant answers, and the pending callbacks of a session.
 //
 // The first valid answer claims a callback; all later ones fail, except a repetition by the participant that gave it
-// (Giver). Every callback ends: at its deadline, or without a handler, it gets the default answer of its kind
+// (Responder). Every callback ends: at its deadline, or without a handler, it gets the default answer of its kind
 // (fallback.go). A registry has at most 1,024 pending callbacks; a further one gets its default answer at once.
 //
 // To add a kind, add a row to kinds.go and four lines to callback.proto: a value of CallbackKind, a case of

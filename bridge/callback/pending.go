@@ -51,14 +51,14 @@ type Pending struct {
 	// unreached: the answer that ends the callback has not reached the CLI, as far as is known.
 	unreached bool
 	// by is the claimant with its answer; settled is closed when the claim ends.
-	by        Giver
+	by        Responder
 	settled   chan struct{}
 	offered   []string
 	abstained []string
 }
 
-// Giver is a participant with an answer. The zero Giver stands for no particular participant.
-type Giver struct {
+// Responder is a participant with an answer. The zero Responder stands for no particular participant.
+type Responder struct {
 	Participant string
 	// Digest is the digest of the answer.
 	Digest [sha256.Size]byte
@@ -66,7 +66,7 @@ type Giver struct {
 
 // given is the end of a callback.
 type given struct {
-	by Giver
+	by Responder
 	at journal.Position
 	n  uint64 // its number among all ends
 }
@@ -171,10 +171,10 @@ func (r *Registry) Get(id string) (*Pending, error) {
 }
 
 // Claim claims a pending callback for an answer. Other claims fail until Unclaim or Done.
-func (r *Registry) Claim(id string) (*Pending, error) { return r.ClaimBy(id, Giver{}) }
+func (r *Registry) Claim(id string) (*Pending, error) { return r.ClaimBy(id, Responder{}) }
 
 // ClaimBy is Claim with the claimant.
-func (r *Registry) ClaimBy(id string, by Giver) (*Pending, error) {
+func (r *Registry) ClaimBy(id string, by Responder) (*Pending, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.pending[id]
@@ -195,7 +195,7 @@ func (r *Registry) ClaimOver(id string) *Pending {
 	p := r.pending[id]
 	end, ended := r.over[id]
 	switch {
-	case p != nil && p.claim(Giver{}):
+	case p != nil && p.claim(Responder{}):
 		return p
 	case p != nil:
 		r.ends++
@@ -218,7 +218,7 @@ func (r *Registry) Awaited(id string, ends uint64) {
 }
 
 // claim claims the callback. The caller holds the registry's lock.
-func (p *Pending) claim(by Giver) bool {
+func (p *Pending) claim(by Responder) bool {
 	if p.answering {
 		return false
 	}
@@ -229,14 +229,14 @@ func (p *Pending) claim(by Giver) bool {
 // Repeated reports whether a participant repeats the answer that it gave to the callback, and the position of that
 // answer. While the answer is being delivered, Repeated returns a channel that is closed when it has been, or failed to:
 // the caller then asks again.
-func (r *Registry) Repeated(id string, by Giver) (at journal.Position, repeated bool, settled <-chan struct{}) {
+func (r *Registry) Repeated(id string, by Responder) (at journal.Position, repeated bool, settled <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p, over := r.pending[id], r.over[id]
 	if p != nil && p.answering && p.by == by {
 		return at, false, p.settled
 	}
-	return over.at, p == nil && over.by == by && by != Giver{}, nil
+	return over.at, p == nil && over.by == by && by != Responder{}, nil
 }
 
 // Unreached notes that the CLI may wait for the answer that is about to end a callback: EndedSince does not know that end.

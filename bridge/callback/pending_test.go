@@ -222,7 +222,7 @@ func TestOverWhileAnswered(t *testing.T) {
 		r := NewRegistry(nil)
 		p := &Pending{ID: "a"}
 		r.Add(p, noExpiry)
-		by := Giver{Participant: "p"}
+		by := Responder{Participant: "p"}
 		if _, err := r.ClaimBy("a", by); err != nil {
 			t.Fatal(err)
 		}
@@ -341,7 +341,7 @@ func TestRepeatedByItsGiver(t *testing.T) {
 	t.Parallel()
 	r := NewRegistry(nil)
 	r.Add(&Pending{ID: "a"}, noExpiry)
-	by := Giver{Participant: "p", Digest: [32]byte{1}}
+	by := Responder{Participant: "p", Digest: [32]byte{1}}
 	if _, err := r.ClaimBy("a", by); err != nil {
 		t.Fatal(err)
 	}
@@ -349,13 +349,13 @@ func TestRepeatedByItsGiver(t *testing.T) {
 	p, _ := r.Get("a")
 	r.Answered(p, at)
 	for name, tc := range map[string]struct {
-		by   Giver
+		by   Responder
 		want bool
 	}{
 		"the same answer":      {by, true},
-		"another participant":  {Giver{Participant: "q", Digest: by.Digest}, false},
-		"another answer":       {Giver{Participant: "p", Digest: [32]byte{2}}, false},
-		"nobody in particular": {Giver{}, false},
+		"another participant":  {Responder{Participant: "q", Digest: by.Digest}, false},
+		"another answer":       {Responder{Participant: "p", Digest: [32]byte{2}}, false},
+		"nobody in particular": {Responder{}, false},
 	} {
 		got, repeated, settled := r.Repeated("a", tc.by)
 		if repeated != tc.want || tc.want && got != at || settled != nil {
@@ -369,11 +369,11 @@ func TestRepeatedWaits(t *testing.T) {
 	t.Parallel()
 	r := NewRegistry(nil)
 	r.Add(&Pending{ID: "a"}, noExpiry)
-	by := Giver{Participant: "p"}
+	by := Responder{Participant: "p"}
 	if _, err := r.ClaimBy("a", by); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, settled := r.Repeated("a", Giver{Participant: "q"}); settled != nil {
+	if _, _, settled := r.Repeated("a", Responder{Participant: "q"}); settled != nil {
 		t.Error("another answer has to wait")
 	}
 	_, repeated, settled := r.Repeated("a", by)

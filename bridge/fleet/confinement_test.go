@@ -17,7 +17,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
-// policed is a rig with a tenant, acme, whose policy changes.
+// policed is a fixture with a tenant, acme, whose policy changes.
 type policed struct {
 	*bridgetest.Bridge
 	policy atomic.Pointer[tenancy.Tenant] // nil: there is no such tenant

@@ -61,7 +61,7 @@ type answering struct {
 
 // start checks an answer and gives it to the CLI. done is called as that of Answer.
 func (svc *Service) start(ctx context.Context, s *session.Session, a *answering, done func(journal.Position, error)) {
-	by, err := answer.GiverOf(a.participant, a.answer)
+	by, err := answer.ResponderOf(a.participant, a.answer)
 	if err != nil {
 		done(journal.Position{}, err)
 		return

@@ -35,7 +35,7 @@ func (svc *Service) answer(ctx context.Context, c *call) (json.RawMessage, error
 		return nil, err
 	}
 	at, err := async.Wait(ctx, func(done func(journal.Position, error)) {
-		s.Callbacks().Resolve(ctx, id, callback.Giver{}, reply, done)
+		s.Callbacks().Resolve(ctx, id, callback.Responder{}, reply, done)
 	})
 	if err != nil {
 		return unanswered(ctx, s, c, err)

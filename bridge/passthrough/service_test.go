@@ -138,7 +138,7 @@ func TestSurfaceAbort(t *testing.T) {
 	r.FakeCLI().Kill()
 	watching.Restarted()
 	s, err := r.Store().Open(t.Context(), "s1")
-	if err != nil || s.Prompts().Box().Empty() {
+	if err != nil || s.Prompts().Outbox().Empty() {
 		t.Fatalf("no prompt is stored, %v", err)
 	}
 	abort := &cliv1.SessionServiceAbortRequest{SessionId: "s1"}
@@ -146,7 +146,7 @@ func TestSurfaceAbort(t *testing.T) {
 	if err != nil || !out.GetSuccess() {
 		t.Errorf("session.abort returns %v, %v", out, err)
 	}
-	if list := s.Prompts().Box().Entries(); len(list) > 0 {
+	if list := s.Prompts().Outbox().Entries(); len(list) > 0 {
 		t.Errorf("%d prompts are stored after the abort", len(list))
 	}
 }

@@ -9,21 +9,21 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 )
 
-// rig is a table with a clock that is turned by hand.
-type rig struct {
+// fixture is a table with a clock that is turned by hand.
+type fixture struct {
 	*Table
 	t     *testing.T
 	clock time.Time
 }
 
-func newRig(t *testing.T, cfg Config) *rig {
+func newFixture(t *testing.T, cfg Config) *fixture {
 	t.Helper()
-	r := &rig{t: t, clock: time.Unix(1000, 0)}
+	r := &fixture{t: t, clock: time.Unix(1000, 0)}
 	r.Table = New(cfg, runtime.Profile{}, func() time.Time { return r.clock })
 	return r
 }
 
-func (r *rig) place(session string, p runtime.Profile) int {
+func (r *fixture) place(session string, p runtime.Profile) int {
 	r.t.Helper()
 	got, err := r.Place(session, p)
 	if err != nil {
@@ -36,7 +36,7 @@ func (r *rig) place(session string, p runtime.Profile) int {
 }
 
 // unused ends what is idle; only the sessions named are loaded.
-func (r *rig) unused(loaded ...string) (shards []int) {
+func (r *fixture) unused(loaded ...string) (shards []int) {
 	r.t.Helper()
 	for _, p := range r.Unused(func(s string, _ runtime.Profile) bool {
 		for _, name := range loaded {
@@ -53,7 +53,7 @@ func (r *rig) unused(loaded ...string) (shards []int) {
 
 func TestSessionsFillRuntimesInOrder(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, Config{MaxSessions: 2})
+	r := newFixture(t, Config{MaxSessions: 2})
 	var p runtime.Profile
 	for i, want := range []int{0, 0, 1, 1, 2} {
 		if got := r.place(fmt.Sprintf("s%d", i), p); got != want {
@@ -71,7 +71,7 @@ func TestSessionsFillRuntimesInOrder(t *testing.T) {
 
 func TestARemovalElsewhereDoesNotCount(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, Config{MaxSessions: 1})
+	r := newFixture(t, Config{MaxSessions: 1})
 	r.place("a", runtime.Profile{})
 	r.Remove("a", runtime.Profile{Shard: 1})
 	if got := r.place("b", runtime.Profile{}); got != 1 {
@@ -81,7 +81,7 @@ func TestARemovalElsewhereDoesNotCount(t *testing.T) {
 
 func TestProfilesAreApart(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, Config{MaxSessions: 2})
+	r := newFixture(t, Config{MaxSessions: 2})
 	r.place("a", runtime.Profile{})
 	other := runtime.Profile{LogLevel: "debug"}
 	r.place("b", other)
@@ -97,7 +97,7 @@ func TestProfilesAreApart(t *testing.T) {
 
 func TestRuntimesAreBounded(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, Config{MaxSessions: 1, MaxRuntimes: 2})
+	r := newFixture(t, Config{MaxSessions: 1, MaxRuntimes: 2})
 	r.place("a", runtime.Profile{})
 	r.place("b", runtime.Profile{})
 	if _, err := r.Place("c", runtime.Profile{}); fault.ReasonOf(err) != fault.LimitExceeded {
@@ -114,7 +114,7 @@ func TestRuntimesAreBounded(t *testing.T) {
 
 func TestIdleRuntimesEnd(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, Config{MaxSessions: 1, Idle: time.Minute})
+	r := newFixture(t, Config{MaxSessions: 1, Idle: time.Minute})
 	for i := range 3 {
 		r.place(fmt.Sprintf("s%d", i), runtime.Profile{})
 	}
@@ -141,7 +141,7 @@ func TestIdleRuntimesEnd(t *testing.T) {
 
 func TestARuntimeThatStartsIsNotIdle(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, Config{Idle: time.Minute})
+	r := newFixture(t, Config{Idle: time.Minute})
 	other := runtime.Profile{LogLevel: "debug"}
 	r.place("a", other)
 	release := r.Hold(other)
@@ -161,7 +161,7 @@ func TestARuntimeThatStartsIsNotIdle(t *testing.T) {
 
 func TestUseKeepsARuntime(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, Config{Idle: time.Minute})
+	r := newFixture(t, Config{Idle: time.Minute})
 	other := runtime.Profile{LogLevel: "debug"}
 	for range 3 {
 		if _, err := r.Use(other); err != nil {
@@ -182,7 +182,7 @@ func TestUseKeepsARuntime(t *testing.T) {
 // places are taken. A runtime that was used meanwhile stays.
 func TestPlacesAreGivenBackWhileOneAsks(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, Config{MaxSessions: 1, Idle: time.Minute})
+	r := newFixture(t, Config{MaxSessions: 1, Idle: time.Minute})
 	r.place("s0", runtime.Profile{})
 	r.place("s1", runtime.Profile{})
 	p, err := r.Place("s2", runtime.Profile{})
@@ -212,7 +212,7 @@ func TestPlacesAreGivenBackWhileOneAsks(t *testing.T) {
 // Other servers count for the bounds, but each may have one runtime and one session of a tenant.
 func TestBoundsOverServers(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, Config{MaxSessions: 1})
+	r := newFixture(t, Config{MaxSessions: 1})
 	r.Bound(func(tenant string) (own, all Bounds) {
 		return map[string]Bounds{
 			"a": {Sessions: 4, SessionsElsewhere: 2}, "b": {Sessions: 4, SessionsElsewhere: 9},

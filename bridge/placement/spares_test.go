@@ -9,7 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 )
 
-func (r *rig) spares(n int, want ...int) {
+func (r *fixture) spares(n int, want ...int) {
 	r.t.Helper()
 	found, err := r.Spares(runtime.Profile{}, n)
 	if err != nil {
@@ -28,7 +28,7 @@ func (r *rig) spares(n int, want ...int) {
 // A spare runtime is the next one that a session takes, and another follows it.
 func TestSpares(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, Config{MaxSessions: 1, MaxRuntimes: 3})
+	r := newFixture(t, Config{MaxSessions: 1, MaxRuntimes: 3})
 	var p runtime.Profile
 	r.spares(1, 0)
 	r.spares(1, 0)
@@ -49,7 +49,7 @@ func TestSpares(t *testing.T) {
 // Unused leaves as many runtimes with room as KeepSpares says.
 func TestUnusedKeepsSpares(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, Config{MaxSessions: 1, Idle: time.Minute})
+	r := newFixture(t, Config{MaxSessions: 1, Idle: time.Minute})
 	var p runtime.Profile
 	for _, session := range []string{"a", "b", "c", "d"} {
 		r.place(session, p)

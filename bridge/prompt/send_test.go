@@ -68,7 +68,7 @@ func TestWaitingOutlivesTheBridge(t *testing.T) {
 	go func() { _, _ = r.Turns.SendAndWait(r.Context(), q) }()
 	bridgetest.Eventually(t, "the answer on disk", func() bool {
 		s, err := r.Store().Open(t.Context(), "s1")
-		id, _, ok := s.Prompts().Box().AnswerTo(prompt.RequestKey(t.Context(), backend.OpSendAndWait, "q"))
+		id, _, ok := s.Prompts().Outbox().AnswerTo(prompt.RequestKey(t.Context(), backend.OpSendAndWait, "q"))
 		state, _ := r.Directory.Outbox("s1").Load()
 		return err == nil && ok && strings.Contains(string(state), id)
 	})

@@ -73,7 +73,7 @@ func find(ctx context.Context, open Opener, p Interrupted, before []byte) (messa
 	}
 	epoch, n := binary.Uvarint(before)
 	seq, _ := binary.Uvarint(before[max(n, 0):])
-	message, at, ok := s.Prompts().Box().AnswerTo(p.Key)
+	message, at, ok := s.Prompts().Outbox().AnswerTo(p.Key)
 	if !ok {
 		message, at, ok = s.Prompts().FindMessage(ctx, journal.Position{Epoch: epoch, Seq: seq}, p.Texts...)
 	}

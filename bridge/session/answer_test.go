@@ -125,7 +125,7 @@ func TestAnswerTakenAlong(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer r.Close()
-			_, err = resolve(t, s, "p1", callback.Giver{}, answer(`{"result":{"kind":"approve-once"}}`))
+			_, err = resolve(t, s, "p1", callback.Responder{}, answer(`{"result":{"kind":"approve-once"}}`))
 			wantReason(t, err, test.want)
 			var told []bridgev1.CallbackOutcome
 			for records, _ := r.Next(nil, 1<<20); len(records) > 0; records, _ = r.Next(nil, 1<<20) {

@@ -47,7 +47,7 @@ func (d *Callbacks) requested(k *callback.Kind, rec *journal.Record) {
 	if p.ID == "" {
 		return
 	}
-	d.register(p, d.s.intake.holding())
+	d.register(p, d.s.ingester.holding())
 }
 
 // asked returns the callback that an event asks; without an id if the event has none.
@@ -253,7 +253,7 @@ func (d *Callbacks) ask(ctx context.Context, p *callback.Pending) (json.RawMessa
 // connection: it must not block. The answer goes to the CLI before Resolve returns, unless the session must be loaded
 // for it.
 func (d *Callbacks) Resolve(
-	ctx context.Context, id string, by callback.Giver, reply callback.Reply, done func(journal.Position, error),
+	ctx context.Context, id string, by callback.Responder, reply callback.Reply, done func(journal.Position, error),
 ) {
 	p, err := d.claim(id, by, reply)
 	if err != nil {
@@ -268,13 +268,13 @@ func (d *Callbacks) Resolve(
 
 // givenAnswer is an answer of a caller: whose it is, and when it claimed the callback.
 type givenAnswer struct {
-	by    callback.Giver
+	by    callback.Responder
 	reply callback.Reply
 	at    time.Time
 }
 
 // claim claims a callback for an answer.
-func (d *Callbacks) claim(id string, by callback.Giver, reply callback.Reply) (*callback.Pending, error) {
+func (d *Callbacks) claim(id string, by callback.Responder, reply callback.Reply) (*callback.Pending, error) {
 	if err := d.s.loader.Answerable(); err != nil {
 		return nil, err
 	}
@@ -343,7 +343,7 @@ func (d *Callbacks) Abstain(ctx context.Context, id, participant string, done fu
 		return
 	}
 	if p.For == participant && p.Hook != "" {
-		d.Resolve(ctx, id, callback.Giver{Participant: participant}, callback.Reply{Members: json.RawMessage(`{}`)}, done)
+		d.Resolve(ctx, id, callback.Responder{Participant: participant}, callback.Reply{Members: json.RawMessage(`{}`)}, done)
 		return
 	}
 	d.s.mu.Lock()

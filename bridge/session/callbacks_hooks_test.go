@@ -122,7 +122,7 @@ func TestHookChain(t *testing.T) {
 				if len(asked) != 1 {
 					t.Fatalf("%s: %d handlers are asked at once for answer %d", name, len(asked), i)
 				}
-				if _, err := resolve(t, s, asked[0].ID, callback.Giver{}, answer(text)); err != nil {
+				if _, err := resolve(t, s, asked[0].ID, callback.Responder{}, answer(text)); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -37,13 +37,13 @@ var calling = fakecli.Script{Prompts: []fakecli.Prompt{
 }}
 
 // resolve answers a callback and waits for the end of that.
-func resolve(t *testing.T, s *Session, id string, by callback.Giver, reply callback.Reply) (journal.Position, error) {
+func resolve(t *testing.T, s *Session, id string, by callback.Responder, reply callback.Reply) (journal.Position, error) {
 	return async.Wait(t.Context(), func(done func(journal.Position, error)) {
 		s.callbacks.Resolve(t.Context(), id, by, reply, done)
 	})
 }
 
-func (r *rig) abstain(id, participant string) (journal.Position, error) {
+func (r *fixture) abstain(id, participant string) (journal.Position, error) {
 	return async.Wait(r.t.Context(), func(done func(journal.Position, error)) {
 		r.s.callbacks.Abstain(r.t.Context(), id, participant, done)
 	})
@@ -51,12 +51,12 @@ func (r *rig) abstain(id, participant string) (journal.Position, error) {
 
 var lookup = []config.Tool{{Name: "lookup", JSON: json.RawMessage(`{"name":"lookup","skipPermission":true}`)}}
 
-func (r *rig) awaitAsked() *callback.Pending {
+func (r *fixture) awaitAsked() *callback.Pending {
 	r.t.Helper()
 	return r.await("Requested", func(rec *journal.Record) bool { _, ok := rec.Note.(Requested); return ok }).Note.(Requested).Pending
 }
 
-func (r *rig) awaitOver(want bridgev1.CallbackOutcome) Resolved {
+func (r *fixture) awaitOver(want bridgev1.CallbackOutcome) Resolved {
 	r.t.Helper()
 	got := r.await("Resolved", func(rec *journal.Record) bool { _, ok := rec.Note.(Resolved); return ok }).Note.(Resolved)
 	if got.Outcome != want {
@@ -66,7 +66,7 @@ func (r *rig) awaitOver(want bridgev1.CallbackOutcome) Resolved {
 }
 
 // replies lists the CLI's requests' answers.
-func (r *rig) replies() (out []string) {
+func (r *fixture) replies() (out []string) {
 	for _, e := range r.cli.Log() {
 		if e.Kind == fakecli.EntryReceived && e.Type == "" {
 			out = append(out, string(e.Body))
@@ -77,7 +77,7 @@ func (r *rig) replies() (out []string) {
 
 func TestToolCall(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, calling)
+	r := newFixture(t, calling)
 	r.open(Opening{})
 	p, err := r.join(roster.Brings{Tools: lookup})
 	if err != nil {
@@ -89,15 +89,15 @@ func TestToolCall(t *testing.T) {
 		t.Errorf("asked %+v of %v", call, r.s.callbacks.Registry().Offered(call))
 	}
 	has(t, string(call.Params), `"q":1`)
-	if _, err := resolve(t, r.s, call.ID, callback.Giver{Participant: p.ID}, answer(`{"result":"42"}`)); err != nil {
+	if _, err := resolve(t, r.s, call.ID, callback.Responder{Participant: p.ID}, answer(`{"result":"42"}`)); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.awaitOver(answered); got.Participant != p.ID || got.ID != call.ID {
 		t.Errorf("resolved: %+v", got)
 	}
-	_, err = resolve(t, r.s, call.ID, callback.Giver{Participant: p.ID}, answer(`{"result":"43"}`))
+	_, err = resolve(t, r.s, call.ID, callback.Responder{Participant: p.ID}, answer(`{"result":"43"}`))
 	wantReason(t, err, fault.CallbackResolved)
-	_, err = resolve(t, r.s, "other", callback.Giver{Participant: p.ID}, answer(`{}`))
+	_, err = resolve(t, r.s, "other", callback.Responder{Participant: p.ID}, answer(`{}`))
 	wantReason(t, err, fault.CallbackNotFound)
 	sent.Waiter.Wait(t.Context(), 0)
 	has(t, r.last("session.tools.handlePendingToolCall"), `"result":"42"`, `"requestId":"`+call.ID+`"`, `"sessionId":"s1"`)
@@ -114,7 +114,7 @@ func TestNobodyHandles(t *testing.T) {
 	} {
 		t.Run(prompt, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, calling)
+			r := newFixture(t, calling)
 			own := tools("lookup")
 			r.open(Opening{Tools: &own})
 			r.send(message(prompt)).Waiter.Wait(t.Context(), 0)
@@ -124,7 +124,7 @@ func TestNobodyHandles(t *testing.T) {
 	}
 	t.Run("ask", func(t *testing.T) {
 		t.Parallel()
-		r := newRig(t, calling)
+		r := newFixture(t, calling)
 		r.open(Opening{})
 		r.send(message("ask")).Waiter.Wait(t.Context(), 0)
 		r.awaitOver(unhandled)
@@ -134,7 +134,7 @@ func TestNobodyHandles(t *testing.T) {
 
 func TestSharedHandlers(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, calling)
+	r := newFixture(t, calling)
 	r.open(Opening{Handling: &config.Handling{Methods: []string{"userInput.request"}}})
 	has(t, r.last("session.create"), `"requestUserInput":true`)
 	sent := r.send(message("ask"))
@@ -150,7 +150,7 @@ func TestSharedHandlers(t *testing.T) {
 	if _, err := r.abstain(q.ID, p.ID); err != nil {
 		t.Error(err)
 	}
-	if _, err := resolve(t, r.s, q.ID, callback.Giver{}, answer(`{"answer":"yes"}`)); err != nil {
+	if _, err := resolve(t, r.s, q.ID, callback.Responder{}, answer(`{"answer":"yes"}`)); err != nil {
 		t.Fatal(err)
 	}
 	r.awaitOver(answered)
@@ -191,7 +191,7 @@ func TestRequestsEndWithTheSession(t *testing.T) {
 func TestCallbacksTimeOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, calling)
+		r := newFixture(t, calling)
 		own := lookup
 		r.open(Opening{Tools: &own, Timeout: time.Minute})
 		begin := time.Now()
@@ -209,7 +209,7 @@ func TestCallbacksTimeOut(t *testing.T) {
 func TestDeadlinePassesDuringAnAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, fakecli.Script{Prompts: calling.Prompts, Faults: []fakecli.MethodFault{
+		r := newFixture(t, fakecli.Script{Prompts: calling.Prompts, Faults: []fakecli.MethodFault{
 			{Method: "session.tools.handlePendingToolCall", Times: 1, Fault: fakecli.Fault{Kind: fakecli.FaultHang}},
 		}})
 		own := lookup
@@ -217,7 +217,7 @@ func TestDeadlinePassesDuringAnAnswer(t *testing.T) {
 		sent := r.send(message("tool"))
 		call := r.awaitAsked()
 		time.Sleep(10 * time.Second)
-		_, err := resolve(t, r.s, call.ID, callback.Giver{}, answer(`{"result":"late"}`))
+		_, err := resolve(t, r.s, call.ID, callback.Responder{}, answer(`{"result":"late"}`))
 		wantReason(t, err, fault.Timeout)
 		sent.Waiter.Wait(t.Context(), 0)
 		r.awaitOver(expired)
@@ -226,7 +226,7 @@ func TestDeadlinePassesDuringAnAnswer(t *testing.T) {
 
 func TestAbortWithdraws(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, calling)
+	r := newFixture(t, calling)
 	own := lookup
 	r.open(Opening{Tools: &own})
 	r.send(message("tool"))
@@ -241,13 +241,13 @@ func TestAbortWithdraws(t *testing.T) {
 
 func TestRuntimeLostKeepsToolCalls(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, calling)
+	r := newFixture(t, calling)
 	own := lookup
 	r.open(Opening{Tools: &own, Handling: &config.Handling{Methods: []string{"userInput.request"}}})
 	r.send(message("tool"))
 	call := r.awaitAsked()
 	r.crash()
-	if _, err := resolve(t, r.s, call.ID, callback.Giver{}, answer(`{"result":"42"}`)); err != nil {
+	if _, err := resolve(t, r.s, call.ID, callback.Responder{}, answer(`{"result":"42"}`)); err != nil {
 		t.Fatal(err)
 	}
 	r.awaitOver(answered)
@@ -259,19 +259,19 @@ func TestRuntimeLostKeepsToolCalls(t *testing.T) {
 
 func TestRuntimeLostEndsRequests(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, calling)
+	r := newFixture(t, calling)
 	r.open(Opening{Handling: &config.Handling{Methods: []string{"userInput.request"}}})
 	r.send(message("ask"))
 	q := r.awaitAsked()
 	r.crash()
 	r.awaitOver(gone)
-	_, err := resolve(t, r.s, q.ID, callback.Giver{}, answer(`{}`))
+	_, err := resolve(t, r.s, q.ID, callback.Responder{}, answer(`{}`))
 	wantReason(t, err, fault.CallbackResolved)
 }
 
 func TestDisconnectEndsCallbacks(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, calling)
+	r := newFixture(t, calling)
 	own := lookup
 	r.open(Opening{Tools: &own})
 	sent := r.send(message("tool"))
@@ -291,7 +291,7 @@ func TestDisconnectEndsCallbacks(t *testing.T) {
 func TestGrace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, calling)
+		r := newFixture(t, calling)
 		r.open(Opening{})
 		join := func(token string, grace time.Duration) (*roster.Participant, bool, error) {
 			joined, err := r.s.participants.Join(t.Context(), Joining{Token: token, Brings: roster.Brings{Tools: lookup, Grace: grace}})

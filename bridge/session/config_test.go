@@ -12,7 +12,7 @@ import (
 // At each step of a session's life the CLI receives the whole configuration.
 func TestEffectiveConfiguration(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{})
+	r := newFixture(t, fakecli.Script{})
 	own := tools("own")
 	r.open(Opening{Config: object(t, `{"model":"m","streaming":true,"enableX":{"b":1,"a":2}}`), Tools: &own})
 	has(t, r.last("session.create"), `"model":"m","streaming":true,"enableX":{"b":1,"a":2}`,
@@ -58,7 +58,7 @@ func TestEffectiveConfiguration(t *testing.T) {
 
 func TestToolNamesClash(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{})
+	r := newFixture(t, fakecli.Script{})
 	own := tools("own")
 	r.open(Opening{Tools: &own})
 	p, err := r.join(roster.Brings{Tools: tools("a")})
@@ -111,7 +111,7 @@ func TestOwnNames(t *testing.T) {
 		"a command to join": {o: Opening{Join: joining(roster.Brings{Commands: command})}, refused: true},
 		"both":              {o: Opening{Tools: &view, Join: joining(roster.Brings{})}, refused: true},
 	} {
-		r := newRig(t, fakecli.Script{})
+		r := newFixture(t, fakecli.Script{})
 		r.names = names
 		if _, err := r.s.loader.Create(r.ctx, tc.o); (err != nil) != tc.refused {
 			t.Errorf("%s: %v", name, err)

@@ -32,7 +32,7 @@ func hangs(match string, times int) fakecli.Script {
 }
 
 // reload has the session loaded, as the fleet does after the end of a runtime with a turn.
-func (r *rig) reload() {
+func (r *fixture) reload() {
 	r.t.Helper()
 	if _, err := r.s.loader.Load(r.t.Context()); err != nil {
 		r.t.Fatal(err)
@@ -40,7 +40,7 @@ func (r *rig) reload() {
 }
 
 // awaitContinued reads the journal up to the next note that the agent was told to continue.
-func (r *rig) awaitContinued() Continued {
+func (r *fixture) awaitContinued() Continued {
 	r.t.Helper()
 	return r.await("the continuation", func(rec *journal.Record) bool {
 		_, ok := rec.Note.(Continued)
@@ -51,7 +51,7 @@ func (r *rig) awaitContinued() Continued {
 // The agent is told before it receives the prompts that waited behind the interrupted turn.
 func TestInterruptedTurnContinues(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hangs("long", 1))
+	r := newFixture(t, hangs("long", 1))
 	r.open(Opening{OnInterruption: goOn})
 	r.send(message("long"))
 	r.awaitEvent("assistant.turn_start")
@@ -80,7 +80,7 @@ func TestInterruptedTurnContinues(t *testing.T) {
 // Without the option the turn only ends.
 func TestInterruptedTurnIsReported(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hangs("long", 1))
+	r := newFixture(t, hangs("long", 1))
 	r.open(Opening{})
 	r.send(message("long"))
 	r.awaitEvent("assistant.turn_start")
@@ -99,7 +99,7 @@ func TestInterruptedTurnIsReported(t *testing.T) {
 // A task that ends each process is continued three times.
 func TestInterruptedTurnsAreBounded(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hangs("", 5))
+	r := newFixture(t, hangs("", 5))
 	r.open(Opening{OnInterruption: goOn})
 	r.send(message("long"))
 	for attempt := range MaxContinuations {
@@ -128,7 +128,7 @@ func TestInterruptedTurnsAreBounded(t *testing.T) {
 	r.awaitEvent("session.idle")
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
-	if told := r.s.intake.Marks.Interruption.Told; told != 0 {
+	if told := r.s.ingester.Known.Interruption.Told; told != 0 {
 		t.Errorf("after the end of a turn, %d continuations are counted", told)
 	}
 }
@@ -136,12 +136,12 @@ func TestInterruptedTurnsAreBounded(t *testing.T) {
 // A caller who aborts, or leaves the session, does not want it to continue.
 func TestInterruptedTurnIsLeft(t *testing.T) {
 	t.Parallel()
-	for name, leave := range map[string]func(r *rig) error{
-		"aborted": func(r *rig) error {
+	for name, leave := range map[string]func(r *fixture) error{
+		"aborted": func(r *fixture) error {
 			_, err := r.s.sender.Abort(r.t.Context(), nil)
 			return err
 		},
-		"disconnected": func(r *rig) error {
+		"disconnected": func(r *fixture) error {
 			if _, err := r.s.loader.Disconnect(r.t.Context(), true); err != nil {
 				return err
 			}
@@ -151,7 +151,7 @@ func TestInterruptedTurnIsLeft(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, hangs("long", 1))
+			r := newFixture(t, hangs("long", 1))
 			r.open(Opening{OnInterruption: goOn})
 			r.send(message("long"))
 			r.awaitEvent("assistant.turn_start")
@@ -170,7 +170,7 @@ func TestInterruptedTurnIsLeft(t *testing.T) {
 // The CLI continues a turn by itself whose callback waits for its answer.
 func TestInterruptedTurnWithACallback(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{Prompts: []fakecli.Prompt{{Match: "work", Turns: []fakecli.Turn{
+	r := newFixture(t, fakecli.Script{Prompts: []fakecli.Prompt{{Match: "work", Turns: []fakecli.Turn{
 		{Tools: []fakecli.Tool{{Name: "lookup", Arguments: []byte(`{}`)}}}, {Text: "done"},
 	}}}})
 	r.open(Opening{OnInterruption: goOn, Tools: &lookup})
@@ -196,7 +196,7 @@ func TestInterruptedTurnWithACallback(t *testing.T) {
 // Another process of the bridge continues the turn too, and only once.
 func TestInterruptedTurnAfterARestart(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hangs("long", 1))
+	r := newFixture(t, hangs("long", 1))
 	r.open(Opening{OnInterruption: goOn})
 	r.send(message("long"))
 	r.awaitEvent("assistant.turn_start")
@@ -235,7 +235,7 @@ func acknowledged(t *testing.T, s *Session, text string) (n uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.prompts.box.Accepted(n, []string{"m1"}, s.journal.Last(), func(_, _ bool, err error) {
+	s.prompts.outbox.Accepted(n, []string{"m1"}, s.journal.Last(), func(_, _ bool, err error) {
 		if err != nil {
 			t.Error(err)
 		}
@@ -277,7 +277,7 @@ func TestGiveUpBehindALoad(t *testing.T) {
 		s := onStock(t, &stock{rt: &puppet{}})
 		acknowledged(t, s, "p")
 		s.watchdog.GiveUp(t.Context(), cause)
-		if lost := s.prompts.box.Empty(); lost != (cause != nil) {
+		if lost := s.prompts.outbox.Empty(); lost != (cause != nil) {
 			t.Errorf("the load fails with %v: the prompt is lost: %v", cause, lost)
 		}
 	}
@@ -334,9 +334,9 @@ func (s *Session) had(text string, bridge bool) {
 		panic(err) // of a test
 	}
 	s.update(func() {
-		s.intake.Internal = bridge
-		s.intake.take(rec, time.Now())
-		s.intake.Internal = false
+		s.ingester.Internal = bridge
+		s.ingester.take(rec, time.Now())
+		s.ingester.Internal = false
 	})
 }
 
@@ -376,14 +376,14 @@ func TestUnseenTurnContinues(t *testing.T) {
 					s.had(firstMessage, false)
 					s.update(func() {
 						s.turns.lose(lost)
-						s.intake.Marks.Interruption.Last = false
+						s.ingester.Known.Interruption.Last = false
 					})
 				}
 				if test.elsewhere {
 					s.had(strings.Replace(firstMessage, "0001", "0009", 1), false)
 					s.update(func() {
 						s.turns.lose(lost)
-						s.intake.Marks.Interruption.Last = false
+						s.ingester.Known.Interruption.Last = false
 					})
 				}
 				if test.aborted {
@@ -474,7 +474,7 @@ func TestAbortOutlivesLoads(t *testing.T) {
 		s.had(firstMessage, false)
 		s.had(callersAbort, false)
 		for range 2 {
-			s.update(func() { s.loader.state, s.intake.Marks.Interruption.Last = Unloaded, true })
+			s.update(func() { s.loader.state, s.ingester.Known.Interruption.Last = Unloaded, true })
 			if r.told(t, s) {
 				t.Errorf("the agent gets %q", r.prompts)
 			}
@@ -512,13 +512,13 @@ func TestAbortUnderWay(t *testing.T) {
 				}
 				if test.stored {
 					p := outbox.Prompt{Params: json.RawMessage(`{"prompt":"` + continuation + `"}`), AskedAt: time.Now(), Continues: 1}
-					if _, err := s.prompts.box.AddContinuation(p, s.journal.Last()); err != nil {
+					if _, err := s.prompts.outbox.AddContinuation(p, s.journal.Last()); err != nil {
 						t.Fatal(err)
 					}
 					s.update(s.prompts.leaveInterrupted)
 				}
 				if test.given {
-					if _, ok, err := s.prompts.box.BeginRedelivery(s.journal.Last(), time.Now(), false); err != nil || !ok {
+					if _, ok, err := s.prompts.outbox.BeginRedelivery(s.journal.Last(), time.Now(), false); err != nil || !ok {
 						t.Fatal(ok, err)
 					}
 				}
@@ -554,9 +554,9 @@ func testContinuationComesFirst(t *testing.T) {
 	}}}
 	s := onStock(t, &stock{rt: r})
 	n := acknowledged(t, s, "owed")
-	s.prompts.box.Owe(n, 0)
+	s.prompts.outbox.Owe(n, 0)
 	s.update(func() {
-		s.settings.State.Continues, s.intake.Marks.Interruption.Last = true, true
+		s.settings.State.Continues, s.ingester.Known.Interruption.Last = true, true
 		s.prompts.redeliver() // loads the session
 	})
 	for range 2 {
@@ -603,7 +603,7 @@ func testContinuationIsNotAnEarlierOne(t *testing.T) {
 		}
 		return `{}`, nil
 	}}}
-	h := &stalling{stock: &stock{rig: &rig{ctx: t.Context()}, rt: r}, release: func() {}}
+	h := &stalling{stock: &stock{fixture: &fixture{ctx: t.Context()}, rt: r}, release: func() {}}
 	w := journal.NewWriter(journal.WriterConfig{FS: &h.disk})
 	defer w.Close()
 	log, _, err := journal.OpenDisk("s1", 7, w)
@@ -611,7 +611,7 @@ func testContinuationIsNotAnEarlierOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := New(Config{ID: "s1", Host: h, Epoch: 7, Log: log, Encode: func(*journal.Record, journal.Form) []byte { return nil }})
-	s.loader.state, s.intake.Marks.HasHistory, s.settings.State.Continues = Unloaded, true, true
+	s.loader.state, s.ingester.Known.HasHistory, s.settings.State.Continues = Unloaded, true, true
 	s.had(strings.Replace(firstMessage, "0001", "0009", 1), false) // so that the load begins an epoch
 	s.update(func() { s.turns.lose(lost) })
 	for range 2 {
@@ -622,7 +622,7 @@ func testContinuationIsNotAnEarlierOne(t *testing.T) {
 		h.release()
 		s.update(func() { s.loader.state = Unloaded })
 	}
-	if left := s.prompts.box.Entries(); len(r.prompts) != 2 || len(left) != 1 || left[0].Deliveries != 2 {
+	if left := s.prompts.outbox.Entries(); len(r.prompts) != 2 || len(left) != 1 || left[0].Deliveries != 2 {
 		t.Errorf("the agent is told %d times, and the outbox has %+v", len(r.prompts), left)
 	}
 }

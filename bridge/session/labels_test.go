@@ -8,7 +8,7 @@ import (
 
 // labelled counts what a session tells of its labels.
 type labelled struct {
-	rig
+	fixture
 	told, saved int
 }
 

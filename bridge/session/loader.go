@@ -28,17 +28,17 @@ type Loader struct {
 	s         *Session
 	lifecycle chan struct{} // the lifecycle lock; capacity 1
 
-	state    State
-	runtime  Runtime
-	lifetime bridgev1.Lifetime
-	timeout  time.Duration // of callbacks
-	awaited  []string      // callbacks that were pending when the bridge last ended, until a runtime has the session
-	shut     bool          // the work in the CLI's history has ended; a load does not continue it
-	search   bool          // the caller that made the session looks for it in the CLI's history
-	opening  chan struct{} // closed when the caller that made the session has opened it, or failed to
-	leaving  bool          // another server is to continue the session
-	uses     int           // calls of Hold that are not released; above zero the session stays loaded
-	usedAt   time.Time     // end of the last use
+	state       State
+	runtime     Runtime
+	lifetime    bridgev1.Lifetime
+	timeout     time.Duration // of callbacks
+	awaited     []string      // callbacks that were pending when the bridge last ended, until a runtime has the session
+	shut        bool          // the work in the CLI's history has ended; a load does not continue it
+	search      bool          // the caller that made the session looks for it in the CLI's history
+	opening     chan struct{} // closed when the caller that made the session has opened it, or failed to
+	handingOver bool          // another server is to continue the session
+	uses        int           // calls of Hold that are not released; above zero the session stays loaded
+	usedAt      time.Time     // end of the last use
 }
 
 // newLoader returns the loader of a session in the state Creating.
@@ -97,7 +97,7 @@ func (l *Loader) Usable() error {
 
 // usable is Usable with the session's lock held.
 func (l *Loader) usable() error {
-	if l.leaving { // first, because a session that has left is Deleted
+	if l.handingOver { // first, because a session that has left is Deleted
 		return fault.New(fault.SessionUnavailable, "session %q is moving to another server", l.s.id).
 			With("session_id", l.s.id).WithRetry(leavingRetry)
 	}
@@ -132,7 +132,7 @@ func (l *Loader) Load(ctx context.Context) (Runtime, error) {
 func (l *Loader) load(ctx context.Context) (Runtime, error) {
 	l.s.mu.Lock()
 	rt, state, shut, err := l.runtime, l.state, l.shut, l.usable()
-	l.s.intake.Internal = state == Unloaded
+	l.s.ingester.Internal = state == Unloaded
 	if err == nil && state != Loaded {
 		err = l.s.settings.State.CredentialsNeeded(l.s.id)
 	}
@@ -155,7 +155,7 @@ func (l *Loader) load(ctx context.Context) (Runtime, error) {
 func (l *Loader) setInternal(on bool) {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
-	l.s.intake.Internal = on
+	l.s.ingester.Internal = on
 }
 
 // Answerable returns nil while callers may answer the session's callbacks. That includes the time in which

@@ -19,17 +19,17 @@ type resolving struct {
 	err error
 }
 
-func (r *rig) startAnswer(id, result string) <-chan resolving {
+func (r *fixture) startAnswer(id, result string) <-chan resolving {
 	done := make(chan resolving, 2) // one too many is seen
-	r.s.callbacks.Resolve(r.t.Context(), id, callback.Giver{}, answer(result),
+	r.s.callbacks.Resolve(r.t.Context(), id, callback.Responder{}, answer(result),
 		func(at journal.Position, err error) { done <- resolving{at, err} })
 	return done
 }
 
 // asking returns a session whose tool call waits.
-func asking(t *testing.T, faults ...fakecli.MethodFault) (*rig, *callback.Pending) {
+func asking(t *testing.T, faults ...fakecli.MethodFault) (*fixture, *callback.Pending) {
 	t.Helper()
-	r := newRig(t, fakecli.Script{Prompts: calling.Prompts, Faults: faults})
+	r := newFixture(t, fakecli.Script{Prompts: calling.Prompts, Faults: faults})
 	own := lookup
 	r.open(Opening{Tools: &own, Handling: &config.Handling{Methods: []string{"userInput.request"}}})
 	r.send(message("tool"))
@@ -130,7 +130,7 @@ func TestOverDuringAnAnswer(t *testing.T) {
 	s.settings.State.Handling.Methods = []string{callback.PermissionRequested}
 	s.play(callback.PermissionRequested, permissionAsked)
 	for _, want := range []fault.Reason{fault.Timeout, fault.CallbackResolved} {
-		_, err := resolve(t, s, "p1", callback.Giver{}, answer(`{"result":{"kind":"approve-once"}}`))
+		_, err := resolve(t, s, "p1", callback.Responder{}, answer(`{"result":{"kind":"approve-once"}}`))
 		wantReason(t, err, want)
 	}
 	if n := s.callbacks.Registry().Len(); n != 0 {

@@ -18,7 +18,7 @@ func (l *Loader) RuntimeLost(rt Runtime, cause error) (wanted bool) {
 	if l.runtime != rt || l.state != Loaded {
 		return false
 	}
-	l.s.intake.end()
+	l.s.ingester.end()
 	l.s.models.Drop()
 	l.s.participants.closeSatellites()
 	l.s.participants.unloaded()
@@ -29,7 +29,7 @@ func (l *Loader) RuntimeLost(rt Runtime, cause error) (wanted bool) {
 	fleeting := func(p *callback.Pending) bool { return !p.Kind.Survives }
 	l.s.callbacks.Withdraw(fleeting, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
 	l.s.journal.Note(Restarted{Turn: outcome, Cause: cause.Error()})
-	waiting := outcome != nil || !l.s.prompts.Box().Empty() || l.s.callbacks.Registry().Len() > 0
+	waiting := outcome != nil || !l.s.prompts.Outbox().Empty() || l.s.callbacks.Registry().Len() > 0
 	return waiting || l.s.roster.Len() > 0 || l.s.journal.Watched()
 }
 
@@ -145,7 +145,7 @@ func (l *Loader) delete(ctx context.Context, storedByCaller bool, check func() e
 		return err
 	}
 	l.s.mu.Lock()
-	written := l.s.intake.Marks.HasHistory
+	written := l.s.ingester.Known.HasHistory
 	l.s.mu.Unlock()
 	if err := Refused(result, "session.delete"); err != nil && written && !storedByCaller {
 		return err
@@ -182,7 +182,7 @@ func (l *Loader) end(state State, reason bridgev1.CloseReason) {
 	if l.runtime != nil {
 		l.runtime.Unroute(l.s)
 	}
-	l.s.intake.end()
+	l.s.ingester.end()
 	l.s.models.Drop()
 	l.s.participants.closeSatellites()
 	l.s.participants.unloaded()

@@ -84,7 +84,7 @@ func TestRefusedDelete(t *testing.T) {
 			return `{"success":true}`, nil
 		}}
 		s := onStock(t, &stock{rt: p})
-		s.intake.Marks.HasHistory = tc.history
+		s.ingester.Known.HasHistory = tc.history
 		err := s.loader.Delete(t.Context(), tc.storedByCaller)
 		if (err == nil) != tc.deleted || (s.loader.State() == Deleted) != tc.deleted {
 			t.Errorf("%s: %v, the session is %v", name, err, s.loader.State())
@@ -95,11 +95,11 @@ func TestRefusedDelete(t *testing.T) {
 // TestEndIsTold: readers of a session learn that its use has ended, and how.
 func TestEndIsTold(t *testing.T) {
 	t.Parallel()
-	for want, end := range map[bridgev1.CloseReason]func(*rig) error{
-		bridgev1.CloseReason_CLOSE_REASON_DISCONNECTED: func(r *rig) error { _, err := r.s.loader.Disconnect(r.ctx, true); return err },
-		bridgev1.CloseReason_CLOSE_REASON_DELETED:      func(r *rig) error { return r.s.loader.Delete(r.ctx, false) },
+	for want, end := range map[bridgev1.CloseReason]func(*fixture) error{
+		bridgev1.CloseReason_CLOSE_REASON_DISCONNECTED: func(r *fixture) error { _, err := r.s.loader.Disconnect(r.ctx, true); return err },
+		bridgev1.CloseReason_CLOSE_REASON_DELETED:      func(r *fixture) error { return r.s.loader.Delete(r.ctx, false) },
 	} {
-		r := newRig(t, fakecli.Script{})
+		r := newFixture(t, fakecli.Script{})
 		r.open(Opening{})
 		if err := end(r); err != nil {
 			t.Fatal(err)
@@ -168,7 +168,7 @@ func TestEndLeavesNothing(t *testing.T) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.prompts.box.Empty() || s.sender.headersReplaced() {
-		t.Errorf("the prompts %v are left; headers are replaced: %v", s.prompts.box.Entries(), s.sender.headersReplaced())
+	if !s.prompts.outbox.Empty() || s.sender.headersReplaced() {
+		t.Errorf("the prompts %v are left; headers are replaced: %v", s.prompts.outbox.Entries(), s.sender.headersReplaced())
 	}
 }

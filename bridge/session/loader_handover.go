@@ -45,11 +45,11 @@ func (l *Loader) HandOver(ctx context.Context, quiet bool, save func()) (bool, e
 			return false, err
 		}
 	}
-	if !l.leave(quiet) {
+	if !l.beginHandOver(quiet) {
 		return false, nil
 	}
 	if err := l.awaitStored(ctx); err != nil {
-		l.stay()
+		l.cancelHandOver()
 		return false, context.Cause(ctx) // nil: the session is in use for as long as its events wait
 	}
 	save()
@@ -65,19 +65,19 @@ func (l *Loader) hasCompany() bool {
 	return l.s.roster.Len() > 0 || l.s.journal.Watched()
 }
 
-// leave makes the session refuse all use if it is at rest in no runtime, and reports whether it did.
-func (l *Loader) leave(quiet bool) bool {
+// beginHandOver makes the session refuse all use if it is at rest in no runtime, and reports whether it did.
+func (l *Loader) beginHandOver(quiet bool) bool {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
-	l.leaving = l.uses == 0 && l.atRest() && !(quiet && l.hasCompany())
-	return l.leaving
+	l.handingOver = l.uses == 0 && l.atRest() && !(quiet && l.hasCompany())
+	return l.handingOver
 }
 
-// stay takes leave back.
-func (l *Loader) stay() {
+// cancelHandOver takes beginHandOver back.
+func (l *Loader) cancelHandOver() {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
-	l.leaving = false
+	l.handingOver = false
 }
 
 // awaitStored waits until the events of the session are stored, and then stores what its outbox has in memory only.
@@ -87,7 +87,7 @@ func (l *Loader) awaitStored(ctx context.Context) error {
 	if err := l.s.journal.AwaitShown(ctx); err != nil {
 		return err
 	}
-	if err := l.s.prompts.Box().Flush(); err != nil && !errors.Is(err, backend.ErrStale) { // then another one has it
+	if err := l.s.prompts.Outbox().Flush(); err != nil && !errors.Is(err, backend.ErrStale) { // then another one has it
 		return err
 	}
 	return nil

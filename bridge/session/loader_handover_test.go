@@ -69,8 +69,8 @@ func TestHandOver(t *testing.T) {
 				t.Errorf("%s: while it is saved, a call gets %v", name, reason)
 			}
 		})
-		if got != tc.want || err != nil || saved > 0 != tc.want || s.loader.State() == Deleted != tc.want || s.loader.leaving != tc.want {
-			t.Errorf("%s: %v, %v, saved %d times, the session is %v, leaving %v", name, got, err, saved, s.loader.State(), s.loader.leaving)
+		if got != tc.want || err != nil || saved > 0 != tc.want || s.loader.State() == Deleted != tc.want || s.loader.handingOver != tc.want {
+			t.Errorf("%s: %v, %v, saved %d times, the session is %v, leaving %v", name, got, err, saved, s.loader.State(), s.loader.handingOver)
 		}
 		if tc.reads {
 			records, _ := reader.Next(nil, 1<<20)

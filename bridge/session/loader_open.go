@@ -218,7 +218,7 @@ func (l *Loader) create(ctx context.Context, rt Runtime, extra jsonobj.Object) e
 		rt.Unroute(l.s)
 		return err
 	}
-	l.s.participants.Told(plan, result, at)
+	l.s.participants.Received(plan, result, at)
 	l.loadedIn(rt)
 	if err := l.s.participants.attend(ctx, rt); err != nil {
 		return err

@@ -19,7 +19,7 @@ import (
 func (l *Loader) reload(ctx context.Context, rt Runtime, extra jsonobj.Object, continuePending bool) error {
 	err := l.coldResume(ctx, rt, extra, continuePending)
 	l.s.mu.Lock()
-	unwritten := l.state == Unloaded && !l.s.intake.Marks.CompletedTurn
+	unwritten := l.state == Unloaded && !l.s.ingester.Known.CompletedTurn
 	l.s.mu.Unlock()
 	if !unwritten || fault.ReasonOf(err) != fault.SessionNotFound {
 		return err
@@ -37,7 +37,7 @@ func (l *Loader) reload(ctx context.Context, rt Runtime, extra jsonobj.Object, c
 // loadedTimeout bounds what a load does after the CLI has loaded the session; that takes some milliseconds.
 const loadedTimeout = 2 * time.Minute
 
-// coldResume calls session.resume and reconciles the journal with the CLI's history. The intake holds new
+// coldResume calls session.resume and reconciles the journal with the CLI's history. The ingester holds new
 // events back meanwhile, so that the events of the history precede them in the journal.
 func (l *Loader) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Object, continuePending bool) error {
 	l.s.mu.Lock()
@@ -58,7 +58,7 @@ func (l *Loader) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Objec
 		return err
 	}
 	l.s.mu.Lock()
-	l.s.intake.hold() // the CLI sends no event of the session before session.resume
+	l.s.ingester.hold() // the CLI sends no event of the session before session.resume
 	l.s.mu.Unlock()
 	result, _, err := l.s.call(ctx, rt, "session.resume", plan.Params)
 	var goesOn []string
@@ -68,19 +68,19 @@ func (l *Loader) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Objec
 	if err != nil {
 		rt.Unroute(l.s)
 		l.s.mu.Lock()
-		l.s.intake.discard()
+		l.s.ingester.discard()
 		l.s.mu.Unlock()
 		return err
 	}
-	l.s.participants.Told(plan, result, l.HistoryEnd()) // the events since then follow the reply
-	before := l.s.callbacks.Registry().List()           // a loaded session can begin turns with new callbacks
+	l.s.participants.Received(plan, result, l.HistoryEnd()) // the events since then follow the reply
+	before := l.s.callbacks.Registry().List()               // a loaded session can begin turns with new callbacks
 	l.loadedIn(rt)
 	ctx, cancel := context.WithTimeout(ctx, loadedTimeout)
 	defer cancel()
 	// The events come after loadedIn: callbacks among them can be answered only in a loaded session.
 	l.s.mu.Lock()
 	l.s.turns.machine.Continue(len(goesOn) > 0)
-	l.s.intake.release()
+	l.s.ingester.release()
 	l.s.mu.Unlock()
 	if err := l.s.participants.attend(ctx, rt); err != nil {
 		return err
@@ -118,5 +118,5 @@ func (l *Loader) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Objec
 func (l *Loader) HistoryEnd() journal.Position {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
-	return l.s.intake.Marks.End
+	return l.s.ingester.Known.End
 }

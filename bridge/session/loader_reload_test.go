@@ -22,13 +22,13 @@ import (
 // ended before it replied.
 func TestHistoryNobodyWasToldOf(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{})
+	r := newFixture(t, fakecli.Script{})
 	r.open(Opening{})
 	r.send(message("one")).Waiter.Wait(t.Context(), 0)
 	r.crash()
 	// The session as it would be, had the runtime ended before its first event was read.
 	r.s.mu.Lock()
-	r.s.intake.Marks.HasHistory, r.s.intake.Marks.CompletedTurn = false, false
+	r.s.ingester.Known.HasHistory, r.s.ingester.Known.CompletedTurn = false, false
 	r.s.mu.Unlock()
 	if _, err := r.s.loader.Load(t.Context()); err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ func TestHeldEventsAtEnd(t *testing.T) {
 // A runtime that stops accepting sessions after it was chosen does not fail the call: another one is chosen.
 func TestRuntimeIsChosenAgain(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{})
+	r := newFixture(t, fakecli.Script{})
 	r.draining.Store(true)
 	r.open(Opening{})
 	r.send(message("hi"))
@@ -151,8 +151,8 @@ func TestRuntimeIsChosenAgain(t *testing.T) {
 // included. A resume that asks for the work has it.
 func TestShutdownIsFinal(t *testing.T) {
 	t.Parallel()
-	shut := func(t *testing.T) *rig {
-		r := newRig(t, fakecli.Script{})
+	shut := func(t *testing.T) *fixture {
+		r := newFixture(t, fakecli.Script{})
 		r.open(Opening{})
 		r.send(message("one")).Waiter.Wait(t.Context(), 0)
 		if _, _, err := r.s.loader.Shutdown(t.Context(), nil); err != nil {
@@ -161,18 +161,18 @@ func TestShutdownIsFinal(t *testing.T) {
 		return r
 	}
 	for name, load := range map[string]struct {
-		by   func(*rig) error
+		by   func(*fixture) error
 		want string
 	}{
-		"load": {func(r *rig) error { _, err := r.s.loader.Load(r.ctx); return err }, `"continuePendingWork":false`},
-		"saved": {func(r *rig) error {
+		"load": {func(r *fixture) error { _, err := r.s.loader.Load(r.ctx); return err }, `"continuePendingWork":false`},
+		"saved": {func(r *fixture) error {
 			if err := r.s.Restore(r.s.Save(nil, nil), nil, nil); err != nil {
 				return err
 			}
 			_, err := r.s.loader.Load(r.ctx)
 			return err
 		}, `"continuePendingWork":false`},
-		"resume": {func(r *rig) error {
+		"resume": {func(r *fixture) error {
 			_, err := r.s.loader.Resume(r.ctx, Opening{ContinuePending: true})
 			return err
 		}, `"continuePendingWork":true`},
@@ -257,7 +257,7 @@ func TestCreatedAgain(t *testing.T) {
 			return waitsFor(), nil
 		}}
 		s := onStock(t, &stock{rt: p})
-		s.intake.Marks.CompletedTurn = tc.completed
+		s.ingester.Known.CompletedTurn = tc.completed
 		s.settings.State.Handling.Methods = []string{callback.PermissionRequested}
 		s.play(callback.PermissionRequested, permissionAsked)
 		if s.callbacks.Registry().Len() != 1 {

@@ -44,7 +44,7 @@ func TestAgentNames(t *testing.T) {
 // TestPositionOfAReply: a call returns the journal's position when its reply was read.
 func TestPositionOfAReply(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{})
+	r := newFixture(t, fakecli.Script{})
 	r.open(Opening{})
 	r.awaitEvent("session.start")
 	_, at, err := r.s.loader.Do(t.Context(), "session.metadata.activity", nil)
@@ -60,7 +60,7 @@ func TestCallbackTimeout(t *testing.T) {
 		{want: callback.DefaultTimeout}, {configured: time.Hour, want: time.Hour}, {configured: -1, want: callback.DefaultTimeout},
 		{configured: time.Hour, given: time.Minute, want: time.Minute},
 	} {
-		s := New(Config{ID: "s1", Host: &rig{ctx: t.Context()}, CallbackTimeout: tc.configured})
+		s := New(Config{ID: "s1", Host: &fixture{ctx: t.Context()}, CallbackTimeout: tc.configured})
 		if _, err := s.loader.open(Opening{Timeout: tc.given}); err != nil || s.loader.timeout != tc.want {
 			t.Errorf("%v and %v: %v, %v", tc.configured, tc.given, s.loader.timeout, err)
 		}

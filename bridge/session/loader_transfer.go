@@ -89,7 +89,7 @@ func (l *Loader) atRest() bool {
 
 // nothingToDo reports whether the session has no turn, pending callback or prompt. The caller holds the session's lock.
 func (l *Loader) nothingToDo() bool {
-	return !l.s.turns.machine.Busy() && l.s.callbacks.Registry().Len() == 0 && l.s.prompts.Box().Empty()
+	return !l.s.turns.machine.Busy() && l.s.callbacks.Registry().Len() == 0 && l.s.prompts.Outbox().Empty()
 }
 
 // Imported is a session of another installation.
@@ -124,9 +124,9 @@ func (s *Session) Import(ctx context.Context, in Imported, place func() error) e
 		l.state = Disconnected
 		l.lifetime = max(l.lifetime, bridgev1.Lifetime_LIFETIME_KEEP)
 		l.s.settings.State.Missing = in.Missing
-		s.intake.Info = in.Info
-		s.intake.Marks.HasHistory, s.intake.Marks.CompletedTurn = in.HasHistory, in.HasHistory
-		s.intake.Marks.TurnEnd = s.journal.Last()
+		s.ingester.Info = in.Info
+		s.ingester.Known.HasHistory, s.ingester.Known.CompletedTurn = in.HasHistory, in.HasHistory
+		s.ingester.Known.TurnEnd = s.journal.Last()
 		return nil
 	})
 }

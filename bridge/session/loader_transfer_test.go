@@ -85,7 +85,7 @@ func TestImport(t *testing.T) {
 		Missing: []string{"gitHubToken"}, HasHistory: true, Info: info.Info{},
 	}
 	for _, fails := range []error{nil, failed} {
-		s := New(Config{ID: "s1", Host: &rig{ctx: t.Context()}, Epoch: 7})
+		s := New(Config{ID: "s1", Host: &fixture{ctx: t.Context()}, Epoch: 7})
 		placed := 0
 		place := func() error { placed++; return fails }
 		if err := s.Import(t.Context(), in, place); !errors.Is(err, fails) || placed != 1 {
@@ -99,9 +99,9 @@ func TestImport(t *testing.T) {
 			t.Errorf("after %v the session is %v", fails, s.loader.State())
 		}
 		wantReason(t, s.Import(t.Context(), in, place), fault.SessionExists)
-		if fails == nil && (!s.intake.Marks.HasHistory || !s.intake.Marks.CompletedTurn || s.settings.State.Missing == nil ||
+		if fails == nil && (!s.ingester.Known.HasHistory || !s.ingester.Known.CompletedTurn || s.settings.State.Missing == nil ||
 			s.settings.State.Object.String("model") != "m" || s.loader.lifetime < bridgev1.Lifetime_LIFETIME_KEEP) {
-			t.Errorf("the session has %+v, %+v, lifetime %v", s.intake.Marks, s.settings.State, s.loader.lifetime)
+			t.Errorf("the session has %+v, %+v, lifetime %v", s.ingester.Known, s.settings.State, s.loader.lifetime)
 		}
 	}
 }

@@ -52,7 +52,7 @@ func (l *Loader) Idle(idle time.Duration) bool {
 func (l *Loader) Internal() bool {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
-	return l.s.intake.Internal
+	return l.s.ingester.Internal
 }
 
 // Unload removes the session from its runtime if it is Idle for the given time and the CLI has no task,
@@ -86,7 +86,7 @@ func (l *Loader) unload(ctx context.Context, idle time.Duration) (bool, error) {
 	}
 	l.s.mu.Lock()
 	if unused = l.idleFor(idle) && l.runtime == rt; unused {
-		l.state, l.s.intake.Internal = Unloaded, true // later calls wait for the lifecycle lock
+		l.state, l.s.ingester.Internal = Unloaded, true // later calls wait for the lifecycle lock
 	}
 	l.s.mu.Unlock()
 	if !unused {
@@ -117,7 +117,7 @@ func (l *Loader) drop(ctx context.Context, rt Runtime) error {
 	l.s.mu.Lock()
 	here := l.state == Loaded && l.runtime == rt
 	if here {
-		l.state, l.s.intake.Internal = Unloaded, true
+		l.state, l.s.ingester.Internal = Unloaded, true
 		l.s.callbacks.Withdraw(func(p *callback.Pending) bool { return !p.Kind.Survives }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
 	}
 	l.s.mu.Unlock()
@@ -137,10 +137,10 @@ func (l *Loader) destroy(ctx context.Context, rt Runtime) error {
 	rt.Unroute(l.s)
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
-	l.s.intake.end()
+	l.s.ingester.end()
 	l.s.models.Drop()
 	l.s.participants.unloaded()
-	l.runtime, l.s.intake.Internal = nil, false
+	l.runtime, l.s.ingester.Internal = nil, false
 	l.s.sender.runtimeEnded()
 	l.s.turns.trace.cut()
 	switch fault.ReasonOf(err) {
@@ -177,7 +177,7 @@ func (l *Loader) Shutdown(ctx context.Context, params jsonobj.Object) (json.RawM
 	l.s.mu.Lock()
 	here := l.state == Loaded && l.runtime == rt
 	if here {
-		l.state, l.shut, l.s.intake.Internal = Unloaded, true, true // later calls wait for the lifecycle lock
+		l.state, l.shut, l.s.ingester.Internal = Unloaded, true, true // later calls wait for the lifecycle lock
 		l.endWork()
 	}
 	l.s.mu.Unlock()

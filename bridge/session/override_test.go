@@ -25,8 +25,8 @@ func overriding(text string) Message {
 }
 
 // hanging is a session with a provider that has headers, on a CLI that hangs on "hang".
-func hanging(t *testing.T) *rig {
-	r := newRig(t, fakecli.Script{Prompts: []fakecli.Prompt{
+func hanging(t *testing.T) *fixture {
+	r := newFixture(t, fakecli.Script{Prompts: []fakecli.Prompt{
 		{Match: "hang", Turns: []fakecli.Turn{{Hang: true}}},
 		{Match: "fail", Turns: []fakecli.Turn{{Error: &fakecli.ModelError{Type: "query", Message: "bad"}}}},
 	}})
@@ -61,7 +61,7 @@ func TestOverrideTakesHeadersAwayForOneTurn(t *testing.T) {
 
 func TestOverrideNeedsHeadersToReplace(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{})
+	r := newFixture(t, fakecli.Script{})
 	r.open(Opening{Config: object(t, `{"provider":{"baseUrl":"http://x"}}`)})
 	r.send(overriding("hello")).Waiter.Wait(t.Context(), 0)
 	if got := r.received("session.resume"); len(got) != 0 {
@@ -127,7 +127,7 @@ func TestOverrideEndsWithItsRuntime(t *testing.T) {
 // TestRefusedOverride: the provider has its headers again if the CLI refuses the message.
 func TestRefusedOverride(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{Faults: []fakecli.MethodFault{
+	r := newFixture(t, fakecli.Script{Faults: []fakecli.MethodFault{
 		{Method: "session.send", Times: 1, Fault: fakecli.Fault{Kind: fakecli.FaultError, Code: -32603, Message: "no such thing"}},
 	}})
 	r.open(Opening{Config: object(t, `{"provider":{"baseUrl":"http://x","headers":{"x":"session"}}}`)})
@@ -168,7 +168,7 @@ func TestProvider(t *testing.T) {
 // A token that the CLI has is sent again only to another process, or after a change.
 func TestTokenIsGivenOnce(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{})
+	r := newFixture(t, fakecli.Script{})
 	r.open(Opening{Config: object(t, `{"gitHubToken":"first"}`)})
 	has(t, r.last("session.create"), `"gitHubToken":"first"`)
 	r.send(message("hello")).Waiter.Wait(t.Context(), 0)
@@ -197,7 +197,7 @@ func TestTokenIsGivenOnce(t *testing.T) {
 func TestRefusedChangesAreUndone(t *testing.T) {
 	t.Parallel()
 	no := fakecli.Fault{Kind: fakecli.FaultError, Code: -32603, Message: "no such thing"}
-	r := newRig(t, fakecli.Script{Faults: []fakecli.MethodFault{
+	r := newFixture(t, fakecli.Script{Faults: []fakecli.MethodFault{
 		{Method: "session.resume", Times: 3, Fault: no}, {Method: "session.tools.set", Times: 1, Fault: no},
 	}})
 	var saved string
@@ -237,7 +237,7 @@ func TestRefusedChangesAreUndone(t *testing.T) {
 // Tools of a participant that the CLI rejects are not remembered: every later load would fail with them.
 func TestRejectedToolsAreUndone(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{Faults: []fakecli.MethodFault{
+	r := newFixture(t, fakecli.Script{Faults: []fakecli.MethodFault{
 		{Method: "session.tools.set", After: 1, Times: 1,
 			Fault: fakecli.Fault{Kind: fakecli.FaultError, Code: -32603, Message: "no such thing"}},
 	}})
@@ -259,7 +259,7 @@ func TestRejectedToolsAreUndone(t *testing.T) {
 func TestGivenCredentials(t *testing.T) {
 	t.Parallel()
 	saves := 0
-	s := New(Config{ID: "s1", Host: &rig{dirtied: func() { saves++ }}})
+	s := New(Config{ID: "s1", Host: &fixture{dirtied: func() { saves++ }}})
 	st := s.settings
 	st.State.Object, st.State.Missing = object(t, `{"provider":{"baseUrl":"http://x"}}`), []string{"provider.apiKey", config.GitHubToken}
 	for n, give := range []struct {
@@ -292,7 +292,7 @@ func TestGivenCredentials(t *testing.T) {
 func TestTrialsOverlap(t *testing.T) {
 	t.Parallel()
 	for _, accepted := range []bool{true, false} {
-		st := New(Config{ID: "s1", Host: &rig{}}).settings
+		st := New(Config{ID: "s1", Host: &fixture{}}).settings
 		set := func(member string) (end func(accepted bool)) {
 			before := st.State
 			st.State.Object = before.Object.Clone()

@@ -18,7 +18,7 @@ import (
 
 // stock is a host whose runtimes a test gives.
 type stock struct {
-	*rig
+	*fixture
 	rt  Runtime
 	err error
 }
@@ -28,9 +28,9 @@ func (h *stock) Runtime(context.Context) (Runtime, error) { return h.rt, h.err }
 
 // onStock is a session that no runtime has.
 func onStock(t *testing.T, h *stock) *Session {
-	h.rig = &rig{ctx: t.Context()}
+	h.fixture = &fixture{ctx: t.Context()}
 	s := New(Config{ID: "s1", Host: h, Epoch: 7, Bounds: turn.Bounds{Stall: 10 * time.Minute, ModelCall: time.Hour, Rest: time.Minute}})
-	s.loader.state, s.intake.Marks.HasHistory, s.intake.Marks.CompletedTurn = Unloaded, true, true
+	s.loader.state, s.ingester.Known.HasHistory, s.ingester.Known.CompletedTurn = Unloaded, true, true
 	return s
 }
 
@@ -127,7 +127,7 @@ func TestAnsweredDuringALoad(t *testing.T) {
 		s = onStock(t, &stock{rt: p})
 		s.settings.State.Handling.Methods = []string{callback.PermissionRequested}
 		s.play(callback.PermissionRequested, permissionAsked) // of a process that has ended
-		s.intake.Marks.Interruption.Last = true
+		s.ingester.Known.Interruption.Last = true
 		if test.claimed {
 			if _, err := s.callbacks.Registry().Claim("p1"); err != nil {
 				t.Fatal(err)
@@ -139,7 +139,7 @@ func TestAnsweredDuringALoad(t *testing.T) {
 		if goesOn := s.turns.Running(); goesOn != test.want {
 			t.Errorf("%s: the turn runs: %v", name, goesOn)
 		}
-		if last := s.intake.Marks.Interruption.Last; last != test.inHistory { // it may be interrupted once more
+		if last := s.ingester.Known.Interruption.Last; last != test.inHistory { // it may be interrupted once more
 			t.Errorf("%s: the turn is thought to be interrupted: %v", name, last)
 		}
 	}

@@ -83,12 +83,12 @@ type Participants struct {
 	resumes resumeLock
 	// switchNames is constant.
 	switchNames []string
-	told        told
+	received    received
 }
 
 // newParticipants returns no participants.
 func newParticipants(s *Session) *Participants {
-	m := &Participants{s: s, switchNames: callback.Switches(), told: told{interests: map[string]bool{}}}
+	m := &Participants{s: s, switchNames: callback.Switches(), received: received{interests: map[string]bool{}}}
 	slices.Sort(m.switchNames)
 	return m
 }

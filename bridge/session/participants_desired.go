@@ -21,7 +21,7 @@ func (m *Participants) effective() jsonobj.Object {
 		provider.Set("headers", json.RawMessage("{}"))
 		o.Set("provider", provider.JSON())
 	}
-	if tools := m.s.roster.Tools(own.Tools); len(tools) > 0 || o.Get("tools") != nil || m.told.toolsKnown {
+	if tools := m.s.roster.Tools(own.Tools); len(tools) > 0 || o.Get("tools") != nil || m.received.toolsKnown {
 		o.Set("tools", config.ToolsJSON(tools))
 	}
 	if commands := m.s.roster.CommandsJSON(own.Object.Get("commands")); commands != nil {
@@ -66,7 +66,7 @@ func (m *Participants) switches() string {
 
 // outdated reports whether the runtime was told of other tools or switches than are wanted now. The caller holds the lock.
 func (m *Participants) outdated() bool {
-	return m.switches() != m.told.switches || string(m.toolsJSON()) != string(m.told.tools)
+	return m.switches() != m.received.switches || string(m.toolsJSON()) != string(m.received.tools)
 }
 
 // interests lists the event types that the CLI sends on request only, that are wanted, and that it
@@ -78,5 +78,5 @@ func (m *Participants) interests() []string {
 			types = append(types, t)
 		}
 	}
-	return slices.DeleteFunc(types, func(t string) bool { return m.told.interests[t] })
+	return slices.DeleteFunc(types, func(t string) bool { return m.received.interests[t] })
 }

@@ -15,9 +15,9 @@ import (
 // behind it.
 const toolsTimeout = time.Minute
 
-// told is the configuration that the current runtime received last, with its replies. While a call changes tools, switches
+// received is the configuration that the current runtime received last, with its replies. While a call changes tools, switches
 // or token, and if it fails, they are not known: the runtime may have them, or may work on the call later.
-type told struct {
+type received struct {
 	toolsKnown bool // the CLI has the session's tools
 	switches   string
 	tools      json.RawMessage
@@ -48,15 +48,15 @@ func (m *Participants) toolsJSON() json.RawMessage {
 	return config.ToolsJSON(m.s.roster.Tools(m.s.settings.State.Tools))
 }
 
-// Told records that a runtime received a plan, its reply, and the journal's position of the reply.
-func (m *Participants) Told(p plan, result json.RawMessage, at journal.Position) {
+// Received records that a runtime received a plan, its reply, and the journal's position of the reply.
+func (m *Participants) Received(p plan, result json.RawMessage, at journal.Position) {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
-	t := &m.told
+	t := &m.received
 	t.tools, t.switches, t.toolsKnown = p.tools, p.switches, true
 	t.token = m.s.settings.State.Object.Get(config.GitHubToken)
 	t.result, t.at = result, at
-	m.s.intake.Info.ApplyResult(result, m.s.settings.State.Object)
+	m.s.ingester.Info.ApplyResult(result, m.s.settings.State.Object)
 }
 
 // Opened returns what the CLI answered to the last create or resume, and the journal's last position
@@ -64,15 +64,15 @@ func (m *Participants) Told(p plan, result json.RawMessage, at journal.Position)
 func (m *Participants) Opened() (json.RawMessage, journal.Position) {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
-	return m.told.result, m.told.at
+	return m.received.result, m.received.at
 }
 
 // loaded records that a runtime has loaded the session and that no event types are registered there. The caller
 // holds the lock.
-func (m *Participants) loaded() { m.told.interests = map[string]bool{} }
+func (m *Participants) loaded() { m.received.interests = map[string]bool{} }
 
 // unloaded notes that no runtime has the session any more. The caller holds the lock.
-func (m *Participants) unloaded() { m.told.toolsKnown = false }
+func (m *Participants) unloaded() { m.received.toolsKnown = false }
 
 // sync brings the CLI's tools and switches in step with the participants'. Tools alone are set as
 // such, which does not disturb a running turn; a changed switch takes a warm resume with everything.
@@ -86,8 +86,8 @@ func (m *Participants) sync(ctx context.Context) error {
 			return err
 		}
 		m.s.mu.Lock()
-		tools, switched := m.toolsJSON(), m.switches() != m.told.switches
-		changed := string(tools) != string(m.told.tools)
+		tools, switched := m.toolsJSON(), m.switches() != m.received.switches
+		changed := string(tools) != string(m.received.tools)
 		m.s.mu.Unlock()
 		switch {
 		case switched:
@@ -122,14 +122,14 @@ func (m *Participants) setTools(ctx context.Context, rt Runtime, tools json.RawM
 	limited, cancel := context.WithTimeout(ctx, toolsTimeout)
 	defer cancel()
 	m.s.mu.Lock()
-	m.told.tools = nil
+	m.received.tools = nil
 	m.s.mu.Unlock()
 	if _, _, err := m.s.call(limited, rt, "session.tools.set", jsonobj.Object{{Key: "tools", Value: tools}}); err != nil {
 		return err
 	}
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
-	m.told.tools = tools
+	m.received.tools = tools
 	m.followUp()
 	return nil
 }
@@ -163,7 +163,7 @@ func (m *Participants) registerInterests(ctx context.Context, rt Runtime) error 
 			return err
 		}
 		m.s.mu.Lock()
-		m.told.interests[eventType] = true
+		m.received.interests[eventType] = true
 		m.s.mu.Unlock()
 	}
 	return nil
@@ -180,10 +180,10 @@ func (m *Participants) warmResume(ctx context.Context, rt Callee, change func(*j
 	plan := m.plan()
 	// A resume without the token does not remove it. With the token, CLI 1.0.81 asks GitHub for the token's
 	// user again, and a turn that begins meanwhile uses the wrong endpoint.
-	if token := plan.Params.Get(config.GitHubToken); token != nil && string(token) == string(m.told.token) {
+	if token := plan.Params.Get(config.GitHubToken); token != nil && string(token) == string(m.received.token) {
 		plan.Params.Set(config.GitHubToken, nil)
 	}
-	m.told.tools, m.told.switches, m.told.token = nil, unknownSwitches, nil
+	m.received.tools, m.received.switches, m.received.token = nil, unknownSwitches, nil
 	m.s.mu.Unlock()
 	plan.Params.SetBool("disableResume", true)
 	if change != nil {
@@ -193,7 +193,7 @@ func (m *Participants) warmResume(ctx context.Context, rt Callee, change func(*j
 	if err != nil {
 		return err
 	}
-	m.Told(plan, result, at)
+	m.Received(plan, result, at)
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
 	m.followUp()

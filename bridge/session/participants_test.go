@@ -24,7 +24,7 @@ import (
 // crowded is a session that is loaded in one runtime, which records its calls and refuses them if told so.
 type crowded struct {
 	puppet
-	rig
+	fixture
 	of     *Session
 	refuse error
 	saved  int
@@ -282,9 +282,9 @@ func (h *watchedHost) Watched(map[string]string) []string { return h.methods }
 func TestRefresh(t *testing.T) {
 	t.Parallel()
 	p := &puppet{}
-	h := &watchedHost{stock: &stock{rig: &rig{ctx: t.Context()}, rt: p}}
+	h := &watchedHost{stock: &stock{fixture: &fixture{ctx: t.Context()}, rt: p}}
 	s := New(Config{ID: "s1", Host: h, Epoch: 7})
-	s.loader.state, s.intake.Marks.HasHistory = Unloaded, true
+	s.loader.state, s.ingester.Known.HasHistory = Unloaded, true
 	if err := s.participants.Refresh(t.Context()); err != nil || len(p.calls) > 0 {
 		t.Errorf("while no runtime has the session, it gets %q, %v", p.calls, err)
 	}
@@ -330,7 +330,7 @@ func TestResponseOfALostParticipant(t *testing.T) {
 		p := f.join(t, roster.Brings{Handling: config.Handling{Methods: []string{callback.ModelRequestStart}}, Grace: time.Minute})
 		f.tasks.Go(func() { _, _ = f.of.models.Start(f.ctx, f, "m1", json.RawMessage(`{"requestId":"q"}`)) })
 		synctest.Wait()
-		f.of.callbacks.Resolve(f.ctx, "m1", callback.Giver{Participant: p.ID}, callback.Reply{Members: json.RawMessage(`{}`)},
+		f.of.callbacks.Resolve(f.ctx, "m1", callback.Responder{Participant: p.ID}, callback.Reply{Members: json.RawMessage(`{}`)},
 			func(journal.Position, error) {})
 		synctest.Wait()
 		f.methods()

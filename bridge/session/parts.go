@@ -19,7 +19,7 @@ func newModels(s *Session) *modelproxy.Proxy {
 		},
 		Take: func(ctx context.Context, id, participant string) {
 			// Resolve fails if another participant has answered; the proxy knows that participant then.
-			by, reply := callback.Giver{Participant: participant}, callback.Reply{Members: json.RawMessage(`{}`)}
+			by, reply := callback.Responder{Participant: participant}, callback.Reply{Members: json.RawMessage(`{}`)}
 			s.callbacks.Resolve(ctx, id, by, reply, func(journal.Position, error) {})
 		},
 		Self: roster.Itself,

@@ -21,8 +21,8 @@ import (
 // lock. A goroutine that holds the session's lock may take it. At most two goroutines of the host run at a time: one writes
 // the outbox, the other delivers.
 type Prompts struct {
-	s   *Session
-	box *outbox.Box
+	s      *Session
+	outbox *outbox.Outbox
 	// sending has capacity 1. A send holds it, and so does a turn with its own provider headers.
 	sending chan struct{}
 	// flusher removes prompts from the disk.
@@ -49,26 +49,26 @@ type Prompts struct {
 }
 
 // newPrompts returns the prompts of an outbox; nil keeps them in memory.
-func newPrompts(s *Session, box *outbox.Box) *Prompts {
+func newPrompts(s *Session, box *outbox.Outbox) *Prompts {
 	if box == nil {
 		box, _ = outbox.Open(nil) // in memory nothing fails
 	}
 	q := &Prompts{
-		s: s, box: box, sending: make(chan struct{}, 1),
+		s: s, outbox: box, sending: make(chan struct{}, 1),
 		waiters: map[uint64]*turn.Waiter{}, restored: map[string]*turn.Waiter{}, forgotten: map[uint64]bool{},
 	}
-	q.flusher = &flusher{box: box, journal: s.journal, start: s.host.Go, flush: q.flush}
+	q.flusher = &flusher{outbox: box, journal: s.journal, start: s.host.Go, flush: q.flush}
 	return q
 }
 
-// Box returns the outbox, for what it knows of messages by their ids.
-func (q *Prompts) Box() *outbox.Box { return q.box }
+// Outbox returns the outbox, for what it knows of messages by their ids.
+func (q *Prompts) Outbox() *outbox.Outbox { return q.outbox }
 
 // Close writes what has changed to the outbox and closes it.
 func (q *Prompts) Close() {
-	q.box.TurnsStored(q.s.journal.Shown())
+	q.outbox.TurnsStored(q.s.journal.Shown())
 	q.flush()
-	q.box.Close()
+	q.outbox.Close()
 }
 
 // acquire waits until no other send is under way; release ends that.
@@ -99,16 +99,16 @@ func (q *Prompts) release() { <-q.sending }
 // CLI's answer, in one write.
 func (q *Prompts) add(p outbox.Prompt, before journal.Position) (n uint64, inMemory bool, err error) {
 	if !q.s.journal.Remote() {
-		return q.box.AddLater(p, withoutSecrets, before)
+		return q.outbox.AddLater(p, withoutSecrets, before)
 	}
-	return q.box.Add(p, withoutSecrets, before)
+	return q.outbox.Add(p, withoutSecrets, before)
 }
 
-// accepted notes the CLI's answer to a prompt, and the journal's end then, as outbox.Box.Accepted does: it may hang in the
+// accepted notes the CLI's answer to a prompt, and the journal's end then, as outbox.Outbox.Accepted does: it may hang in the
 // disk's call. It removes prompts whose turns have ended in the same write.
 func (q *Prompts) accepted(n uint64, ids []string, at journal.Position, done func(durable, again bool, err error)) {
-	q.box.TurnsStored(q.s.journal.Shown())
-	q.box.Accepted(n, ids, at, done)
+	q.outbox.TurnsStored(q.s.journal.Shown())
+	q.outbox.Accepted(n, ids, at, done)
 }
 
 // expect has a waiter wait for the turn of a prompt.
@@ -122,7 +122,7 @@ func (q *Prompts) forget(w *turn.Waiter) {
 	q.s.mu.Lock()
 	delete(q.waiters, w.Entry)
 	delete(q.forgotten, w.Entry)
-	had := q.box.Finish(w.Entry)
+	had := q.outbox.Finish(w.Entry)
 	q.s.mu.Unlock()
 	if had {
 		q.flush()
@@ -131,7 +131,7 @@ func (q *Prompts) forget(w *turn.Waiter) {
 
 // drop removes a prompt for which nobody waits.
 func (q *Prompts) drop(n uint64) {
-	if q.box.Finish(n) {
+	if q.outbox.Finish(n) {
 		q.flush()
 	}
 }
@@ -145,10 +145,10 @@ func (q *Prompts) ended(w *turn.Waiter, out turn.Outcome) (later bool) {
 	delete(q.forgotten, entry)
 	switch {
 	case out.Status == bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST && out.Err == nil:
-		q.box.End(entry) // the history still has to say whether it has the prompt
+		q.outbox.End(entry) // the history still has to say whether it has the prompt
 		q.flusher.now(nil)
 	case out.Status == bridgev1.TurnStatus_TURN_STATUS_ABORTED: // a caller has withdrawn it
-		if later = q.box.Finish(entry) && !w.Begun(); !later {
+		if later = q.outbox.Finish(entry) && !w.Begun(); !later {
 			q.flusher.now(nil)
 			return false
 		}
@@ -169,7 +169,7 @@ func (q *Prompts) rested() {
 		return
 	}
 	for _, entry := range q.over {
-		q.box.Retire(entry, q.s.journal.Appended())
+		q.outbox.Retire(entry, q.s.journal.Appended())
 	}
 	q.over = q.over[:0]
 	q.flusher.soon()
@@ -177,7 +177,7 @@ func (q *Prompts) rested() {
 
 // flush writes what has changed to the disk, now or when that works again.
 func (q *Prompts) flush() {
-	err := q.box.Flush()
+	err := q.outbox.Flush()
 	if err == nil {
 		return
 	}
@@ -190,16 +190,16 @@ func (q *Prompts) flush() {
 // Edit notes that a caller has changed the CLI's own queue: no prompt that the CLI has is sent
 // again.
 func (q *Prompts) Edit() {
-	q.box.Edit()
+	q.outbox.Edit()
 	q.flush()
 }
 
 // Clear removes all prompts: the CLI takes none of them up any more.
-func (q *Prompts) Clear() { q.box.Clear(func(*outbox.Entry) bool { return true }) }
+func (q *Prompts) Clear() { q.outbox.Clear(func(*outbox.Entry) bool { return true }) }
 
 // acknowledged returns the prompts that the CLI has answered.
 func (q *Prompts) acknowledged() []outbox.Entry {
-	return slices.DeleteFunc(q.box.Entries(), func(e outbox.Entry) bool { return !e.Acknowledged() })
+	return slices.DeleteFunc(q.outbox.Entries(), func(e outbox.Entry) bool { return !e.Acknowledged() })
 }
 
 // abort ends the prompts that an abort has removed. Waiters of a lost runtime's prompts end at once, the others when the
@@ -209,7 +209,7 @@ func (q *Prompts) abort(which []outbox.Entry) bool {
 	if len(which) == 0 {
 		return false
 	}
-	ended := q.box.Clear(func(e *outbox.Entry) bool {
+	ended := q.outbox.Clear(func(e *outbox.Entry) bool {
 		return slices.ContainsFunc(which, func(o outbox.Entry) bool { return o.N == e.N })
 	})
 	q.flush()
@@ -231,7 +231,7 @@ func (q *Prompts) abort(which []outbox.Entry) bool {
 // restore takes up the prompts that an earlier process of the bridge sent.
 func (q *Prompts) restore() {
 	q.s.turns.machine.Heard(time.Now())
-	for _, e := range q.box.Entries() {
+	for _, e := range q.outbox.Entries() {
 		if !e.Acknowledged() || e.Ended {
 			continue
 		}
@@ -254,7 +254,7 @@ func (q *Prompts) Restored(id string) *turn.Waiter { return q.restored[id] }
 // renumber posts the notes about prompts again, in order, with a journal's new positions. post
 // gets each note's form in the journal and its old position.
 func (q *Prompts) renumber(post func(note any, at journal.Position) journal.Position) {
-	q.box.Renumber(func(n outbox.Note) journal.Position { return post(q.note(n), n.At) })
+	q.outbox.Renumber(func(n outbox.Note) journal.Position { return post(q.note(n), n.At) })
 }
 
 // note is the journal's form of a note about prompts.

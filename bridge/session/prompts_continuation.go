@@ -25,11 +25,11 @@ const cannotContinue = "the agent cannot be told to continue an interrupted turn
 // was told, or was told MaxContinuations times in a row. told is how often the history says that: a process of the bridge
 // may have ended before it saved the count.
 func (q *Prompts) Continue(told int) {
-	in := &q.s.intake.Marks.Interruption
+	in := &q.s.ingester.Known.Interruption
 	in.Told = max(in.Told, told)
 	switch {
 	case !in.Last:
-	case q.aborts > 0, q.box.Continues(): // a caller aborts it; an earlier process stored it
+	case q.aborts > 0, q.outbox.Continues(): // a caller aborts it; an earlier process stored it
 		q.leaveInterrupted()
 	case in.Told >= MaxContinuations:
 		q.leaveInterrupted()
@@ -58,7 +58,7 @@ func timesTold(history []*journal.Record) (n int) {
 // leaveInterrupted leaves the last turn as it ended: the agent is not told to continue it.
 func (q *Prompts) leaveInterrupted() {
 	q.continuing = false
-	if in := &q.s.intake.Marks.Interruption; in.Last {
+	if in := &q.s.ingester.Known.Interruption; in.Last {
 		in.Last = false
 		q.s.markDirty()
 	}
@@ -68,7 +68,7 @@ func (q *Prompts) leaveInterrupted() {
 // to continue. The call may wait for a load, or be repeated in the next process, which would get both in any order.
 func (q *Prompts) beginAbort() {
 	q.s.update(func() { q.aborts++ })
-	q.abort(slices.DeleteFunc(q.box.Entries(), func(e outbox.Entry) bool { return !e.Owed || e.Prompt().Continues == 0 }))
+	q.abort(slices.DeleteFunc(q.outbox.Entries(), func(e outbox.Entry) bool { return !e.Owed || e.Prompt().Continues == 0 }))
 }
 
 // endAbort notes that an abort of a caller has ended.
@@ -79,7 +79,7 @@ func (q *Prompts) storeContinuation() {
 	attempt := 0
 	q.s.update(func() {
 		if q.continuing {
-			attempt = q.s.intake.Marks.Interruption.Told + 1
+			attempt = q.s.ingester.Known.Interruption.Told + 1
 		}
 	})
 	if attempt == 0 {
@@ -88,14 +88,14 @@ func (q *Prompts) storeContinuation() {
 	var params jsonobj.Object
 	params.SetString("prompt", continuationText)
 	p := outbox.Prompt{Params: params.JSON(), AskedAt: time.Now(), Continues: attempt}
-	n, err := q.box.AddContinuation(p, q.s.journal.Appended())
+	n, err := q.outbox.AddContinuation(p, q.s.journal.Appended())
 	if err != nil {
 		q.s.host.Logger().Warn(cannotContinue, "session_id", q.s.id, "error", err)
 	}
 	stored := false
 	q.s.update(func() {
 		if stored = q.continuing && err == nil; stored {
-			q.s.intake.Marks.Interruption.Told = attempt
+			q.s.ingester.Known.Interruption.Told = attempt
 			q.s.markDirty()
 		}
 		q.leaveInterrupted()
@@ -106,7 +106,7 @@ func (q *Prompts) storeContinuation() {
 }
 
 // owesLocked reports whether the CLI is to receive prompts before those that callers send now. The caller holds the lock.
-func (q *Prompts) owesLocked() bool { return q.continuing || q.box.Owes() }
+func (q *Prompts) owesLocked() bool { return q.continuing || q.outbox.Owes() }
 
 // owes is owesLocked for callers without the lock.
 func (q *Prompts) owes() (owes bool) {

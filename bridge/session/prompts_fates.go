@@ -29,7 +29,7 @@ func (s fates) forgot() bool {
 // lookUp compares the prompts with the history, or notes why that could not be read. It comes
 // before the journal takes the history up, and Apply after.
 func (q *Prompts) lookUp(ctx context.Context, history []*journal.Record, unread error) fates {
-	entries := q.box.Entries()
+	entries := q.outbox.Entries()
 	if len(entries) == 0 {
 		return fates{}
 	}
@@ -92,7 +92,7 @@ func (q *Prompts) keepOwed(found fates) {
 	for i, e := range found.entries {
 		if d := found.decisions[i]; e.Acknowledged() && lostBecause(d.Verdict, nil, e.Obstacle()) == "" &&
 			(d.Verdict == outbox.Untaken || d.Verdict == outbox.Partly) {
-			q.box.Owe(e.N, d.Done)
+			q.outbox.Owe(e.N, d.Done)
 		}
 	}
 	q.flush()
@@ -110,7 +110,7 @@ func (q *Prompts) Apply(found fates) {
 		}
 		q.apply(e, d, found.outcomes[i], found.unread)
 	}
-	if q.box.Owes() {
+	if q.outbox.Owes() {
 		q.redeliver()
 	}
 }
@@ -126,17 +126,17 @@ func (q *Prompts) apply(e *outbox.Entry, d outbox.Decision, out turn.Outcome, un
 	if !e.Acknowledged() {
 		switch {
 		case w != nil && (d.Verdict == outbox.Untaken || d.Verdict == outbox.Overtaken): // its sender will know
-			q.box.Pass(e.N)
+			q.outbox.Pass(e.N)
 		case w != nil && d.Verdict == outbox.Forgotten:
 			q.forgotten[e.N] = true
 		case w == nil:
-			q.box.Finish(e.N)
+			q.outbox.Finish(e.N)
 		}
 		return
 	}
 	if d.Verdict == outbox.Taken {
-		if q.box.End(e.N); unread == nil {
-			q.box.Finish(e.N)
+		if q.outbox.End(e.N); unread == nil {
+			q.outbox.Finish(e.N)
 		}
 		if w != nil {
 			q.s.turns.carryOut(q.s.turns.machine.Finish(w, out))
@@ -144,7 +144,7 @@ func (q *Prompts) apply(e *outbox.Entry, d outbox.Decision, out turn.Outcome, un
 		return
 	}
 	if d.Verdict == outbox.Removed || d.Verdict == outbox.Untaken && e.Prompt().Continues > 0 && q.aborts > 0 {
-		q.box.Finish(e.N)
+		q.outbox.Finish(e.N)
 		if w != nil {
 			out := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_ABORTED, End: q.s.journal.Last()}
 			q.s.turns.carryOut(q.s.turns.machine.Finish(w, out))
@@ -155,7 +155,7 @@ func (q *Prompts) apply(e *outbox.Entry, d outbox.Decision, out turn.Outcome, un
 		q.lose(e, why)
 		return
 	}
-	q.box.Owe(e.N, d.Done)
+	q.outbox.Owe(e.N, d.Done)
 }
 
 // forgotten says why a prompt is lost that the CLI took up.
@@ -194,12 +194,12 @@ func (q *Prompts) lose(e *outbox.Entry, why string) {
 	note := outbox.Note{IDs: ids, Reason: fault.Name(fault.SendUnconfirmed), Text: why}
 	if len(ids) > 0 {
 		note.At = q.s.journal.Post(q.note(note), journal.Position{})
-		q.s.intake.Marks.TurnEnd = note.At
+		q.s.ingester.Known.TurnEnd = note.At
 		q.s.markDirty()
-		q.box.Lose(e.N, note)
+		q.outbox.Lose(e.N, note)
 	} else { // a continuation that no CLI process has answered, so that readers do not know it
 		q.s.host.Logger().Warn(cannotContinue, "session_id", q.s.id, "cause", why)
-		q.box.Finish(e.N)
+		q.outbox.Finish(e.N)
 	}
 	if w := q.waiters[e.N]; w != nil {
 		out := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: note.At, Err: lostError(ids, why)}

@@ -23,7 +23,7 @@ func (q *Prompts) FindMessage(ctx context.Context, after journal.Position, texts
 // Locate returns the position of a message in the conversation, by its id. If the message was sent to the CLI
 // again, Locate finds it by its new id.
 func (q *Prompts) Locate(ctx context.Context, id string) (at journal.Position, ok bool) {
-	now := q.box.MovedTo(id)
+	now := q.outbox.MovedTo(id)
 	event.Scan(ctx, q.s.journal, journal.Position{}, func(rec *journal.Record) bool {
 		if rec.Type != "user.message" || rec.Agent != "" {
 			return true

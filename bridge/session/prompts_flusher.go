@@ -25,7 +25,7 @@ const (
 // flusher writes the outbox after a change that no caller waits for, on goroutines that end with the bridge. It is safe
 // for concurrent use.
 type flusher struct {
-	box     *outbox.Box
+	outbox  *outbox.Outbox
 	journal *journal.Journal
 	// start runs f on a goroutine that ends with the bridge; nil writes nothing.
 	start func(f func(ctx context.Context)) bool
@@ -69,7 +69,7 @@ func (f *flusher) soon() {
 			if err != nil || ctx.Err() != nil {
 				return
 			}
-			more = f.box.TurnsStored(end) && f.pending.CompareAndSwap(false, true)
+			more = f.outbox.TurnsStored(end) && f.pending.CompareAndSwap(false, true)
 			f.flush()
 		}
 	})
@@ -91,7 +91,7 @@ func (f *flusher) retry() {
 				return
 			}
 			f.retrying.Store(false) // from here on a write that fails is retried by itself
-			if err := f.box.Flush(); err == nil || errors.Is(err, backend.ErrStale) || !f.retrying.CompareAndSwap(false, true) {
+			if err := f.outbox.Flush(); err == nil || errors.Is(err, backend.ErrStale) || !f.retrying.CompareAndSwap(false, true) {
 				return
 			}
 			pause = min(2*pause, maxFlushRetry)

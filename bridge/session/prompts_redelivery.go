@@ -154,7 +154,7 @@ func endedRuntime(err error) bool {
 // owed. keep reports that the queue stays acquired until its turn has ended.
 func (q *Prompts) redeliverPrompt(ctx context.Context, rt Runtime) (w *turn.Waiter, e outbox.Entry, keep bool, err error) {
 	override := false
-	for _, next := range q.box.Entries() {
+	for _, next := range q.outbox.Entries() {
 		if next.Owed {
 			override = next.Prompt().Override && q.s.settings.hasHeaders()
 			break
@@ -201,7 +201,7 @@ func (q *Prompts) callNext(ctx context.Context, rt Runtime) (*turn.Waiter, outbo
 		"session_id", q.s.id, "message_ids", e.Names(), "delivery", e.Deliveries)
 	ids := messageIDs(sent.Result)
 	noted := make(chan error, 1)
-	q.s.host.Spawn(func() { q.box.Accepted(e.N, ids, sent.end, func(_, _ bool, err error) { noted <- err }) })
+	q.s.host.Spawn(func() { q.outbox.Accepted(e.N, ids, sent.end, func(_, _ bool, err error) { noted <- err }) })
 	if err := <-noted; err != nil {
 		return nil, e, err
 	}
@@ -212,7 +212,7 @@ func (q *Prompts) callNext(ctx context.Context, rt Runtime) (*turn.Waiter, outbo
 				q.restored[id] = w
 			}
 			note.At = q.s.journal.Post(q.note(note), journal.Position{})
-			q.box.Moved(note)
+			q.outbox.Moved(note)
 		}
 		w.Span.Message(lastOf(ids))
 		q.s.turns.carryOut(q.s.turns.machine.Identify(w, lastOf(ids)))
@@ -225,7 +225,7 @@ func (q *Prompts) callNext(ctx context.Context, rt Runtime) (*turn.Waiter, outbo
 // next owner of the session, which would not know of the delivery, would send the prompt once more.
 func (q *Prompts) beginRedelivery(ctx context.Context) (outbox.Entry, bool, error) {
 	for {
-		e, ok, err := q.box.BeginRedelivery(q.s.journal.Appended(), time.Now(), q.s.journal.Remote())
+		e, ok, err := q.outbox.BeginRedelivery(q.s.journal.Appended(), time.Now(), q.s.journal.Remote())
 		if !errors.Is(err, outbox.ErrUnstored) {
 			return e, ok, err
 		}
@@ -263,24 +263,24 @@ func (q *Prompts) deliveryFailed(ctx context.Context, e outbox.Entry, err error)
 func (q *Prompts) failed(ctx context.Context, e outbox.Entry, err error) error {
 	reason, unsent := fault.ReasonOf(err), errors.Is(err, rpcconn.ErrNotSent)
 	if w := q.waiters[e.N]; w != nil {
-		q.s.turns.machine.Doubt(w)
+		q.s.turns.machine.MarkUnconfirmed(w)
 	}
 	switch {
 	case ctx.Err() != nil || reason == fault.Draining || reason == fault.HandlerMissing ||
 		reason == fault.SessionUnavailable:
 		if e.N != 0 && unsent {
-			q.box.Owe(e.N, e.Done)
+			q.outbox.Owe(e.N, e.Done)
 		}
 		return err // the next load, the next process or the next owner goes on
 	case e.N == 0: // the session could not be loaded
-		for _, one := range q.box.Entries() {
+		for _, one := range q.outbox.Entries() {
 			if one.Owed {
 				q.lose(&one, "the runtime ended before it confirmed the message, and the session cannot be loaded: "+err.Error())
 			}
 		}
 		return err
 	case reason == fault.RuntimeLost && unsent && e.Deliveries < outbox.MaxDeliveries:
-		q.box.Owe(e.N, e.Done)
+		q.outbox.Owe(e.N, e.Done)
 		return nil
 	case reason == fault.RuntimeLost && !unsent:
 		return nil // the history tells when the session is loaded again

@@ -93,7 +93,7 @@ func TestRemovedPromptIsToldOnceStored(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := New(Config{ID: "s1", Host: &rig{ctx: t.Context()}, Epoch: 7, Outbox: box})
+		s := New(Config{ID: "s1", Host: &fixture{ctx: t.Context()}, Epoch: 7, Outbox: box})
 		acknowledged(t, s, "p")
 		s.update(s.prompts.restore)
 		w := s.prompts.Restored("m1")
@@ -129,7 +129,7 @@ func TestForgottenOnASlowDisk(t *testing.T) {
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		s := New(Config{ID: "s1", Host: &rig{ctx: ctx}, Epoch: 7, Outbox: box})
+		s := New(Config{ID: "s1", Host: &fixture{ctx: ctx}, Epoch: 7, Outbox: box})
 		acknowledged(t, s, "p")
 		s.update(s.prompts.restore)
 		w := s.prompts.Restored("m1")
@@ -158,7 +158,7 @@ func TestCloseForgetsWhatIsOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := New(Config{ID: "s1", Host: &rig{ctx: t.Context()}, Epoch: 7, Outbox: box})
+	s := New(Config{ID: "s1", Host: &fixture{ctx: t.Context()}, Epoch: 7, Outbox: box})
 	n := acknowledged(t, s, "p")
 	box.Retire(n, s.journal.Appended())
 	if kept, err := outbox.Open(disk); err != nil || kept.Empty() {
@@ -192,13 +192,13 @@ func TestDeliveryFails(t *testing.T) {
 			t.Parallel()
 			s := onStock(t, &stock{rt: &puppet{}})
 			acknowledged(t, s, "p")
-			e := s.prompts.box.Entries()[0]
+			e := s.prompts.outbox.Entries()[0]
 			e.Deliveries = test.deliveries
 			err := s.prompts.deliveryFailed(t.Context(), e, test.err)
 			if stops := fault.ReasonOf(test.err) == fault.Draining; stops != (err != nil) {
 				t.Errorf("the delivery ends with %v", err)
 			}
-			left := s.prompts.box.Entries()
+			left := s.prompts.outbox.Entries()
 			if stays := len(left) == 1; stays != test.stays || stays && left[0].Owed != test.owed {
 				t.Errorf("the outbox has %+v", left)
 			}
@@ -209,7 +209,7 @@ func TestDeliveryFails(t *testing.T) {
 // TestNotesOfPrompts: what readers are told of prompts.
 func TestNotesOfPrompts(t *testing.T) {
 	t.Parallel()
-	s := New(Config{ID: "s1", Host: &rig{}})
+	s := New(Config{ID: "s1", Host: &fixture{}})
 	if n, ok := s.prompts.note(outbox.Note{IDs: []string{"a"}, As: []string{"b"}}).(Resent); !ok || n.IDs[0] != "a" || n.As[0] != "b" {
 		t.Errorf("a message that was sent again: %v", n)
 	}
@@ -232,7 +232,7 @@ func TestFlushedOnce(t *testing.T) {
 		}
 		var running, flushes int
 		f := &flusher{
-			box: box, journal: New(Config{ID: "s1", Host: &rig{}}).journal, flush: func() { flushes++ },
+			outbox: box, journal: New(Config{ID: "s1", Host: &fixture{}}).journal, flush: func() { flushes++ },
 			start: func(f func(context.Context)) bool {
 				running++
 				go func() {
@@ -283,7 +283,7 @@ func TestRepeatLoads(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.prompts.box.Accepted(n, []string{"m1"}, journal.Position{}, func(bool, bool, error) {})
+		s.prompts.outbox.Accepted(n, []string{"m1"}, journal.Position{}, func(bool, bool, error) {})
 		_, _ = s.sender.Repeat(t.Context(), "m1")
 		if p.called("session.resume") != (state == Unloaded) {
 			t.Errorf("in state %v the calls are %v", state, p.calls)
@@ -307,7 +307,7 @@ func TestResentIsStored(t *testing.T) {
 			return `{}`, nil
 		}}
 		ctx, stop := context.WithCancel(t.Context())
-		s := New(Config{ID: "s1", Host: &stock{rig: &rig{ctx: ctx}, rt: p}, Epoch: 7, Outbox: box})
+		s := New(Config{ID: "s1", Host: &stock{fixture: &fixture{ctx: ctx}, rt: p}, Epoch: 7, Outbox: box})
 		s.loader.runtime, s.loader.state = p, Loaded
 		box.Owe(acknowledged(t, s, "p"), 0)
 		s.update(s.prompts.redeliver)

@@ -55,7 +55,7 @@ func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bo
 	r.s.turns.losePast()
 	// The added events belong to these turns. A later process of the bridge must not announce the end of a
 	// turn because of them.
-	r.s.intake.Marks.TurnEnd = r.s.journal.Appended()
+	r.s.ingester.Known.TurnEnd = r.s.journal.Appended()
 	r.s.markDirty()
 	r.applyLocked(found)
 	if continuePending {
@@ -65,12 +65,12 @@ func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bo
 				goesOn = append(goesOn, event.Text(rec, "requestId"))
 			}
 		}
-		live := history.IDs(r.s.intake.Held()) // it may have gone on already
+		live := history.IDs(r.s.ingester.Held()) // it may have gone on already
 		past := slices.DeleteFunc(records, func(rec *journal.Record) bool { return live[rec.ID] })
 		goesOn = append(goesOn, history.Refused(past)...)
 	}
-	if unseen && unfinished && r.s.intake.Internal && !r.s.prompts.leavesUnseen {
-		r.s.intake.Marks.Interruption.Last = true
+	if unseen && unfinished && r.s.ingester.Internal && !r.s.prompts.leavesUnseen {
+		r.s.ingester.Known.Interruption.Last = true
 	}
 	r.s.prompts.leavesUnseen = false
 	switch {
@@ -88,12 +88,12 @@ func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bo
 // has found.
 func (r *Reconciler) aborted(ctx context.Context) (aborted bool) {
 	r.s.mu.Lock()
-	asked, after := r.s.settings.State.Continues, r.s.intake.Marks.ReconciledTo
-	aborted = asked && r.s.intake.Marks.Interruption.Aborted
+	asked, after := r.s.settings.State.Continues, r.s.ingester.Known.ReconciledTo
+	aborted = asked && r.s.ingester.Known.Interruption.Aborted
 	r.s.mu.Unlock()
 	defer func() {
 		r.s.update(func() {
-			r.s.intake.Marks.Interruption.Aborted = aborted
+			r.s.ingester.Known.Interruption.Aborted = aborted
 			r.s.markDirty()
 		})
 	}()
@@ -186,7 +186,7 @@ func (r *Reconciler) call(ctx context.Context, rt Runtime, method string, params
 // records returns the events of a history, without the copies with which a later file of the CLI's record begins.
 func (r *Reconciler) records(events []json.RawMessage) (out []*journal.Record) {
 	r.s.mu.Lock()
-	internal := r.s.intake.Internal
+	internal := r.s.ingester.Internal
 	r.s.mu.Unlock()
 	for _, text := range events {
 		if rec, err := event.Parse(text); err == nil && !isCopy(text) {
@@ -207,12 +207,12 @@ func isCopy(text json.RawMessage) bool {
 }
 
 // append adds the events of a history that the journal lacks, and returns the requests without an answer.
-// It skips events that also arrived live since the resume: the intake adds those in their order. The caller
+// It skips events that also arrived live since the resume: the ingester adds those in their order. The caller
 // holds the lock.
 func (r *Reconciler) append(records []*journal.Record) (open history.Unanswered) {
-	live := history.IDs(r.s.intake.Held())
+	live := history.IDs(r.s.ingester.Held())
 	past := 0 // for a load of the bridge itself there is no caller's resume
-	if !r.s.intake.Internal {
+	if !r.s.ingester.Internal {
 		past = history.Past(records, live)
 	}
 	for i, rec := range records {
@@ -222,9 +222,9 @@ func (r *Reconciler) append(records []*journal.Record) (open history.Unanswered)
 			}
 			continue
 		}
-		r.s.intake.Append(rec)
+		r.s.ingester.Append(rec)
 		if i < past {
-			r.s.intake.Marks.End = r.s.journal.Last()
+			r.s.ingester.Known.End = r.s.journal.Last()
 		}
 		open.Follow(rec)
 		switch {
@@ -277,7 +277,7 @@ func (r *Reconciler) beginAnew(ctx context.Context) (resolve func()) {
 		r.restart(ctx, nil)
 	}
 	r.s.mu.Lock()
-	r.s.intake.Marks.HasHistory = false
+	r.s.ingester.Known.HasHistory = false
 	r.s.mu.Unlock()
 	return func() { r.resolve(found) }
 }
@@ -289,21 +289,21 @@ func (r *Reconciler) tie(ctx context.Context, events []*journal.Record) {
 	}
 	if !history.Ordered(events, r.s.journal.Lookup) || r.rewritten(ctx, events) {
 		r.s.mu.Lock()
-		live := history.IDs(r.s.intake.Held()) // they follow the history
+		live := history.IDs(r.s.ingester.Held()) // they follow the history
 		r.s.mu.Unlock()
 		r.restart(ctx, slices.DeleteFunc(slices.Clone(events), func(rec *journal.Record) bool { return live[rec.ID] }))
 		return
 	}
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
-	r.s.intake.Marks.ReconciledTo = r.s.journal.Last()
+	r.s.ingester.Known.ReconciledTo = r.s.journal.Last()
 }
 
 // rewritten reports whether the history lacks earlier messages that the journal has.
 func (r *Reconciler) rewritten(ctx context.Context, events []*journal.Record) bool {
 	cut := history.NewRewrite(events, r.s.journal.Lookup)
 	r.s.mu.Lock()
-	after := r.s.intake.Marks.ReconciledTo
+	after := r.s.ingester.Known.ReconciledTo
 	r.s.mu.Unlock()
 	if after.Epoch != r.s.journal.Last().Epoch {
 		after = journal.Position{}
@@ -331,14 +331,14 @@ func (r *Reconciler) restart(ctx context.Context, events []*journal.Record) {
 	r.s.journal.Each(add) // the events since the scan
 	merged, fresh := history.Merge(events, all)
 	r.s.journal.Restart(epoch, merged)
-	marks := &r.s.intake.Marks
+	marks := &r.s.ingester.Known
 	marks.TurnEnd, marks.InterruptedAt = journal.Position{}, journal.Position{}
 	r.s.prompts.renumber(func(note any, _ journal.Position) journal.Position {
 		return r.s.journal.Post(note, journal.Position{})
 	})
 	marks.ReconciledTo = r.s.journal.Last()
 	for _, rec := range fresh {
-		r.s.intake.follow(rec, time.Now())
+		r.s.ingester.follow(rec, time.Now())
 	}
 	r.s.markDirty()
 }

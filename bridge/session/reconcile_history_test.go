@@ -26,7 +26,7 @@ import (
 // storyteller is a CLI process whose replies a test gives, and the host of the session that it has.
 type storyteller struct {
 	puppet
-	rig
+	fixture
 	s *Session
 	// replies are the results by method. onCall, if set, runs before each reply.
 	replies map[string]string
@@ -164,8 +164,8 @@ func TestHistory(t *testing.T) {
 				if got := f.ids(); !slices.Equal(got, test.want) {
 					t.Errorf("load %d: the journal has %v, want %v", load, got, test.want)
 				}
-				if last := f.s.journal.Last(); last.Epoch != test.epoch || f.s.intake.Marks.TurnEnd != last {
-					t.Errorf("load %d: the journal is at %v, want epoch %d; the last turn ended at %v", load, last, test.epoch, f.s.intake.Marks.TurnEnd)
+				if last := f.s.journal.Last(); last.Epoch != test.epoch || f.s.ingester.Known.TurnEnd != last {
+					t.Errorf("load %d: the journal is at %v, want epoch %d; the last turn ended at %v", load, last, test.epoch, f.s.ingester.Known.TurnEnd)
 				}
 			}
 			if f.s.turns.Running() {
@@ -256,7 +256,7 @@ func TestHistoryProperty(t *testing.T) {
 				rt.Fatalf("load %d: the journal has the history as %v, want %v", load, both, want)
 			}
 			epoch := f.s.journal.Last().Epoch
-			if load == 1 && (!slices.Equal(got, first) || epoch != 7+f.epoch.Load() || f.s.journal.Last() != f.s.intake.Marks.TurnEnd) {
+			if load == 1 && (!slices.Equal(got, first) || epoch != 7+f.epoch.Load() || f.s.journal.Last() != f.s.ingester.Known.TurnEnd) {
 				rt.Fatalf("the second load changed %v to %v, in epoch %d of %d", first, got, epoch, 7+f.epoch.Load())
 			}
 			first = got
@@ -304,7 +304,7 @@ func TestHistoryBeforeLiveEvents(t *testing.T) {
 	f := newStoryteller()
 	f.takes(t, said(1))
 	f.s.mu.Lock()
-	f.s.intake.hold()
+	f.s.ingester.hold()
 	f.s.mu.Unlock()
 	f.takes(t, said(3), said(4))
 	f.has(said(1), said(2), said(3))
@@ -312,12 +312,12 @@ func TestHistoryBeforeLiveEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.s.mu.Lock()
-	f.s.intake.release()
+	f.s.ingester.release()
 	f.s.mu.Unlock()
 	if got, want := f.ids(), idsOf(1, 2, 3, 4); !slices.Equal(got, want) {
 		t.Errorf("the journal has %v, want %v", got, want)
 	}
-	if end := f.s.intake.Marks.End; end.Seq != 2 {
+	if end := f.s.ingester.Known.End; end.Seq != 2 {
 		t.Errorf("the history of the resume ends at %v, want 2", end)
 	}
 }
@@ -487,12 +487,12 @@ func TestEventsDuringALoadThatBeginsAnEpoch(t *testing.T) {
 	f.takes(t, said(1), said(3))
 	f.s.update(func() { f.s.turns.losePast() })
 	f.has(said(1), said(2), said(3), said(4))
-	f.s.intake.hold()
+	f.s.ingester.hold()
 	f.takes(t, said(4))
 	if _, err := f.s.reconciler.history(t.Context(), f, false); err != nil {
 		t.Fatal(err)
 	}
-	f.s.update(f.s.intake.release)
+	f.s.update(f.s.ingester.release)
 	if epoch := f.s.journal.Last().Epoch; epoch != 8 || !slices.Equal(f.ids(), idsOf(1, 2, 3, 4)) {
 		t.Errorf("the journal has %v in epoch %d", f.ids(), epoch)
 	}
@@ -573,7 +573,7 @@ func TestEndOfATurnIsKept(t *testing.T) {
 	f := newStoryteller()
 	f.takes(t, said(1), textOf(2, "assistant.turn_start", `{"turnId":"0"}`), textOf(3, "assistant.message", `{"content":"yes","toolRequests":[]}`),
 		textOf(4, "assistant.turn_end", `{"turnId":"0"}`), textOf(5, "session.idle", `{}`))
-	if at := f.s.intake.Marks.TurnEnd; at.Seq == 0 || f.s.journal.Last().Before(at) {
+	if at := f.s.ingester.Known.TurnEnd; at.Seq == 0 || f.s.journal.Last().Before(at) {
 		t.Errorf("the turn ended at %v, the journal at %v", at, f.s.journal.Last())
 	}
 }
@@ -590,7 +590,7 @@ func TestAbortedInANewEpoch(t *testing.T) {
 		f := newStoryteller()
 		f.s.settings.State.Continues = true
 		f.takes(t, said(1), textOf(2, "abort", `{"reason":"user_initiated"}`))
-		f.s.intake.Marks.ReconciledTo = tc.reconciled
+		f.s.ingester.Known.ReconciledTo = tc.reconciled
 		if got := f.s.reconciler.aborted(t.Context()); got != tc.want {
 			t.Errorf("reconciled to %v, aborted is %v", tc.reconciled, got)
 		}

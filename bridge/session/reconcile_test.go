@@ -14,7 +14,7 @@ import (
 )
 
 // durableIDs are the ids of the events that the CLI keeps, as the journal has them.
-func (r *rig) durableIDs() (ids []string) {
+func (r *fixture) durableIDs() (ids []string) {
 	event.Scan(r.t.Context(), r.s.journal, journal.Position{}, func(rec *journal.Record) bool {
 		var e struct{ ID string }
 		if !rec.Ephemeral && json.Unmarshal(rec.JSON, &e) == nil {
@@ -26,7 +26,7 @@ func (r *rig) durableIDs() (ids []string) {
 }
 
 // record is the CLI's own record, as lines.
-func (r *rig) record() (path string, lines []string) {
+func (r *fixture) record() (path string, lines []string) {
 	r.t.Helper()
 	path = filepath.Join(r.home, "session-state", "s1", "events.jsonl")
 	text, err := os.ReadFile(path)
@@ -103,7 +103,7 @@ func TestReconcile(t *testing.T) {
 
 // play makes them differ, and loads the session twice: the second time nothing is left to do.
 func (test reconciling) play(t *testing.T) {
-	r := newRig(t, fakecli.Script{})
+	r := newFixture(t, fakecli.Script{})
 	r.open(Opening{})
 	for _, text := range []string{"one", "two", "three"} {
 		r.send(message(text)).Waiter.Wait(t.Context(), 0)
@@ -157,7 +157,7 @@ func (test reconciling) play(t *testing.T) {
 }
 
 // recordedIDs are the ids of the events that the CLI has written down.
-func (r *rig) recordedIDs() (ids []string) {
+func (r *fixture) recordedIDs() (ids []string) {
 	r.t.Helper()
 	_, lines := r.record()
 	for _, l := range lines {
@@ -171,7 +171,7 @@ func (r *rig) recordedIDs() (ids []string) {
 }
 
 // epochsEnded reads to the end, and counts the ends of epochs in the reader's gaps.
-func (r *rig) epochsEnded() (n int) {
+func (r *fixture) epochsEnded() (n int) {
 	for {
 		records, gap := r.reader.Next(nil, 1<<20)
 		if gap != nil && gap.Reason == journal.EpochEnded {
@@ -187,7 +187,7 @@ func (r *rig) epochsEnded() (n int) {
 // journal's epoch; what happened before can still be read.
 func TestBegunAnew(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hangingTurn)
+	r := newFixture(t, hangingTurn)
 	r.open(Opening{})
 	r.send(message("long"))
 	said := r.awaitEvent("user.message")

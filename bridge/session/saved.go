@@ -18,7 +18,7 @@ import (
 // paths of the omitted secrets.
 type saved struct {
 	config.Saved
-	history.Marks
+	history.Known
 	info.Info
 	Disconnected bool          `json:"disconnected,omitempty"`
 	Shut         bool          `json:"shut,omitempty"`
@@ -54,7 +54,7 @@ func (s *Session) SaveWithSecret(defaults jsonobj.Object, providers Providers) (
 		secret, _ = json.Marshal(lacks) // JSON values and strings
 	}
 	out := saved{
-		Saved: state, Marks: s.intake.Marks, Info: s.intake.Info,
+		Saved: state, Known: s.ingester.Known, Info: s.ingester.Info,
 		Disconnected: s.loader.state == Disconnected, Shut: s.loader.shut, Lifetime: int32(s.loader.lifetime), Timeout: s.loader.timeout,
 	}
 	out.Pending = slices.Clone(s.loader.awaited)
@@ -63,7 +63,7 @@ func (s *Session) SaveWithSecret(defaults jsonobj.Object, providers Providers) (
 			out.Pending = append(out.Pending, p.ID)
 		}
 	}
-	out.Participants, out.Usage = s.roster.Save(), s.intake.Usage
+	out.Participants, out.Usage = s.roster.Save(), s.ingester.Usage
 	text, _ = json.Marshal(out) // JSON values and plain fields
 	return text, secret
 }
@@ -72,7 +72,7 @@ func (s *Session) SaveWithSecret(defaults jsonobj.Object, providers Providers) (
 func (s *Session) Usage() usage.Usage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.intake.Usage)
+	return slices.Clone(s.ingester.Usage)
 }
 
 // SavedUsage returns what a session has used, of what Save returned; nil if it cannot be read.
@@ -133,8 +133,8 @@ func (s *Session) RestoreWithSecret(text, secret []byte, defaults jsonobj.Object
 		s.loader.state = Disconnected
 	}
 	s.loader.awaited, s.loader.shut = in.Pending, in.Shut
-	s.loader.lifetime, s.intake.Marks, s.intake.Info = bridgev1.Lifetime(in.Lifetime), in.Marks, in.Info
-	s.intake.Usage = in.Usage
+	s.loader.lifetime, s.ingester.Known, s.ingester.Info = bridgev1.Lifetime(in.Lifetime), in.Known, in.Info
+	s.ingester.Usage = in.Usage
 	if in.Timeout > 0 {
 		s.loader.timeout = in.Timeout
 	}
@@ -154,6 +154,6 @@ func (s *Session) RestoreWithSecret(text, secret []byte, defaults jsonobj.Object
 func (s *Session) Awaited() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	goesOn := len(s.loader.awaited) > 0 || s.intake.Marks.Interruption.Last && s.settings.State.Continues
-	return s.loader.state == Unloaded && (goesOn && len(s.settings.State.Missing) == 0 || !s.prompts.Box().Empty())
+	goesOn := len(s.loader.awaited) > 0 || s.ingester.Known.Interruption.Last && s.settings.State.Continues
+	return s.loader.state == Unloaded && (goesOn && len(s.settings.State.Missing) == 0 || !s.prompts.Outbox().Empty())
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
-// make creates the rig's session.
-func (r *rig) make(o Opening) {
+// make creates the fixture's session.
+func (r *fixture) make(o Opening) {
 	r.t.Helper()
 	if _, err := r.s.loader.Create(r.t.Context(), o); err != nil {
 		r.t.Fatal(err)
@@ -29,7 +29,7 @@ func TestSavedWithoutSecrets(t *testing.T) {
 	const given = `{"model":"m","provider":{"baseUrl":"u","apiKey":"SECRET","headers":{"A":"SECRET"},"bearerToken":""},` +
 		`"gitHubToken":"SECRET","mcpServers":{"one":{"command":"c","env":{"K":"SECRET"}},"two":{"url":"u","headers":{}}},` +
 		`"list":[{"password":"SECRET"},{"ok":true}],"systemMessage":{"content":"kept"}}`
-	r := newRig(t, fakecli.Script{})
+	r := newFixture(t, fakecli.Script{})
 	r.make(Opening{Config: object(t, given), Tools: &[]config.Tool{{Name: "t", JSON: json.RawMessage(`{"name":"t"}`)}}, Lifetime: bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT})
 	r.s.mu.Lock()
 	joined, err := r.s.participants.add(Joining{Brings: roster.Brings{Name: "n", Tools: tools("own"), Grace: time.Hour}})
@@ -73,7 +73,7 @@ func TestSavedWithoutSecrets(t *testing.T) {
 // Defaults of the bridge are not stored: the next process may have others.
 func TestSavedDefaults(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{})
+	r := newFixture(t, fakecli.Script{})
 	before, after := object(t, `{"provider":{"baseUrl":"old","apiKey":"k"}}`), object(t, `{"provider":{"baseUrl":"new","apiKey":"l"}}`)
 	r.make(Opening{Config: before.Merge(object(t, `{"model":"m"}`))})
 	next := New(Config{ID: "s1", Host: r, Epoch: 8})
@@ -89,7 +89,7 @@ func TestSavedDefaults(t *testing.T) {
 // it has under the name then. Without that the session says what it lacks.
 func TestSavedProviderRef(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{})
+	r := newFixture(t, fakecli.Script{})
 	named := func(key string) Providers {
 		return Providers{"ours": json.RawMessage(`{"baseUrl":"u","apiKey":"` + key + `"}`)}
 	}
@@ -145,7 +145,7 @@ func TestPendingIsSavedUntilALoad(t *testing.T) {
 	t.Parallel()
 	text := json.RawMessage(`{"config":{},"pending":["p1","p2"]}`)
 	for range 2 {
-		s := New(Config{ID: "s1", Host: &rig{}, Epoch: 8})
+		s := New(Config{ID: "s1", Host: &fixture{}, Epoch: 8})
 		if err := s.Restore(text, nil, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +165,7 @@ func TestPendingIsSavedUntilALoad(t *testing.T) {
 func TestShutdownIsSaved(t *testing.T) {
 	t.Parallel()
 	f := newCrowded()
-	f.of.intake.Marks.HasHistory = true
+	f.of.ingester.Known.HasHistory = true
 	if _, _, err := f.of.loader.Shutdown(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestShutdownIsSaved(t *testing.T) {
 func TestSecretsAreSavedApart(t *testing.T) {
 	t.Parallel()
 	for given, secret := range map[string]bool{`{"model":"m","gitHubToken":"SECRET"}`: true, `{"model":"m"}`: false} {
-		r := newRig(t, fakecli.Script{})
+		r := newFixture(t, fakecli.Script{})
 		r.make(Opening{Config: object(t, given)})
 		text, apart := r.s.SaveWithSecret(nil, nil)
 		if strings.Contains(string(text), "SECRET") || (apart != nil) != secret || secret && !strings.Contains(string(apart), "SECRET") {
@@ -203,7 +203,7 @@ func TestSecretsAreSavedApart(t *testing.T) {
 // A configuration that the CLI has not accepted yet is not saved: if it refuses it, no later process could load the session.
 func TestUnacceptedIsNotSaved(t *testing.T) {
 	t.Parallel()
-	s := New(Config{ID: "s1", Host: &rig{}})
+	s := New(Config{ID: "s1", Host: &fixture{}})
 	s.loader.state = Loaded
 	before := s.settings.State
 	s.settings.State.Object = object(t, `{"model":"m"}`)

@@ -58,7 +58,7 @@ func (sd *Sender) Repeat(ctx context.Context, id string) (Repeated, error) {
 	if id == "" {
 		return Repeated{}, nil
 	}
-	box := sd.s.prompts.Box()
+	box := sd.s.prompts.Outbox()
 	if sd.s.loader.State() == Unloaded && box.Pending(id) {
 		if _, err := sd.s.loader.Load(ctx); err != nil {
 			return Repeated{}, fault.Wrap(err, fault.SendUnconfirmed,

@@ -51,7 +51,7 @@ type attempt struct {
 // startAtOnce sends the message unless something has to be waited for first; then it does nothing, and returns false.
 func (a *attempt) startAtOnce() bool {
 	sd := a.sd
-	if a.m.Override || a.m.Immediate || !sd.s.prompts.Box().Fits(a.m.size()) || sd.s.journal.Remote() ||
+	if a.m.Override || a.m.Immediate || !sd.s.prompts.Outbox().Fits(a.m.size()) || sd.s.journal.Remote() ||
 		!sd.s.prompts.tryAcquire() {
 		return false
 	}
@@ -163,7 +163,7 @@ func (a *attempt) begin() error {
 	a.w = sd.s.turns.expect(sd.s.turns.startSpan(a.ctx, &params))
 	a.prompt = a.m.outboxForm(params)
 	n, inMemory, err := sd.s.prompts.add(a.prompt, a.before)
-	problem := sd.s.prompts.Box().Problem()
+	problem := sd.s.prompts.Outbox().Problem()
 	a.n, a.unstored = n, err == nil && inMemory && problem != nil
 	if a.unstored && sd.s.journal.Remote() { // this process may end with its storage
 		sd.s.prompts.drop(n)
@@ -207,7 +207,7 @@ func (a *attempt) accepted() {
 			return
 		}
 		sent.MessageID = firstOf(ids)
-		if sent.InMemory = a.unstored || !durable && sd.s.prompts.Box().Problem() != nil; sent.InMemory {
+		if sent.InMemory = a.unstored || !durable && sd.s.prompts.Outbox().Problem() != nil; sent.InMemory {
 			sd.s.prompts.flusher.retry() // until the disk works again
 		}
 		a.w.identify(lastOf(ids))

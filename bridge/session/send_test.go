@@ -18,7 +18,7 @@ import (
 // ones of its session waiting for good.
 func TestUnansweredMessage(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{Faults: []fakecli.MethodFault{{Method: "session.send", Times: 1, Fault: fakecli.Fault{Kind: fakecli.FaultHang}}}})
+	r := newFixture(t, fakecli.Script{Faults: []fakecli.MethodFault{{Method: "session.send", Times: 1, Fault: fakecli.Fault{Kind: fakecli.FaultHang}}}})
 	r.open(Opening{})
 	r.s.turns.machine.Bounds.Send = 300 * time.Millisecond // enough for the CLI to receive the message, however busy the machine is
 	_, err := sendAndAwaitReply(t.Context(), r.s, message("nobody hears it"))
@@ -38,14 +38,14 @@ type startEnd struct {
 	err  error
 }
 
-func (r *rig) start(m Message) <-chan startEnd {
+func (r *fixture) start(m Message) <-chan startEnd {
 	done := make(chan startEnd, 2) // one too many is seen
 	r.s.sender.Start(r.t.Context(), m, func(sent Sent, err error) { done <- startEnd{sent, err} })
 	return done
 }
 
 // over waits for the end of a message's turn.
-func (r *rig) over(sent Sent) {
+func (r *fixture) over(sent Sent) {
 	r.t.Helper()
 	if out := sent.Waiter.Wait(r.t.Context(), 0); out.Status != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
 		r.t.Errorf("its turn is %v", out.Status)
@@ -63,7 +63,7 @@ func TestStartedMessage(t *testing.T) {
 	t.Parallel()
 	t.Run("the CLI takes it", func(t *testing.T) {
 		t.Parallel()
-		r := newRig(t, fakecli.Script{})
+		r := newFixture(t, fakecli.Script{})
 		r.open(Opening{})
 		done := r.start(message("hello"))
 		got := <-done
@@ -80,12 +80,12 @@ func TestStartedMessage(t *testing.T) {
 		t.Parallel()
 		script := hangingSend()
 		script.Faults[0].Kind, script.Faults[0].Message = fakecli.FaultError, "broken"
-		r := newRig(t, script)
+		r := newFixture(t, script)
 		r.open(Opening{})
 		if got := <-r.start(message("hello")); got.err == nil {
 			t.Error("it ends without an error")
 		}
-		if !r.s.prompts.Box().Empty() {
+		if !r.s.prompts.Outbox().Empty() {
 			t.Error("the outbox has it still")
 		}
 		r.over(r.send(message("the next one does not wait")))
@@ -93,7 +93,7 @@ func TestStartedMessage(t *testing.T) {
 	t.Run("the CLI does not reply", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, hangingSend())
+			r := newFixture(t, hangingSend())
 			r.open(Opening{})
 			done, behind := r.start(message("hello")), r.start(message("behind"))
 			synctest.Wait()
@@ -117,7 +117,7 @@ func TestStartedMessageIsLeft(t *testing.T) {
 	t.Parallel()
 	t.Run("the runtime ends meanwhile", func(t *testing.T) {
 		t.Parallel()
-		r := newRig(t, hangingSend())
+		r := newFixture(t, hangingSend())
 		r.open(Opening{})
 		done := r.start(message("hello"))
 		for len(r.received("session.send")) == 0 {
@@ -130,7 +130,7 @@ func TestStartedMessageIsLeft(t *testing.T) {
 	})
 	t.Run("its caller leaves", func(t *testing.T) {
 		t.Parallel()
-		r := newRig(t, fakecli.Script{})
+		r := newFixture(t, fakecli.Script{})
 		r.open(Opening{})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan startEnd, 1)
@@ -144,7 +144,7 @@ func TestStartedMessageIsLeft(t *testing.T) {
 	})
 	t.Run("no runtime has the session", func(t *testing.T) {
 		t.Parallel()
-		r := newRig(t, fakecli.Script{})
+		r := newFixture(t, fakecli.Script{})
 		r.open(Opening{})
 		r.crash()
 		got := <-r.start(message("hello"))
@@ -156,7 +156,7 @@ func TestStartedMessageIsLeft(t *testing.T) {
 	t.Run("its caller leaves before the CLI has it", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, hangingSend())
+			r := newFixture(t, hangingSend())
 			r.open(Opening{})
 			first := r.start(message("hello"))
 			ctx, cancel := context.WithCancel(t.Context())

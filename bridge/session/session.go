@@ -16,7 +16,7 @@
 // One lock, mu, guards all that changes. The parts of a Session are types of this package with a back reference to it,
 // because each decides by the state of the others:
 //
-//	Intake        takes the CLI's events: order, journal, what follows from them
+//	Ingester      takes the CLI's events: order, journal, what follows from them
 //	Turns         carries out what package turn decides; waiters, spans
 //	Prompts       has the prompts whose turns have not ended, and sends them again
 //	Sender        sends messages
@@ -163,7 +163,7 @@ type Config struct {
 	// Audit receives the audit entries of the session. A nil Audit discards them.
 	Audit audit.Sink
 	// Outbox stores the prompts whose turns have not ended. If it is nil, they are in memory only.
-	Outbox *outbox.Box
+	Outbox *outbox.Outbox
 }
 
 // Session is one conversation with the agent. Its methods are safe for concurrent use.
@@ -185,9 +185,9 @@ type Session struct {
 	loader       *Loader
 	audit        auditTrail
 
-	mu     sync.Mutex
-	roster roster.Roster
-	intake *Intake
+	mu       sync.Mutex
+	roster   roster.Roster
+	ingester *Ingester
 }
 
 // New returns a session in the state Creating.
@@ -214,7 +214,7 @@ func New(cfg Config) *Session {
 	s.turns.trace = trace{s: s, observer: cfg.Observer}
 	s.sender = &Sender{s: s}
 	s.watchdog = &Watchdog{s}
-	s.intake = newIntake(s, now)
+	s.ingester = newIngester(s, now)
 	s.reconciler = &Reconciler{s}
 	s.participants = newParticipants(s)
 	s.settings = &Settings{s: s}
@@ -248,7 +248,7 @@ func (s *Session) Journal() *journal.Journal { return s.journal }
 func (s *Session) Ingest(rec *journal.Record, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.intake.take(rec, at)
+	s.ingester.take(rec, at)
 }
 
 // Stored returns SESSION_NOT_FOUND for a session that exists and is not open.

@@ -46,7 +46,7 @@ func TestInterests(t *testing.T) {
 // TestInterestsAreNamed: the CLI is told which events the session wants.
 func TestInterestsAreNamed(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{Replies: map[string]json.RawMessage{"session.eventLog.registerInterest": json.RawMessage(`{}`)}})
+	r := newFixture(t, fakecli.Script{Replies: map[string]json.RawMessage{"session.eventLog.registerInterest": json.RawMessage(`{}`)}})
 	r.open(Opening{Handling: &config.Handling{Methods: []string{"sampling.requested"}}})
 	has(t, r.last("session.eventLog.registerInterest"), `"eventType":"sampling.requested"`)
 }

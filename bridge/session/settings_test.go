@@ -23,7 +23,7 @@ func TestSettingsAreSaved(t *testing.T) {
 		}
 		return o
 	}
-	s := New(Config{ID: "s1", Host: &rig{}})
+	s := New(Config{ID: "s1", Host: &fixture{}})
 	s.loader.state = Loaded
 	s.settings.State.Remember(config.Setting{Key: "skill\x00a", Method: "session.skills.disable", Params: params(`{"name":"a"}`)}, false)
 	s.settings.State.Remember(config.Setting{Key: "options", Method: "session.options.update", Params: params(`{"model":"m","verbosity":"low"}`)}, true)
@@ -31,7 +31,7 @@ func TestSettingsAreSaved(t *testing.T) {
 	s.settings.State.Remember(config.Setting{Key: "skill\x00a", Method: "session.skills.enable", Params: params(`{"name":"a"}`)}, false)
 	s.settings.State.Remember(config.Setting{Key: "options", Method: "session.options.update", Params: params(`{"verbosity":"high"}`)}, true)
 
-	after := New(Config{ID: "s1", Host: &rig{}})
+	after := New(Config{ID: "s1", Host: &fixture{}})
 	if err := after.Restore(s.Save(nil, nil), nil, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestSettingsAreSaved(t *testing.T) {
 // by method and member, and goes on when the call is made again.
 func TestSettingsWithSecrets(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{
+	r := newFixture(t, fakecli.Script{
 		Replies: map[string]json.RawMessage{"session.provider.add": json.RawMessage(`{}`), "session.options.update": json.RawMessage(`{"success":true}`)},
 		Faults:  []fakecli.MethodFault{{Method: "session.provider.add", Times: 1, Fault: fakecli.Fault{Kind: fakecli.FaultError, Code: -32603, Message: "no"}}},
 	})

@@ -22,13 +22,13 @@ func (s *Session) Snapshot() *bridgev1.Session {
 	at := s.journal.Last()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := s.intake.Info.Proto()
+	out := s.ingester.Info.Proto()
 	out.SessionId, out.State, out.Lifetime = s.id, states[s.loader.state], s.loader.lifetime
 	out.OnInterruption = onInterruption[s.settings.State.Continues]
 	out.TurnRunning, out.Participants, out.Position = s.turns.machine.Busy(), s.participants.proto(), Proto(at)
 	out.Labels, out.NodeLabels = maps.Clone(s.settings.State.Labels), s.settings.State.NodeLabels
 	out.ClientName = s.settings.State.Object.String("clientName")
-	if err := cmp.Or(s.journal.Degraded(), s.prompts.Box().Problem()); err != nil {
+	if err := cmp.Or(s.journal.Degraded(), s.prompts.Outbox().Problem()); err != nil {
 		out.StorageProblem = err.Error()
 	}
 	if s.loader.state == Unloaded && len(s.settings.State.Missing) > 0 {

@@ -21,7 +21,7 @@ func traced(t *testing.T) (s *Session, ended func() []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(Config{ID: "s1", Host: &rig{}, Epoch: 7, Observer: o}), func() (list []string) {
+	return New(Config{ID: "s1", Host: &fixture{}, Epoch: 7, Observer: o}), func() (list []string) {
 		for _, span := range spans.GetSpans() {
 			name := span.Name
 			for _, a := range span.Attributes {

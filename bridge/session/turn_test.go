@@ -29,7 +29,7 @@ const (
 
 // played is a session whose events a test plays itself.
 func played() *Session {
-	return New(Config{ID: "s1", Host: &rig{}, Epoch: 7})
+	return New(Config{ID: "s1", Host: &fixture{}, Epoch: 7})
 }
 
 func (s *Session) play(eventType, data string) {
@@ -211,9 +211,9 @@ func TestPromptsStayUntilTheCLIRests(t *testing.T) {
 	} {
 		t.Run(end, func(t *testing.T) {
 			t.Parallel()
-			s := newRig(t, fakecli.Script{}).s
+			s := newFixture(t, fakecli.Script{}).s
 			for _, id := range []string{"m1", "m2"} {
-				n, _, err := s.prompts.Box().Add(outbox.Prompt{Params: json.RawMessage("{}")},
+				n, _, err := s.prompts.Outbox().Add(outbox.Prompt{Params: json.RawMessage("{}")},
 					func(params json.RawMessage) (json.RawMessage, []string) { return params, nil }, journal.Position{})
 				if err != nil {
 					t.Fatal(err)
@@ -228,7 +228,7 @@ func TestPromptsStayUntilTheCLIRests(t *testing.T) {
 				s.mu.Unlock()
 				s.prompts.accepted(n, []string{id}, s.journal.Last(), func(bool, bool, error) {})
 			}
-			waiting := func() int { return len(s.prompts.Box().Entries()) }
+			waiting := func() int { return len(s.prompts.Outbox().Entries()) }
 			s.play("user.message", `{"messageId":"m1","interactionId":"i1"}`)
 			s.play("assistant.turn_end", "")
 			s.play("user.message", `{"messageId":"m2","interactionId":"i2"}`)
@@ -282,7 +282,7 @@ func TestWaitTimesOut(t *testing.T) {
 
 func TestTurnsOnTheCLI(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{Prompts: []fakecli.Prompt{
+	r := newFixture(t, fakecli.Script{Prompts: []fakecli.Prompt{
 		{Match: "hang", Turns: []fakecli.Turn{{Text: "begin"}, {Hang: true}}},
 		{Match: "fail", Turns: []fakecli.Turn{{Error: &fakecli.ModelError{Type: "query", Message: "bad", StatusCode: 400}}}},
 		{Match: "die", Turns: []fakecli.Turn{{Text: "begin", Fault: &fakecli.Fault{Kind: fakecli.FaultExit, At: fakecli.AtTools}}, {Hang: true}}},
@@ -331,7 +331,7 @@ func TestTurnsOnTheCLI(t *testing.T) {
 
 func TestSendWithoutSession(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{})
+	r := newFixture(t, fakecli.Script{})
 	_, err := sendAndAwaitReply(t.Context(), r.s, message("x"))
 	wantReason(t, err, fault.SessionNotFound)
 	r.open(Opening{})

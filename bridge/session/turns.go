@@ -76,7 +76,7 @@ func (t *Turns) begin(of *observe.Span) {
 // The caller holds the lock.
 func (t *Turns) end(out turn.Outcome) {
 	t.measure(out.Status)
-	marks := &t.s.intake.Marks
+	marks := &t.s.ingester.Known
 	marks.TurnEnd = out.End
 	marks.Interruption.Last = out.Status == bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST
 	t.s.markDirty()

@@ -112,7 +112,7 @@ func (s *Session) continuation(ctx context.Context, lost turn.Outcome, message s
 // toldAfter returns the message that told the agent to continue a turn that a message began and that was lost at a position;
 // "" if it was not told.
 func (s *Session) toldAfter(ctx context.Context, lost journal.Position, began string) (message string) {
-	for _, told := range slices.Backward(s.prompts.Box().Continuations()) {
+	for _, told := range slices.Backward(s.prompts.Outbox().Continuations()) {
 		if told.As[0] == began { // a replay may see the end of its turn before the note
 			break
 		}

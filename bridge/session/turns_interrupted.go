@@ -15,7 +15,7 @@ func (t *Turns) renotify(inUse bool) {
 	if inUse {
 		cut = t.interrupted()
 	}
-	marks := &t.s.intake.Marks
+	marks := &t.s.ingester.Known
 	t.s.prompts.renumber(func(note any, at journal.Position) journal.Position {
 		if cut != nil && !before(at, marks.InterruptedAt) {
 			cut()
@@ -31,7 +31,7 @@ func (t *Turns) renotify(inUse bool) {
 // interrupted finds out, from the journal, whether a turn ran when an earlier process of the bridge
 // ended. It returns a function that tells readers of the turn's end; nil if no turn ran.
 func (t *Turns) interrupted() (tell func()) {
-	j, marks := t.s.journal, &t.s.intake.Marks
+	j, marks := t.s.journal, &t.s.ingester.Known
 	epoch := j.Last().Epoch
 	begun, running := history.LeftRunning(j.Recovered, func(seq uint64) (*journal.Record, bool) {
 		return j.Get(journal.Position{Epoch: epoch, Seq: seq})

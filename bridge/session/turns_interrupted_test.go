@@ -21,7 +21,7 @@ func TestCutOffTurnIsToldOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := New(Config{ID: "s1", Host: &stock{rig: &rig{ctx: t.Context()}, rt: &puppet{}}, Epoch: 7, Log: log,
+		s := New(Config{ID: "s1", Host: &stock{fixture: &fixture{ctx: t.Context()}, rt: &puppet{}}, Epoch: 7, Log: log,
 			Encode: func(*journal.Record, journal.Form) []byte { return nil }})
 		if saved == nil {
 			s.loader.state = Loaded
@@ -29,7 +29,7 @@ func TestCutOffTurnIsToldOnce(t *testing.T) {
 		} else if err := s.Restore(saved, nil, nil); err != nil {
 			t.Fatal(err)
 		}
-		marks := &s.intake.Marks
+		marks := &s.ingester.Known
 		switch life {
 		case 1:
 			told = marks.InterruptedAt
@@ -68,7 +68,7 @@ func testTurnEndsBeforeANewEpoch(t *testing.T) {
 		}
 		return `{}`, nil
 	}}
-	h := &stalling{stock: &stock{rig: &rig{ctx: t.Context()}, rt: p}, release: func() {}}
+	h := &stalling{stock: &stock{fixture: &fixture{ctx: t.Context()}, rt: p}, release: func() {}}
 	open := func() (*Session, *journal.Writer) {
 		w := journal.NewWriter(journal.WriterConfig{FS: &h.disk})
 		log, _, err := journal.OpenDisk("s1", 7, w)
@@ -78,7 +78,7 @@ func testTurnEndsBeforeANewEpoch(t *testing.T) {
 		return New(Config{ID: "s1", Host: h, Epoch: 7, Log: log, Encode: func(*journal.Record, journal.Form) []byte { return nil }}), w
 	}
 	s, w := open()
-	s.loader.state, s.intake.Marks.HasHistory = Unloaded, true
+	s.loader.state, s.ingester.Known.HasHistory = Unloaded, true
 	s.had(strings.Replace(firstMessage, "0001", "0009", 1), false)
 	s.update(func() { s.turns.lose(lost) })
 	if err := s.journal.AwaitShown(t.Context()); err != nil {
@@ -101,7 +101,7 @@ func testTurnEndsBeforeANewEpoch(t *testing.T) {
 	if err := next.Restore(saved, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	if marks := next.intake.Marks; next.journal.Last().Epoch != s.journal.Last().Epoch || marks.InterruptedAt.Seq > 0 {
+	if marks := next.ingester.Known; next.journal.Last().Epoch != s.journal.Last().Epoch || marks.InterruptedAt.Seq > 0 {
 		t.Errorf("in the epoch %d, readers are told at %v", next.journal.Last().Epoch, marks.InterruptedAt)
 	}
 	if err := next.journal.Close(t.Context()); err != nil {

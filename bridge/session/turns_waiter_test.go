@@ -26,7 +26,7 @@ func TestEnded(t *testing.T) {
 // TestNothingContinues: who asks for a turn that nobody continues leaves nothing.
 func TestNothingContinues(t *testing.T) {
 	t.Parallel()
-	s := New(Config{ID: "s1", Host: &rig{}})
+	s := New(Config{ID: "s1", Host: &fixture{}})
 	if w := s.turns.continuing(); w != nil || s.turns.machine.Waiting() {
 		t.Errorf("the waiter is %v; one is left: %v", w, s.turns.machine.Waiting())
 	}

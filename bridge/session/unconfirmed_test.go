@@ -15,7 +15,7 @@ import (
 // receives it before later messages.
 func TestQueuedMessageOfALostRuntime(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{Prompts: []fakecli.Prompt{{Match: "long", Turns: []fakecli.Turn{{Hang: true}}}}})
+	r := newFixture(t, fakecli.Script{Prompts: []fakecli.Prompt{{Match: "long", Turns: []fakecli.Turn{{Hang: true}}}}})
 	r.open(Opening{})
 	running := r.send(message("long"))
 	r.awaitEvent("assistant.turn_start")
@@ -55,7 +55,7 @@ func TestQueuedMessageOfALostRuntime(t *testing.T) {
 // removed: its sender learns of the abort.
 func TestRuntimeEndsBehindAnAbort(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{Prompts: []fakecli.Prompt{{Match: "long", Turns: []fakecli.Turn{{Hang: true}}}}})
+	r := newFixture(t, fakecli.Script{Prompts: []fakecli.Prompt{{Match: "long", Turns: []fakecli.Turn{{Hang: true}}}}})
 	r.open(Opening{})
 	running := r.send(message("long"))
 	r.awaitEvent("assistant.turn_start")
@@ -104,7 +104,7 @@ func TestSendDuringTheEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, fakecli.Script{Faults: []fakecli.MethodFault{{Method: "session.send", Times: 1, Fault: fakecli.Fault{Kind: test.fault}}}})
+			r := newFixture(t, fakecli.Script{Faults: []fakecli.MethodFault{{Method: "session.send", Times: 1, Fault: fakecli.Fault{Kind: test.fault}}}})
 			r.open(Opening{})
 			r.mu.Lock()
 			cli := r.cli
@@ -150,7 +150,7 @@ func TestMessagesWithoutIDs(t *testing.T) {
 // conversation does not contain it.
 func TestMessageLostBeforeItsReply(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{Faults: []fakecli.MethodFault{
+	r := newFixture(t, fakecli.Script{Faults: []fakecli.MethodFault{
 		{Method: "session.send", After: 1, Times: 1, Fault: fakecli.Fault{Kind: fakecli.FaultHang}},
 	}})
 	r.open(Opening{})

@@ -70,7 +70,7 @@ func (p *puppet) called(method string) bool {
 
 // onPuppet is a session that is loaded in a puppet.
 func onPuppet(t *testing.T, p *puppet) *Session {
-	s := New(Config{ID: "s1", Host: &rig{ctx: t.Context()}, Epoch: 7, Bounds: turn.Bounds{
+	s := New(Config{ID: "s1", Host: &fixture{ctx: t.Context()}, Epoch: 7, Bounds: turn.Bounds{
 		Stall: 10 * time.Minute, ModelCall: time.Hour, Rest: time.Minute,
 	}})
 	s.loader.runtime, s.loader.state = p, Loaded
@@ -210,7 +210,7 @@ func TestRestWithoutIdle(t *testing.T) {
 		if _, over := watched(s, time.Hour); !over || !removed.state.Over() || !done.state.Over() {
 			t.Errorf("over are %v, %v and %v", over, removed.state.Over(), done.state.Over())
 		}
-		if left := s.prompts.box.Entries(); len(left) > 0 {
+		if left := s.prompts.outbox.Entries(); len(left) > 0 {
 			t.Errorf("in the outbox is %+v", left)
 		}
 	})

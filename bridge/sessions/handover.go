@@ -41,7 +41,7 @@ func (st *Store) HandOver(ctx context.Context, key string, quiet bool, give func
 // drop ends what memory has of a session that is Deleted there. The directory still has it.
 func (st *Store) drop(e *Entry) {
 	s := e.Session
-	s.Prompts().Box().Close()
+	s.Prompts().Outbox().Close()
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	if err := s.Journal().Close(ctx); err != nil {

@@ -185,7 +185,7 @@ func (st *Store) Remove(e *Entry) {
 		st.cfg.Forget(e.Key())
 		finish(true)
 	}()
-	e.Session.Prompts().Box().Close()
+	e.Session.Prompts().Outbox().Close()
 	st.saver.Exclusively(func() {
 		st.removeState(e.Session)
 		st.table.Drop(e) // so that a session that has changed is not saved again
@@ -251,7 +251,7 @@ func (st *Store) create(tenant, id string) (*Entry, error) {
 }
 
 // openOutbox opens a session's outbox. The error is the disk's.
-func (st *Store) openOutbox(key string) (*outbox.Box, error) {
+func (st *Store) openOutbox(key string) (*outbox.Outbox, error) {
 	var disk outbox.Disk
 	if d := st.cfg.Directory; d != nil {
 		disk = d.Outbox(key)

@@ -165,7 +165,7 @@ func TestDoubtfulOutbox(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		entries := e.Session.Prompts().Box().Entries()
+		entries := e.Session.Prompts().Outbox().Entries()
 		if len(entries) != 1 || (entries[0].Obstacle() != "") != doubtful {
 			t.Errorf("in doubt: %v; the outbox has %+v", doubtful, entries)
 		}

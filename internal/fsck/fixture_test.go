@@ -24,7 +24,7 @@ const sessions = 12
 type bridge struct {
 	store    *store.Store
 	journals []*journal.Journal
-	boxes    []*outbox.Box
+	boxes    []*outbox.Outbox
 	requests backend.Requests
 	events   int
 	rounds   int

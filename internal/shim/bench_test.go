@@ -11,7 +11,7 @@ import (
 func BenchmarkCall(b *testing.B) {
 	for name, direct := range map[string]bool{"direct": true, "shim": false} {
 		b.Run(name, func(b *testing.B) {
-			p := newRig(b, script).connect(direct)
+			p := newFixture(b, script).connect(direct)
 			p.call("session.create", creation)
 			p.await("session.managed_settings_resolved", 1)
 			var before, after syscall.Rusage

@@ -73,7 +73,7 @@ func TestCountsAreBounded(t *testing.T) {
 // Methods without an rpc go by RawService and are counted.
 func TestRawIsCounted(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{Replies: map[string]json.RawMessage{"plans.ofTomorrow": json.RawMessage(`{"a":1}`)}})
+	r := newFixture(t, fakecli.Script{Replies: map[string]json.RawMessage{"plans.ofTomorrow": json.RawMessage(`{"a":1}`)}})
 	p := r.connect(false)
 	p.call("connect", `{}`)
 	if got := p.call("plans.ofTomorrow", `{}`); got != `{"a":1}` {

@@ -21,7 +21,7 @@ func replying(replies map[string]string) fakecli.Script {
 // refused by the CLI, and not for want of a participant's token.
 func TestResumeOfDeleted(t *testing.T) {
 	t.Parallel()
-	p := newRig(t, script).connect(false)
+	p := newFixture(t, script).connect(false)
 	p.call("session.create", creation)
 	p.call("session.send", `{"sessionId":"s1","prompt":"hello"}`)
 	p.await("session.idle", 1)
@@ -43,7 +43,7 @@ func TestResumeOfDeleted(t *testing.T) {
 // Programs learn that a session was deleted even if none had it open any more.
 func TestDeletionOfLeftIsTold(t *testing.T) {
 	t.Parallel()
-	p := newRig(t, script).connect(false)
+	p := newFixture(t, script).connect(false)
 	p.call("session.create", creation)
 	p.call("session.send", `{"sessionId":"s1","prompt":"hello"}`)
 	p.await("session.idle", 1)
@@ -57,7 +57,7 @@ func TestShutdownOfASession(t *testing.T) {
 	t.Parallel()
 	s := replying(map[string]string{"session.shutdown": "null", "session.suspend": "null"})
 	s.Prompts = script.Prompts
-	p := newRig(t, s).connect(false)
+	p := newFixture(t, s).connect(false)
 	p.call("session.create", creation)
 	for i := range 3 {
 		p.call("session.send", `{"sessionId":"s1","prompt":"hello"}`)
@@ -87,7 +87,7 @@ func TestWholeProcess(t *testing.T) {
 		{"session.ui.registerDirectAutoModeSwitchHandler", `{"sessionId":"s1"}`},
 		{"sessions.close", `{"sessionId":"s1"}`},
 	}
-	shared, alone := newRig(t, s).connect(false), newRigWith(t, s, sole).connect(false)
+	shared, alone := newFixture(t, s).connect(false), newFixtureWith(t, s, sole).connect(false)
 	for _, p := range []*program{shared, alone} {
 		p.call("session.create", creation)
 	}
@@ -122,7 +122,7 @@ func TestLongRequest(t *testing.T) {
 	}}}}}
 	asked := make(chan json.RawMessage, 2)
 	for _, direct := range []bool{true, false} {
-		p := newRig(t, s).connect(direct)
+		p := newFixture(t, s).connect(direct)
 		p.answer = func(_ string, params json.RawMessage) (json.RawMessage, error) {
 			asked <- append(json.RawMessage(nil), params...)
 			return json.RawMessage(`{"answer":"b","wasFreeform":true}`), nil

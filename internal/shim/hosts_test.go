@@ -33,8 +33,8 @@ func hostScript() fakecli.Script {
 func TestHosts(t *testing.T) {
 	t.Parallel()
 	s := hostScript()
-	shared := newRig(t, s).connect(false)
-	r := newRigWith(t, s, sole)
+	shared := newFixture(t, s).connect(false)
+	r := newFixtureWith(t, s, sole)
 	owner, other := r.connect(false), r.connect(false)
 	owner.answer = func(method string, params json.RawMessage) (json.RawMessage, error) {
 		owner.hear(method + " " + string(params))
@@ -95,7 +95,7 @@ func disposed(cli *fakecli.CLI, id string) bool {
 // A host that could not be started, or that has ended, has no owner.
 func TestHostEnds(t *testing.T) {
 	t.Parallel()
-	r := newRigWith(t, hostScript(), sole)
+	r := newFixtureWith(t, hostScript(), sole)
 	p := r.connect(false)
 	hosts := r.server.config.Hosts
 	p.call("host.start", `{"hostId":"h1"}`)
@@ -104,7 +104,7 @@ func TestHostEnds(t *testing.T) {
 	if hosts.owner("h1") != nil {
 		t.Error("a host that has ended has an owner")
 	}
-	refusing := newRigWith(t, fakecli.Script{}, sole)
+	refusing := newFixtureWith(t, fakecli.Script{}, sole)
 	if got := refusing.connect(false).call("host.start", `{"hostId":"h2"}`); !strings.Contains(got, `"code"`) {
 		t.Errorf("started: %s", got)
 	}

@@ -76,7 +76,7 @@ func TestSendFrame(t *testing.T) {
 // for sessions without a stream.
 func TestSendGoesOverTheStream(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, script)
+	r := newFixture(t, script)
 	p := r.connect(false)
 	p.call("session.create", creation)
 	for i, tc := range []struct {
@@ -110,7 +110,7 @@ func TestErrorOfSendOverTheStream(t *testing.T) {
 			Kind: fakecli.FaultError, Code: -32098, Message: "busy", Data: json.RawMessage(`{"a":1}`),
 		},
 	}}}
-	r := newRig(t, failing)
+	r := newFixture(t, failing)
 	direct, p := r.connect(true), r.connect(false)
 	direct.call("session.create", `{"sessionId":"s0"}`)
 	p.call("session.create", creation)
@@ -123,7 +123,7 @@ func TestErrorOfSendOverTheStream(t *testing.T) {
 // The stream breaks while the CLI has the prompt: the shim repeats the request, and the CLI gets the prompt once.
 func TestInterruptedSend(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, script)
+	r := newFixture(t, script)
 	p := r.connect(false)
 	p.call("session.create", creation)
 	var sends atomic.Int32

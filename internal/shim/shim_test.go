@@ -128,9 +128,9 @@ func mask(v any) any {
 // order.
 func TestSameAsTheCLI(t *testing.T) {
 	t.Parallel()
-	direct := newRig(t, script).connect(true)
+	direct := newFixture(t, script).connect(true)
 	want := masked(t, talk(direct))
-	r := newRig(t, script)
+	r := newFixture(t, script)
 	p := r.connect(false)
 	got := masked(t, talk(p))
 	for i := range want {
@@ -165,7 +165,7 @@ func TestSameAsTheCLI(t *testing.T) {
 // that a program has its handlers in place.
 func TestAnswerBeforeEvents(t *testing.T) {
 	t.Parallel()
-	p := newRig(t, script).connect(false)
+	p := newFixture(t, script).connect(false)
 	p.call("session.create", creation)
 	p.await("session.start", 1)
 	said := p.said("session.lifecycle")
@@ -178,7 +178,7 @@ func TestAnswerBeforeEvents(t *testing.T) {
 // session with it.
 func TestTwoConnections(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, script)
+	r := newFixture(t, script)
 	a, b := r.connect(false), r.connect(false)
 	a.call("session.create", `{"sessionId":"s1","tools":[{"name":"deploy"}]}`)
 	clash := b.call("session.resume", `{"sessionId":"s1","tools":[{"name":"deploy"}]}`)
@@ -212,7 +212,7 @@ func TestTwoConnections(t *testing.T) {
 // may read its request before the other's end.
 func TestToolsOfAnEndedConnection(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, script)
+	r := newFixture(t, script)
 	before := r.connect(false)
 	before.call("session.create", `{"sessionId":"s1","tools":[{"name":"deploy"}]}`)
 	before.call("session.send", `{"sessionId":"s1","prompt":"hello"}`)
@@ -232,7 +232,7 @@ func TestToolsOfAnEndedConnection(t *testing.T) {
 // A connection that has to show a token is refused everything else before.
 func TestToken(t *testing.T) {
 	t.Parallel()
-	p := newRig(t, script, func(c *Config) { c.Token = "secret" }).connect(false)
+	p := newFixture(t, script, func(c *Config) { c.Token = "secret" }).connect(false)
 	for _, step := range []struct{ method, params, want string }{
 		{"ping", `{}`, "-32001"},
 		{"connect", `{}`, "-32002"},
@@ -244,7 +244,7 @@ func TestToken(t *testing.T) {
 			t.Errorf("%s %s: %s", step.method, step.params, got)
 		}
 	}
-	free := newRig(t, script).connect(false)
+	free := newFixture(t, script).connect(false)
 	if got := free.call("connect", `{"token":"x"}`); !strings.Contains(got, "-32003") {
 		t.Errorf("a token nobody asked for: %s", got)
 	}
@@ -253,7 +253,7 @@ func TestToken(t *testing.T) {
 // A broken connection to the bridge is mended, and the program does not notice.
 func TestBrokenConnection(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, script)
+	r := newFixture(t, script)
 	p := r.connect(false)
 	p.call("session.create", `{"sessionId":"s1","streaming":true}`)
 	p.call("session.send", `{"sessionId":"s1","prompt":"one"}`)
@@ -279,7 +279,7 @@ func TestBrokenConnection(t *testing.T) {
 func TestShutdown(t *testing.T) {
 	t.Parallel()
 	var closed atomic.Int32
-	r := newRig(t, script, func(c *Config) {
+	r := newFixture(t, script, func(c *Config) {
 		c.Shutdown = func() { closed.Add(1) }
 		c.linger = patience // the programs end the connections
 	})
@@ -310,7 +310,7 @@ func TestShutdown(t *testing.T) {
 // TestShutdownEnds asks for the end and leaves the connection open: the shim closes it.
 func TestShutdownEnds(t *testing.T) {
 	t.Parallel()
-	p := newRig(t, script).connect(false)
+	p := newFixture(t, script).connect(false)
 	if got := p.call("runtime.shutdown", `{}`); got != "null" {
 		t.Errorf("answered %s", got)
 	}
@@ -321,7 +321,7 @@ func TestShutdownEnds(t *testing.T) {
 // this code alone.
 func TestSendAndWait(t *testing.T) {
 	t.Parallel()
-	p := newRigWith(t, script, func(c *app.Config) { c.Raw = false }).connect(false)
+	p := newFixtureWith(t, script, func(c *app.Config) { c.Raw = false }).connect(false)
 	p.call("session.create", creation)
 	for _, params := range []string{`{"sessionId":"s1","prompt":"hello"}`, `{"sessionId":"nope"}`, `{}`} {
 		want := `{"code":-32601,"message":"Unhandled method session.sendAndWait"}`
@@ -366,7 +366,7 @@ func TestFieldNumbers(t *testing.T) {
 // connections in the session can answer; when the first connection is gone, it asks another one.
 func TestProviderIsAskedOnce(t *testing.T) {
 	t.Parallel()
-	s := newRig(t, fakecli.Script{}).server
+	s := newFixture(t, fakecli.Script{}).server
 	var turned []string
 	again := func(who string) func() { return func() { turned = append(turned, who) } }
 	first, end := context.WithCancel(t.Context())

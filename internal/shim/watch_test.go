@@ -32,17 +32,17 @@ func used(p *program, id string, before func()) {
 	p.await(hostEvent, 1)
 }
 
-// newUnloadingRig is newRig with a bridge that unloads an idle session within milliseconds, but only in unload: a session
+// newUnloadingFixture is newFixture with a bridge that unloads an idle session within milliseconds, but only in unload: a session
 // that is unloaded before its first prompt is forgotten by the CLI, and created a second time.
-func newUnloadingRig(t *testing.T) *rig {
+func newUnloadingFixture(t *testing.T) *fixture {
 	t.Helper()
-	r := newRigWith(t, script, func(c *app.Config) { c.IdleUnload = time.Millisecond })
+	r := newFixtureWith(t, script, func(c *app.Config) { c.IdleUnload = time.Millisecond })
 	r.idleUnload(time.Hour)
 	return r
 }
 
 // idleUnload changes how long a session must be idle before it is unloaded.
-func (r *rig) idleUnload(after time.Duration) {
+func (r *fixture) idleUnload(after time.Duration) {
 	r.t.Helper()
 	c := r.config
 	c.IdleUnload = after
@@ -52,7 +52,7 @@ func (r *rig) idleUnload(after time.Duration) {
 }
 
 // unload waits until the bridge has unloaded a session, which is idle.
-func (r *rig) unload(id string) {
+func (r *fixture) unload(id string) {
 	r.t.Helper()
 	r.idleUnload(time.Millisecond)
 	sessions := bridgev1.NewSessionServiceClient(r.server.config.Bridge)
@@ -74,9 +74,9 @@ func (p *program) hosted() []string {
 // about unloads by the bridge.
 func TestHostEvents(t *testing.T) {
 	t.Parallel()
-	direct := newRig(t, script).connect(true)
+	direct := newFixture(t, script).connect(true)
 	used(direct, "s1", func() {})
-	r := newUnloadingRig(t)
+	r := newUnloadingFixture(t)
 	p, other := r.connect(false), r.connect(false)
 	p.call("ping", `{}`)
 	used(p, "s1", func() { r.unload("s1") })
@@ -120,8 +120,8 @@ func TestLifecycle(t *testing.T) {
 		p.await("session.deleted", 1)
 		return masked(t, p.lifecycle())
 	}
-	want := live(newRig(t, script).connect(true), func() {})
-	r := newUnloadingRig(t)
+	want := live(newFixture(t, script).connect(true), func() {})
+	r := newUnloadingFixture(t)
 	p := r.connect(false)
 	p.call("ping", `{}`)
 	got := live(p, func() { r.unload("s1") })
@@ -133,7 +133,7 @@ func TestLifecycle(t *testing.T) {
 // The CLI reports no host event of a session that the program has detached from.
 func TestDetachIsSilent(t *testing.T) {
 	t.Parallel()
-	p := newRig(t, script).connect(false)
+	p := newFixture(t, script).connect(false)
 	for _, id := range []string{"s1", "s2"} {
 		p.call("session.create", `{"sessionId":"`+id+`"}`)
 		p.call("session.send", `{"sessionId":"`+id+`","prompt":"hello"}`)

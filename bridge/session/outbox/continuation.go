@@ -11,7 +11,7 @@ import (
 
 // AddContinuation stores a small prompt of the bridge itself that the CLI is to receive before those that are owed, with its
 // place among them: a process that is killed meanwhile leaves both or none. A full outbox returns LIMIT_EXCEEDED.
-func (b *Box) AddContinuation(p Prompt, before journal.Position) (n uint64, err error) {
+func (b *Outbox) AddContinuation(p Prompt, before journal.Position) (n uint64, err error) {
 	e := &Entry{Before: before, GivenAt: p.AskedAt, Owed: true, prompt: p, size: len(p.Params)}
 	if e.line, err = json.Marshal(p); err != nil {
 		return 0, err
@@ -30,6 +30,6 @@ func (b *Box) AddContinuation(p Prompt, before journal.Position) (n uint64, err 
 }
 
 // Continues reports whether the outbox has a continuation.
-func (b *Box) Continues() bool {
+func (b *Outbox) Continues() bool {
 	return slices.ContainsFunc(b.Entries(), func(e Entry) bool { return e.prompt.Continues > 0 })
 }

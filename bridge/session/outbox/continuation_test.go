@@ -37,7 +37,7 @@ func TestContinuation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	numbers := func(b *Box) (out []uint64) {
+	numbers := func(b *Outbox) (out []uint64) {
 		for _, e := range b.Entries() {
 			out = append(out, e.N)
 		}

@@ -139,7 +139,7 @@ func (f *files) failed(err error) error {
 func promptFile(n uint64) string { return strconv.FormatUint(n, 10) + suffix }
 
 // readPrompt reads a prompt that has a file.
-func (b *Box) readPrompt(n uint64) (p Prompt, err error) {
+func (b *Outbox) readPrompt(n uint64) (p Prompt, err error) {
 	if b.files.memory() {
 		return p, ErrDamaged
 	}
@@ -151,10 +151,10 @@ func (b *Box) readPrompt(n uint64) (p Prompt, err error) {
 }
 
 // Flush writes down what has changed, and removes the files of prompts that are finished.
-func (b *Box) Flush() error { return b.files.do(b.flush) }
+func (b *Outbox) Flush() error { return b.files.do(b.flush) }
 
 // flush is Flush for the goroutine that has the disk, if there is one.
-func (b *Box) flush() error {
+func (b *Outbox) flush() error {
 	b.mu.Lock()
 	if b.files.memory() {
 		b.st.sweep()
@@ -185,7 +185,7 @@ func (b *Box) flush() error {
 	return nil
 }
 
-// sweep takes out the entries that are finished and not retired, and returns their files. The caller holds Box.mu.
+// sweep takes out the entries that are finished and not retired, and returns their files. The caller holds Outbox.mu.
 func (s *state) sweep() (gone []string) {
 	s.Entries = slices.DeleteFunc(s.Entries, func(e *Entry) bool {
 		over := e.finished && !e.retired
@@ -200,7 +200,7 @@ func (s *state) sweep() (gone []string) {
 // load reads the stored outbox. A file of a prompt that the state does not list belongs to a call without a reply, and
 // becomes an entry without ids. If the state is damaged, any prompt may have been acknowledged: load reports all of them as
 // lost, and none is sent again. A disk that cannot be read is no damage.
-func (b *Box) load() error {
+func (b *Outbox) load() error {
 	text, err := b.files.disk.Load()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -260,7 +260,7 @@ func understood(err error) error {
 
 // restore takes the text of an entry's prompt, nil if it has a file. It leaves out an entry without its prompt,
 // unless the entry was acknowledged: its loss must be reported. The error is the disk's.
-func (b *Box) restore(e *Entry, text []byte) (keep bool, err error) {
+func (b *Outbox) restore(e *Entry, text []byte) (keep bool, err error) {
 	var p Prompt
 	if text == nil {
 		p, err = b.readPrompt(e.N)

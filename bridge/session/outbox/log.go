@@ -17,7 +17,7 @@ type record struct {
 	State  json.RawMessage `json:"state"`
 }
 
-// encode returns what the disk is to have. The caller holds Box.mu.
+// encode returns what the disk is to have. The caller holds Outbox.mu.
 func (s *state) encode() ([]byte, error) {
 	head, err := json.Marshal(s)
 	if err != nil {
@@ -37,7 +37,7 @@ func (s *state) encode() ([]byte, error) {
 	return append(text, "}\n"...), nil
 }
 
-// inLog returns the size of the prompts that have no file. The caller holds Box.mu.
+// inLog returns the size of the prompts that have no file. The caller holds Outbox.mu.
 func (s *state) inLog() (size int) {
 	for _, e := range s.Entries {
 		if e.line != nil {

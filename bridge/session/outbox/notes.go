@@ -7,7 +7,7 @@ import (
 )
 
 // Moved records in memory that messages were sent to the CLI again and have new ids.
-func (b *Box) Moved(note Note) {
+func (b *Outbox) Moved(note Note) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.st.Moved == nil {
@@ -30,7 +30,7 @@ func (b *Box) Moved(note Note) {
 }
 
 // Lose records in memory that a prompt is not part of the conversation, with the note for readers.
-func (b *Box) Lose(n uint64, note Note) {
+func (b *Outbox) Lose(n uint64, note Note) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e := b.st.find(n); e != nil {
@@ -45,7 +45,7 @@ func (b *Box) Lose(n uint64, note Note) {
 	b.note(note)
 }
 
-func (b *Box) note(note Note) {
+func (b *Outbox) note(note Note) {
 	b.changed = true
 	b.st.Notes = append(b.st.Notes, note)
 	if extra := len(b.st.Notes) - maxNotes; extra > 0 {
@@ -54,7 +54,7 @@ func (b *Box) note(note Note) {
 }
 
 // Continuations returns the notes of messages that told the agent to continue an interrupted turn, oldest first.
-func (b *Box) Continuations() (notes []Note) {
+func (b *Outbox) Continuations() (notes []Note) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, n := range b.st.Notes {
@@ -67,7 +67,7 @@ func (b *Box) Continuations() (notes []Note) {
 
 // LostBecause returns why the message of an id is not part of the conversation; ok is false
 // if nothing of the kind is known.
-func (b *Box) LostBecause(id string) (text string, ok bool) {
+func (b *Outbox) LostBecause(id string) (text string, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, l := range b.st.Lost {
@@ -79,14 +79,14 @@ func (b *Box) LostBecause(id string) (text string, ok bool) {
 }
 
 // MovedTo returns the new id of a message that was sent to the CLI again, or "".
-func (b *Box) MovedTo(id string) string {
+func (b *Outbox) MovedTo(id string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.st.Moved[id]
 }
 
 // Renumber gives the notes other positions, in order.
-func (b *Box) Renumber(post func(Note) journal.Position) {
+func (b *Outbox) Renumber(post func(Note) journal.Position) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range b.st.Notes {

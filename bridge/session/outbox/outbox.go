@@ -146,9 +146,9 @@ type lost struct {
 	Text   string `json:"text,omitempty"`
 }
 
-// Box is the outbox of a session. It is safe for concurrent use. Some methods change the outbox in memory only;
+// Outbox is the outbox of a session. It is safe for concurrent use. Some methods change the outbox in memory only;
 // Flush then writes the changes to the disk.
-type Box struct {
+type Outbox struct {
 	files *files
 
 	mu      sync.Mutex
@@ -161,8 +161,8 @@ type Box struct {
 
 // Open returns the outbox that a disk holds; nil keeps it in memory. With ErrDamaged it returns an outbox, too: load
 // says what it has. Any other error is the disk's.
-func Open(disk Disk) (*Box, error) {
-	b := &Box{files: newFiles(disk)}
+func Open(disk Disk) (*Outbox, error) {
+	b := &Outbox{files: newFiles(disk)}
 	if disk == nil {
 		return b, nil
 	}
@@ -177,19 +177,19 @@ func moved(cause error) error {
 // Add stores a prompt before it is sent to the CLI. before is the end of the journal. A full outbox
 // returns LIMIT_EXCEEDED. inMemory is true if there is no disk, or if it failed. If the session has another owner, Add
 // stores nothing and returns SESSION_UNAVAILABLE.
-func (b *Box) Add(p Prompt, secrets secretsOf, before journal.Position) (n uint64, inMemory bool, err error) {
+func (b *Outbox) Add(p Prompt, secrets secretsOf, before journal.Position) (n uint64, inMemory bool, err error) {
 	return b.add(p, secrets, before, false)
 }
 
 // AddLater is Add, but leaves the writing to Accepted, which needs one write for the prompt and its answer. A prompt
 // whose call has no reply when the process ends need not be stored: the next process would not send it again.
 // A prompt that has a file is stored at once, and inMemory is then as for Add.
-func (b *Box) AddLater(p Prompt, secrets secretsOf, before journal.Position) (n uint64, inMemory bool, err error) {
+func (b *Outbox) AddLater(p Prompt, secrets secretsOf, before journal.Position) (n uint64, inMemory bool, err error) {
 	return b.add(p, secrets, before, true)
 }
 
 // Fits reports whether AddLater writes nothing for a prompt of a size.
-func (b *Box) Fits(size int) bool {
+func (b *Outbox) Fits(size int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.st.inLog()+2*size <= MaxInLog // the stored form has more than the prompt
@@ -207,7 +207,7 @@ func (e *Entry) said() []Message {
 }
 
 // add stores a prompt; later leaves it to the next flush if it needs no file.
-func (b *Box) add(p Prompt, secrets secretsOf, before journal.Position, later bool) (n uint64, inMemory bool, err error) {
+func (b *Outbox) add(p Prompt, secrets secretsOf, before journal.Position, later bool) (n uint64, inMemory bool, err error) {
 	e := &Entry{Before: before, GivenAt: p.AskedAt, Deliveries: 1, prompt: p, size: len(p.Params)}
 	var text []byte
 	if !b.files.memory() {
@@ -250,7 +250,7 @@ func (b *Box) add(p Prompt, secrets secretsOf, before journal.Position, later bo
 }
 
 // insert numbers an entry and adds it to those in memory. The caller holds mu.
-func (b *Box) insert(e *Entry) error {
+func (b *Outbox) insert(e *Entry) error {
 	live := 0
 	for _, o := range b.st.Entries {
 		if !o.finished {
@@ -281,7 +281,7 @@ func (b *Box) insert(e *Entry) error {
 // the disk does not answer. again reports that the session was loaded anew meanwhile and the history lacks the prompt: it is
 // owed then. If the session has another owner, the error is SESSION_UNAVAILABLE: that owner decides what becomes of the
 // prompt, without this answer.
-func (b *Box) Accepted(
+func (b *Outbox) Accepted(
 	n uint64, ids []string, at journal.Position, done func(durable, again bool, err error),
 ) {
 	b.mu.Lock()
@@ -312,7 +312,7 @@ func (b *Box) Accepted(
 
 // Finish notes, in memory, that nothing more is to be known of a prompt. It reports whether
 // the outbox had it.
-func (b *Box) Finish(n uint64) bool {
+func (b *Outbox) Finish(n uint64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e := b.st.find(n)
@@ -323,7 +323,7 @@ func (b *Box) Finish(n uint64) bool {
 	return true
 }
 
-func (b *Box) finish(e *Entry) {
+func (b *Outbox) finish(e *Entry) {
 	e.finished, e.Owed, b.changed = true, false, true
 	b.bytes -= e.size
 	e.prompt.Params, e.size = nil, 0
@@ -331,7 +331,7 @@ func (b *Box) finish(e *Entry) {
 
 // Retire notes, in memory, that the turn of a prompt has ended. end is the end of the journal then. The disk has the
 // prompt until TurnsStored: a process that ends before the journal has the turn must not lose both.
-func (b *Box) Retire(n uint64, end journal.Position) {
+func (b *Outbox) Retire(n uint64, end journal.Position) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e := b.st.find(n); e != nil && !e.finished {
@@ -342,7 +342,7 @@ func (b *Box) Retire(n uint64, end journal.Position) {
 
 // TurnsStored notes that the journal has stored all turns through a position: the next flush removes their retired prompts, and
 // those of earlier epochs. It reports whether others are retired.
-func (b *Box) TurnsStored(through journal.Position) (more bool) {
+func (b *Outbox) TurnsStored(through journal.Position) (more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, e := range b.st.Entries {
@@ -358,7 +358,7 @@ func (b *Box) TurnsStored(through journal.Position) (more bool) {
 }
 
 // End records in memory that the turn of a prompt was lost, and that readers know it.
-func (b *Box) End(n uint64) {
+func (b *Outbox) End(n uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e := b.st.find(n); e != nil && !e.finished {
@@ -368,7 +368,7 @@ func (b *Box) End(n uint64) {
 
 // Edit records in memory that a caller has changed the CLI's queue, or that a later state of the outbox may be lost: none of
 // the prompts is sent again.
-func (b *Box) Edit() {
+func (b *Outbox) Edit() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, e := range b.st.Entries {
@@ -377,7 +377,7 @@ func (b *Box) Edit() {
 }
 
 // Clear finishes, in memory, the prompts that which accepts, and returns their numbers.
-func (b *Box) Clear(which func(*Entry) bool) (cleared []uint64) {
+func (b *Outbox) Clear(which func(*Entry) bool) (cleared []uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, e := range b.st.Entries {
@@ -390,7 +390,7 @@ func (b *Box) Clear(which func(*Entry) bool) (cleared []uint64) {
 }
 
 // Entries are copies of the prompts of which something is still to be known, in order.
-func (b *Box) Entries() (out []Entry) {
+func (b *Outbox) Entries() (out []Entry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, e := range b.st.Entries {
@@ -402,15 +402,15 @@ func (b *Box) Entries() (out []Entry) {
 }
 
 // Empty reports whether no prompt is left of which something is to be known.
-func (b *Box) Empty() bool { return len(b.Entries()) == 0 }
+func (b *Outbox) Empty() bool { return len(b.Entries()) == 0 }
 
 // Pending reports whether the outbox has the message of an id, or of an acknowledged request.
-func (b *Box) Pending(id string) bool {
+func (b *Outbox) Pending(id string) bool {
 	return slices.ContainsFunc(b.Entries(), func(e Entry) bool { return slices.Contains(e.IDs, id) || slices.Contains(e.Was, id) })
 }
 
 // AnswerTo returns the first message's id of an acknowledged prompt by its request.
-func (b *Box) AnswerTo(request string) (id string, before journal.Position, ok bool) {
+func (b *Outbox) AnswerTo(request string) (id string, before journal.Position, ok bool) {
 	for _, e := range b.Entries() {
 		if request != "" && e.prompt.Request == request && e.Acknowledged() {
 			if ids := e.Names(); len(ids) > 0 {
@@ -422,7 +422,7 @@ func (b *Box) AnswerTo(request string) (id string, before journal.Position, ok b
 }
 
 // Pass notes, in memory, that the history lacks a prompt whose answer is still awaited.
-func (b *Box) Pass(n uint64) {
+func (b *Outbox) Pass(n uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e := b.st.find(n); e != nil {
@@ -431,10 +431,10 @@ func (b *Box) Pass(n uint64) {
 }
 
 // Close ends the outbox: nothing of it is written any more.
-func (b *Box) Close() { b.files.close() }
+func (b *Outbox) Close() { b.files.close() }
 
 // Problem is why the outbox is not on disk; nil if it is.
-func (b *Box) Problem() error { return b.files.problem() }
+func (b *Outbox) Problem() error { return b.files.problem() }
 
 func (s *state) find(n uint64) *Entry {
 	for _, e := range s.Entries {

@@ -83,7 +83,7 @@ func (m *memory) set(fail error, hang chan struct{}) {
 	m.fail, m.hang = fail, hang
 }
 
-func opened(t *testing.T, disk *memory) *Box {
+func opened(t *testing.T, disk *memory) *Outbox {
 	t.Helper()
 	b, err := Open(disk)
 	if err != nil {
@@ -101,7 +101,7 @@ func hidden(json.RawMessage) (json.RawMessage, []string) {
 	return json.RawMessage(`{"prompt":"p"}`), []string{"requestHeaders"}
 }
 
-func put(t *testing.T, b *Box, text string) uint64 {
+func put(t *testing.T, b *Outbox, text string) uint64 {
 	t.Helper()
 	params, _ := json.Marshal(map[string]string{"prompt": text})
 	n, inMemory, err := b.Add(Prompt{Params: params, Request: "r " + text, AskedAt: time.Now()}, keepAll, journal.Position{Epoch: 1, Seq: 3})
@@ -112,7 +112,7 @@ func put(t *testing.T, b *Box, text string) uint64 {
 }
 
 // noted notes the CLI's answer to a prompt, and waits until it is stored.
-func noted(b *Box, n uint64, ids []string) (durable, again bool, err error) {
+func noted(b *Outbox, n uint64, ids []string) (durable, again bool, err error) {
 	done := make(chan struct{})
 	go b.Accepted(n, ids, journal.Position{}, func(d, a bool, e error) {
 		durable, again, err = d, a, e
@@ -123,7 +123,7 @@ func noted(b *Box, n uint64, ids []string) (durable, again bool, err error) {
 }
 
 // accepted is noted without an error.
-func accepted(t *testing.T, b *Box, n uint64, ids []string) {
+func accepted(t *testing.T, b *Outbox, n uint64, ids []string) {
 	t.Helper()
 	if _, _, err := noted(b, n, ids); err != nil {
 		t.Errorf("the answer %q: %v", ids, err)
@@ -260,7 +260,7 @@ func TestBounds(t *testing.T) {
 }
 
 // finish removes a prompt, also from the disk.
-func finish(t *testing.T, b *Box, n uint64) {
+func finish(t *testing.T, b *Outbox, n uint64) {
 	t.Helper()
 	if !b.Finish(n) {
 		t.Errorf("the prompt %d is not there", n)

@@ -14,7 +14,7 @@ import (
 var ErrUnstored = errors.New("the delivery of a prompt is not stored")
 
 // Owes reports whether a prompt must be sent to the CLI again.
-func (b *Box) Owes() bool {
+func (b *Outbox) Owes() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.st.owed() != nil
@@ -34,7 +34,7 @@ func (s *state) owed() *Entry {
 // that the CLI has not answered. The caller gives it to the CLI. If the session has another owner, BeginRedelivery returns
 // SESSION_UNAVAILABLE. If the disk fails, a process that crashes may deliver the prompt a second time. With shared,
 // another process may continue the session without a crash: BeginRedelivery then returns ErrUnstored, and delivers nothing.
-func (b *Box) BeginRedelivery(before journal.Position, now time.Time, shared bool) (e Entry, ok bool, err error) {
+func (b *Outbox) BeginRedelivery(before journal.Position, now time.Time, shared bool) (e Entry, ok bool, err error) {
 	b.mu.Lock()
 	next := b.st.owed()
 	if next == nil {
@@ -75,7 +75,7 @@ func (b *Box) BeginRedelivery(before journal.Position, now time.Time, shared boo
 }
 
 // undo takes a delivery back that has not begun.
-func (b *Box) undo(was Entry) {
+func (b *Outbox) undo(was Entry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e := b.st.find(was.N); e != nil && !e.finished {
@@ -85,7 +85,7 @@ func (b *Box) undo(was Entry) {
 }
 
 // Owe records in memory that a prompt must be sent to the CLI again, without the first done of its messages.
-func (b *Box) Owe(n uint64, done int) {
+func (b *Outbox) Owe(n uint64, done int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e := b.st.find(n); e != nil && !e.finished {

@@ -210,8 +210,8 @@ func (m *Machine) Again(w *Waiter) {
 	w.takenAt, w.seen = journal.Position{}, nil
 }
 
-// Doubt makes a waiter one whose runtime was lost, unless its message was accepted.
-func (m *Machine) Doubt(w *Waiter) {
+// MarkUnconfirmed makes a waiter one whose runtime was lost, unless its message was accepted.
+func (m *Machine) MarkUnconfirmed(w *Waiter) {
 	if !w.accepted {
 		w.accepted, w.unconfirmed = true, true
 	}

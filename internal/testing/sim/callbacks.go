@@ -273,10 +273,10 @@ func (w *world) answer(n int) {
 		text = fmt.Sprintf(`{"result":{"kind":%q,"feedback":%q}}`, kind, one.mark)
 	}
 	one.text = text
-	giver := callback.Giver{Participant: by, Digest: [32]byte{byte(w.answers), byte(w.answers >> 8)}}
+	responder := callback.Responder{Participant: by, Digest: [32]byte{byte(w.answers), byte(w.answers >> 8)}}
 	l := w.life
 	c := w.begin(func() {})
-	l.s.Callbacks().Resolve(c, id, giver, callback.Reply{Members: json.RawMessage(text)}, func(_ journal.Position, err error) {
+	l.s.Callbacks().Resolve(c, id, responder, callback.Reply{Members: json.RawMessage(text)}, func(_ journal.Position, err error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.returned(c)

@@ -30,7 +30,7 @@ func (w *world) over() bool {
 	if w.s.Loader().State() == session.Unloaded && (w.s.Awaited() || w.variant.continues()) {
 		return false
 	}
-	return len(open) == 0 && w.pending() == 0 && !w.s.Turns().Running() && w.s.Prompts().Box().Empty()
+	return len(open) == 0 && w.pending() == 0 && !w.s.Turns().Running() && w.s.Prompts().Outbox().Empty()
 }
 
 // check lets everything end, and returns what was wrong with the run.
@@ -46,7 +46,7 @@ func (w *world) check() string {
 			}
 		}
 		w.fail("work is left: running %v, %d prompts in the outbox, %d callbacks", w.s.Turns().Running(),
-			len(w.s.Prompts().Box().Entries()), w.pending())
+			len(w.s.Prompts().Outbox().Entries()), w.pending())
 	}
 	for w.step(0) { // the process writes its history
 	}

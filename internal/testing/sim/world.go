@@ -386,7 +386,7 @@ func (w *world) revive() {
 // are continued, the caller looks: the bridge may not know of a turn that it began last.
 func (w *world) reload() {
 	if w.s.Loader().State() == session.Unloaded &&
-		(!w.s.Prompts().Box().Empty() || w.pending() > 0 || w.s.Awaited() || w.variant.continues()) {
+		(!w.s.Prompts().Outbox().Empty() || w.pending() > 0 || w.s.Awaited() || w.variant.continues()) {
 		w.revive()
 	}
 }

@@ -18,15 +18,15 @@ import (
 
 var run, names = reordertest.Run, reordertest.Names
 
-// taking is a session's intake.
+// taking is a session's ingester.
 type taking struct {
-	*Intake
+	*Ingester
 	of *storyteller
 }
 
 func newTaking() *taking {
 	f := newStoryteller()
-	return &taking{f.s.intake, f}
+	return &taking{f.s.ingester, f}
 }
 
 // take takes an event as the reader of the CLI's connection does.
@@ -43,7 +43,7 @@ func wantKept(t *testing.T, s *taking, want ...string) {
 	reordertest.Equal(t, kept(s), want)
 }
 
-// repeating returns an intake that holds back events 100 to 109, after 0 to 9.
+// repeating returns an ingester that holds back events 100 to 109, after 0 to 9.
 func repeating(t *testing.T) (*taking, *reordertest.Burst) {
 	b, s := reordertest.New(5000, nil), newTaking()
 	for _, n := range slices.Concat(run(0, 10), []int{0}, run(10, 12), run(100, 110)) {
@@ -147,15 +147,15 @@ func TestFollow(t *testing.T) {
 			t.Parallel()
 			s := newTaking()
 			rec := &journal.Record{Type: c.event, Agent: c.agent, JSON: fmt.Appendf(nil, `{"type":%q,"data":%s}`, c.event, cmp.Or(c.data, "{}"))}
-			s.Marks.HasHistory = c.said
+			s.Known.HasHistory = c.said
 			s.take(rec)
 			pending := s.s.callbacks.Registry().Len()
 			saved, announced := s.of.saved > 0, len(s.of.done)
-			if saved != c.saved || announced != c.announced || pending != c.pending || s.Marks.CompletedTurn != c.turned {
-				t.Errorf("saved %v, announced %d, pending %d, turned %v; want %+v", saved, announced, pending, s.Marks.CompletedTurn, c)
+			if saved != c.saved || announced != c.announced || pending != c.pending || s.Known.CompletedTurn != c.turned {
+				t.Errorf("saved %v, announced %d, pending %d, turned %v; want %+v", saved, announced, pending, s.Known.CompletedTurn, c)
 			}
-			if rec.Pos.Seq != 1 || s.Marks.HasHistory != (c.said || c.event == "user.message" && c.agent == "") {
-				t.Errorf("position %v, history %v", rec.Pos, s.Marks.HasHistory)
+			if rec.Pos.Seq != 1 || s.Known.HasHistory != (c.said || c.event == "user.message" && c.agent == "") {
+				t.Errorf("position %v, history %v", rec.Pos, s.Known.HasHistory)
 			}
 		})
 	}

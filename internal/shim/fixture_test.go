@@ -27,8 +27,8 @@ import (
 // patience is how long anything may take before a test gives up.
 const patience = 30 * time.Second
 
-// rig is a shim in front of a bridge on a fake CLI, and the fake CLI itself.
-type rig struct {
+// fixture is a shim in front of a bridge on a fake CLI, and the fake CLI itself.
+type fixture struct {
 	t      testing.TB
 	cli    *fakecli.CLI
 	server *Server
@@ -44,7 +44,7 @@ type rig struct {
 }
 
 // Write implements io.Writer for the fake CLI's log.
-func (r *rig) Write(line []byte) (int, error) {
+func (r *fixture) Write(line []byte) (int, error) {
 	var e fakecli.Entry
 	if f := r.received.Load(); f != nil && json.Unmarshal(line, &e) == nil && e.Kind == fakecli.EntryReceived {
 		(*f)(e.Type)
@@ -53,7 +53,7 @@ func (r *rig) Write(line []byte) (int, error) {
 }
 
 // count counts a unary call.
-func (r *rig) count(ctx context.Context, rpc string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
+func (r *fixture) count(ctx context.Context, rpc string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
 	opts ...grpc.CallOption,
 ) error {
 	r.callsMu.Lock()
@@ -63,25 +63,25 @@ func (r *rig) count(ctx context.Context, rpc string, req, reply any, cc *grpc.Cl
 }
 
 // called returns how often an rpc was called.
-func (r *rig) called(rpc string) int {
+func (r *fixture) called(rpc string) int {
 	r.callsMu.Lock()
 	defer r.callsMu.Unlock()
 	return r.calls[rpc]
 }
 
-// sole has the rig's bridge serve its program alone.
+// sole has the fixture's bridge serve its program alone.
 func sole(c *app.Config) { c.SingleClient = true }
 
-// newRig starts everything.
-func newRig(t testing.TB, script fakecli.Script, change ...func(*Config)) *rig {
+// newFixture starts everything.
+func newFixture(t testing.TB, script fakecli.Script, change ...func(*Config)) *fixture {
 	t.Helper()
-	return newRigWith(t, script, func(*app.Config) {}, change...)
+	return newFixtureWith(t, script, func(*app.Config) {}, change...)
 }
 
-// newRigWith is newRig with a bridge of another kind.
-func newRigWith(t testing.TB, script fakecli.Script, kind func(*app.Config), change ...func(*Config)) *rig {
+// newFixtureWith is newFixture with a bridge of another kind.
+func newFixtureWith(t testing.TB, script fakecli.Script, kind func(*app.Config), change ...func(*Config)) *fixture {
 	t.Helper()
-	r := &rig{t: t, calls: map[string]int{}}
+	r := &fixture{t: t, calls: map[string]int{}}
 	r.cli = fakecli.New(fakecli.Options{Script: script, Oracle: r})
 	t.Cleanup(r.cli.Close)
 	dir, err := os.MkdirTemp("", "cg") // the path of a socket is short
@@ -166,7 +166,7 @@ type program struct {
 }
 
 // connect connects a program to the shim, or directly to the CLI.
-func (r *rig) connect(direct bool) *program {
+func (r *fixture) connect(direct bool) *program {
 	p := &program{t: r.t, change: make(chan struct{})}
 	var rwc io.ReadWriteCloser
 	served := make(chan struct{})

@@ -5,9 +5,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 )
 
-// Marks say how far a conversation is known. Positions are zero when nothing is known. Their JSON
+// Known says how far a conversation is known. Positions are zero when nothing is known. Their JSON
 // is part of the session's saved form.
-type Marks struct {
+type Known struct {
 	// HasHistory: it has a message, so that the CLI keeps a history of it.
 	HasHistory bool `json:"used,omitempty"`
 	// CompletedTurn: a turn has ended, so that the CLI has written that history.
@@ -25,7 +25,7 @@ type Marks struct {
 }
 
 // Apply follows an event of the session's own agent.
-func (m *Marks) Apply(rec *journal.Record) {
+func (m *Known) Apply(rec *journal.Record) {
 	switch rec.Type {
 	case "user.message":
 		m.HasHistory = true

@@ -30,8 +30,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
-// rig is one session on a fake CLI: the host, and the runtime too.
-type rig struct {
+// fixture is one session on a fake CLI: the host, and the runtime too.
+type fixture struct {
 	t      *testing.T
 	script fakecli.Script
 	home   string
@@ -64,7 +64,7 @@ type rig struct {
 
 // fakeRuntime is the connection to one life of the fake CLI.
 type fakeRuntime struct {
-	r    *rig
+	r    *fixture
 	cli  *fakecli.CLI
 	conn *rpcconn.Conn
 	dead atomic.Pointer[error]
@@ -73,9 +73,9 @@ type fakeRuntime struct {
 	routed atomic.Bool
 }
 
-func newRig(t *testing.T, script fakecli.Script) *rig {
+func newFixture(t *testing.T, script fakecli.Script) *fixture {
 	t.Helper()
-	r := &rig{t: t, script: script, home: t.TempDir()}
+	r := &fixture{t: t, script: script, home: t.TempDir()}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.ctx = ctx
 	r.s = New(Config{ID: "s1", Host: r, Epoch: 7, Encode: func(*journal.Record, journal.Form) []byte { return nil }})
@@ -97,7 +97,7 @@ func newRig(t *testing.T, script fakecli.Script) *rig {
 }
 
 // Runtime implements Host: the fake CLI that lives, or a new one.
-func (r *rig) Runtime(context.Context) (Runtime, error) {
+func (r *fixture) Runtime(context.Context) (Runtime, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.rt == nil {
@@ -111,7 +111,7 @@ func (r *rig) Runtime(context.Context) (Runtime, error) {
 }
 
 // crash ends the CLI's life, and tells the session.
-func (r *rig) crash() {
+func (r *fixture) crash() {
 	r.mu.Lock()
 	cli, rt := r.cli, r.rt
 	r.cli, r.rt = nil, nil
@@ -128,10 +128,10 @@ func (r *rig) crash() {
 }
 
 // Stopped implements Host.
-func (r *rig) Stopped() <-chan struct{} { return r.ctx.Done() }
+func (r *fixture) Stopped() <-chan struct{} { return r.ctx.Done() }
 
 // Go implements Host.
-func (r *rig) Go(f func(context.Context)) bool {
+func (r *fixture) Go(f func(context.Context)) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ctx.Err() != nil {
@@ -142,45 +142,45 @@ func (r *rig) Go(f func(context.Context)) bool {
 }
 
 // Spawn implements Host.
-func (r *rig) Spawn(f func()) { go f() }
+func (r *fixture) Spawn(f func()) { go f() }
 
 // Changed implements Host.
-func (r *rig) Changed(c bridgev1.SessionChange) {
+func (r *fixture) Changed(c bridgev1.SessionChange) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.done = append(r.done, c)
 }
 
 // MarkDirty implements Host.
-func (r *rig) MarkDirty() {
+func (r *fixture) MarkDirty() {
 	if r.dirtied != nil {
 		r.dirtied()
 	}
 }
 
 // Refresh implements Host. Hosts of other sessions have their own.
-func (r *rig) Refresh() {
+func (r *fixture) Refresh() {
 	if r.s != nil {
 		r.refresh(r.s)
 	}
 }
 
-func (r *rig) refresh(s *Session) {
+func (r *fixture) refresh(s *Session) {
 	r.Go(func(ctx context.Context) { _ = s.participants.Refresh(ctx) }) // the next load makes up for a failure
 }
 
 // Watched, LabelsChanged, CallbackRequested and CallbackResolved implement Host.
-func (r *rig) BuiltIns(context.Context) *config.BuiltIns { return r.names }
+func (r *fixture) BuiltIns(context.Context) *config.BuiltIns { return r.names }
 
-func (r *rig) Watched(map[string]string) []string  { return nil }
-func (r *rig) LabelsChanged()                      {}
-func (r *rig) CallbackRequested(*callback.Pending) {}
-func (r *rig) CallbackResolved(Resolved)           {}
+func (r *fixture) Watched(map[string]string) []string  { return nil }
+func (r *fixture) LabelsChanged()                      {}
+func (r *fixture) CallbackRequested(*callback.Pending) {}
+func (r *fixture) CallbackResolved(Resolved)           {}
 
 // Epoch implements Host: later than New's.
-func (r *rig) Epoch() uint64 { return 7 + r.epoch.Add(1) }
+func (r *fixture) Epoch() uint64 { return 7 + r.epoch.Add(1) }
 
-func (r *rig) Logger() *slog.Logger { return cmp.Or(r.log, slog.New(slog.DiscardHandler)) }
+func (r *fixture) Logger() *slog.Logger { return cmp.Or(r.log, slog.New(slog.DiscardHandler)) }
 
 func (rt *fakeRuntime) Call(ctx context.Context, method string, params []byte, opts ...rpcconn.CallOption) (json.RawMessage, error) {
 	return rt.conn.Call(ctx, method, params, opts...)
@@ -226,7 +226,7 @@ func (rt *fakeRuntime) request(ctx context.Context, q *rpcconn.Request) (json.Ra
 }
 
 // open creates the session.
-func (r *rig) open(o Opening) Joined {
+func (r *fixture) open(o Opening) Joined {
 	r.t.Helper()
 	joined, err := r.s.loader.Create(r.t.Context(), o)
 	if err != nil {
@@ -236,13 +236,13 @@ func (r *rig) open(o Opening) Joined {
 }
 
 // join makes a caller a participant.
-func (r *rig) join(b roster.Brings) (*roster.Participant, error) {
+func (r *fixture) join(b roster.Brings) (*roster.Participant, error) {
 	joined, err := r.s.participants.Join(r.t.Context(), Joining{Brings: b})
 	return joined.Participant, err
 }
 
 // received lists the parameters of the calls of a method that the CLI got.
-func (r *rig) received(method string) (out []string) {
+func (r *fixture) received(method string) (out []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.cli == nil {
@@ -261,7 +261,7 @@ func (r *rig) received(method string) (out []string) {
 }
 
 // last is the newest of received.
-func (r *rig) last(method string) string {
+func (r *fixture) last(method string) string {
 	r.t.Helper()
 	all := r.received(method)
 	if len(all) == 0 {
@@ -271,7 +271,7 @@ func (r *rig) last(method string) string {
 }
 
 // await reads the journal, notes included, until one is found that was not found before.
-func (r *rig) await(what string, found func(*journal.Record) bool) *journal.Record {
+func (r *fixture) await(what string, found func(*journal.Record) bool) *journal.Record {
 	r.t.Helper()
 	for {
 		for i, rec := range r.seen {
@@ -292,7 +292,7 @@ func (r *rig) await(what string, found func(*journal.Record) bool) *journal.Reco
 	}
 }
 
-func (r *rig) awaitEvent(eventType string) *journal.Record {
+func (r *fixture) awaitEvent(eventType string) *journal.Record {
 	r.t.Helper()
 	return r.await(eventType, func(rec *journal.Record) bool { return rec.Type == eventType })
 }
@@ -304,7 +304,7 @@ func message(text string) Message {
 	return m
 }
 
-func (r *rig) send(m Message) Sent {
+func (r *fixture) send(m Message) Sent {
 	r.t.Helper()
 	sent, err := sendAndAwaitReply(r.t.Context(), r.s, m)
 	if err != nil {

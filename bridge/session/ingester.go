@@ -27,16 +27,16 @@ const (
 // taken, and later history only adds what the journal lacks.
 const maxHeld = 10_000
 
-// Intake takes the CLI's events of the session, in the order in which the CLI emitted them: the reorder buffer with its
+// Ingester takes the CLI's events of the session, in the order in which the CLI emitted them: the reorder buffer with its
 // timer, what is held back while the CLI's history is read, the journal, and what follows from an event: turns,
 // callbacks, what the session shows of itself.
 //
-// The session's lock guards an Intake with its exported fields: all methods are called with it held. Its timer runs while
+// The session's lock guards an Ingester with its exported fields: all methods are called with it held. Its timer runs while
 // the buffer holds events back; End stops it.
-type Intake struct {
-	// Info is what the session shows of itself, Marks how far its conversation is known.
+type Ingester struct {
+	// Info is what the session shows of itself, Known how far its conversation is known.
 	Info  info.Info
-	Marks history.Marks
+	Known history.Known
 	// Usage is what the session has used of models.
 	Usage usage.Usage
 	// Internal marks events as the bridge's own doing: it loads or unloads the session.
@@ -53,16 +53,16 @@ type Intake struct {
 	arrivedAt time.Time
 }
 
-// newIntake returns an Intake for a session that begins at a time.
-func newIntake(s *Session, at time.Time) *Intake {
-	i := &Intake{s: s, Info: info.Info{Start: at, Modified: at}}
+// newIngester returns an Ingester for a session that begins at a time.
+func newIngester(s *Session, at time.Time) *Ingester {
+	i := &Ingester{s: s, Info: info.Info{Start: at, Modified: at}}
 	i.buffer = reorder.New(i.apply, func(id journal.ID) bool { return s.journal.Seen(id) })
 	return i
 }
 
 // take takes an event that arrived at a time, in the order in which the CLI sent it. It never
 // blocks, and keeps the record.
-func (i *Intake) take(rec *journal.Record, at time.Time) {
+func (i *Ingester) take(rec *journal.Record, at time.Time) {
 	rec.Bridge = i.Internal
 	if i.reading {
 		i.held = append(i.held, rec)
@@ -77,16 +77,16 @@ func (i *Intake) take(rec *journal.Record, at time.Time) {
 }
 
 // hold holds events back until release or discard: the CLI's history is read meanwhile.
-func (i *Intake) hold() { i.reading = true }
+func (i *Ingester) hold() { i.reading = true }
 
 // holding reports whether events are held back because the history is being read.
-func (i *Intake) holding() bool { return i.reading }
+func (i *Ingester) holding() bool { return i.reading }
 
 // Held returns the events that are held back because the history is being read.
-func (i *Intake) Held() []*journal.Record { return i.held }
+func (i *Ingester) Held() []*journal.Record { return i.held }
 
 // release takes the events that were held back.
-func (i *Intake) release() {
+func (i *Ingester) release() {
 	held := i.held
 	i.discard()
 	now := time.Now()
@@ -96,18 +96,18 @@ func (i *Intake) release() {
 }
 
 // discard drops the events that were held back.
-func (i *Intake) discard() { i.held, i.reading = nil, false }
+func (i *Ingester) discard() { i.held, i.reading = nil, false }
 
 // end hands on all that the buffer holds back, forgets the burst and stops the timer: no more
 // events come.
-func (i *Intake) end() {
+func (i *Ingester) end() {
 	i.buffer.Flush(time.Now())
 	i.buffer.Reset()
 	i.arm()
 }
 
 // inOrder applies an event, or keeps it until its turn has come.
-func (i *Intake) inOrder(rec *journal.Record, at time.Time) {
+func (i *Ingester) inOrder(rec *journal.Record, at time.Time) {
 	if reason := i.buffer.Push(rec, at); reason != reorder.None {
 		after := i.s.journal.Last()
 		i.buffer.Flush(at)
@@ -117,7 +117,7 @@ func (i *Intake) inOrder(rec *journal.Record, at time.Time) {
 }
 
 // arm starts or stops the timer.
-func (i *Intake) arm() {
+func (i *Ingester) arm() {
 	held := i.buffer.Held() > 0
 	switch {
 	case held == i.armed:
@@ -133,7 +133,7 @@ func (i *Intake) arm() {
 }
 
 // overdue hands on events that have been held back for too long.
-func (i *Intake) overdue() {
+func (i *Ingester) overdue() {
 	i.s.mu.Lock()
 	defer i.s.mu.Unlock()
 	after := i.s.journal.Last()
@@ -149,7 +149,7 @@ func (i *Intake) overdue() {
 
 // leftOutOfOrder logs that events after a position were handed on though some of the burst may be
 // missing before them: readers may get those late.
-func (i *Intake) leftOutOfOrder(reason reorder.Reason, after journal.Position) {
+func (i *Ingester) leftOutOfOrder(reason reorder.Reason, after journal.Position) {
 	through := i.s.journal.Last()
 	i.s.host.Logger().Warn(LeftOutOfOrder, "session_id", i.s.id, "reason", string(reason),
 		"epoch", through.Epoch, "after_seq", after.Seq, "through_seq", through.Seq)
@@ -157,7 +157,7 @@ func (i *Intake) leftOutOfOrder(reason reorder.Reason, after journal.Position) {
 
 // apply puts an event into the journal and follows what it says. It reports whether the event is
 // new.
-func (i *Intake) apply(rec *journal.Record) bool {
+func (i *Ingester) apply(rec *journal.Record) bool {
 	if rec.Type == "user.message" && !i.s.journal.Seen(rec.ID) {
 		i.carryOut(i.s.turns.machine.Precede(rec, i.s.journal.Last()), time.Now())
 	}
@@ -179,7 +179,7 @@ func (i *Intake) apply(rec *journal.Record) bool {
 
 // Append puts an event into the journal and follows what it says, callbacks apart. It reports
 // whether the event is new.
-func (i *Intake) Append(rec *journal.Record) bool {
+func (i *Ingester) Append(rec *journal.Record) bool {
 	if !i.s.journal.Append(rec) {
 		return false
 	}
@@ -190,7 +190,7 @@ func (i *Intake) Append(rec *journal.Record) bool {
 }
 
 // step counts and reports a step of a turn: a model call or a tool.
-func (i *Intake) step(rec *journal.Record) {
+func (i *Ingester) step(rec *journal.Record) {
 	switch rec.Type {
 	case "assistant.usage":
 		call, at := usage.Read(rec), i.now()
@@ -208,7 +208,7 @@ func (i *Intake) step(rec *journal.Record) {
 }
 
 // now returns when the event that is being taken arrived, or the time if it was held back.
-func (i *Intake) now() time.Time {
+func (i *Ingester) now() time.Time {
 	if i.arrivedAt.IsZero() {
 		return time.Now()
 	}
@@ -216,7 +216,7 @@ func (i *Intake) now() time.Time {
 }
 
 // carryOut has the session do what the machine of turns asks for, and counts the turns that have ended.
-func (i *Intake) carryOut(effects []turn.Effect, at time.Time) {
+func (i *Ingester) carryOut(effects []turn.Effect, at time.Time) {
 	if effects == nil {
 		return
 	}
@@ -229,11 +229,11 @@ func (i *Intake) carryOut(effects []turn.Effect, at time.Time) {
 }
 
 // follow brings what is known of the session in step with an event that arrived at a time.
-func (i *Intake) follow(rec *journal.Record, at time.Time) {
+func (i *Ingester) follow(rec *journal.Record, at time.Time) {
 	if rec.Agent != "" {
 		return
 	}
-	i.Marks.Apply(rec)
+	i.Known.Apply(rec)
 	switch i.Info.Apply(rec, at) {
 	case info.Announce:
 		i.s.markDirty()
