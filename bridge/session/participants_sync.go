@@ -11,7 +11,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 )
 
-// toolsTimeout bounds the CLI's answer to a change of the tools: other changes of the session wait
+// toolsTimeout is how long the CLI may take for a change of the tools, before it lingers: other changes of the session wait
 // behind it.
 const toolsTimeout = time.Minute
 
@@ -121,6 +121,8 @@ func (m *Participants) Refresh(ctx context.Context) error {
 func (m *Participants) setTools(ctx context.Context, rt Runtime, tools json.RawMessage) error {
 	limited, cancel := context.WithTimeout(ctx, toolsTimeout)
 	defer cancel()
+	limited, end := m.s.loader.lingering(limited)
+	defer end()
 	m.s.mu.Lock()
 	m.received.tools = nil
 	m.s.mu.Unlock()
@@ -189,6 +191,8 @@ func (m *Participants) warmResume(ctx context.Context, rt Callee, change func(*j
 	if change != nil {
 		change(&plan.Params)
 	}
+	ctx, cancel := m.s.loader.lingering(ctx)
+	defer cancel()
 	result, at, err := m.s.call(ctx, rt, "session.resume", plan.Params)
 	if err != nil {
 		return err

@@ -297,6 +297,7 @@ func TestFound(t *testing.T) {
 		"a CLI that hung twice waits for an answer that it did not get":     "v55 t5 c28 c13 c25 c5 c35 y18 y14 c10 c11 c13 c5 c12 c18 c0 y18",
 		"a prompt stays in memory although the disk works again":            "v20 t26 c18 c0 c30 f14 c18 t24 c33 c10 c2 f21 q22 z22",
 		"two leave, and the CLI takes a minute for the first":               "v42 c33 l7 l24 q16 w23",
+		"a change of tools that was given up comes after the next":          "v42 l35 c17 q10 l24 q16 w23 c5",
 		"who joins while the session is disconnected has no place":          "v21 s25 z18 p1 o33 k3 y11",
 		"a default answer does not reach the CLI":                           "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
 	} {
