@@ -1,13 +1,18 @@
 package deploy
 
 import (
+	"context"
+	"crypto/tls"
 	"fmt"
+	"io"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -60,6 +65,35 @@ func TestHAProxyDoctor(t *testing.T) {
 	ctx := metadata.AppendToOutgoingContext(p.Ctx, "x-large", strings.Repeat("x", 60<<10))
 	if _, err := p.remote.Runtimes().Ping(ctx, &bridgev1.PingRequest{}); err != nil {
 		t.Errorf("a call with 60 KiB of metadata: %v", err)
+	}
+}
+
+// A stranger has a connection to the server of its own, which the server closes when it has sent too much. On the connection of
+// a caller, that caller would pay for it.
+func TestHAProxyStrangers(t *testing.T) {
+	t.Parallel()
+	p := newHAProxy(t, time.Minute)
+	ctx, cancel := context.WithTimeout(p.Ctx, 20*time.Second)
+	defer cancel()
+	if _, err := p.remote.Runtimes().Ping(ctx, &bridgev1.PingRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	body, sent := io.Pipe()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+p.address+bridgev1.RuntimeService_Ping_FullMethodName, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/grpc")
+	go func() { _, _ = sent.Write(append([]byte{0, 0, 0xff, 0xff, 0xff}, make([]byte, 900_000)...)) }() // a part of 16 MiB
+	transport := &http2.Transport{TLSClientConfig: &tls.Config{RootCAs: p.roots, ServerName: "localhost"}}
+	defer transport.CloseIdleConnections()
+	response, err := transport.RoundTrip(request)
+	if err == nil {
+		_ = response.Body.Close()
+	}
+	_ = body.Close()
+	if ctx.Err() != nil {
+		t.Error("the stranger's call goes on, on the connection of a caller")
 	}
 }
 
