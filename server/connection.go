@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
 	"github.com/copilot-grpc/copilot-grpc/internal/leaving"
 	"github.com/copilot-grpc/copilot-grpc/server/h2"
@@ -44,10 +45,9 @@ type connection struct {
 	closeOnce sync.Once
 	signal    leaving.Signal
 
-	// held is the cost of its requests, charged to the caller that pays for them; hmu guards both.
-	hmu     sync.Mutex
-	held    int
-	charged *callerUse
+	// held is the cost of its requests, unproven that of calls whose proof is not valid. stranger pays for those.
+	held, unproven atomic.Int64
+	stranger       payer
 
 	// The table's mu guards the following fields. place is the element in the queue of unauthenticated connections,
 	// since the time of the connect.
@@ -65,6 +65,7 @@ func newConnection(t *connections, tcp *net.TCPConn) *connection {
 		TCPConn: tcp, table: t, since: time.Now(), away: make(chan struct{}), ended: make(chan struct{}),
 		closed: make(chan struct{}),
 	}
+	c.stranger.on = c
 	c.signal = leaving.Signal{Away: c.away, Ended: c.ended,
 		Grace: func() time.Duration { return time.Duration(t.grace.Load()) }}
 	return c
@@ -97,7 +98,7 @@ func (c *connection) key() callerKey {
 
 // follow returns the handshake's connection with a follower of its frames.
 func (c *connection) follow(safe net.Conn, maxMessage int) net.Conn {
-	f := h2.Wrap(safe, h2.Config{Budget: (*budget)(c), Refusal: trailersOf, MaxMessage: maxMessage})
+	f := h2.Wrap(safe, h2.Config{Budget: &c.stranger, Refusal: trailersOf, MaxMessage: maxMessage})
 	c.frames.Store(f)
 	return f
 }
@@ -162,83 +163,76 @@ func (c *connection) pause(d time.Duration) bool {
 	return false
 }
 
-// budget counts the cost of a connection's requests for its caller, its tenant and the server.
-type budget connection
-
-// Take implements h2.Budget.
-func (b *budget) Take(n, _ int) error {
-	b.Change(n)
-	return b.exceeded()
+// payer is the caller of calls on a connection, which pays for them with its tenant and the server: the connection of a
+// proxy has calls of many. It is a h2.Budget.
+type payer struct {
+	on  *connection
+	use *callerUse // nil: no valid proof came with the call
 }
 
-// exceeded returns an error if the connection's requests exceed a limit.
-func (b *budget) exceeded() error {
-	b.hmu.Lock()
-	use, held := b.charged, b.held
-	b.hmu.Unlock()
-	if use == nil {
-		return nil // unknownBytes is little
+// Take implements h2.Budget.
+func (p *payer) Take(n, _ int) error {
+	p.Change(n)
+	return p.exceeded()
+}
+
+// exceeded returns an error if the requests of the connection, the caller, the tenant or the server exceed a limit.
+func (p *payer) exceeded() error {
+	if p.use == nil {
+		// Read closes a connection without any proof.
+		if p.on.known.Load() && p.on.unproven.Load() > unknownBytes {
+			return fault.New(fault.Unauthenticated, "calls without a valid proof have sent more than %d bytes on the "+
+				"connection", unknownBytes)
+		}
+		return nil
 	}
-	own, all := b.table.limits(use.key.tenant)
+	t, use := p.on.table, p.use
+	own, all := t.limits(use.key.tenant)
 	switch {
-	case own.ConnectionRequestBytes > 0 && int64(held) > own.ConnectionRequestBytes:
+	case own.ConnectionRequestBytes > 0 && p.on.held.Load() > own.ConnectionRequestBytes:
 		return quota.Exceeded("connection_request_bytes", own.ConnectionRequestBytes, false, retryConnect)
 	case own.CallerRequestBytes > 0 && use.bytes.Load() > own.CallerRequestBytes:
 		return quota.Exceeded("caller_request_bytes", own.CallerRequestBytes, false, retryConnect)
 	case own.RequestBytes > 0 && use.tenant.bytes.Load() > own.RequestBytes:
 		return quota.Exceeded("request_bytes", own.RequestBytes, false, retryConnect)
-	case all.RequestBytes > 0 && b.table.bytes.Load() > all.RequestBytes:
+	case all.RequestBytes > 0 && t.bytes.Load() > all.RequestBytes:
 		return quota.Exceeded("request_bytes", all.RequestBytes, true, retryConnect)
 	}
 	return nil
 }
 
 // Change implements h2.Budget.
-func (b *budget) Change(n int) {
-	b.hmu.Lock()
-	defer b.hmu.Unlock()
-	b.held += n
-	(*connection)(b).add(n)
+func (p *payer) Change(n int) {
+	p.on.held.Add(int64(n))
+	if p.use == nil {
+		p.on.unproven.Add(int64(n))
+		return
+	}
+	p.use.bytes.Add(int64(n))
+	p.use.tenant.bytes.Add(int64(n))
+	p.on.table.bytes.Add(int64(n))
 }
 
-// work is the account.Budget of a connection's calls: that of the caller, the tenant and the server.
-type work connection
+// work is the account.Budget of a payer's calls.
+type work payer
 
 // Take implements account.Budget.
 func (w *work) Take(n int) error {
-	b := (*budget)(w)
-	b.Change(n)
-	if err := b.exceeded(); err != nil {
-		b.Change(-n)
+	p := (*payer)(w)
+	p.Change(n)
+	if err := p.exceeded(); err != nil {
+		p.Change(-n)
 		return err
 	}
 	return nil
 }
 
 // Give implements account.Budget.
-func (w *work) Give(n int) { (*budget)(w).Change(-n) }
+func (w *work) Give(n int) { (*payer)(w).Change(-n) }
 
 // callOverhead is the memory of a call in addition to its headers and messages: a goroutine, its stack, and the state
 // of the transport.
 const callOverhead = 16 << 10
-
-// add counts bytes for the charged caller. The caller holds hmu.
-func (c *connection) add(n int) {
-	if c.charged != nil {
-		c.charged.bytes.Add(int64(n))
-		c.charged.tenant.bytes.Add(int64(n))
-		c.table.bytes.Add(int64(n))
-	}
-}
-
-// charge makes another caller pay for the connection's requests.
-func (c *connection) charge(use *callerUse) {
-	c.hmu.Lock()
-	defer c.hmu.Unlock()
-	c.add(-c.held)
-	c.charged = use
-	c.add(c.held)
-}
 
 // handshaken is the result of a handshake, its connection over TCP, and the calls on it.
 type handshaken struct {

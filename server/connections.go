@@ -77,6 +77,8 @@ type callerUse struct {
 	// conns are its connections, the oldest first.
 	conns []*connection
 	bytes atomic.Int64
+	// swept reports that the table does not have it any more.
+	swept atomic.Bool
 }
 
 // tenantUse is the use by a tenant.
@@ -314,8 +316,22 @@ func (t *connections) own(c *connection, key callerKey, force bool) error {
 	tenant.conns++
 	use.conns = append(use.conns, c)
 	c.use = use
-	c.charge(use)
 	return nil
+}
+
+// useOf returns the use of a caller, whose connections may be other callers'.
+func (t *connections) useOf(key callerKey) *callerUse {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	use := t.callers[key]
+	if use == nil {
+		if t.tenants[key.tenant] == nil {
+			t.tenants[key.tenant] = &tenantUse{}
+		}
+		use = &callerUse{key: key, tenant: t.tenants[key.tenant]}
+		t.callers[key] = use
+	}
+	return use
 }
 
 // retryConnect is the suggested time before a retry for callers with too many connections.
@@ -346,6 +362,7 @@ func (t *connections) disown(c *connection) {
 		// Handlers of closed connections may still hold requests, which count.
 		if len(u.conns) == 0 && u.bytes.Load() <= 0 {
 			delete(t.callers, key)
+			u.swept.Store(true)
 		} else {
 			used[u.tenant] = true
 		}

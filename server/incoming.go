@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/peer"
 
 	"github.com/copilot-grpc/copilot-grpc/server/account"
 	"github.com/copilot-grpc/copilot-grpc/server/codec"
@@ -50,13 +49,8 @@ func (r checked) handler(method string, handle grpc.MethodHandler) grpc.MethodHa
 
 // accountOf returns a new account for a call by gRPC; nil if its connection has no limits.
 func accountOf(ctx context.Context) *account.Account {
-	p, ok := peer.FromContext(ctx)
-	if !ok {
-		return nil
+	if p, ok := streamOf(ctx).Budget().(*payer); ok {
+		return account.New((*work)(p))
 	}
-	on, _ := connectionOf(p)
-	if on == nil {
-		return nil
-	}
-	return account.New((*work)(on))
+	return nil
 }

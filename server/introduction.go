@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/server/h2"
 	"github.com/copilot-grpc/copilot-grpc/server/identity"
+	"github.com/copilot-grpc/copilot-grpc/server/login"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
 	"github.com/copilot-grpc/copilot-grpc/server/status"
 )
@@ -34,6 +36,8 @@ type introduction struct {
 	who   caller.Caller
 	// calls counts the calls in progress that the connection stores it for.
 	calls atomic.Int64
+	// payer is its caller as the one who pays for calls; nil before the first one.
+	payer atomic.Pointer[payer]
 }
 
 // leave ends a call of an introduction that introduce has returned; nil does nothing.
@@ -255,9 +259,9 @@ func streamOf(ctx context.Context) *h2.Stream {
 	return s
 }
 
-// greet processes the headers of calls: it finds and counts the call's stream, and authenticates the connection
-// before a possibly long request arrives. It refuses only calls that exceed a limit. A call without proof is refused
-// later, with a more precise status. Only the connection's own client waits for it.
+// greet processes the headers of calls: it finds the call's stream and who pays for it before a possibly long request
+// arrives. It refuses only calls that exceed a limit. A call without proof is refused later, with a more precise
+// status.
 func (g *gate) greet(ctx context.Context, info *tap.Info) (context.Context, error) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -267,23 +271,77 @@ func (g *gate) greet(ctx context.Context, info *tap.Info) (context.Context, erro
 	if on == nil {
 		return ctx, nil
 	}
-	if !on.known.Load() {
-		now := g.now()
-		id, proof, err := g.identify(ctx, now)
-		if err == nil {
-			var who caller.Caller
-			if who, err = g.resolve(ctx, id, proof.Login, now); err == nil {
-				in, _ := on.introduce(&introduction{proof: proof, id: id, who: who})
-				in.leave() // the error is reported when the call is admitted
-			}
-		}
-	}
 	stream := on.stream()
-	if err := stream.Open(sizeOf(info.Header)); err != nil {
+	if err := stream.Open(sizeOf(info.Header), g.payer(ctx, on, info.Header)); err != nil {
 		st, _ := status.Of(err)
 		return ctx, st.Err()
 	}
 	return context.WithValue(ctx, streamKey{}, stream), nil
+}
+
+// payer returns who pays for a call: its caller, whom it authenticates unless the connection has stored the proof, or
+// the connection's stranger. Only the connection's own client waits for it.
+func (g *gate) payer(ctx context.Context, on *connection, header metadata.MD) *payer {
+	if i := on.introducedBy(loginOf(ctx), header); i != nil {
+		return on.payer(i)
+	}
+	now := g.now()
+	id, proof, err := g.identify(ctx, now)
+	if err != nil {
+		return &on.stranger
+	}
+	who, err := g.resolve(ctx, id, proof.Login, now)
+	if err != nil {
+		return &on.stranger
+	}
+	i, err := on.introduce(&introduction{proof: proof, id: id, who: who})
+	if err != nil {
+		return &on.stranger // the error is reported when the call is admitted
+	}
+	defer i.leave()
+	return on.payer(i)
+}
+
+// introducedBy returns the introduction whose proof comes with a call's headers and login; nil if there is none.
+func (c *connection) introducedBy(l *identity.Login, header metadata.MD) *introduction {
+	if last := c.latest.Load(); last == nil || last.provedBy(l, header) {
+		return last
+	}
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
+	for _, i := range c.introduced {
+		if i.provedBy(l, header) {
+			return i
+		}
+	}
+	return nil
+}
+
+// provedBy reports whether a call on the same connection has the introduction's proof.
+func (i *introduction) provedBy(l *identity.Login, header metadata.MD) bool {
+	bearers, tenants := header["authorization"], header[policy.MetadataTenant]
+	switch {
+	case len(tenants) > 1 || len(tenants) == 1 && tenants[0] != "" && tenants[0] != login.TenantName(i.who.Tenant):
+		return false
+	case i.proof.Bearer != "":
+		scheme, token, _ := strings.Cut(strings.Join(bearers, "\n"), " ")
+		return strings.EqualFold(scheme, "bearer") && token == i.proof.Bearer
+	case len(bearers) > 0:
+		return false
+	case i.proof.Login != nil || l != nil:
+		return i.proof.Login != nil && l != nil && i.proof.Login.ID == l.ID
+	}
+	return i.id.Proxy == "" || slices.Equal(i.proof.Forwarded, header[identity.MetadataForwarded])
+}
+
+// payer returns the caller of an introduction as the one who pays.
+func (c *connection) payer(i *introduction) *payer {
+	if p := i.payer.Load(); p != nil && !p.use.swept.Load() {
+		return p
+	}
+	p := &payer{on: c, use: c.table.useOf(i.key())}
+	i.payer.Store(p)
+	return p
 }
 
 // fieldOverhead is the cost of a header in addition to its name and value, as HTTP/2 defines it.

@@ -69,6 +69,57 @@ func TestRequestBytes(t *testing.T) {
 	}
 }
 
+// On a connection that a proxy shares among callers, each pays for its own requests, in whatever order their proofs come. Those
+// without a valid proof are refused once they have sent as much as a connection without one may.
+func TestRequestBytesOfSharedConnections(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		// first has the connection, half sends 900 kB of a request, then another caller calls.
+		first, half, then string
+		refused           bool
+		limited           map[string]bool // callers who may not send much more
+	}{
+		"the other pays nothing":   {"rival", "rival", "acme", false, map[string]bool{"acme": false, "acme2": false}},
+		"a caller pays everywhere": {"rival", "acme", "rival", false, map[string]bool{"acme": true, "acme2": true, "rival": false}},
+		"also the first one":       {"acme", "acme", "rival", false, map[string]bool{"acme": true, "rival": false}},
+		"nobody pays for a wrong token": {"acme", "stranger", "acme", true,
+			map[string]bool{"acme": false, "acme2": false, "rival": false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := startTenanted(t, "request_bytes: 1000000", server.Config{})
+			w := s.wire(tc.first)
+			_ = w.WriteRSTStream(1, http2.ErrCodeCancel)
+			call := func(stream uint32, who string) {
+				if err := w.call(stream, serverInfo, map[string]string{"authorization": "Bearer " + tokenOf(who)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			much := func(w *wire, stream uint32, bytes int) (refused bool) {
+				_ = w.WriteData(stream, false, []byte{0, 0, 0xff, 0xff, 0xff})
+				for sent := 0; sent < bytes; sent += 16 << 10 {
+					_ = w.WriteData(stream, false, make([]byte, 16<<10))
+				}
+				return w.refused(stream)
+			}
+			call(3, tc.half)
+			if got := much(w, 3, 900_000); got != tc.refused {
+				t.Errorf("%s is refused: %v", tc.half, got)
+			}
+			call(5, tc.then)
+			_ = w.WriteData(5, true, make([]byte, 5))
+			if fields := w.fields(5); fields["grpc-status"] != "0" {
+				t.Errorf("the call of %s: %v", tc.then, fields)
+			}
+			for who, limited := range tc.limited {
+				if got := much(s.wire(who), 1, 200_000); got != limited {
+					t.Errorf("%s is refused: %v", who, got)
+				}
+			}
+		})
+	}
+}
+
 // The overall bound belongs to no tenant: the last caller is refused, and the error does not name the tenant's
 // limit.
 func TestOverallBounds(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/tap"
 
 	"github.com/copilot-grpc/copilot-grpc/server/account"
 	"github.com/copilot-grpc/copilot-grpc/server/login"
@@ -112,12 +111,11 @@ type connKey struct{}
 func (s *Server) greetWeb(ctx context.Context, r *http.Request) (context.Context, *account.Account, error) {
 	ctx, on := s.withPeer(ctx, r)
 	ctx = s.withLogin(ctx, r)
-	md, _ := metadata.FromIncomingContext(ctx)
-	ctx, err := s.gate.greet(ctx, &tap.Info{FullMethodName: r.URL.Path, Header: md})
-	if on == nil || err != nil {
-		return ctx, nil, err
+	if on == nil {
+		return ctx, nil, nil
 	}
-	a := account.New((*work)(on))
+	md, _ := metadata.FromIncomingContext(ctx)
+	a := account.New((*work)(s.gate.payer(ctx, on, md)))
 	return ctx, a, a.Open(sizeOf(md) + callOverhead)
 }
 

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// Budget counts the memory of a connection's requests. It is called with locks held, and must neither block nor call
+// Budget counts the memory of requests on a connection. It is called with locks held, and must neither block nor call
 // back.
 type Budget interface {
 	// Take adds n bytes, on a connection that already uses held bytes. An error refuses the bytes' stream, which
@@ -26,8 +26,9 @@ type Budget interface {
 
 // Config configures a Conn.
 type Config struct {
+	// Budget is that of streams which are not open yet.
 	Budget Budget
-	// Refusal returns the trailers for an error of Budget.
+	// Refusal returns the trailers for an error of a Budget.
 	Refusal func(error) []hpack.HeaderField
 	// MaxMessage is the size of the largest accepted message.
 	MaxMessage int
@@ -78,10 +79,10 @@ func (c *Conn) Held() int {
 }
 
 // adjust counts a change that is never refused. The caller holds mu.
-func (c *Conn) adjust(n int) {
+func (s *Stream) adjust(n int) {
 	if n != 0 {
-		c.sum += n
-		c.config.Budget.Change(n)
+		s.conn.sum += n
+		s.budget.Change(n)
 	}
 }
 
@@ -146,7 +147,7 @@ func (c *Conn) begin(id uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.streams[id] == nil && !c.closed {
-		c.latest = &Stream{conn: c, id: id}
+		c.latest = &Stream{conn: c, id: id, budget: c.config.Budget}
 		c.streams[id] = c.latest
 	}
 }
@@ -163,7 +164,7 @@ func (c *Conn) forget(s *Stream) {
 	if s == nil {
 		return
 	}
-	c.adjust(-s.waiting())
+	s.adjust(-s.waiting())
 	s.whole, s.partial, s.opened = nil, 0, 0
 	delete(c.streams, s.id)
 }
@@ -194,7 +195,7 @@ func (c *Conn) data(h head, payload []byte, begun bool) {
 		c.mu.Unlock()
 		return
 	}
-	err := c.config.Budget.Take(cost, c.sum)
+	err := s.budget.Take(cost, c.sum)
 	c.sum += cost
 	if err == nil {
 		c.mu.Unlock()

@@ -125,7 +125,7 @@ func TestReadCounts(t *testing.T) {
 		if err := errors.Join(one.Taken(false), five.Taken(false)); err != nil || conn.Held() != want {
 			t.Fatalf("what is taken is held: %d, %v", conn.Held(), err)
 		}
-		if err := one.Open(100); err != nil || conn.Held() != want+100+streamOverhead {
+		if err := one.Open(100, conn.config.Budget); err != nil || conn.Held() != want+100+streamOverhead {
 			t.Fatalf("with a stream's headers %d are held, %v", conn.Held(), err)
 		}
 		one.Done()

@@ -17,6 +17,8 @@ type Stream struct {
 
 	// The connection's mu guards the following fields.
 
+	// budget counts the stream's cost.
+	budget Budget
 	// opened is the cost of its headers.
 	opened int
 	// answered reports that response headers were sent.
@@ -37,8 +39,8 @@ type Stream struct {
 	padding int
 }
 
-// Open counts the stream with headers of the given size. An error refuses it.
-func (s *Stream) Open(headers int) error {
+// Open counts the stream with headers of the given size by a budget, as all that comes after them. An error refuses it.
+func (s *Stream) Open(headers int, by Budget) error {
 	if s == nil {
 		return nil
 	}
@@ -48,14 +50,26 @@ func (s *Stream) Open(headers int) error {
 	if c.streams[s.id] != s || s.opened > 0 {
 		return nil
 	}
+	s.adjust(-s.waiting())
+	s.budget = by
 	s.opened = headers + streamOverhead
-	err := c.config.Budget.Take(s.opened, c.sum)
-	c.sum += s.opened
+	err := by.Take(s.waiting(), c.sum)
+	c.sum += s.waiting()
 	if err != nil {
 		s.refused = err
 		c.forget(s)
 	}
 	return err
+}
+
+// Budget returns what counts the stream's cost; nil for a nil Stream.
+func (s *Stream) Budget() Budget {
+	if s == nil {
+		return nil
+	}
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	return s.budget
 }
 
 // add counts bytes of the stream's messages and returns the increase of its cost. The caller holds mu.
@@ -125,7 +139,7 @@ func (s *Stream) Taken(keep bool) error {
 	s.conn.mu.Lock()
 	defer s.conn.mu.Unlock()
 	if !keep {
-		s.conn.adjust(-s.live)
+		s.adjust(-s.live)
 		s.live = 0
 	}
 	if len(s.whole) > 0 {
@@ -142,6 +156,6 @@ func (s *Stream) Done() {
 	}
 	s.conn.mu.Lock()
 	defer s.conn.mu.Unlock()
-	s.conn.adjust(-s.live)
+	s.adjust(-s.live)
 	s.live = 0
 }
