@@ -85,6 +85,56 @@ func TestIntroductionsWithCallsStay(t *testing.T) {
 	}
 }
 
+// A call has the proof of an introduction if its headers and its login prove the same caller.
+func TestProvedBy(t *testing.T) {
+	t.Parallel()
+	const header = identity.MetadataForwarded
+	proxied, bearer := through("a", "URI=a"), through("b", "")
+	proxied.id.Proxy = "envoy"
+	bearer.proof = identity.Proof{Bearer: "secret"}
+	direct, logged, host := through("c", ""), through("d", ""), through("e", "")
+	direct.proof, host.proof, host.who.Tenant = identity.Proof{}, identity.Proof{}, caller.HostTenant
+	logged.proof = identity.Proof{Login: &identity.Login{ID: "l"}}
+	for name, tc := range map[string]struct {
+		by    *introduction
+		login string
+		md    metadata.MD
+		want  bool
+	}{
+		"the header of the proxy": {proxied, "", metadata.Pairs(header, "URI=a"), true},
+		"another header":          {proxied, "", metadata.Pairs(header, "URI=b"), false},
+		"no header":               {proxied, "", nil, false},
+		"the header twice":        {proxied, "", metadata.Pairs(header, "URI=a", header, "URI=a"), false},
+		"a token and the header":  {proxied, "", metadata.Pairs(header, "URI=a", "authorization", "Bearer x"), false},
+		"a login and the header":  {proxied, "l", metadata.Pairs(header, "URI=a"), false},
+		"the token":               {bearer, "", metadata.Pairs("authorization", "bearer secret"), true},
+		"the token, and a header": {bearer, "", metadata.Pairs("authorization", "Bearer secret", header, "URI=b"), true},
+		"another token":           {bearer, "", metadata.Pairs("authorization", "Bearer other"), false},
+		"another scheme":          {bearer, "", metadata.Pairs("authorization", "Basic secret"), false},
+		"two tokens": {bearer, "",
+			metadata.Pairs("authorization", "Bearer secret", "authorization", ""), false},
+		"no token":                 {bearer, "", nil, false},
+		"the certificate":          {direct, "", metadata.Pairs(header, "URI=b"), true},
+		"the certificate and more": {direct, "", metadata.Pairs("authorization", "Bearer x"), false},
+		"the login":                {logged, "l", nil, true},
+		"another login":            {logged, "m", nil, false},
+		"no login":                 {logged, "", nil, false},
+		"its tenant":               {direct, "", metadata.Pairs(policy.MetadataTenant, "acme"), true},
+		"another tenant":           {direct, "", metadata.Pairs(policy.MetadataTenant, "rival"), false},
+		"the tenant of the host":   {host, "", metadata.Pairs(policy.MetadataTenant, "host"), true},
+		"two tenants": {direct, "",
+			metadata.Pairs(policy.MetadataTenant, "acme", policy.MetadataTenant, "acme"), false},
+	} {
+		var l *identity.Login
+		if tc.login != "" {
+			l = &identity.Login{ID: tc.login}
+		}
+		if got := tc.by.provedBy(l, tc.md); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 // The header of a caller who is no proxy is not stored.
 func TestForwardedOfCallers(t *testing.T) {
 	t.Parallel()
