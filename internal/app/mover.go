@@ -102,7 +102,8 @@ func (m *mover) move(ctx context.Context, key, to string, quiet bool) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), moveTimeout)
 		defer cancel()
 		_, again := m.reclaim(ctx, key)
-		return errors.Join(err, again)
+		return fault.Wrap(errors.Join(err, again), fault.SessionUnavailable,
+			"session %q cannot be moved: its storage does not work at the moment", key).WithRetry(time.Second).With("session_id", key)
 	case err != nil:
 		return err
 	case !left:
