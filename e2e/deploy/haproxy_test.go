@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/http2"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -85,7 +84,8 @@ func TestHAProxyStrangers(t *testing.T) {
 	}
 	request.Header.Set("Content-Type", "application/grpc")
 	go func() { _, _ = sent.Write(append([]byte{0, 0, 0xff, 0xff, 0xff}, make([]byte, 900_000)...)) }() // a part of 16 MiB
-	transport := &http2.Transport{TLSClientConfig: &tls.Config{RootCAs: p.roots, ServerName: "localhost"}}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p.roots, ServerName: "localhost"}, Protocols: &http.Protocols{}}
+	transport.Protocols.SetHTTP2(true)
 	defer transport.CloseIdleConnections()
 	response, err := transport.RoundTrip(request)
 	if err == nil {
