@@ -131,7 +131,8 @@ func (l *Loader) Load(ctx context.Context) (Runtime, error) {
 // load is Load with the lifecycle lock held.
 func (l *Loader) load(ctx context.Context) (Runtime, error) {
 	l.s.mu.Lock()
-	rt, state, shut, err := l.runtime, l.state, l.shut, l.usable()
+	rt, state, err := l.runtime, l.state, l.usable()
+	shut, goesOn := l.shut, !l.shut && !l.s.ingester.Known.Withdrawn
 	l.s.ingester.Internal = state == Unloaded
 	if err == nil && state != Loaded {
 		err = l.s.settings.State.CredentialsNeeded(l.s.id)
@@ -147,8 +148,8 @@ func (l *Loader) load(ctx context.Context) (Runtime, error) {
 	// With disableResume, session.resume adds no event to the history. CLI 1.0.81 continues pending work
 	// only if the resume adds one. The event also says that pending work has ended.
 	params.SetBool("disableResume", l.s.callbacks.Registry().Len() == 0 && !shut)
-	params.SetBool("continuePendingWork", !shut)
-	return l.enter(ctx, func(ctx context.Context, rt Runtime) error { return l.reload(ctx, rt, params, !shut) })
+	params.SetBool("continuePendingWork", goesOn)
+	return l.enter(ctx, func(ctx context.Context, rt Runtime) error { return l.reload(ctx, rt, params, goesOn) })
 }
 
 // setInternal sets whether the events that follow are effects of the bridge's own work.

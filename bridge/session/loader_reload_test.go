@@ -188,7 +188,12 @@ func TestShutdownIsFinal(t *testing.T) {
 			}
 			has(t, r.last("session.resume"), load.want)
 			lacks(t, r.last("session.resume"), `"disableResume":true`)
-			// The next load is as any other.
+			r.crash()
+			if _, err := r.s.loader.Load(r.ctx); err != nil {
+				t.Fatal(err)
+			}
+			has(t, r.last("session.resume"), load.want) // the CLI would ask again what has ended
+			r.send(message("next")).Waiter.Wait(t.Context(), 0)
 			r.crash()
 			if _, err := r.s.loader.Load(r.ctx); err != nil {
 				t.Fatal(err)

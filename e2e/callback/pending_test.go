@@ -92,6 +92,34 @@ func TestPendingWorkOfAKilledCLI(t *testing.T) {
 	}
 }
 
+// TestWithdrawnWork: a client that opens the session again without its pending work is not asked for it either when the CLI is
+// killed after that.
+func TestWithdrawnWork(t *testing.T) {
+	t.Parallel()
+	u := allUnfinished[0]
+	st := harness.NewOwnScripted(t, harness.HostConfig{}, append(u.rules, harness.OnUser("and on", harness.Say("on")))...)
+	s, _ := u.before(st, copilot.LifetimeEndWithLastParticipant)
+	st.Written(s)
+	frames := st.Callbacks(s.ID())
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	frames.Ended()
+	asked := make(chan string, 2)
+	next := st.Reopen(s.ID(), copilot.SessionOptions{
+		Tools: []copilot.Tool{harness.Answering("asks", "done")},
+		OnPermission: func(_ context.Context, r *copilot.PermissionRequest) (*copilot.Decision, error) {
+			asked <- r.CallbackID
+			return copilot.ApproveOnce(), nil
+		},
+	})
+	st.Kill(s.ID())
+	st.Say(next, "and on") // in the next process
+	if len(asked) > 0 {
+		t.Errorf("the client was asked for %s", <-asked)
+	}
+}
+
 // pendingPermission: the next client gets the request under the old id, and carries out the tool.
 func pendingPermission(st *harness.Scripted, lifetime copilot.Lifetime) (*copilot.Session, func(*harness.Scripted)) {
 	tool := func(text string) copilot.Tool {

@@ -298,6 +298,29 @@ func TestOrdered(t *testing.T) {
 	}
 }
 
+// TestWithdrawn: what a resume has ended stays so until a turn begins.
+func TestWithdrawn(t *testing.T) {
+	t.Parallel()
+	resumed := func(goesOn, active bool) *journal.Record {
+		r := rec("session.resume", 1)
+		r.JSON = fmt.Appendf(nil, `{"type":"session.resume","data":{"continuePendingWork":%v,"sessionWasActive":%v}}`, goesOn, active)
+		return r
+	}
+	var k Known
+	for i, step := range []struct {
+		rec  *journal.Record
+		want bool
+	}{
+		{resumed(true, false), false}, {resumed(false, true), false}, {resumed(false, false), true}, {resumed(true, false), true},
+		{rec("session.idle", 2), true}, {rec("user.message", 3), false},
+		{resumed(false, false), true}, {rec("assistant.turn_start", 4), false},
+	} {
+		if k.Apply(step.rec); k.Withdrawn != step.want {
+			t.Errorf("step %d: withdrawn is %v", i, k.Withdrawn)
+		}
+	}
+}
+
 // TestUnansweredBehindAResume: a resume that does not continue the work of a session that was closed ends its requests.
 func TestUnansweredBehindAResume(t *testing.T) {
 	t.Parallel()

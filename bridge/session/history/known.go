@@ -12,6 +12,9 @@ type Known struct {
 	HasHistory bool `json:"used,omitempty"`
 	// CompletedTurn: a turn has ended, so that the CLI has written that history.
 	CompletedTurn bool `json:"turned,omitempty"`
+	// Withdrawn: a resume has ended the calls and permissions that were pending, and no turn has begun since. The next
+	// process would ask for them again if it were told to continue.
+	Withdrawn bool `json:"withdrawn,omitempty"`
 	// TurnEnd is the position of the last turn whose end readers know.
 	TurnEnd journal.Position `json:"ended"`
 	// InterruptedAt is where readers learned of the end of a turn that no event shows.
@@ -28,7 +31,11 @@ type Known struct {
 func (m *Known) Apply(rec *journal.Record) {
 	switch rec.Type {
 	case "user.message":
-		m.HasHistory = true
+		m.HasHistory, m.Withdrawn = true, false
+	case "assistant.turn_start":
+		m.Withdrawn = false
+	case "session.resume":
+		m.Withdrawn = m.Withdrawn || withdraws(rec)
 	case "session.idle":
 		m.CompletedTurn = m.CompletedTurn || m.HasHistory // an abort of a message that was not taken up ends none
 		m.Interruption = turn.Interruption{}

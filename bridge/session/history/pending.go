@@ -62,12 +62,15 @@ func (u *Unanswered) Follow(rec *journal.Record) {
 	case rec.Type == "abort" && rec.Agent == "":
 		// CLI 1.0.81 does not tell of each call that an abort has ended it.
 		*u = slices.DeleteFunc(*u, func(r *journal.Record) bool { return r.Agent == "" })
-	case rec.Type == "session.resume":
-		var resumed struct{ ContinuePendingWork, SessionWasActive bool }
-		if event.Data(rec, &resumed) && !resumed.ContinuePendingWork && !resumed.SessionWasActive {
-			*u = nil
-		}
+	case rec.Type == "session.resume" && withdraws(rec):
+		*u = nil
 	}
+}
+
+// withdraws reports whether a resume has ended what an earlier process asked.
+func withdraws(rec *journal.Record) bool {
+	var resumed struct{ ContinuePendingWork, SessionWasActive bool }
+	return event.Data(rec, &resumed) && !resumed.ContinuePendingWork && !resumed.SessionWasActive
 }
 
 // Unawaited returns the pending callbacks of a method that are not among the ids that the CLI waits for.

@@ -298,8 +298,10 @@ func TestFound(t *testing.T) {
 		"a prompt stays in memory although the disk works again":            "v20 t26 c18 c0 c30 f14 c18 t24 c33 c10 c2 f21 q22 z22",
 		"two leave, and the CLI takes a minute for the first":               "v42 c33 l7 l24 q16 w23",
 		"a change of tools that was given up comes after the next":          "v42 l35 c17 q10 l24 q16 w23 c5",
-		"who joins while the session is disconnected has no place":          "v21 s25 z18 p1 o33 k3 y11",
-		"a default answer does not reach the CLI":                           "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
+		"a load revives what a resume without it has withdrawn": "v62 c4 t25 c34 c5 c24 c24 c18 c22 c24 c7 c11 c6 c2 c19 c27 c9 p29 y25 p20 c19 " +
+			"c18 c31 c20 c34 c20 c19 y0 c8 c30 c1 c15 c34 c7 c14 c23 x4",
+		"who joins while the session is disconnected has no place": "v21 s25 z18 p1 o33 k3 y11",
+		"a default answer does not reach the CLI":                  "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
 	} {
 		if wrong := play(t, parse(t, ops)); wrong != "" {
 			t.Errorf("%s: %s", what, wrong)
