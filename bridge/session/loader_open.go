@@ -232,7 +232,7 @@ func (l *Loader) loadedIn(rt Runtime) {
 	l.s.mu.Lock()
 	l.s.participants.loaded()
 	l.runtime, l.state, l.usedAt, l.awaited = rt, Loaded, time.Now(), nil
-	l.shut = false
+	l.shut, l.s.prompts.leavesUnseen = false, false
 	l.s.markDirty()
 	l.s.participants.followUp()
 	l.s.mu.Unlock()

@@ -26,7 +26,7 @@ type Reconciler struct{ s *Session }
 // history adds the events of the CLI's history that the journal lacks. With continuePending, callbacks without an answer in
 // the history become pending, and history returns their ids: the CLI goes on with the turn when they are answered. It does
 // so at once behind refused permissions, whose ids are returned, too. It aborts a turn that the CLI has taken over and can
-// never end.
+// never end, or that a caller aborted while no runtime had the session.
 func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bool) (goesOn []string, err error) {
 	records, err := r.read(ctx, rt)
 	if err != nil {
@@ -36,7 +36,9 @@ func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bo
 	// An abort that the journal has came before a message that it lacks.
 	unfinished, told := history.Unfinished(records) && (unseen || !r.aborted(ctx)), timesTold(records)
 	found := r.s.prompts.lookUp(ctx, records, nil)
-	if continuePending && history.Unended(records) {
+	left := false
+	r.s.update(func() { left = r.s.prompts.leavesUnseen })
+	if continuePending && (history.Unended(records) || left && history.Unfinished(records)) {
 		r.s.prompts.keepOwed(found)
 		// Before anybody can send a message, which the abort would remove.
 		if _, _, err := r.s.call(ctx, rt, "session.abort", nil); err != nil {
@@ -72,7 +74,6 @@ func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bo
 	if unseen && unfinished && r.s.ingester.Internal && !r.s.prompts.leavesUnseen {
 		r.s.ingester.Known.Interruption.Last = true
 	}
-	r.s.prompts.leavesUnseen = false
 	switch {
 	case len(goesOn) > 0: // this process may end in the turn, too
 	case r.s.settings.State.Continues && !found.forgot() && unfinished:

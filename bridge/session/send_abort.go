@@ -32,7 +32,6 @@ func (sd *Sender) Abort(ctx context.Context, params jsonobj.Object) (out Aborted
 	case err != nil:
 		return out, err
 	case !loaded:
-		sd.s.update(func() { sd.s.prompts.leavesUnseen = true })
 		return Aborted{Running: sd.s.prompts.abort(given), At: sd.s.journal.Last()}, nil
 	}
 	running := sd.s.turns.Running()
@@ -58,6 +57,7 @@ func (l *Loader) abortable(ctx context.Context) (bool, error) {
 	l.s.mu.Lock()
 	state, err := l.state, l.usable()
 	continues := len(l.awaited) > 0 || l.s.callbacks.Registry().Len() > 0
+	l.s.prompts.leavesUnseen = err == nil && state != Loaded && !continues
 	l.s.mu.Unlock()
 	if err != nil || state == Loaded || !continues {
 		return state == Loaded, err

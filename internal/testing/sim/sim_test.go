@@ -300,6 +300,8 @@ func TestFound(t *testing.T) {
 		"a change of tools that was given up comes after the next":          "v42 l35 c17 q10 l24 q16 w23 c5",
 		"a load revives what a resume without it has withdrawn": "v62 c4 t25 c34 c5 c24 c24 c18 c22 c24 c7 c11 c6 c2 c19 c27 c9 p29 y25 p20 c19 " +
 			"c18 c31 c20 c34 c20 c19 y0 c8 c30 c1 c15 c34 c7 c14 c23 x4",
+		"a load goes on with a turn that was aborted between two loads": "v38 t9 c4 c31 c12 c24 c25 z33 a13 c16 c15 x18 x20 c16 c7 c0 c24 t13 r12 h32 " +
+			"c18 c24 x30",
 		"who joins while the session is disconnected has no place": "v21 s25 z18 p1 o33 k3 y11",
 		"a default answer does not reach the CLI":                  "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
 	} {
