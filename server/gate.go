@@ -110,7 +110,7 @@ func (g *gate) enter(ctx context.Context, c *call) (_ context.Context, err error
 		if err := c.checkRequest(ctx); err != nil {
 			return ctx, err
 		}
-		ctx = g.visiting(ctx, c, c.caller)
+		ctx = g.checkGuest(ctx, c, c.caller)
 		if c.check != nil {
 			ctx = caller.WithRequestCheck(ctx, c.check)
 		}
@@ -283,7 +283,7 @@ func (g *gate) identify(ctx context.Context, now *policy.Policy) (*identity.Iden
 		proof.Bearer = bearer
 	} else if l := loginOf(ctx); l != nil {
 		proof = identity.Proof{Login: l}
-		id, err := g.believe(l, now)
+		id, err := g.identifyLogin(l, now)
 		return id, proof, err
 	}
 	if now != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
 )
 
-// visit checks a call by the rules for guests once the bridge finds that it uses a session of another tenant. The
+// guestCheck checks a call by the rules for guests once the bridge finds that it uses a session of another tenant. The
 // caller's own rights do not apply there, because the request takes effect in a CLI process of the other tenant.
-type visit struct {
+type guestCheck struct {
 	policy *policy.Store
 	call   *call
 	tenant string // the caller's
@@ -26,10 +26,10 @@ type visit struct {
 	early error
 }
 
-// visiting returns a context through which the bridge calls the visit's check.
-func (g *gate) visiting(ctx context.Context, c *call, who caller.Caller) context.Context {
-	c.visit = &visit{policy: g.policy, call: c, tenant: who.Tenant}
-	return caller.WithGuestCheck(ctx, func(owner string) error { return c.visit.enter(ctx, owner) })
+// checkGuest returns a context through which the bridge calls the check.
+func (g *gate) checkGuest(ctx context.Context, c *call, who caller.Caller) context.Context {
+	c.guest = &guestCheck{policy: g.policy, call: c, tenant: who.Tenant}
+	return caller.WithGuestCheck(ctx, func(owner string) error { return c.guest.enter(ctx, owner) })
 }
 
 // verdict is a policy's result for the first request of a call on a tenant's session.
@@ -40,7 +40,7 @@ type verdict struct {
 
 // enter checks the call's requests so far, and registers the check of later ones. A call on several sessions of a
 // tenant is checked once for each policy.
-func (v *visit) enter(ctx context.Context, owner string) error {
+func (v *guestCheck) enter(ctx context.Context, owner string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	now := v.policy.Current()
@@ -59,7 +59,7 @@ func (v *visit) enter(ctx context.Context, owner string) error {
 }
 
 // first checks the call's first request.
-func (v *visit) first(ctx context.Context, p *policy.Policy, owner string) error {
+func (v *guestCheck) first(ctx context.Context, p *policy.Policy, owner string) error {
 	m := v.call.message()
 	if m == nil {
 		return fault.New(fault.Forbidden, "the request's type is unknown, so its access cannot be checked")
@@ -68,7 +68,7 @@ func (v *visit) first(ctx context.Context, p *policy.Policy, owner string) error
 }
 
 // frame checks a frame of a stream after the first.
-func (v *visit) frame(ctx context.Context, m proto.Message) error {
+func (v *guestCheck) frame(ctx context.Context, m proto.Message) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	p := v.policy.Current()

@@ -162,7 +162,7 @@ func TestFramesOfGuestsAreChecked(t *testing.T) {
 			t.Parallel()
 			store, _ := openPolicy(t)
 			c := &call{}
-			ctx := (&gate{policy: store}).visiting(t.Context(), c, caller.Caller{Tenant: tc.tenant})
+			ctx := (&gate{policy: store}).checkGuest(t.Context(), c, caller.Caller{Tenant: tc.tenant})
 			for i, err := range received(ctx, c, append([]proto.Message{startFrame}, tc.before...)...) {
 				if err != nil {
 					t.Errorf("frame %d, of a call that is no guest's yet: %v", i, err)
@@ -185,7 +185,7 @@ func TestFramesAtHomeAreNotGuests(t *testing.T) {
 	t.Parallel()
 	store, _ := openPolicy(t)
 	c := &call{}
-	ctx := (&gate{policy: store}).visiting(t.Context(), c, caller.Caller{Tenant: "boxed"})
+	ctx := (&gate{policy: store}).checkGuest(t.Context(), c, caller.Caller{Tenant: "boxed"})
 	for i, err := range received(ctx, c, startFrame, fileFrame, fileFrame) {
 		if err != nil {
 			t.Errorf("frame %d: %v", i, err)
@@ -198,7 +198,7 @@ func TestRequestsOfGuestsAreChecked(t *testing.T) {
 	t.Parallel()
 	store, change := openPolicy(t)
 	request := func(c *call) context.Context {
-		return (&gate{policy: store}).visiting(t.Context(), c, caller.Caller{Tenant: "boxed"})
+		return (&gate{policy: store}).checkGuest(t.Context(), c, caller.Caller{Tenant: "boxed"})
 	}
 	file := &bridgev1.SendRequest{SessionId: "owner/s", Prompt: fileFrame.GetCommand().GetSend()}
 	if err := caller.CheckGuest(request(&call{request: file}), "owner"); !isForbidden(err) {

@@ -45,8 +45,8 @@ type call struct {
 	stored *introduction
 	// check refuses requests by their content; nil accepts all.
 	check func(context.Context, proto.Message) error
-	// visit checks the call by the rules for guests if it uses a session of another tenant; nil without tenants.
-	visit *visit
+	// guest checks the call by the rules for guests if it uses a session of another tenant; nil without tenants.
+	guest *guestCheck
 	// stream is the call's stream over TCP; keeps reports that the handler uses all messages until it ends, and not
 	// only the last one. counted: the metrics of streams include the call.
 	stream  *h2.Stream
@@ -106,7 +106,7 @@ func (ch *chain) routes(method string) bool {
 func (ch *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (
 	any, error,
 ) {
-	p := passage{call: &call{method: info.FullMethod, request: req, began: time.Now()}, chain: ch}
+	p := invocation{call: &call{method: info.FullMethod, request: req, began: time.Now()}, chain: ch}
 	err := p.leave(p.unary(ctx, handler))
 	return p.call.reply, err
 }
@@ -114,7 +114,7 @@ func (ch *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 // unreadable returns the error of a call whose request cannot be read: that of the layer that refuses the call, else
 // the reason.
 func (ch *chain) unreadable(ctx context.Context, method string, reason error) error {
-	p := passage{call: &call{method: method, began: time.Now()}, chain: ch}
+	p := invocation{call: &call{method: method, began: time.Now()}, chain: ch}
 	return p.leave(p.unread(ctx, reason))
 }
 
@@ -124,15 +124,15 @@ func (ch *chain) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServ
 ) error {
 	// The handler of a client stream without replies collects all pieces.
 	c := &call{method: info.FullMethod, keeps: info.IsClientStream && !info.IsServerStream, began: time.Now()}
-	p := passage{call: c, chain: ch}
+	p := invocation{call: c, chain: ch}
 	return p.leave(p.stream(srv, stream, info, handler))
 }
 
 // panicked converts a panic of a handler or a layer to an error.
 type panicked func(ctx context.Context, c *call, p any) error
 
-// passage is a call's way through the layers.
-type passage struct {
+// invocation is a call's way through the layers.
+type invocation struct {
 	call  *call
 	chain *chain
 	// entered is the number of layers that were entered, ctx the context of the last one.
@@ -141,7 +141,7 @@ type passage struct {
 }
 
 // unary goes through the layers, to the handler if none refuses the call.
-func (p *passage) unary(ctx context.Context, handler grpc.UnaryHandler) (err error) {
+func (p *invocation) unary(ctx context.Context, handler grpc.UnaryHandler) (err error) {
 	defer func() { err = p.rescued(recover(), err) }()
 	c := p.call
 	if err := p.enter(ctx); err != nil {
@@ -156,7 +156,7 @@ func (p *passage) unary(ctx context.Context, handler grpc.UnaryHandler) (err err
 }
 
 // unread goes through the layers, and returns the reason if none refuses the call.
-func (p *passage) unread(ctx context.Context, reason error) (err error) {
+func (p *invocation) unread(ctx context.Context, reason error) (err error) {
 	defer func() { err = p.rescued(recover(), err) }()
 	if err := p.enter(ctx); err != nil {
 		return err
@@ -165,7 +165,7 @@ func (p *passage) unread(ctx context.Context, reason error) (err error) {
 }
 
 // stream goes through the layers, to the handler if none refuses the stream.
-func (p *passage) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+func (p *invocation) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
 	handler grpc.StreamHandler,
 ) (err error) {
 	defer func() { err = p.rescued(recover(), err) }()
@@ -180,7 +180,7 @@ func (p *passage) stream(srv any, stream grpc.ServerStream, info *grpc.StreamSer
 }
 
 // rescued returns the error of a call that has returned err or has panicked: a panic ends only its own call.
-func (p *passage) rescued(what any, err error) error {
+func (p *invocation) rescued(what any, err error) error {
 	if what == nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (p *passage) rescued(what any, err error) error {
 }
 
 // enter enters the layers until one refuses the call.
-func (p *passage) enter(ctx context.Context) error {
+func (p *invocation) enter(ctx context.Context) error {
 	p.ctx = ctx
 	for _, l := range p.chain.layers {
 		if p.entered++; l.enter == nil {
@@ -204,7 +204,7 @@ func (p *passage) enter(ctx context.Context) error {
 }
 
 // leave leaves the entered layers.
-func (p *passage) leave(err error) error {
+func (p *invocation) leave(err error) error {
 	for _, l := range slices.Backward(p.chain.layers[:p.entered]) {
 		if l.leave != nil {
 			err = l.leave(p.ctx, p.call, err)
@@ -248,8 +248,8 @@ func (o *observed) RecvMsg(m any) error {
 	if message, ok := m.(proto.Message); ok && o.call.check != nil && err == nil {
 		err = o.call.check(o.Context(), message)
 	}
-	if message, ok := m.(proto.Message); ok && o.call.visit != nil && o.call.request != nil && err == nil {
-		err = o.call.visit.frame(o.Context(), message)
+	if message, ok := m.(proto.Message); ok && o.call.guest != nil && o.call.request != nil && err == nil {
+		err = o.call.guest.frame(o.Context(), message)
 	}
 	if err == nil && o.Context().Err() != nil {
 		err = context.Cause(o.Context()) // messages received after the call lost its rights are ignored

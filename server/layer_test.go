@@ -59,7 +59,7 @@ func TestPassage(t *testing.T) {
 				return err
 			}}
 		}
-		p := passage{call: new(call), chain: &chain{layers: []layer{step(1), step(2), step(3)},
+		p := invocation{call: new(call), chain: &chain{layers: []layer{step(1), step(2), step(3)},
 			panicked: func(_ context.Context, _ *call, p any) error { return p.(error) }}}
 		err := p.leave(p.unary(t.Context(), tc.handler))
 		if !errors.Is(err, tc.err) || !slices.Equal(got, tc.want) {

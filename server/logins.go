@@ -39,11 +39,11 @@ func (s *Server) withLogin(ctx context.Context, r *http.Request) context.Context
 // createWebLink is the rpc that hands out the caller's identity.
 const createWebLink = "/copilot.bridge.v1.RuntimeService/CreateWebLink"
 
-// believe returns the identity of a login.
-func (g *gate) believe(l *identity.Login, now *policy.Policy) (*identity.Identity, error) {
+// identifyLogin returns the identity of a login.
+func (g *gate) identifyLogin(l *identity.Login, now *policy.Policy) (*identity.Identity, error) {
 	switch {
 	case now != nil:
-		return now.BelieveLogin(l)
+		return now.IdentifyLogin(l)
 	case l.Identity.Source == identity.Socket,
 		l.Identity.Source == identity.ServerToken && l.Digest == hex.EncodeToString(g.token[:]):
 		return l.Limit(l.Identity), nil
@@ -131,7 +131,7 @@ func (a *authority) CallerOf(r *http.Request, l *identity.Login) (*login.Caller,
 	if limited.Expires.IsZero() { // it is not stored yet
 		limited.Expires = l.Identity.Expires
 	}
-	id, err := a.gate.believe(&limited, now)
+	id, err := a.gate.identifyLogin(&limited, now)
 	if err != nil {
 		return nil, err
 	}

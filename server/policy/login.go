@@ -11,9 +11,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server/identity"
 )
 
-// BelieveLogin returns the identity of a login. It returns an error if the policy no longer accepts the proof of the
+// IdentifyLogin returns the identity of a login. It returns an error if the policy no longer accepts the proof of the
 // login: a static token that was removed, or an issuer.
-func (p *Policy) BelieveLogin(l *identity.Login) (*identity.Identity, error) {
+func (p *Policy) IdentifyLogin(l *identity.Login) (*identity.Identity, error) {
 	switch id := &l.Identity; id.Source {
 	case identity.Socket:
 		return l.Limit(*id), nil // the owner of the host, in every policy

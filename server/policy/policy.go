@@ -137,7 +137,7 @@ func (p *Policy) Authenticate(ctx context.Context, proof identity.Proof) (*ident
 // JSON web token again, which could require its issuer.
 func (p *Policy) Believe(proof identity.Proof, before *identity.Identity) (*identity.Identity, error) {
 	if proof.Login != nil {
-		return p.BelieveLogin(proof.Login)
+		return p.IdentifyLogin(proof.Login)
 	}
 	if before.Source != identity.JWT {
 		id, err := p.Authenticate(context.Background(), proof) // needs no request to an issuer
