@@ -131,7 +131,11 @@ func TestBehindEnvoyServerRestart(t *testing.T) {
 	if err != nil || repeated.GetOutcome().GetStatus() != bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST {
 		t.Errorf("the repeated call: %v, %v", repeated, err)
 	}
-	f.resolve(s, f.Waiting(s.ID()).GetCallbackId()) // the CLI asks again
+	asked := f.Waiting(s.ID()).GetCallbackId() // the CLI asks again
+	if f.Before("1.0.102") {
+		return // CLI 1.0.81 takes the answer and does not go on
+	}
+	f.resolve(s, asked)
 	check()
 }
 

@@ -150,9 +150,13 @@ func TestTelemetryOfATurn(t *testing.T) {
 			st := harness.NewOwnScripted(t, config, harness.OnUser("trace", harness.Call("trace", nil)),
 				harness.OnResult("trace", harness.Say("traced")))
 			id, got := tracedTurn(st)
+			provider := "openai"
+			if st.Before("1.0.102") { // CLI 1.0.81 does not tell it
+				provider = "other"
+			}
 			for _, line := range []string{`copilot_turns_total{status="completed"} 1`,
 				`copilot_callbacks_total{kind="tool_call",outcome="answered"} 1`,
-				`gen_ai_client_token_usage_count{gen_ai_operation_name="chat",gen_ai_provider_name="openai",gen_ai_request_model="` +
+				`gen_ai_client_token_usage_count{gen_ai_operation_name="chat",gen_ai_provider_name="` + provider + `",gen_ai_request_model="` +
 					offlinemodel.DefaultModel + `",gen_ai_token_type="output"} 2`} {
 				// The turn may end before the answer's call has returned. st.ctx ends the wait.
 				for !strings.Contains(page(st, "/metrics"), line) {
