@@ -42,12 +42,16 @@ type Pending struct {
 	// Trace is the trace context from the CLI, Span the bridge's span; nil if there is none.
 	Trace observe.Remote
 	Span  *observe.Span
+	// EndedAt is when it ended: for the CLI, if that has said so before the reply to the answer was handled. It is set once
+	// the callback is no longer pending.
+	EndedAt time.Time
 
 	timer     *time.Timer
 	answering bool
 	// over is the number, among all ends, of the CLI's word that it waits for no answer, which came while one was being
 	// delivered; zero without it.
-	over uint64
+	over   uint64
+	overAt time.Time // when over was set
 	// unreached: the answer that ends the callback has not reached the CLI, as far as is known.
 	unreached bool
 	// by is the claimant with its answer; settled is closed when the claim ends.
@@ -199,7 +203,7 @@ func (r *Registry) ClaimOver(id string) *Pending {
 		return p
 	case p != nil:
 		r.ends++
-		p.over = r.ends
+		p.over, p.overAt = r.ends, time.Now()
 	case ended: // perhaps by an answer of which it was not known whether it had reached the CLI
 		r.ends++
 		end.n = r.ends
@@ -280,6 +284,9 @@ func (r *Registry) done(p *Pending, at journal.Position, answered bool) bool {
 		return false
 	}
 	delete(r.pending, id)
+	if p.EndedAt = time.Now(); p.over > 0 {
+		p.EndedAt = p.overAt
+	}
 	if r.room != nil {
 		r.room.Give()
 	}

@@ -335,9 +335,37 @@ func TestEndOfAnEarlierOne(t *testing.T) {
 	}
 }
 
+// TestEndedAt: a callback ends when the CLI says so, also if the reply to its answer is handled later, and else with that.
+func TestEndedAt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRegistry(nil)
+		for _, test := range []struct {
+			say  func()
+			want time.Duration
+		}{
+			{func() { r.ClaimOver("a") }, time.Second},
+			{func() {}, 2 * time.Second},
+			{func() { r.ClaimOver("a"); r.Awaited("a", r.Ends()) }, 2 * time.Second}, // it has said the opposite since
+		} {
+			p, began := &Pending{ID: "a"}, time.Now()
+			r.Add(p, noExpiry)
+			if _, err := r.Claim("a"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			test.say()
+			time.Sleep(time.Second)
+			if r.Answered(p, journal.Position{}); p.EndedAt.Sub(began) != test.want {
+				t.Errorf("it has ended after %v, want %v", p.EndedAt.Sub(began), test.want)
+			}
+		}
+	})
+}
+
 // Only the participant that gave an answer can repeat it, and only with the same content. For all others the
 // callback has ended.
-func TestRepeatedByItsGiver(t *testing.T) {
+func TestRepeatedByItsResponder(t *testing.T) {
 	t.Parallel()
 	r := NewRegistry(nil)
 	r.Add(&Pending{ID: "a"}, noExpiry)

@@ -99,7 +99,7 @@ func TestResolveComesAgain(t *testing.T) {
 }
 
 // A CLI that does not take an answer does not hold who gave it.
-func TestAnswerDoesNotHoldItsGiver(t *testing.T) {
+func TestAnswerDoesNotHoldItsResponder(t *testing.T) {
 	t.Parallel()
 	for name, request := range map[string]string{"an answer": "", "one with an id": "q"} {
 		t.Run(name, func(t *testing.T) {

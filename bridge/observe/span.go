@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -176,13 +177,13 @@ func (s *Span) EndTurn(status string) {
 	s.span.End()
 }
 
-// EndCallback ends a callback's span. outcome is a CallbackOutcome's name.
-func (s *Span) EndCallback(outcome string) {
+// EndCallback ends a callback's span at a time. outcome is a CallbackOutcome's name.
+func (s *Span) EndCallback(outcome string, at time.Time) {
 	if s == nil || !s.span.IsRecording() {
 		return
 	}
 	s.span.SetAttributes(attribute.String(AttrOutcome, word(outcome, callbackOutcome)))
-	s.span.End()
+	s.span.End(trace.WithTimestamp(at))
 }
 
 // Refuse ends the span of a turn that was refused.

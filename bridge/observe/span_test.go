@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -109,9 +110,9 @@ func TestCallbackPrefersTheCLIsSpan(t *testing.T) {
 	t.Parallel()
 	o, spans := tracing(t)
 	turn := o.Turn(context.Background(), "s", "", Remote{})
-	o.Callback(turn, Remote{Traceparent: traceB}, "s", "", "1", "CALLBACK_KIND_TOOL_CALL").EndCallback("CALLBACK_OUTCOME_ANSWERED")
-	o.Callback(turn, Remote{}, "s", "", "2", "CALLBACK_KIND_TOOL_CALL").EndCallback("CALLBACK_OUTCOME_TIMED_OUT")
-	o.Callback(nil, Remote{}, "s", "", "3", "CALLBACK_KIND_TOOL_CALL").EndCallback("overflow")
+	o.Callback(turn, Remote{Traceparent: traceB}, "s", "", "1", "CALLBACK_KIND_TOOL_CALL").EndCallback("CALLBACK_OUTCOME_ANSWERED", time.Now())
+	o.Callback(turn, Remote{}, "s", "", "2", "CALLBACK_KIND_TOOL_CALL").EndCallback("CALLBACK_OUTCOME_TIMED_OUT", time.Now())
+	o.Callback(nil, Remote{}, "s", "", "3", "CALLBACK_KIND_TOOL_CALL").EndCallback("overflow", time.Now())
 	want := []trace.TraceID{{}, trace.SpanContextFromContext(context.Background()).TraceID(), {}}
 	want[0], _ = trace.TraceIDFromHex(idOf(traceB))
 	want[1] = turn.span.SpanContext().TraceID()
@@ -136,7 +137,7 @@ func TestNoSpanIsFine(t *testing.T) {
 	t.Parallel()
 	var s *Span
 	s.EndTurn("TURN_STATUS_COMPLETED")
-	s.EndCallback("CALLBACK_OUTCOME_ANSWERED")
+	s.EndCallback("CALLBACK_OUTCOME_ANSWERED", time.Now())
 	s.Message("m")
 	s.Refuse()
 	if s.Own() || s.Remote() != (Remote{}) {

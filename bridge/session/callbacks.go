@@ -92,7 +92,7 @@ func (d *Callbacks) register(p *callback.Pending, past bool) {
 	kind := p.Kind.Type.String()
 	p.Span = d.observer.Callback(d.s.turns.trace.asking(p), p.Trace, d.s.id, d.s.tenant, p.ID, kind)
 	if !d.registry.Add(p, d.expire) {
-		p.Span.EndCallback("overflow")
+		p.Span.EndCallback("overflow", time.Now())
 		if _, err := d.registry.Get(p.ID); err != nil {
 			d.observer.CallbackOver(p.Span, kind, "overflow", 0)
 			d.s.host.Go(func(context.Context) { d.fallback(p, callback.Overflow, func(error) {}) })
@@ -166,8 +166,8 @@ func (d *Callbacks) finish(p *callback.Pending, outcome bridgev1.CallbackOutcome
 func (d *Callbacks) notifyFinished(
 	p *callback.Pending, outcome bridgev1.CallbackOutcome, participant string, by Answerer,
 ) {
-	p.Span.EndCallback(outcome.String())
-	d.observer.CallbackOver(p.Span, p.Kind.Type.String(), outcome.String(), time.Since(p.Created))
+	p.Span.EndCallback(outcome.String(), p.EndedAt)
+	d.observer.CallbackOver(p.Span, p.Kind.Type.String(), outcome.String(), p.EndedAt.Sub(p.Created))
 	note := Resolved{
 		ID: p.ID, Kind: p.Kind, Offered: d.registry.Offered(p), Outcome: outcome, Participant: participant, By: by,
 	}

@@ -203,7 +203,7 @@ func (i *Ingester) step(rec *journal.Record) {
 	case "tool.execution_start":
 		i.s.turns.trace.toolBegun(rec, i.now())
 	case "tool.execution_complete":
-		i.s.turns.trace.toolEnded(rec, i.now())
+		i.s.turns.trace.toolEnded(rec, time.Now()) // after its callbacks, whose ends are noted when they are handled
 	}
 }
 

@@ -206,8 +206,7 @@ func (r *receiver) check(t *testing.T, id string, got copilot.Call, file string,
 	}
 	if !cli {
 		permission := r.spans["copilot.callback permission"]
-		// The CLI may say that the tool has ended before its reply to the answer, with which the callback ends, was handled.
-		if tool.GetStartTimeUnixNano() > permission.GetStartTimeUnixNano() || tool.GetEndTimeUnixNano() < asked.GetStartTimeUnixNano() {
+		if tool.GetStartTimeUnixNano() > permission.GetStartTimeUnixNano() || tool.GetEndTimeUnixNano() < asked.GetEndTimeUnixNano() {
 			t.Errorf("the tool's span is %v, its permission's %v, its call's %v", tool, permission, asked)
 		}
 		if !bytes.Equal(chat.GetParentSpanId(), turn.GetSpanId()) || chat.GetEndTimeUnixNano() <= chat.GetStartTimeUnixNano() {
