@@ -132,7 +132,8 @@ func TestBehindEnvoyServerRestart(t *testing.T) {
 		t.Errorf("the repeated call: %v, %v", repeated, err)
 	}
 	f.resolve(s, f.Waiting(s.ID()).GetCallbackId()) // the CLI asks again
-	if f.Before("1.0.102") { // CLI 1.0.81 takes the answer, and goes on with the next prompt only
+	if f.Before("1.0.102") {
+		// CLI 1.0.81 takes the answer, and goes on with the next prompt only.
 		next, err := f.remote.Sessions().SendAndWait(f.Ctx,
 			&bridgev1.SendAndWaitRequest{SessionId: s.ID(), Prompt: &bridgev1.Prompt{Text: "go on"}})
 		if err != nil || next.GetOutcome().GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
