@@ -1,5 +1,5 @@
 // Package backend declares what the bridge needs of the place in which sessions outlive it: the
-// logs of sessions, their ownership, remembered requests and snapshots of the CLI's folders.
+// logs of sessions, remembered requests and snapshots of the CLI's folders.
 // Package store implements all of it in a data directory. Package backendtest has the tests that
 // every implementation has to pass.
 //
@@ -9,9 +9,8 @@
 //     those that are no longer in memory.
 //   - Requests: idempotency.Runner, by bridge.Directory.
 //   - Files: the outbox of a session, by bridge.Directory.
-//   - Owners, Blobs: cluster.Directory, Owners before it opens a session's log, Blobs after each turn
-//     and when a session moves to another machine. One process with a data directory owns every
-//     session in it, and the CLI's folders stay in place.
+//   - Blobs: cluster.Directory, after each turn and when a session moves to another machine. With a data
+//     directory the CLI's folders stay in place.
 //
 // # Terms
 //
@@ -28,8 +27,7 @@
 // subject's last sequence; from then on the server refuses appends of the earlier owner, who
 // expects an older sequence. Append sends one batch and waits for the acknowledgement, from which
 // it knows the next sequence to expect. Its logs are remote: the journal's writer appends to
-// several at a time. Sync and Rest have nothing to do there. A lease is a key that Acquire
-// creates, or updates with the revision it expects.
+// several at a time. Sync and Rest have nothing to do there.
 package backend
 
 import (

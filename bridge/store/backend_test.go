@@ -18,30 +18,6 @@ func openTB(t testing.TB, dir string) *store.Store {
 	return s
 }
 
-func TestOwners(t *testing.T) {
-	t.Parallel()
-	backendtest.Owners(t, func(t testing.TB) backendtest.Ownership {
-		dir := t.TempDir()
-		s, err := store.Open(store.Config{Dir: dir})
-		if err != nil {
-			t.Fatal(err)
-		}
-		failed := false
-		t.Cleanup(func() {
-			if !failed {
-				_ = s.Close()
-			}
-		})
-		return backendtest.Ownership{Owners: s.Owners(), Fail: func() backend.Owners {
-			failed = true
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
-			return openTB(t, dir).Owners()
-		}}
-	})
-}
-
 func TestRequestsConform(t *testing.T) {
 	t.Parallel()
 	backendtest.Requests(t, func(t testing.TB) backendtest.OpenRequests {

@@ -69,7 +69,6 @@ type Store struct {
 	lock   *flock.Flock
 	writer *journal.Writer
 	logs   *journal.Folders
-	owners *owners
 	blobs  *blobs
 	states *states
 
@@ -166,14 +165,12 @@ func Open(cfg Config) (*Store, error) {
 		s.log.Warn("ending what the log has of deleted sessions failed", "error", err)
 	}
 	s.logs.Start(s.move)
-	s.owners = newOwners(s.NextEpoch)
 	s.blobs = &blobs{fs: s.fs, folder: s.folder, sync: s.syncs()}
 	return s, nil
 }
 
 // Close releases the directory.
 func (s *Store) Close() error {
-	s.owners.close()
 	s.writer.Close()
 	limit := time.Now().Add(moveAtEnd)
 	if err := s.moveAll(func(string) bool { return time.Now().Before(limit) }); err != nil {

@@ -364,7 +364,7 @@ func (m *member) ready(ctx context.Context, key string, owner cluster.Owner) (fo
 // Claim implements forward.Locator.
 func (l locator) Claim(ctx context.Context, tenant, name string) error {
 	_, err := l.member.claim(ctx, tenancy.KeyOf(tenant, name))
-	if errors.Is(err, backend.ErrOwned) {
+	if errors.Is(err, cluster.ErrOwned) {
 		return fmt.Errorf("%w: %w", forward.ErrTaken, err)
 	}
 	return err

@@ -73,7 +73,7 @@ func NewDirectory(cfg DirectoryConfig) *Directory {
 func (d *Directory) ownership(tenant, id string) (key string, term uint64) {
 	key = d.cfg.Key(tenant, id)
 	if o := d.get(key); o != nil {
-		term = o.lease.Term()
+		term = o.lease.term
 	}
 	return key, term
 }
@@ -90,15 +90,15 @@ func (d *Directory) own(key string) (*owned, error) {
 	if err != nil {
 		return nil, fmt.Errorf("acquiring session %q: %w", key, err)
 	}
-	records, err := d.cfg.Store.OpenSession(ctx, key, l.Term())
+	records, err := d.cfg.Store.OpenSession(ctx, key, l.term)
 	var folder string
 	if err == nil {
-		folder, err = d.restoreFolder(ctx, key, l.Term())
+		folder, err = d.restoreFolder(ctx, key, l.term)
 	}
 	if err != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout) // the other one may be over
 		defer cancel()
-		return nil, errors.Join(err, l.Release(ctx))
+		return nil, errors.Join(err, l.handOver(ctx, ""))
 	}
 	o := &owned{l, records, folder}
 	d.mu.Lock()
@@ -147,7 +147,7 @@ func (d *Directory) Journal(key string, epoch uint64) (*journal.Disk, journal.Re
 	if err != nil {
 		return nil, journal.Recovery{}, err
 	}
-	disk, found, err := journal.OpenLog(tappedLogs{d.logs, tail}, key, o.lease.Term(), epoch, key, d.cfg.Writer)
+	disk, found, err := journal.OpenLog(tappedLogs{d.logs, tail}, key, o.lease.term, epoch, key, d.cfg.Writer)
 	if err == nil {
 		err = tail.write(o.folder)
 	}
@@ -193,7 +193,7 @@ func (d *Directory) save(key string, state []byte) error {
 		err = d.watch(o.records.Save(context.Background(), state))
 	}
 	if err == nil {
-		d.cfg.Folders.changed(key, state, o.lease.Term())
+		d.cfg.Folders.changed(key, state, o.lease.term)
 	}
 	return err
 }

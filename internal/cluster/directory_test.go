@@ -65,7 +65,7 @@ func (r *replica) save(t testing.TB, key, state string) {
 // openLog opens the log of a session of this replica.
 func (r *replica) openLog(t testing.TB, key string) backend.Log {
 	t.Helper()
-	log, _, err := r.logs.Open(key, r.get(key).lease.Term(), 1, func(uint64, []byte) error { return nil })
+	log, _, err := r.logs.Open(key, r.get(key).lease.term, 1, func(uint64, []byte) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestSessionMoves(t *testing.T) {
 		"Journal": func() error { _, _, err := b.Journal("s", 1); return err }(),
 		"Outbox":  b.Outbox("s").Write("x", nil),
 	} {
-		if !errors.Is(err, backend.ErrOwned) {
+		if !errors.Is(err, ErrOwned) {
 			t.Errorf("%s of another replica's session: %v", name, err)
 		}
 	}
@@ -123,7 +123,7 @@ func TestFormerOwnerIsLost(t *testing.T) {
 	a.save(t, "s", `{"n":1}`)
 	former, outbox := a.openLog(t, "s"), a.Outbox("s")
 	a.cut()
-	_ = acquireSoon(t, b.node, "s").Release(t.Context())
+	_ = acquireSoon(t, b.node, "s").handOver(t.Context(), "")
 	fill(t, b.folder("s"), map[string]string{recordFile: "1\n"})
 	b.save(t, "s", `{"n":2}`)
 	log := b.openLog(t, "s")
@@ -153,7 +153,7 @@ func TestFormerOwnerIsLost(t *testing.T) {
 	}
 	b.wantState(t, "s", `{"n":2}`)
 	entries := 0
-	again, _, err := b.logs.Open("s", b.get("s").lease.Term(), 1, func(uint64, []byte) error { entries++; return nil })
+	again, _, err := b.logs.Open("s", b.get("s").lease.term, 1, func(uint64, []byte) error { entries++; return nil })
 	if err != nil || again.Last() != 1 || entries != 1 || len(b.lost) > 0 {
 		t.Errorf("the log has %d entries, %v; the owner was called lost %d times", entries, err, len(b.lost))
 	}
@@ -232,7 +232,7 @@ func TestFailedAcquisitionReleases(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(b.home, "state"), nil, 0o600); err != nil { // where folders belong
 		t.Fatal(err)
 	}
-	if _, err := b.Session("s"); err == nil || errors.Is(err, backend.ErrOwned) {
+	if _, err := b.Session("s"); err == nil || errors.Is(err, ErrOwned) {
 		t.Errorf("a session without a place for its folder: %v", err)
 	}
 	c.wantState(t, "s", "{}")

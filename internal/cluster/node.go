@@ -289,9 +289,6 @@ func (n *Node) renew(ctx context.Context, m *membership, revision uint64) (uint6
 	return max(revision, e.Revision()), err // the next renewal extends the lease
 }
 
-// Valid reports whether the node has a lease now.
-func (n *Node) Valid() bool { return n.held.member() != "" }
-
 // Lost returns a channel that is closed when the lease ends that the node has now; a closed one if it has none.
 func (n *Node) Lost() <-chan struct{} { return n.held.lost() }
 
@@ -303,7 +300,7 @@ func (n *Node) Close(ctx context.Context) {
 	n.wg.Wait()
 	m, leases := n.held.close()
 	for _, l := range leases {
-		if err := l.Release(ctx); err != nil { // it ends with the node's
+		if err := l.handOver(ctx, ""); err != nil { // it ends with the node's
 			n.log.Warn("a session was not released", "session_id", l.session, "error", err)
 		}
 	}

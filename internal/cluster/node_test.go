@@ -13,8 +13,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
-	"github.com/copilot-grpc/copilot-grpc/bridge/backend/backendtest"
 	"github.com/copilot-grpc/copilot-grpc/internal/cluster/natstest"
 )
 
@@ -45,14 +43,14 @@ func join(t testing.TB, server *natstest.Server, name string, more ...func(*Conf
 }
 
 // acquireSoon acquires a session when its owner is over.
-func acquireSoon(t testing.TB, n *Node, session string) backend.Lease {
+func acquireSoon(t testing.TB, n *Node, session string) *lease {
 	t.Helper()
 	for t.Context().Err() == nil {
-		l, err := n.Acquire(t.Context(), session)
+		l, err := n.acquire(t.Context(), session)
 		if err == nil {
 			return l
 		}
-		if !errors.Is(err, backend.ErrOwned) {
+		if !errors.Is(err, ErrOwned) {
 			t.Fatal(err)
 		}
 		<-n.view.changed
@@ -61,27 +59,37 @@ func acquireSoon(t testing.TB, n *Node, session string) backend.Lease {
 	return nil
 }
 
-// afterDeath waits for the end of a member before it acquires.
-type afterDeath struct {
-	t testing.TB
-	*Node
-}
-
-func (a afterDeath) Acquire(_ context.Context, session string) (backend.Lease, error) {
-	return acquireSoon(a.t, a.Node, session), nil
-}
-
+// A node owns a session once at a time. A session that it has released has a later term, which the former lease does not
+// end.
 func TestOwners(t *testing.T) {
 	t.Parallel()
-	backendtest.Owners(t, func(t testing.TB) backendtest.Ownership {
-		server := natstest.Start(t)
-		n, cut := join(t, server, "first")
-		return backendtest.Ownership{Owners: n, Fail: func() backend.Owners {
-			next, _ := join(t, server, "second")
-			cut()
-			return afterDeath{t, next}
-		}}
-	})
+	n, _ := join(t, natstest.Start(t), "n")
+	first, err := n.acquire(t.Context(), "a")
+	if err != nil || first.term == 0 {
+		t.Fatalf("acquired with term %d, %v", first.term, err)
+	}
+	if _, err := n.acquire(t.Context(), "b"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.acquire(t.Context(), "a"); !errors.Is(err, ErrOwned) {
+		t.Errorf("acquiring an owned session returns %v", err)
+	}
+	if n.held.lease("a") != first {
+		t.Error("the lease is lost")
+	}
+	if err := first.handOver(t.Context(), ""); err != nil || n.held.lease("a") != nil {
+		t.Errorf("released, it is still held, %v", err)
+	}
+	second, err := n.acquire(t.Context(), "a")
+	if err != nil || second.term <= first.term {
+		t.Fatalf("it is acquired again with %v", err)
+	}
+	if err := first.handOver(t.Context(), ""); err != nil || n.held.lease("a") != second {
+		t.Errorf("releasing it twice ends the next lease, %v", err)
+	}
+	if o, err := n.Verify(t.Context(), "a"); err != nil || !o.Here {
+		t.Errorf("the owner is %v, %v", o, err)
+	}
 }
 
 // A node that cannot renew has ended the leases of its sessions before another node can have one.
@@ -90,7 +98,7 @@ func TestLostBeforeTheNext(t *testing.T) {
 	server := natstest.Start(t)
 	old, cut := join(t, server, "old")
 	next, _ := join(t, server, "next")
-	first, err := old.Acquire(t.Context(), "s")
+	first, err := old.acquire(t.Context(), "s")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,14 +109,17 @@ func TestLostBeforeTheNext(t *testing.T) {
 	}
 	lostAt := make(chan time.Duration, 1)
 	go func() {
-		<-first.Lost()
+		<-old.Lost()
 		lostAt <- uptime()
 	}()
 	cut()
 	second := acquireSoon(t, next, "s")
 	acquiredAt := uptime()
-	if second.Term() <= first.Term() {
-		t.Errorf("the term %d follows %d", second.Term(), first.Term())
+	if second.term <= first.term {
+		t.Errorf("the term %d follows %d", second.term, first.term)
+	}
+	if old.held.lease("s") != nil {
+		t.Error("the old node still has the session")
 	}
 	if lead := acquiredAt - <-lostAt; lead < testTTL/8 {
 		t.Errorf("the old lease was lost only %s before the session was acquired, want about %s", lead, testTTL/4)
@@ -119,7 +130,7 @@ func TestLostBeforeTheNext(t *testing.T) {
 	if o := next.Locate("s"); !o.Here {
 		t.Errorf("the new owner is %v", o)
 	}
-	if _, err := old.Acquire(t.Context(), "other"); !errors.Is(err, backend.ErrLost) {
+	if _, err := old.acquire(t.Context(), "other"); !errors.Is(err, errLost) {
 		t.Errorf("a node without a lease acquires a session: %v", err)
 	}
 }
@@ -130,8 +141,7 @@ func TestFencedMemberLeaves(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
 	n, _ := join(t, server, "n")
-	l, err := n.Acquire(t.Context(), "s")
-	if err != nil {
+	if _, err := n.acquire(t.Context(), "s"); err != nil {
 		t.Fatal(err)
 	}
 	lost := n.Lost()
@@ -149,10 +159,12 @@ func TestFencedMemberLeaves(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-lost
-	<-l.Lost()
+	if n.held.lease("s") != nil {
+		t.Error("the member still has its session")
+	}
 	time.Sleep(testTTL / 2) // more than between renewals
-	if _, err := n.Acquire(t.Context(), "s"); !errors.Is(err, backend.ErrLost) || n.Valid() {
-		t.Errorf("acquired again: %v, valid %t", err, n.Valid())
+	if _, err := n.acquire(t.Context(), "s"); !errors.Is(err, errLost) || n.held.member() != "" {
+		t.Errorf("acquired again: %v, valid %t", err, n.held.member() != "")
 	}
 	if keys, err := kv.Keys(t.Context()); err != nil || len(keys) != 1 {
 		t.Errorf("the members are %v, %v", keys, err)
@@ -170,22 +182,26 @@ func TestKeyDroppedEarly(t *testing.T) {
 	}
 	old, _ := join(t, server, "old", still)
 	next, _ := join(t, server, "next", still)
-	first, err := old.Acquire(t.Context(), "s")
+	first, err := old.acquire(t.Context(), "s")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := old.nodes.Purge(t.Context(), old.held.member()); err != nil {
 		t.Fatal(err)
 	}
-	if second := acquireSoon(t, next, "s"); second.Term() <= first.Term() {
-		t.Errorf("the term %d follows %d", second.Term(), first.Term())
+	if second := acquireSoon(t, next, "s"); second.term <= first.term {
+		t.Errorf("the term %d follows %d", second.term, first.term)
 	}
-	if !old.Valid() {
+	if old.held.member() == "" {
 		t.Error("the lease ended by the node's own clock, which stands still")
 	}
+	lost := old.Lost()
 	old.renewNow()
-	<-first.Lost()
-	if _, err := old.Acquire(t.Context(), "other"); !errors.Is(err, backend.ErrLost) {
+	<-lost
+	if old.held.lease("s") != nil {
+		t.Error("the first node still has the session")
+	}
+	if _, err := old.acquire(t.Context(), "other"); !errors.Is(err, errLost) {
 		t.Errorf("a node without a lease acquires a session: %v", err)
 	}
 }
@@ -196,34 +212,35 @@ func TestRelease(t *testing.T) {
 	server := natstest.Start(t)
 	a, _ := join(t, server, "a")
 	b, _ := join(t, server, "b")
-	l, err := a.Acquire(t.Context(), "tenant/s")
+	l, err := a.acquire(t.Context(), "tenant/s")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
-		if _, err := b.Acquire(t.Context(), "tenant/s"); !errors.Is(err, backend.ErrOwned) {
+		if _, err := b.acquire(t.Context(), "tenant/s"); !errors.Is(err, ErrOwned) {
 			t.Errorf("acquired from a living member: %v", err)
 		}
 	}
 	if peers := b.Peers(); !slices.Equal(peers, []Owner{{Node: "a", Address: "a:1"}}) {
 		t.Errorf("the peers are %v", peers)
 	}
-	if err := l.Release(t.Context()); err != nil {
+	if err := l.handOver(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
 	if o, err := b.Verify(t.Context(), "tenant/s"); err != nil || o != (Owner{}) {
 		t.Errorf("a released session is at %v, %v", o, err)
 	}
-	if _, err := b.Acquire(t.Context(), "tenant/s"); err != nil {
+	if _, err := b.acquire(t.Context(), "tenant/s"); err != nil {
 		t.Error(err)
 	}
-	other, err := a.Acquire(t.Context(), "x")
-	if err != nil {
+	if _, err := a.acquire(t.Context(), "x"); err != nil {
 		t.Fatal(err)
 	}
 	a.Close(t.Context())
-	<-other.Lost()
-	if _, err := b.Acquire(t.Context(), "x"); err != nil {
+	if a.held.lease("x") != nil {
+		t.Error("a node that was closed still has a session")
+	}
+	if _, err := b.acquire(t.Context(), "x"); err != nil {
 		t.Errorf("the session of a node that was closed: %v", err)
 	}
 }
@@ -242,8 +259,8 @@ func TestForget(t *testing.T) {
 	if keys, err := n.sessions.Keys(t.Context()); !errors.Is(err, jetstream.ErrNoKeysFound) {
 		t.Errorf("left are %v, %v", keys, err)
 	}
-	next, err := n.Acquire(t.Context(), "s")
-	if err != nil || next.Term() <= l.Term() {
+	next, err := n.acquire(t.Context(), "s")
+	if err != nil || next.term <= l.term {
 		t.Errorf("acquired again with %v", err)
 	}
 }
@@ -315,7 +332,7 @@ func TestTakeOver(t *testing.T) {
 	next, _ := join(t, server, "next")
 	names := []string{"a", "b", "c", "d", "e", "f"}
 	for _, s := range names {
-		if _, err := dead.Acquire(t.Context(), s); err != nil {
+		if _, err := dead.acquire(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -329,7 +346,7 @@ func TestTakeOver(t *testing.T) {
 			if failures.Add(1) <= 3 {
 				return errors.New("no storage")
 			}
-			_, err := next.Acquire(ctx, session)
+			_, err := next.acquire(ctx, session)
 			if err == nil {
 				claimed <- session
 			}

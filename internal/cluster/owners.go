@@ -7,11 +7,16 @@ import (
 	"sync"
 
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 )
 
-// acquireTries is how often Acquire reads a session's owner again after another node has changed it.
+var (
+	// ErrOwned reports a session that has another owner.
+	ErrOwned = errors.New("the session has another owner")
+	// errLost reports that the node's lease has ended.
+	errLost = errors.New("the ownership of the session was lost")
+)
+
+// acquireTries is how often acquire reads a session's owner again after another node has changed it.
 const acquireTries = 3
 
 // holdings are the sessions that this node owns. Its mutex guards what follows it; a membership is locked while it is
@@ -42,9 +47,6 @@ func (h *holdings) finish(m *membership) {
 
 // drop ends all leases. The caller holds mu.
 func (h *holdings) drop() {
-	for _, l := range h.leases {
-		l.lose()
-	}
 	h.current, h.leases = nil, nil
 }
 
@@ -85,12 +87,12 @@ func (h *holdings) reserve(session string) (m *membership, put func(*lease) erro
 	defer h.mu.Unlock()
 	m = h.valid()
 	if m == nil || h.closed {
-		return nil, nil, fmt.Errorf("this node has no lease: %w", backend.ErrLost)
+		return nil, nil, fmt.Errorf("this node has no lease: %w", errLost)
 	}
 	if _, taken := h.leases[session]; taken {
-		return nil, nil, backend.ErrOwned
+		return nil, nil, ErrOwned
 	}
-	reserved := newLease(nil, session, m, 0)
+	reserved := &lease{session: session, member: m}
 	h.leases[session] = reserved
 	return m, func(l *lease) error {
 		h.mu.Lock()
@@ -102,7 +104,7 @@ func (h *holdings) reserve(session string) (m *membership, put func(*lease) erro
 			return nil
 		}
 		if h.valid() != m || h.closed {
-			return fmt.Errorf("this node has lost its lease: %w", backend.ErrLost)
+			return fmt.Errorf("this node has lost its lease: %w", errLost)
 		}
 		h.leases[session] = l
 		return nil
@@ -134,11 +136,10 @@ func (h *holdings) session(session string) bool {
 func (h *holdings) remove(l *lease) (done func(), held bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	l.lose()
 	if h.valid() != l.member || h.leases[l.session] != l {
 		return nil, false
 	}
-	leaving := newLease(nil, l.session, l.member, 0)
+	leaving := &lease{session: l.session, member: l.member}
 	h.leases[l.session] = leaving
 	return func() {
 		h.mu.Lock()
@@ -164,41 +165,16 @@ func (h *holdings) close() (*membership, []*lease) {
 	return m, all
 }
 
-// lease implements backend.Lease. Its term is 0 while the session is being acquired.
+// lease is the ownership of a session. It ends with the node's lease. Its term is 0 while the session is being acquired.
 type lease struct {
 	node    *Node
 	session string
 	member  *membership
 	term    uint64
-	over    sync.Once
-	lost    chan struct{}
 }
 
-func newLease(n *Node, session string, m *membership, term uint64) *lease {
-	return &lease{node: n, session: session, member: m, term: term, lost: make(chan struct{})}
-}
-
-// lose closes Lost.
-func (l *lease) lose() { l.over.Do(func() { close(l.lost) }) }
-
-// Term implements backend.Lease.
-func (l *lease) Term() uint64 { return l.term }
-
-// Lost implements backend.Lease.
-func (l *lease) Lost() <-chan struct{} { return l.lost }
-
-// Renew implements backend.Lease. The node renews one lease for all its sessions; Renew only checks.
-func (l *lease) Renew(context.Context) error {
-	if l.node.held.lease(l.session) != l {
-		return fmt.Errorf("session %q: %w", l.session, backend.ErrLost)
-	}
-	return nil
-}
-
-// Release implements backend.Lease.
-func (l *lease) Release(ctx context.Context) error { return l.handOver(ctx, "") }
-
-// handOver is Release for a session that another member is to take, "" for any.
+// handOver ends a lease, so that the session can be acquired at once, by another member if next is not "". For a lease
+// that has ended it does nothing.
 func (l *lease) handOver(ctx context.Context, next string) error {
 	done, held := l.node.held.remove(l)
 	if !held {
@@ -216,7 +192,7 @@ func (l *lease) handOver(ctx context.Context, next string) error {
 	return nil
 }
 
-// forget is Release for a session that was deleted: it leaves no key behind.
+// forget is handOver for a session that was deleted: it leaves no key behind.
 func (l *lease) forget(ctx context.Context) error {
 	done, held := l.node.held.remove(l)
 	if !held {
@@ -230,15 +206,8 @@ func (l *lease) forget(ctx context.Context) error {
 	return nil
 }
 
-// Acquire implements backend.Owners. The term is the revision of the session's key.
-func (n *Node) Acquire(ctx context.Context, session string) (backend.Lease, error) {
-	l, err := n.acquire(ctx, session)
-	if err != nil {
-		return nil, fmt.Errorf("acquiring session %q: %w", session, err)
-	}
-	return l, nil
-}
-
+// acquire makes this node the owner of a session. It returns ErrOwned while another lease is held, also by this node. The
+// term is the revision of the session's key, and later than every earlier one.
 func (n *Node) acquire(ctx context.Context, session string) (*lease, error) {
 	m, put, err := n.held.reserve(session)
 	if err != nil {
@@ -248,7 +217,7 @@ func (n *Node) acquire(ctx context.Context, session string) (*lease, error) {
 	if err != nil {
 		return nil, errors.Join(err, put(nil))
 	}
-	l := newLease(n, session, m, term)
+	l := &lease{node: n, session: session, member: m, term: term}
 	if err := put(l); err != nil {
 		return nil, err
 	}
@@ -260,7 +229,7 @@ func (n *Node) take(ctx context.Context, m *membership, session string) (term ui
 	key, own := keyOf(session), encode(holder{Member: m.id, Node: n.cfg.Name, Address: n.cfg.Address})
 	for range acquireTries {
 		if !m.valid() {
-			return 0, backend.ErrLost
+			return 0, errLost
 		}
 		e, err := n.sessions.Get(ctx, key)
 		switch {
@@ -278,7 +247,7 @@ func (n *Node) take(ctx context.Context, m *membership, session string) (term ui
 			return term, err
 		}
 	}
-	return 0, backend.ErrOwned
+	return 0, ErrOwned
 }
 
 // checkFree returns ErrOwned if a session has a holder that may still serve it.
@@ -288,7 +257,7 @@ func (n *Node) checkFree(ctx context.Context, own *membership, h holder) error {
 	}
 	fenced, err := n.fence(ctx, h.Member)
 	if err == nil && !fenced {
-		err = fmt.Errorf("%w: node %q", backend.ErrOwned, h.Node)
+		err = fmt.Errorf("%w: node %q", ErrOwned, h.Node)
 	}
 	return err
 }

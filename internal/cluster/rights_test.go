@@ -87,7 +87,7 @@ func TestTwoClusters(t *testing.T) {
 		if all := n.Members(); len(all) != 1 || all[0].ID != n.held.member() {
 			t.Errorf("the members of the cluster %s are %v", name, all)
 		}
-		if _, err := n.Acquire(t.Context(), "s"); err != nil {
+		if _, err := n.acquire(t.Context(), "s"); err != nil {
 			t.Errorf("in the cluster %s: %v", name, err)
 		}
 	}

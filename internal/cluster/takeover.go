@@ -5,8 +5,6 @@ import (
 	"errors"
 	"sync"
 	"time"
-
-	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 )
 
 // claimsAtOnce is how many sessions of dead nodes a node opens at a time. Each starts or loads in a CLI process, beside
@@ -48,7 +46,7 @@ func (n *Node) claimAll(ctx context.Context, claim func(context.Context, string)
 		wg.Go(func() {
 			defer func() { <-slots }()
 			err := claim(ctx, session)
-			if err != nil && ctx.Err() == nil && !errors.Is(err, backend.ErrOwned) {
+			if err != nil && ctx.Err() == nil && !errors.Is(err, ErrOwned) {
 				n.log.Error("taking over a session failed", "session_id", session, "error", err)
 			}
 		})

@@ -11,7 +11,6 @@ import (
 func TestSound(t *testing.T) {
 	t.Parallel()
 	Logs(t, func(testing.TB) backend.Logs { return newFakeLogs("") })
-	Owners(t, func(testing.TB) Ownership { return newFakeOwners("") })
 	Requests(t, func(testing.TB) OpenRequests { return openFakeRequests("") })
 	Blobs(t, func(testing.TB) backend.Blobs { return newFakeBlobs("") })
 }
@@ -46,13 +45,6 @@ func TestFaults(t *testing.T) {
 		"old entries stay":            {"a later epoch replaces everything"},
 		"never trimmed":               {"the oldest entries are trimmed"},
 		"never deleted":               {"a deleted log is gone"},
-	})
-	notices(t, ownerChecks, newFakeOwners, map[string][]string{
-		"two owners":         {"one owner at a time"},
-		"lost lease renewed": {"a released session has another owner", "a lost lease is told before the next"},
-		"loss not told":      {"a lost lease is told before the next"},
-		"never released":     {"a released session has another owner"},
-		"terms stay":         {"a released session has another owner", "a lost lease is told before the next"},
 	})
 	notices(t, requestChecks, openFakeRequests, map[string][]string{
 		"request forgotten": {
