@@ -7,15 +7,12 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"path"
 	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/archive"
-	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
-	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 )
 
 func sorted(files []file) []file {
@@ -47,54 +44,6 @@ func TestFutureMembers(t *testing.T) {
 	f.manifest = `{"format":"copilot-grpc.session","version":1,"mood":["good"],"parts":[]}`
 	if _, err := archive.Unpack(t.Context(), bytes.NewReader(pack(t, f.tar(t))), folder(t), limits, nil); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestSnapshots carries a snapshot of one storage to another one.
-func TestSnapshots(t *testing.T) {
-	t.Parallel()
-	open := func() backend.Blobs {
-		s, err := store.Open(store.Config{Dir: t.TempDir()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = s.Close() })
-		return s.Blobs()
-	}
-	source, root := folder(t), folder(t)
-	for _, f := range content {
-		err := source.MkdirAll(path.Dir(f.name), 0o700)
-		if err = errors.Join(err, source.WriteFile(f.name, []byte(f.text), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	from, to := open(), open()
-	taken, err := from.Put(t.Context(), "s1", backend.Snapshot{Term: 1, Epoch: 2, Seq: 3}, source.FS())
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := archive.Manifest{Session: "s1", Epoch: taken.Epoch, Seq: taken.Seq}
-	for _, f := range taken.Files {
-		m.Parts = append(m.Parts, archive.Part{Name: f.Name, Size: f.Size, SHA256: f.SHA256})
-	}
-	var text bytes.Buffer
-	w, err := archive.NewWriter(&text, m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = from.Get(t.Context(), "s1", func(f backend.File, r io.Reader) error { return w.Add(f.Name, r) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if m, err = archive.Unpack(t.Context(), &text, root, limits, nil); err != nil {
-		t.Fatal(err)
-	}
-	got, err := to.Put(t.Context(), "s2", backend.Snapshot{Term: 1, Epoch: m.Epoch, Seq: m.Seq}, root.FS())
-	if err != nil || !slices.Equal(got.Files, taken.Files) || got.Seq != taken.Seq {
-		t.Errorf("snapshot %+v, want %+v: %v", got, taken, err)
 	}
 }
 

@@ -1,5 +1,5 @@
 // Package backend declares what the bridge needs of the place in which sessions outlive it: the
-// logs of sessions, remembered requests and snapshots of the CLI's folders.
+// logs of sessions, their outboxes and remembered requests.
 // Package store implements all of it in a data directory. Package backendtest has the tests that
 // every implementation has to pass.
 //
@@ -9,15 +9,13 @@
 //     those that are no longer in memory.
 //   - Requests: idempotency.Runner, by bridge.Directory.
 //   - Files: the outbox of a session, by bridge.Directory.
-//   - Blobs: cluster.Directory, after each turn and when a session moves to another machine. With a data
-//     directory the CLI's folders stay in place.
 //
 // # Terms
 //
 // A term numbers a period in which one owner has a session. Terms of one session only grow, also
-// across restarts. Every change of a log or a snapshot belongs to a term, and a change of an
-// earlier term than the session's current one is refused with ErrStale: an owner that was frozen
-// and wakes up cannot write. A term is not an epoch, which numbers the contents of a journal.
+// across restarts. Every change of a log belongs to a term, and a change of an earlier term than
+// the session's current one is refused with ErrStale: an owner that was frozen and wakes up cannot
+// write. A term is not an epoch, which numbers the contents of a journal.
 //
 // The journal does not act on ErrStale: it retries every failed write. A replica of a cluster ends.
 //

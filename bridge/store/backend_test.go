@@ -3,7 +3,6 @@ package store_test
 import (
 	"testing"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend/backendtest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 )
@@ -23,9 +22,4 @@ func TestRequestsConform(t *testing.T) {
 	backendtest.Requests(t, func(t testing.TB) backendtest.OpenRequests {
 		return openTB(t, t.TempDir()).Requests
 	})
-}
-
-func TestBlobs(t *testing.T) {
-	t.Parallel()
-	backendtest.Blobs(t, func(t testing.TB) backend.Blobs { return openTB(t, t.TempDir()).Blobs() })
 }

@@ -16,7 +16,6 @@
 //	sessions/ID/opening  exists until the session was opened for the first time
 //	sessions/ID/*.seg    its journal
 //	sessions/ID/outbox/  prompts whose turns have not ended, unless the log has later ones
-//	sessions/ID/blobs/   the last snapshot of the CLI's folder
 //	sessions/ID~removed/ what a kill has left of a session that was being deleted; the next start removes it
 //	damaged/ID/          an unreadable session, unchanged, with the reason
 //	usage/               what deleted sessions have used of models, a file for each tenant
@@ -69,7 +68,6 @@ type Store struct {
 	lock   *flock.Flock
 	writer *journal.Writer
 	logs   *journal.Folders
-	blobs  *blobs
 	states *states
 
 	mu        sync.Mutex
@@ -165,7 +163,6 @@ func Open(cfg Config) (*Store, error) {
 		s.log.Warn("ending what the log has of deleted sessions failed", "error", err)
 	}
 	s.logs.Start(s.move)
-	s.blobs = &blobs{fs: s.fs, folder: s.folder, sync: s.syncs()}
 	return s, nil
 }
 

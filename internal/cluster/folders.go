@@ -19,6 +19,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/record"
+	"github.com/copilot-grpc/copilot-grpc/internal/cluster/natsblob"
 )
 
 const (
@@ -34,7 +35,7 @@ const (
 // after each save of its session's state, which follows each turn. It is safe for concurrent use. mu guards the map;
 // saving is held while a snapshot is saved or removed, and taken before mu. Run is its goroutine.
 type Folders struct {
-	blobs backend.Blobs
+	blobs blobs
 	// place returns the folder of a session by its saved state; "" if it has none.
 	place func(key string, state json.RawMessage) string
 	log   *slog.Logger
@@ -43,6 +44,15 @@ type Folders struct {
 
 	mu    sync.Mutex
 	dirty map[string]changed
+}
+
+// blobs keeps the snapshots: *natsblob.Blobs does.
+type blobs interface {
+	Begin(ctx context.Context, session string, term uint64) error
+	Put(ctx context.Context, session string, term uint64, folder fs.FS) error
+	List(ctx context.Context, session string) ([]natsblob.File, error)
+	Get(ctx context.Context, session string, write func(f natsblob.File, content io.Reader) error) error
+	Delete(ctx context.Context, session string) error
 }
 
 // changed is a folder to save.
@@ -56,7 +66,7 @@ type changed struct {
 // NewFolders returns the folders. place returns the folder of a session by its key and its saved state, "" if the
 // session has none.
 func NewFolders(
-	blobs backend.Blobs, place func(key string, state json.RawMessage) string, log *slog.Logger,
+	blobs blobs, place func(key string, state json.RawMessage) string, log *slog.Logger,
 ) *Folders {
 	return &Folders{blobs: blobs, place: place, log: log, dirty: map[string]changed{}}
 }
@@ -165,8 +175,7 @@ func (f *Folders) save(key string, c changed) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), snapshotTimeout)
 	defer cancel()
-	_, err = f.blobs.Put(ctx, key, backend.Snapshot{Term: c.term}, root.FS())
-	return err
+	return f.blobs.Put(ctx, key, c.term, root.FS())
 }
 
 // restore makes the folder of a session that this node has acquired as the last owner saved it, and returns its path. A
@@ -217,7 +226,7 @@ func (f *Folders) fill(ctx context.Context, key, folder string) error {
 		return err
 	}
 	defer func() { _ = root.Close() }() // files are closed one by one
-	_, err = f.blobs.Get(ctx, key, func(file backend.File, content io.Reader) error {
+	return f.blobs.Get(ctx, key, func(file natsblob.File, content io.Reader) error {
 		if err := root.MkdirAll(path.Dir(file.Name), 0o700); err != nil {
 			return err
 		}
@@ -228,12 +237,11 @@ func (f *Folders) fill(ctx context.Context, key, folder string) error {
 		_, err = io.Copy(to, content)
 		return errors.Join(err, to.Close())
 	})
-	return err
 }
 
 // continues reports whether a folder has the saved record of the CLI, and maybe more.
-func continues(folder string, saved backend.Snapshot) bool {
-	i := slices.IndexFunc(saved.Files, func(f backend.File) bool { return f.Name == recordFile })
+func continues(folder string, saved []natsblob.File) bool {
+	i := slices.IndexFunc(saved, func(f natsblob.File) bool { return f.Name == recordFile })
 	if i < 0 {
 		_, err := os.Stat(folder)
 		return err == nil
@@ -248,13 +256,13 @@ func continues(folder string, saved backend.Snapshot) bool {
 		return false
 	}
 	// The CLI may have begun other files since: the saved one then is one of the earlier files.
-	at := slices.IndexFunc(files, func(name string) bool { return begins(root, name, saved.Files[i]) })
+	at := slices.IndexFunc(files, func(name string) bool { return begins(root, name, saved[i]) })
 	if at < 0 {
 		return false
 	}
 	for _, name := range files[at+1:] {
-		same := func(f backend.File) bool { return f.Name == name && begins(root, name, f) }
-		if !slices.ContainsFunc(saved.Files, same) {
+		same := func(f natsblob.File) bool { return f.Name == name && begins(root, name, f) }
+		if !slices.ContainsFunc(saved, same) {
 			return false
 		}
 	}
@@ -262,7 +270,7 @@ func continues(folder string, saved backend.Snapshot) bool {
 }
 
 // begins reports whether a file in a folder begins with the content of a saved one.
-func begins(folder *os.Root, name string, saved backend.File) bool {
+func begins(folder *os.Root, name string, saved natsblob.File) bool {
 	file, err := folder.Open(name)
 	if err != nil {
 		return false

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
+	"github.com/copilot-grpc/copilot-grpc/internal/cluster/natsblob"
 	"github.com/copilot-grpc/copilot-grpc/internal/cluster/natsstore"
 	"github.com/copilot-grpc/copilot-grpc/internal/cluster/natstest"
 )
@@ -30,7 +30,7 @@ func openStore(t testing.TB, server *natstest.Server) *natsstore.Store {
 }
 
 // home has the folders of the sessions of one node. out receives its log.
-func home(t testing.TB, blobs backend.Blobs, out *bytes.Buffer) (f *Folders, dir string) {
+func home(t testing.TB, blobs blobs, out *bytes.Buffer) (f *Folders, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	place := func(key string, _ json.RawMessage) string { return filepath.Join(dir, "state", key) }
@@ -175,7 +175,7 @@ func TestFolderWithSeveralFilesMoves(t *testing.T) {
 	fill(t, filepath.Join(there, "state", "s"), map[string]string{recordFile: link("../t/events.1.jsonl")})
 	from.changed("s", nil, 2)
 	from.Flush()
-	if kept, err := blobs.List(t.Context(), "s"); err != nil || len(kept.Files) != 2 ||
+	if kept, err := blobs.List(t.Context(), "s"); err != nil || len(kept) != 2 ||
 		!strings.Contains(out.String(), "not the name of an earlier file") {
 		t.Errorf("saved is %+v, %v; logged was %s", kept, err, &out)
 	}
@@ -197,7 +197,7 @@ func TestFolderIsSavedAgain(t *testing.T) {
 	}
 	fill(t, path, map[string]string{recordFile: "1\n"})
 	f.Flush()
-	if saved, err := blobs.List(t.Context(), "s"); err != nil || len(saved.Files) != 1 {
+	if saved, err := blobs.List(t.Context(), "s"); err != nil || len(saved) != 1 {
 		t.Fatalf("saved were %+v, %v", saved, err)
 	}
 	fill(t, path, map[string]string{recordFile: "1\n2\n"})
@@ -206,7 +206,7 @@ func TestFolderIsSavedAgain(t *testing.T) {
 	if len(f.dirty) > 0 {
 		t.Error("the folder of a former owner is saved again and again")
 	}
-	if saved, err := blobs.List(t.Context(), "s"); err != nil || saved.Term != 2 {
+	if saved, err := blobs.List(t.Context(), "s"); err != nil || len(saved) != 1 || saved[0].Size != 2 {
 		t.Errorf("a former owner has saved %+v, %v", saved, err)
 	}
 }
@@ -249,13 +249,13 @@ func TestFolderOfAFrozenOwner(t *testing.T) {
 }
 
 // evilBlobs have a file outside of the folder.
-type evilBlobs struct{ backend.Blobs }
+type evilBlobs struct{ blobs }
 
-// Get implements backend.Blobs.
+// Get implements blobs.
 func (b evilBlobs) Get(
-	ctx context.Context, session string, write func(backend.File, io.Reader) error,
-) (backend.Snapshot, error) {
-	return b.Blobs.Get(ctx, session, func(f backend.File, content io.Reader) error {
+	ctx context.Context, session string, write func(natsblob.File, io.Reader) error,
+) error {
+	return b.blobs.Get(ctx, session, func(f natsblob.File, content io.Reader) error {
 		f.Name = "../../outside"
 		return write(f, content)
 	})
@@ -265,7 +265,7 @@ func (b evilBlobs) Get(
 func TestRestoreStaysInside(t *testing.T) {
 	t.Parallel()
 	blobs := openStore(t, natstest.Start(t)).Blobs()
-	_, err := blobs.Put(t.Context(), "s", backend.Snapshot{Term: 1}, fstest.MapFS{recordFile: {Data: []byte("1\n")}})
+	err := blobs.Put(t.Context(), "s", 1, fstest.MapFS{recordFile: {Data: []byte("1\n")}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -437,7 +437,7 @@ func TestInvariants(t *testing.T) {
 		"a session set aside":     {edit: write("damaged/x/reason", `{"Reason":"because"}`), found: "set aside: because"},
 		"no reason":               {edit: write("damaged/x/id", "x"), found: "the reason is unknown"},
 		"an unconfirmed session":  {edit: write("sessions/x/opening", ""), note: "never confirmed"},
-		"an old unused session":   {edit: write("sessions/x/blobs/x", ""), note: "never confirmed or used"},
+		"an old unused session":   {edit: write("sessions/x/outbox/log", ""), note: "never confirmed or used"},
 		"a session without state": {edit: remove(journalDir + "/session"), found: "has no file session"},
 		"another id":              {edit: write(journalDir+"/id", "other"), found: "id of another session"},
 		"another state":           {edit: write(journalDir+"/session", `{"id":"other","state":{}}`), found: `has the id "other"`},

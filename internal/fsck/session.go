@@ -42,7 +42,7 @@ func (c *checker) session(dir string) {
 		s.Key = key
 	}
 	j := &journal{c: c, session: &s}
-	if l := c.log(dir, j, "session", "id", "opening", "reason", "outbox", "blobs"); l != nil {
+	if l := c.log(dir, j, "session", "id", "opening", "reason", "outbox"); l != nil {
 		j.finish(l)
 	} else if !stateless {
 		n := len(c.joint.events[digestOf(s.Key)])

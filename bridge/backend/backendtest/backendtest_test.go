@@ -12,7 +12,6 @@ func TestSound(t *testing.T) {
 	t.Parallel()
 	Logs(t, func(testing.TB) backend.Logs { return newFakeLogs("") })
 	Requests(t, func(testing.TB) OpenRequests { return openFakeRequests("") })
-	Blobs(t, func(testing.TB) backend.Blobs { return newFakeBlobs("") })
 }
 
 // notices reports the faults that other checks than the wanted ones notice, or none does.
@@ -57,14 +56,5 @@ func TestFaults(t *testing.T) {
 		"newer record forgotten":     {"a forgotten request is not remembered"},
 		"large answer cut":           {"a large answer is remembered"},
 		"tenants mixed":              {"keys are independent"},
-	})
-	notices(t, blobChecks, func(fault string) backend.Blobs { return newFakeBlobs(fault) }, map[string][]string{
-		"partial blob":            {"a failed snapshot leaves the one before"},
-		"read error ignored":      {"a failed snapshot leaves the one before"},
-		"stale snapshot accepted": {"an earlier term is refused", "a term that has begun refuses earlier ones"},
-		"term not begun":          {"a term that has begun refuses earlier ones"},
-		"begun term listed": {"a session without a snapshot", "a term that has begun refuses earlier ones",
-			"a deleted snapshot is gone"},
-		"snapshot never deleted": {"a deleted snapshot is gone"},
 	})
 }

@@ -4,11 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"io"
-	"io/fs"
 	"slices"
 	"sync"
 	"time"
@@ -223,90 +219,6 @@ func (r *fakeRequests) Compact(context.Context) error { return nil }
 func (r *fakeRequests) Close() error {
 	if r.fault == "request forgotten" {
 		clear(r.kept)
-	}
-	return nil
-}
-
-// fakeBlobs is a description and the contents of each session.
-type fakeBlobs struct {
-	fault string
-	kept  map[string]fakeSnapshot
-}
-
-type fakeSnapshot struct {
-	backend.Snapshot
-	content map[string][]byte // nil if only a term has begun
-}
-
-func newFakeBlobs(fault string) *fakeBlobs {
-	return &fakeBlobs{fault: fault, kept: map[string]fakeSnapshot{}}
-}
-
-func (b *fakeBlobs) Begin(_ context.Context, session string, term uint64) error {
-	s := b.kept[session]
-	if s.Term > term {
-		return backend.ErrStale
-	}
-	if b.fault != "term not begun" {
-		s.Term = term
-		b.kept[session] = s
-	}
-	return nil
-}
-
-func (b *fakeBlobs) Put(_ context.Context, session string, s backend.Snapshot, folder fs.FS) (backend.Snapshot, error) {
-	old := b.kept[session]
-	if old.Term > s.Term && b.fault != "stale snapshot accepted" {
-		return s, backend.ErrStale
-	}
-	content := map[string][]byte{}
-	if b.fault == "partial blob" && old.content != nil {
-		content = old.content
-	}
-	s.Files = nil
-	err := fs.WalkDir(folder, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		text, err := fs.ReadFile(folder, name)
-		if b.fault == "read error ignored" {
-			err = nil
-		}
-		if err != nil {
-			return err
-		}
-		sum := sha256.Sum256(text)
-		content[name] = text
-		s.Files = append(s.Files, backend.File{Name: name, Size: int64(len(text)), SHA256: hex.EncodeToString(sum[:])})
-		return nil
-	})
-	if err == nil {
-		b.kept[session] = fakeSnapshot{s, content}
-	}
-	return s, err
-}
-
-func (b *fakeBlobs) List(_ context.Context, session string) (backend.Snapshot, error) {
-	s := b.kept[session]
-	if s.content == nil && b.fault != "begun term listed" {
-		return backend.Snapshot{}, fs.ErrNotExist
-	}
-	return s.Snapshot, nil
-}
-
-func (b *fakeBlobs) Get(
-	ctx context.Context, session string, write func(backend.File, io.Reader) error,
-) (backend.Snapshot, error) {
-	s, err := b.List(ctx, session)
-	for _, f := range s.Files {
-		err = errors.Join(err, write(f, bytes.NewReader(b.kept[session].content[f.Name])))
-	}
-	return s, err
-}
-
-func (b *fakeBlobs) Delete(_ context.Context, session string) error {
-	if b.fault != "snapshot never deleted" {
-		delete(b.kept, session)
 	}
 	return nil
 }

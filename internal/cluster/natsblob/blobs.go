@@ -1,4 +1,4 @@
-// Package natsblob keeps the snapshots of the CLI's folders in NATS JetStream: it implements backend.Blobs.
+// Package natsblob keeps snapshots of the CLI's folders of sessions in NATS JetStream, the last one of each session.
 //
 // A snapshot is a message that describes it: its manifest. Each content is stored once for a session, in pieces, under
 // the term of the owner who stored it and its SHA-256 digest. The manifest is replaced by compare-and-set, after the
@@ -56,13 +56,20 @@ type Config struct {
 	MaxBytes               int64
 }
 
-// Blobs are the snapshots in a stream. It implements backend.Blobs.
+// Blobs are the snapshots in a stream. A session without a snapshot gives fs.ErrNotExist.
 type Blobs struct {
 	cfg    Config
 	stream *jsapi.Stream
 }
 
-var _ backend.Blobs = (*Blobs)(nil)
+// File describes a file of a snapshot.
+type File struct {
+	// Name is the path in the folder, as package fs has it.
+	Name string `json:"name"`
+	Size int64  `json:"size"`
+	// SHA256 is the digest of the content in hexadecimal digits.
+	SHA256 string `json:"sha256"`
+}
 
 // New returns the snapshots of a stream.
 func New(cfg Config) *Blobs {
@@ -75,8 +82,10 @@ func New(cfg Config) *Blobs {
 
 // manifest is the stored form of a snapshot.
 type manifest struct {
-	backend.Snapshot
-
+	// Term is that of the owner who made it.
+	Term uint64 `json:"term"`
+	// Files are the regular files of the folder, ordered by name.
+	Files []File `json:"files"`
 	// Terms has, for each of the files, the term under which its content is stored.
 	Terms []uint64 `json:"terms"`
 	// Begun says that a term has begun, and that there is no snapshot yet.
@@ -93,7 +102,8 @@ func (c content) String() string { return fmt.Sprintf("content.%d.%s", c.term, c
 
 func manifestOf(subject string) string { return subject + ".manifest" }
 
-// Begin implements backend.Blobs.
+// Begin begins the term of an owner, before the owner reads the snapshot: from then on a Put of an earlier term returns
+// backend.ErrStale. So does Begin after a later term. The files of the snapshot stay.
 func (b *Blobs) Begin(ctx context.Context, session string, term uint64) error {
 	subject, err := b.cfg.Subject(session), error(nil)
 	for range beginTries {
@@ -137,15 +147,17 @@ func (b *Blobs) begin(ctx context.Context, subject string, term uint64) error {
 	return err
 }
 
-// Put implements backend.Blobs.
-func (b *Blobs) Put(ctx context.Context, session string, s backend.Snapshot, folder fs.FS) (backend.Snapshot, error) {
+// Put replaces the snapshot of a session by the regular files of a folder, for the owner of a term. Until Put succeeds the
+// old snapshot stays as it is. Put returns backend.ErrStale if a later term has begun or the old snapshot has a later term.
+// It stores only content that the old one lacks.
+func (b *Blobs) Put(ctx context.Context, session string, term uint64, folder fs.FS) error {
 	subject := b.cfg.Subject(session)
-	m := manifest{Snapshot: s}
+	m := manifest{Term: term}
 	if err := b.put(ctx, subject, &m, folder); err != nil {
-		return backend.Snapshot{}, fmt.Errorf("snapshot of session %q: %w", session, err)
+		return fmt.Errorf("snapshot of session %q: %w", session, err)
 	}
 	_ = b.sweep(ctx, subject, &m) // the next Put removes what stayed
-	return m.Snapshot, nil
+	return nil
 }
 
 // put stores the contents that are missing, and then the manifest.
@@ -161,7 +173,7 @@ func (b *Blobs) put(ctx context.Context, subject string, m *manifest, folder fs.
 	for i, f := range old.Files {
 		stored[f.SHA256] = old.Terms[i]
 	}
-	m.Files, m.Terms = []backend.File{}, []uint64{}
+	m.Files, m.Terms = []File{}, []uint64{}
 	var total int64
 	err = fs.WalkDir(folder, ".", func(name string, d fs.DirEntry, err error) error {
 		if err = cmp.Or(err, ctx.Err()); err != nil || !d.Type().IsRegular() {
@@ -175,7 +187,7 @@ func (b *Blobs) put(ctx context.Context, subject string, m *manifest, folder fs.
 			return fmt.Errorf("%w: more than %d files or %d bytes", ErrTooLarge, b.cfg.MaxFiles, b.cfg.MaxBytes)
 		}
 		sum := sha256.Sum256(data)
-		f := backend.File{Name: name, Size: int64(len(data)), SHA256: hex.EncodeToString(sum[:])}
+		f := File{Name: name, Size: int64(len(data)), SHA256: hex.EncodeToString(sum[:])}
 		term, has := stored[f.SHA256]
 		if !has {
 			term = m.Term
@@ -313,19 +325,17 @@ func parseContent(name string) (content, bool) {
 	return content{term, parts[2]}, err == nil
 }
 
-// List implements backend.Blobs.
-func (b *Blobs) List(ctx context.Context, session string) (backend.Snapshot, error) {
+// List returns the files of the snapshot of a session, ordered by name.
+func (b *Blobs) List(ctx context.Context, session string) ([]File, error) {
 	m, err := b.snapshot(ctx, b.cfg.Subject(session))
 	if err != nil {
-		return backend.Snapshot{}, fmt.Errorf("snapshot of session %q: %w", session, err)
+		return nil, fmt.Errorf("snapshot of session %q: %w", session, err)
 	}
-	return m.Snapshot, nil
+	return m.Files, nil
 }
 
-// Get implements backend.Blobs. A content is read whole, and checked, before write is called.
-func (b *Blobs) Get(
-	ctx context.Context, session string, write func(f backend.File, content io.Reader) error,
-) (backend.Snapshot, error) {
+// Get calls write for each file of the snapshot, in order. A content is read whole, and checked, before write is called.
+func (b *Blobs) Get(ctx context.Context, session string, write func(f File, content io.Reader) error) error {
 	subject := b.cfg.Subject(session)
 	m, err := b.snapshot(ctx, subject)
 	for i := 0; err == nil && i < len(m.Files); i++ {
@@ -335,13 +345,13 @@ func (b *Blobs) Get(
 		}
 	}
 	if err != nil {
-		return backend.Snapshot{}, fmt.Errorf("snapshot of session %q: %w", session, err)
+		return fmt.Errorf("snapshot of session %q: %w", session, err)
 	}
-	return m.Snapshot, nil
+	return nil
 }
 
 // load reads a content.
-func (b *Blobs) load(ctx context.Context, subject string, c content, f backend.File) ([]byte, error) {
+func (b *Blobs) load(ctx context.Context, subject string, c content, f File) ([]byte, error) {
 	if f.Size > int64(b.cfg.MaxFileBytes) {
 		return nil, fmt.Errorf("%w: %q has %d bytes", ErrTooLarge, f.Name, f.Size)
 	}
@@ -362,7 +372,7 @@ func (b *Blobs) load(ctx context.Context, subject string, c content, f backend.F
 	return data, nil
 }
 
-// Delete implements backend.Blobs.
+// Delete removes the snapshot of a session with all its content. A missing one is no error.
 func (b *Blobs) Delete(ctx context.Context, session string) error {
 	if err := b.stream.Purge(ctx, b.cfg.Subject(session)+".>", 0); err != nil {
 		return fmt.Errorf("snapshot of session %q: %w", session, err)

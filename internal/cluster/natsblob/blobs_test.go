@@ -14,7 +14,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
-	"github.com/copilot-grpc/copilot-grpc/bridge/backend/backendtest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 	"github.com/copilot-grpc/copilot-grpc/internal/cluster/jsapi"
 	"github.com/copilot-grpc/copilot-grpc/internal/cluster/natstest"
@@ -36,11 +35,6 @@ func testBlobs(t testing.TB) *Blobs {
 	})
 }
 
-func TestBlobs(t *testing.T) {
-	t.Parallel()
-	backendtest.Blobs(t, func(t testing.TB) backend.Blobs { return testBlobs(t) })
-}
-
 // put puts a snapshot of files: name, content, and so on.
 func put(t *testing.T, b *Blobs, term uint64, files ...string) error {
 	t.Helper()
@@ -48,15 +42,14 @@ func put(t *testing.T, b *Blobs, term uint64, files ...string) error {
 	for i := 0; i < len(files); i += 2 {
 		folder[files[i]] = &fstest.MapFile{Data: []byte(files[i+1])}
 	}
-	_, err := b.Put(t.Context(), "s", backend.Snapshot{Term: term}, folder)
-	return err
+	return b.Put(t.Context(), "s", term, folder)
 }
 
 // get returns the files of the snapshot.
 func get(t *testing.T, b *Blobs) (map[string]string, error) {
 	t.Helper()
 	got := map[string]string{}
-	_, err := b.Get(t.Context(), "s", func(f backend.File, content io.Reader) error {
+	err := b.Get(t.Context(), "s", func(f File, content io.Reader) error {
 		text, err := io.ReadAll(content)
 		got[f.Name] = string(text)
 		return err
@@ -140,7 +133,7 @@ func TestUnfinishedPut(t *testing.T) {
 	large := strings.Repeat("x", 5000)
 	ctx, cancel := context.WithCancel(t.Context())
 	folder := fstest.MapFS{"a": {Data: []byte(large)}, "b": {Data: []byte("b")}}
-	_, err := b.Put(ctx, "s", backend.Snapshot{Term: 1}, cancelling{folder, cancel})
+	err := b.Put(ctx, "s", 1, cancelling{folder, cancel})
 	if !errors.Is(err, context.Canceled) || messages(t, b, "content.>") == 0 {
 		t.Fatalf("the first one ends with %v", err)
 	}
@@ -204,8 +197,8 @@ func TestHostileManifests(t *testing.T) {
 		"a content that is lost":  func(m *manifest) { m.Files[0].SHA256 = strings.Repeat("0", 64) },
 	}
 	for name, change := range hostile {
-		m := manifest{Snapshot: good.Snapshot, Terms: append([]uint64(nil), good.Terms...)}
-		m.Files = append([]backend.File(nil), good.Files...)
+		m := manifest{Term: good.Term, Terms: append([]uint64(nil), good.Terms...)}
+		m.Files = append([]File(nil), good.Files...)
 		change(&m)
 		text, err := json.Marshal(m)
 		must(t, err)

@@ -41,7 +41,7 @@ func (s *Store) Logs() backend.Logs {
 }
 
 // Blobs keeps snapshots of the CLI's folders.
-func (s *Store) Blobs() backend.Blobs {
+func (s *Store) Blobs() *natsblob.Blobs {
 	stream, subject := s.subjects("blob")
 	return natsblob.New(natsblob.Config{Stream: stream, Subject: subject})
 }
