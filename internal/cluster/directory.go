@@ -113,7 +113,7 @@ func (d *Directory) restoreFolder(ctx context.Context, key string, term uint64) 
 	if err != nil || !stored {
 		return "", err
 	}
-	return d.cfg.Folders.restore(ctx, key, state.Data, term)
+	return d.cfg.Folders.restore(ctx, key, state, term)
 }
 
 // get returns a session of this node, nil if it does not have it.
@@ -167,7 +167,7 @@ func (d *Directory) Session(key string) (json.RawMessage, error) {
 		return nil, err
 	}
 	state, _, err := d.cfg.Store.State(context.Background(), key)
-	return state.Data, err
+	return state, err
 }
 
 // Knows implements sessions.Directory. It is as late as this node's view of the cluster.

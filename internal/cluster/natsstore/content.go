@@ -17,8 +17,6 @@ const (
 	headerTerm = "Copilot-Term"
 	// headerPart is "I/N" for part I of the N parts of a new content, or partRemoved.
 	headerPart = "Copilot-Part"
-	// headerOffset is the offset of the data in the file, in a message of an earlier version that adds to it.
-	headerOffset = "Copilot-Offset"
 
 	partRemoved = "removed"
 )
@@ -34,7 +32,6 @@ type content struct {
 	pending []byte
 	// revision is the sequence number of the last message of the content.
 	revision uint64
-	term     uint64
 }
 
 // add adds the next message.
@@ -43,22 +40,9 @@ func (c *content) add(h nats.Header, data []byte, sequence uint64) error {
 	if err != nil {
 		return fmt.Errorf("message %d has no name: %w", sequence, err)
 	}
-	term, err := strconv.ParseUint(h.Get(headerTerm), 10, 64)
-	if err != nil {
-		return fmt.Errorf("message %d has no term: %w", sequence, err)
-	}
-	part, offset := h.Get(headerPart), h.Get(headerOffset)
-	switch {
-	case part == partRemoved:
+	if part := h.Get(headerPart); part == partRemoved {
 		*c = content{}
-	case offset != "":
-		at, err := strconv.ParseUint(offset, 10, 63)
-		if err != nil || !c.exists && at > 0 || at > uint64(len(c.data)) {
-			return fmt.Errorf("message %d adds at offset %q to %d bytes", sequence, offset, len(c.data))
-		}
-		c.data, c.parts, c.pending = append(c.data[:at], data...), 0, nil
-		c.exists = true
-	default:
+	} else {
 		i, n, ok := parsePart(part)
 		if !ok {
 			return fmt.Errorf("message %d is part %q", sequence, part)
@@ -75,7 +59,7 @@ func (c *content) add(h nats.Header, data []byte, sequence uint64) error {
 		}
 		c.data, c.exists, c.parts, c.pending = c.pending, true, 0, nil
 	}
-	c.name, c.term, c.revision = name, term, sequence
+	c.name, c.revision = name, sequence
 	return nil
 }
 

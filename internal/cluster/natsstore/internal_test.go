@@ -110,7 +110,7 @@ func TestParseSync(t *testing.T) {
 	}
 }
 
-// A message is "I/N DATA" for a part, "+OFFSET DATA" for an addition, or "removed ".
+// A message is "I/N DATA" for a part, or "removed ".
 func TestContent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -128,13 +128,8 @@ func TestContent(t *testing.T) {
 		"the first part is missing":    {messages: []string{"2/2 b"}, missing: true},
 		"a second attempt of parts":    {messages: []string{"1/2 a", "1/2 c", "2/2 d"}, want: "cd"},
 		"a shorter write after a part": {messages: []string{"1/3 a", "2/3 b", "1/1 c"}, want: "c"},
-		"additions":                    {messages: []string{"+0 ab", "+2 c"}, want: "abc"},
-		"an addition again":            {messages: []string{"1/1 ab", "+2 cd", "+2 e"}, want: "abe"},
 		"a removal":                    {messages: []string{"1/1 a", "removed "}, missing: true},
-		"after a removal":              {messages: []string{"1/1 a", "removed ", "+0 b"}, want: "b"},
-		"a gap":                        {messages: []string{"1/1 a", "+2 b"}, fails: true},
-		"an addition to nothing":       {messages: []string{"+1 b"}, fails: true},
-		"a negative offset":            {messages: []string{"1/1 a", "+-1 b"}, fails: true},
+		"after a removal":              {messages: []string{"1/1 a", "removed ", "1/1 b"}, want: "b"},
 		"no part":                      {messages: []string{" a"}, fails: true},
 		"part 0":                       {messages: []string{"0/1 a"}, fails: true},
 	} {
@@ -145,9 +140,6 @@ func TestContent(t *testing.T) {
 			for i, message := range c.messages {
 				part, data, _ := strings.Cut(message, " ")
 				h := nats.Header{headerName: {`"f"`}, headerTerm: {"3"}, headerPart: {part}}
-				if offset, ok := strings.CutPrefix(part, "+"); ok {
-					h = nats.Header{headerName: {`"f"`}, headerTerm: {"3"}, headerOffset: {offset}}
-				}
 				if err == nil {
 					err = got.add(h, []byte(data), uint64(i+1))
 				}

@@ -69,10 +69,11 @@ func savedState(t testing.TB, s *natsstore.Store, key string) string {
 	if !ok {
 		return ""
 	}
-	if state.Key != key || state.Revision == 0 {
-		t.Errorf("the state of %q has the key %q and revision %d", key, state.Key, state.Revision)
-	}
-	return fmt.Sprintf("%d %s", state.Term, state.Data)
+	stream, err := s.JetStream().Stream(t.Context(), s.Cluster()+"_session")
+	must(t, err)
+	m, err := stream.GetLastMsgForSubject(t.Context(), s.Cluster()+".session."+key+".state")
+	must(t, err)
+	return fmt.Sprintf("%s %s", m.Header.Get("Copilot-Term"), state)
 }
 
 // eachKind runs a test on a single server and on a cluster of three.
@@ -189,20 +190,10 @@ func TestNamesDoNotMeet(t *testing.T) {
 	}
 	for _, cluster := range []string{"a", "a-b"} {
 		s := open(t, n, cluster)
-		found := map[string]bool{}
-		must(t, s.States(t.Context(), func(st natsstore.State) error {
-			found[st.Key] = true
-			if want := fmt.Sprintf("%q", cluster+st.Key); string(st.Data) != want {
-				t.Errorf("the state of %q is %s", st.Key, st.Data)
-			}
-			return nil
-		}))
-		if len(found) != len(keys) {
-			t.Errorf("%d states are listed, want %d", len(found), len(keys))
-		}
 		for _, key := range keys {
-			if !found[key] {
-				t.Errorf("the state of %q is not listed", key)
+			state, found, err := s.State(t.Context(), key)
+			if err != nil || !found || string(state) != fmt.Sprintf("%q", cluster+key) {
+				t.Errorf("the state of %q is %s, %v", key, state, err)
 			}
 			box := session(t, s, key, 2).Outbox()
 			names, err := box.List()
@@ -227,7 +218,8 @@ func TestOutboxIsLikeAFolder(t *testing.T) {
 	t.Cleanup(func() { _ = disk.Close() })
 	local := disk.Outbox("s")
 	s := open(t, natstest.Start(t), "c")
-	o := session(t, s, "s", 1)
+	term := uint64(1)
+	o := session(t, s, "s", term)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -267,7 +259,8 @@ func TestOutboxIsLikeAFolder(t *testing.T) {
 			t.Fatalf("step %d: the files are %q, want %q", i, gotNames, wantNames)
 		}
 		if random.IntN(30) == 0 {
-			o = session(t, s, "s", o.Term()+1)
+			term++
+			o = session(t, s, "s", term)
 		}
 	}
 }
@@ -307,7 +300,7 @@ func TestServerAwayAndBack(t *testing.T) {
 		if t.Context().Err() != nil {
 			t.Fatal(err)
 		}
-		if _, _, err = s.State(t.Context(), "s"); err != nil && !s.Connected() {
+		if _, _, err = s.State(t.Context(), "s"); err != nil && !s.JetStream().Conn().IsConnected() {
 			continue
 		}
 	}

@@ -36,7 +36,7 @@ func (s *Store) openRequests(ctx context.Context) (err error) {
 // a session reads its requests with OfSession, and looks for any other request with Find.
 //
 // The key of a request names its session if the request is about an existing one, such as Send. The keys of
-// CreateSession, ResumeSession, Attach, Run and Resolve name none; only Find and All return these requests.
+// CreateSession, ResumeSession, Attach, Run and Resolve name none; only Find returns these requests.
 //
 // A process replaces only records that it wrote or read, at the version that it knows. If another process has written
 // the record since then, Add returns backend.ErrStale and changes nothing: of two processes that begin the same
@@ -249,11 +249,9 @@ func (r *Requests) OfSession(ctx context.Context, session string) ([]backend.Req
 	return r.list(ctx, token(session))
 }
 
-// All returns all requests of the cluster, as OfSession does. It takes one round trip a request.
-func (r *Requests) All(ctx context.Context) ([]backend.Request, error) { return r.list(ctx, "*") }
-
-func (r *Requests) list(ctx context.Context, session string) ([]backend.Request, error) {
-	all, err := readAll(ctx, r.store.requests, r.store.names.subject("request", session, "*"))
+// list reads the requests of the sessions that a token or a wildcard stands for.
+func (r *Requests) list(ctx context.Context, sessions string) ([]backend.Request, error) {
+	all, err := readAll(ctx, r.store.requests, r.store.names.subject("request", sessions, "*"))
 	if err != nil {
 		return nil, fmt.Errorf("reading the remembered requests: %w", err)
 	}

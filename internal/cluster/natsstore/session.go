@@ -115,9 +115,6 @@ func (o *Session) purge(ctx context.Context) error {
 	return purge(ctx, o.store.sessions, o.subject(">"), o.fence)
 }
 
-// Term returns the term of the owner.
-func (o *Session) Term() uint64 { return o.term }
-
 // publish stores a message if no later owner has opened the session. The caller holds mu.
 func (o *Session) publish(ctx context.Context, m *nats.Msg, opts ...jetstream.PublishOpt) (uint64, error) {
 	if o.removed {

@@ -6,17 +6,6 @@ import (
 	"fmt"
 )
 
-// State is the saved state of a session.
-type State struct {
-	// Key is the session's key.
-	Key string
-	// Term is the term of the owner who saved it.
-	Term uint64
-	// Revision grows with every save.
-	Revision uint64
-	Data     json.RawMessage
-}
-
 // Save replaces the saved state.
 func (o *Session) Save(ctx context.Context, state []byte) error {
 	ctx, cancel := o.store.call(ctx)
@@ -30,7 +19,7 @@ func (o *Session) Save(ctx context.Context, state []byte) error {
 }
 
 // State returns the saved state of a session of any owner; false if there is none.
-func (s *Store) State(ctx context.Context, key string) (State, bool, error) {
+func (s *Store) State(ctx context.Context, key string) (state json.RawMessage, found bool, err error) {
 	ctx, cancel := s.call(ctx)
 	defer cancel()
 	c, err := read(ctx, s.sessions, s.names.subject("session", token(key), "state"))
@@ -38,25 +27,7 @@ func (s *Store) State(ctx context.Context, key string) (State, bool, error) {
 		err = fmt.Errorf("it is that of session %q", c.name)
 	}
 	if err != nil {
-		return State{}, false, fmt.Errorf("reading the state of session %q: %w", key, err)
+		return nil, false, fmt.Errorf("reading the state of session %q: %w", key, err)
 	}
-	return c.state(), c.exists, nil
-}
-
-func (c *content) state() State {
-	return State{Key: c.name, Term: c.term, Revision: c.revision, Data: c.data}
-}
-
-// States calls f for the saved states of all sessions, in no order, until f returns an error. It ends with ctx.
-func (s *Store) States(ctx context.Context, f func(State) error) error {
-	all, err := readAll(ctx, s.sessions, s.names.subject("session", "*", "state"))
-	if err != nil {
-		return fmt.Errorf("reading the states of all sessions: %w", err)
-	}
-	for _, c := range all {
-		if err := f(c.state()); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.data, c.exists, nil
 }

@@ -246,9 +246,6 @@ func (s *Store) Cluster() string { return s.names.cluster }
 // Replicas returns the number of servers that keep each stream.
 func (s *Store) Replicas() int { return s.replicas }
 
-// Connected reports whether a server is connected.
-func (s *Store) Connected() bool { return s.nc.IsConnected() }
-
 // Close ends the connection. Calls under way fail.
 func (s *Store) Close() {
 	s.end()
