@@ -62,7 +62,7 @@ type owned struct {
 // NewDirectory returns a directory.
 func NewDirectory(cfg DirectoryConfig) *Directory {
 	d := &Directory{
-		cfg: cfg, logs: watchedLogs{cfg.Store.Logs(), cfg.Lost},
+		cfg: cfg, logs: cfg.Store.Logs(cfg.Lost),
 		owned: map[string]*owned{}, damaged: map[string]backend.Damage{},
 	}
 	d.requests = cfg.Store.Requests(d.ownership)
@@ -90,17 +90,20 @@ func (d *Directory) own(key string) (*owned, error) {
 	if err != nil {
 		return nil, fmt.Errorf("acquiring session %q: %w", key, err)
 	}
-	records, err := d.cfg.Store.OpenSession(ctx, key, l.term)
-	var folder string
+	o := &owned{lease: l}
+	o.records, err = d.cfg.Store.OpenSession(ctx, key, l.term, func(err error) {
+		if d.get(key) == o { // else a write that hung came after a hand-over
+			d.cfg.Lost(err)
+		}
+	})
 	if err == nil {
-		folder, err = d.restoreFolder(ctx, key, l.term)
+		o.folder, err = d.restoreFolder(ctx, key, l.term)
 	}
 	if err != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout) // the other one may be over
 		defer cancel()
 		return nil, errors.Join(err, l.handOver(ctx, ""))
 	}
-	o := &owned{l, records, folder}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.owned[key] = o
@@ -190,7 +193,7 @@ func (d *Directory) save(key string, state []byte) error {
 		err = d.require(key, state)
 	}
 	if err == nil {
-		err = d.watch(o.records.Save(context.Background(), state))
+		err = o.records.Save(context.Background(), state)
 	}
 	if err == nil {
 		d.cfg.Folders.changed(key, state, o.lease.term)
@@ -216,7 +219,7 @@ func (d *Directory) Remove(key string) error {
 		return err
 	}
 	ctx := context.Background()
-	if err := d.watch(o.records.Remove(ctx)); err != nil { // the rest may be a later owner's
+	if err := o.records.Remove(ctx); err != nil { // the rest may be a later owner's
 		return err
 	}
 	err = errors.Join(d.cfg.Store.RemoveLog(ctx, key), d.cfg.Folders.remove(ctx, key), d.cfg.Node.release(ctx, key))
@@ -304,27 +307,12 @@ func (d *Directory) Outbox(key string) backend.Files {
 	if err != nil {
 		return noFiles{err}
 	}
-	return watchedFiles{o.records.Outbox(), func(err error) {
-		if d.get(key) == o { // else a write that hung came after a hand-over
-			d.cfg.Lost(err)
-		}
-	}}
+	return o.records.Outbox()
 }
 
 // Requests implements sessions.Directory.
 func (d *Directory) Requests() (backend.Requests, []backend.Request, error) {
 	return d.requests, nil, nil
-}
-
-// watch calls Lost if a later owner has refused a write.
-func (d *Directory) watch(err error) error { return watch(d.cfg.Lost, err) }
-
-// watch calls lost if a later owner has refused a write.
-func watch(lost func(error), err error) error {
-	if errors.Is(err, backend.ErrStale) {
-		lost(err)
-	}
-	return err
 }
 
 // noFiles are the files of a session that could not be acquired.
@@ -336,66 +324,3 @@ func (f noFiles) Write(string, []byte) error  { return f.err }
 func (f noFiles) Load() ([]byte, error)       { return nil, f.err }
 func (f noFiles) Save([]byte) error           { return f.err }
 func (f noFiles) Remove(string) error         { return f.err }
-
-// watchedLogs calls lost for a change of a log that a later owner has refused.
-type watchedLogs struct {
-	backend.Logs
-
-	lost func(error)
-}
-
-// Open implements backend.Logs.
-func (l watchedLogs) Open(session string, term, epoch uint64, visit func(uint64, []byte) error) (
-	backend.Log, backend.Recovered, error,
-) {
-	log, found, err := l.Logs.Open(session, term, epoch, visit)
-	if err != nil {
-		return nil, found, err
-	}
-	return watchedLog{log, l.lost}, found, nil
-}
-
-type watchedLog struct {
-	backend.Log
-
-	lost func(error)
-}
-
-func (l watchedLog) watch(err error) error { return watch(l.lost, err) }
-
-// Append implements backend.Log.
-func (l watchedLog) Append(last uint64, entries []backend.Entry) error {
-	return l.watch(l.Log.Append(last, entries))
-}
-
-// Replace implements backend.Log.
-func (l watchedLog) Replace(epoch uint64, entries []backend.Entry) error {
-	return l.watch(l.Log.Replace(epoch, entries))
-}
-
-// Trim implements backend.Log.
-func (l watchedLog) Trim(maxBytes int64, before time.Time) (uint64, error) {
-	trimmed, err := l.Log.Trim(maxBytes, before)
-	return trimmed, l.watch(err)
-}
-
-// Delete implements backend.Log.
-func (l watchedLog) Delete() error { return l.watch(l.Log.Delete()) }
-
-// watchedFiles calls lost for a write that a later owner has refused.
-type watchedFiles struct {
-	backend.Files
-
-	lost func(error)
-}
-
-// Write implements backend.Files.
-func (f watchedFiles) Write(name string, data []byte) error {
-	return watch(f.lost, f.Files.Write(name, data))
-}
-
-// Save implements backend.Files.
-func (f watchedFiles) Save(state []byte) error { return watch(f.lost, f.Files.Save(state)) }
-
-// Remove implements backend.Files.
-func (f watchedFiles) Remove(name string) error { return watch(f.lost, f.Files.Remove(name)) }

@@ -138,7 +138,12 @@ func (*log) Remote() bool { return true }
 
 // change stores the operation that prepare returns; nil changes nothing, but an owner whose term is over still learns
 // it.
-func (l *log) change(prepare func() (*part, error)) error {
+func (l *log) change(prepare func() (*part, error)) (err error) {
+	defer func() {
+		if errors.Is(err, backend.ErrStale) {
+			l.logs.cfg.Lost(err)
+		}
+	}()
 	if l.over {
 		return backend.ErrStale
 	}

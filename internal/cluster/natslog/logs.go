@@ -30,6 +30,8 @@ type Config struct {
 	PartBytes int
 	// ReadTimeout is for how long reading tries again while the server does not answer. The default is 30 s.
 	ReadTimeout time.Duration
+	// Lost is called when a later owner of a session has refused a change of its log. It may be nil.
+	Lost func(error)
 }
 
 // Logs are the logs of sessions in a stream. It implements backend.Logs.
@@ -47,6 +49,9 @@ const maxHead = 3 + 8 + 4*10
 // New returns the logs of a stream.
 func New(cfg Config) *Logs {
 	cfg.ReadTimeout = cmp.Or(cfg.ReadTimeout, defaultReadTimeout)
+	if cfg.Lost == nil {
+		cfg.Lost = func(error) {}
+	}
 	cfg.PartBytes = cmp.Or(cfg.PartBytes, DefaultPartBytes)
 	return &Logs{cfg: cfg, stream: &cfg.Stream, chunk: max(cfg.PartBytes-maxHead, 1)}
 }

@@ -34,10 +34,10 @@ func (s *Store) subjects(kind string) (jsapi.Stream, func(session string) string
 	return stream, func(session string) string { return s.names.subject(kind, token(session)) }
 }
 
-// Logs keeps the logs of sessions.
-func (s *Store) Logs() backend.Logs {
+// Logs keeps the logs of sessions. lost is called when a later owner has refused a change.
+func (s *Store) Logs(lost func(error)) backend.Logs {
 	stream, subject := s.subjects("log")
-	return natslog.New(natslog.Config{Stream: stream, Subject: subject})
+	return natslog.New(natslog.Config{Stream: stream, Subject: subject, Lost: lost})
 }
 
 // Blobs keeps snapshots of the CLI's folders.

@@ -38,7 +38,7 @@ func open(t testing.TB, provider nats.InProcessConnProvider, cluster string) *na
 
 func session(t testing.TB, s *natsstore.Store, key string, term uint64) *natsstore.Session {
 	t.Helper()
-	o, err := s.OpenSession(t.Context(), key, term)
+	o, err := s.OpenSession(t.Context(), key, term, func(error) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestEarlierOwnerIsRefused(t *testing.T) {
 		mustBeStale(t, "a save of the outbox", first.Outbox().Save([]byte("late")))
 		mustBeStale(t, "a removal of a file", first.Outbox().Remove("f"))
 		mustBeStale(t, "a removal", first.Remove(t.Context()))
-		_, err := a.OpenSession(t.Context(), "s", 4)
+		_, err := a.OpenSession(t.Context(), "s", 4, nil)
 		mustBeStale(t, "an open", err)
 
 		must(t, second.Save(t.Context(), []byte(`"second"`)))
@@ -147,7 +147,7 @@ func TestRemovedSessionIsGone(t *testing.T) {
 		must(t, o.Remove(t.Context()))
 		mustBeStale(t, "a save after the removal", o.Save(t.Context(), []byte(`2`)))
 		mustBeStale(t, "a save", old.Save(t.Context(), []byte(`2`)))
-		_, err := s.OpenSession(t.Context(), "s", 1)
+		_, err := s.OpenSession(t.Context(), "s", 1, nil)
 		mustBeStale(t, "an open", err)
 		if got := savedState(t, s, "s"); got != "" {
 			t.Errorf("a removed session has the state %s", got)

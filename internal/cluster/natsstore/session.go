@@ -42,6 +42,7 @@ type Session struct {
 	store *Store
 	key   string
 	term  uint64
+	lost  func(error)
 
 	mu sync.Mutex // held during a write; guards what follows
 	// fence is the sequence number of the term's message.
@@ -51,11 +52,11 @@ type Session struct {
 
 // OpenSession opens the records of a session for the owner of a term. When it returns, every Session of an earlier term
 // refuses writes. It returns backend.ErrStale if the session has had a later term. A session without records is
-// created, and stays until Remove.
-func (s *Store) OpenSession(ctx context.Context, key string, term uint64) (*Session, error) {
+// created, and stays until Remove. lost is called when a later owner has refused a change.
+func (s *Store) OpenSession(ctx context.Context, key string, term uint64, lost func(error)) (*Session, error) {
 	ctx, cancel := s.call(ctx)
 	defer cancel()
-	o := &Session{store: s, key: key, term: term}
+	o := &Session{store: s, key: key, term: term, lost: lost}
 	for {
 		old, sequence, err := o.readTerm(ctx)
 		if err == nil && old.Term > term {
@@ -122,7 +123,15 @@ func (o *Session) publish(ctx context.Context, m *nats.Msg, opts ...jetstream.Pu
 	}
 	opts = append(opts, jetstream.WithExpectLastSequenceForSubject(o.fence, o.subject("term")))
 	sequence, err := o.store.publish(ctx, m, opts...)
-	return sequence, stale(err)
+	return sequence, o.refused(err)
+}
+
+// refused tells the owner that a later one has refused a change.
+func (o *Session) refused(err error) error {
+	if err = stale(err); errors.Is(err, backend.ErrStale) {
+		o.lost(err)
+	}
+	return err
 }
 
 // stale adds backend.ErrStale to the server's refusal.
@@ -155,7 +164,7 @@ func (o *Session) remove(ctx context.Context) error {
 		case readErr != nil:
 			return errors.Join(err, readErr)
 		case r.Term != o.term || !r.Removed:
-			return stale(err)
+			return o.refused(err)
 		}
 		sequence, err = last, nil
 	}
