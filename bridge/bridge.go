@@ -274,20 +274,14 @@ func (b *Bridge) compose(defaults jsonobj.Object) {
 		CheckJournals: b.admission.CheckJournals,
 	})
 	b.Turns = prompt.New(prompt.Config{
-		Sessions: b.store, Create: b.Sessions.CreateAs, Delete: b.Sessions.Delete, Parser: parser, Streams: b.Events,
+		Sessions: b.store, Opener: b.Sessions, Parser: parser, Streams: b.Events,
 		Operations: b.operations, Shutdown: b.shutdown, Admission: b.admission, Log: cfg.Logger,
 		MaxAttachmentBytes: func() int { return b.tuned.Load().MaxAttachmentBytes },
 	})
 	b.CLI = passthrough.New(passthrough.Config{
 		Sessions: b.store, Opener: b.Sessions, Sender: b.Turns, Admission: b.admission, Tenants: b.tenants,
-		Runtime: func(ctx context.Context, p runtime.Profile) (passthrough.Runtime, error) {
-			rt, err := b.fleet.First(ctx, p)
-			if err != nil {
-				return nil, err
-			}
-			return rt, nil
-		},
-		Codec: b.codec, Operations: b.operations, Shutdown: b.shutdown, Shells: b.shells, Raw: cfg.Raw, SingleClient: cfg.SingleClient,
+		Runtimes: b.fleet, Codec: b.codec, Operations: b.operations, Shutdown: b.shutdown, Shells: b.shells,
+		Raw: cfg.Raw, SingleClient: cfg.SingleClient,
 	})
 	b.Participants = attach.New(attach.Config{
 		Sessions: b.store, Opener: b.Sessions, Parser: parser, Sender: b.Turns, Exactly: b.CLI, Callbacks: b.Callbacks,

@@ -83,14 +83,14 @@ func (svc *Service) Attach(ctx context.Context, start *bridgev1.AttachStart) (*A
 		out: newOutlet(commandQueue + maxAnswers), answers: make(chan struct{}, maxAnswers),
 		parts: make(chan *bridgev1.ModelResponse, modelQueue),
 	}
-	if err := svc.shutdown.Accepting(); err != nil {
+	if err := svc.cfg.Shutdown.Accepting(); err != nil {
 		return nil, err
 	}
 	join, err := a.parseStart()
 	if err != nil {
 		return nil, err
 	}
-	release, err := svc.admission.Participant(caller.From(ctx).Tenant)
+	release, err := svc.cfg.Admission.Participant(caller.From(ctx).Tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -115,11 +115,11 @@ func (svc *Service) Attach(ctx context.Context, start *bridgev1.AttachStart) (*A
 // follow makes the stream of the participant's frames.
 func (a *Attachment) follow(ctx context.Context, s *session.Session, joined session.Joined) error {
 	a.s, a.p, a.name = s, joined.Participant, tenancy.NameOf(ctx, s)
-	a.releaseShared = a.svc.sessions.AcquireShared(ctx, s, func() {
+	a.releaseShared = a.svc.cfg.Sessions.AcquireShared(ctx, s, func() {
 		a.s.Participants().Leave(a.p)
 		a.end(session.NotFound(a.name))
 	})
-	a.stream = a.svc.streams.Open(ctx, a.options)
+	a.stream = a.svc.cfg.Streams.Open(ctx, a.options)
 	a.stream.Extra = a.out.queue
 	a.stream.Stay = s.Turns().Running // the turn may need the participant
 	return a.stream.Follow(s, stream.Following{
@@ -130,7 +130,7 @@ func (a *Attachment) follow(ctx context.Context, s *session.Session, joined sess
 
 func (a *Attachment) startedAs(ctx context.Context, joined session.Joined) *bridgev1.AttachStarted {
 	started := &bridgev1.AttachStarted{
-		ParticipantId: a.p.ID, ParticipantToken: a.p.Token, Session: a.svc.sessions.Snapshot(a.s, caller.From(ctx).Tenant), Resumed: joined.Returned,
+		ParticipantId: a.p.ID, ParticipantToken: a.p.Token, Session: a.svc.cfg.Sessions.Snapshot(a.s, caller.From(ctx).Tenant), Resumed: joined.Returned,
 	}
 	a.answered(started)
 	return started
@@ -206,7 +206,7 @@ func (a *Attachment) Handle(ctx context.Context, r *bridgev1.AttachRequest) erro
 			a.startCommand(ctx, f.Command)
 		case !ok:
 			err := fault.New(fault.LimitExceeded, "%d commands are waiting", commandQueue).With("limit", "commands")
-			a.svc.observer.Refused(err)
+			a.svc.cfg.Observer.Refused(err)
 			a.out.enqueue(ctx, a.life, commandFailed(f.Command, err)) // the receiver must not wait for the sender
 		}
 	case *bridgev1.AttachRequest_ModelResponse:
@@ -242,14 +242,14 @@ func (a *Attachment) leave(disconnect bool) {
 	if !last {
 		a.Leave()
 	}
-	a.svc.shutdown.Go(func(ctx context.Context) {
+	a.svc.cfg.Shutdown.Go(func(ctx context.Context) {
 		defer a.end(errLeft)
 		ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 		defer cancel()
 		patience := time.AfterFunc(leavePatience, func() { a.s.Participants().Leave(a.p) })
 		defer patience.Stop()
 		if _, err := a.s.Loader().DisconnectWith(ctx, a.p); err != nil {
-			a.svc.log.Warn("disconnecting a session failed", "session_id", a.s.ID(), "error", err)
+			a.svc.cfg.Log.Warn("disconnecting a session failed", "session_id", a.s.ID(), "error", err)
 		}
 		a.s.Participants().Leave(a.p)
 	})
@@ -260,7 +260,7 @@ func (svc *Service) Leave(ctx context.Context, r *bridgev1.LeaveRequest) (*bridg
 	if r.GetParticipantToken() == "" {
 		return nil, fault.New(fault.InvalidField, "participant_token is required").WithField("participant_token")
 	}
-	s, err := svc.sessions.Find(ctx, r.GetSessionId())
+	s, err := svc.cfg.Sessions.Find(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
 	}

@@ -84,13 +84,13 @@ func (a *Attachment) send(
 ) {
 	ctx = observe.Apart(ctx)
 	if exact := c.GetExactSend(); exact != nil {
-		a.svc.exactly.StartSend(ctx, s, exact, c.GetRequestId(),
+		a.svc.cfg.Exactly.StartSend(ctx, s, exact, c.GetRequestId(),
 			func(result *cliv1.SessionServiceSendResponse, at journal.Position, err error) {
 				done(exactlySent(result, at), err)
 			})
 		return
 	}
-	a.svc.sender.Start(ctx, s, a.sendRequest(c), func(sent *bridgev1.SendResponse, err error) {
+	a.svc.cfg.Sender.Start(ctx, s, a.sendRequest(c), func(sent *bridgev1.SendResponse, err error) {
 		done(&bridgev1.AttachDone{MessageId: sent.GetMessageId(), Position: sent.GetPosition()}, err)
 	})
 }
@@ -103,7 +103,7 @@ func (a *Attachment) sendRequest(c *bridgev1.AttachCommand) *bridgev1.SendReques
 // finish replies to a command.
 func (a *Attachment) finish(ctx context.Context, c *bridgev1.AttachCommand, done *bridgev1.AttachDone, err error) {
 	if err != nil {
-		a.svc.observer.Refused(err)
+		a.svc.cfg.Observer.Refused(err)
 		what := &bridgev1.AttachFailed{Subject: &bridgev1.AttachFailed_CommandId{CommandId: c.GetCommandId()}}
 		a.reply(ctx, a.failed(ctx, what, err))
 		return
@@ -127,7 +127,7 @@ func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*b
 		aborted, err := a.s.Sender().Abort(ctx, nil)
 		return done(aborted.At, err)
 	case *bridgev1.AttachCommand_SetTools:
-		tools, err := a.svc.parser.Tools(do.SetTools.GetTools(), "command.set_tools.tools", a.start.GetExact())
+		tools, err := a.svc.cfg.Parser.Tools(do.SetTools.GetTools(), "command.set_tools.tools", a.start.GetExact())
 		if err == nil && !a.start.GetExact() {
 			err = a.s.Participants().CheckNames(ctx, tools, nil, "command.set_tools.")
 		}
@@ -157,7 +157,7 @@ func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*b
 // participant does not wait for a CLI that does not take it. It takes back the answer's token when it is over.
 func (a *Attachment) answer(ctx context.Context, c *bridgev1.CallbackAnswer) {
 	id := c.GetCallbackId()
-	a.svc.callbacks.Answer(ctx, a.s, c, a.p.ID, a.start.GetExact(), func(at journal.Position, err error) {
+	a.svc.cfg.Callbacks.Answer(ctx, a.s, c, a.p.ID, a.start.GetExact(), func(at journal.Position, err error) {
 		r := &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Done{Done: &bridgev1.AttachDone{
 			Subject: &bridgev1.AttachDone_CallbackId{CallbackId: id}, Position: session.Proto(at),
 		}}}
@@ -166,7 +166,7 @@ func (a *Attachment) answer(ctx context.Context, c *bridgev1.CallbackAnswer) {
 			r = a.failed(ctx, failed, err)
 		}
 		if !a.out.offer(r) {
-			a.svc.shutdown.Go(func(context.Context) { a.reply(ctx, r) })
+			a.svc.cfg.Shutdown.Go(func(context.Context) { a.reply(ctx, r) })
 		}
 		<-a.answers
 	})
@@ -188,7 +188,7 @@ func (svc *Service) failed(
 ) *bridgev1.AttachResponse {
 	err = session.Classify(err, "")
 	if fault.ReasonOf(err) == fault.Forbidden {
-		svc.audit.Record(ctx, audit.Entry{
+		svc.cfg.Audit.Record(ctx, audit.Entry{
 			Action: "call.refused", Outcome: audit.Refused, Reason: fault.Name(fault.Forbidden),
 			Method: methodAttach, Session: s.ID(), Owner: s.Tenant(), Participant: participant,
 		})

@@ -15,15 +15,15 @@ import (
 // create creates the session of a participant. If the session exists and the caller wants the CLI's own
 // behaviour, create resumes it.
 func (a *Attachment) create(ctx context.Context, r *bridgev1.CreateSessionRequest, j *session.Joining) (*session.Session, session.Joined, error) {
-	s, joined, err := a.svc.opener.Create(ctx, r, "create.", j)
+	s, joined, err := a.svc.cfg.Opener.Create(ctx, r, "create.", j)
 	if !j.Exact || fault.ReasonOf(err) != fault.SessionExists {
 		return s, joined, err
 	}
 	a.begin.Tail = true
-	if s, err := a.svc.sessions.Open(ctx, r.GetSessionId()); err == nil {
+	if s, err := a.svc.cfg.Sessions.Open(ctx, r.GetSessionId()); err == nil {
 		a.begin.After = session.Proto(s.Journal().Last())
 	}
-	return a.svc.opener.Resume(ctx, &bridgev1.ResumeSessionRequest{
+	return a.svc.cfg.Opener.Resume(ctx, &bridgev1.ResumeSessionRequest{
 		SessionId: r.GetSessionId(), Config: r.GetConfig(), Lifetime: r.GetLifetime(),
 		Handlers: r.GetHandlers(), CallbackTimeout: r.GetCallbackTimeout(), RuntimeProfile: r.GetRuntimeProfile(),
 		OnInterruption: r.GetOnInterruption(),
@@ -78,14 +78,14 @@ func (a *Attachment) answered(started *bridgev1.AttachStarted) {
 	switch a.start.GetSession().(type) {
 	case *bridgev1.AttachStart_Create:
 		result := &cliv1.SessionServiceCreateResponse{}
-		err = a.svc.codec.FromJSONAs(answer, result, translate.Exact)
+		err = a.svc.cfg.Codec.FromJSONAs(answer, result, translate.Exact)
 		started.Result = &bridgev1.AttachStarted_CreateResult{CreateResult: result}
 	case *bridgev1.AttachStart_Resume:
 		result := &cliv1.SessionServiceResumeResponse{}
-		err = a.svc.codec.FromJSONAs(answer, result, translate.Exact)
+		err = a.svc.cfg.Codec.FromJSONAs(answer, result, translate.Exact)
 		started.Result = &bridgev1.AttachStarted_ResumeResult{ResumeResult: result}
 	}
 	if err != nil {
-		a.svc.log.Warn("result does not match its message type", "session_id", a.s.ID(), "error", err)
+		a.svc.cfg.Log.Warn("result does not match its message type", "session_id", a.s.ID(), "error", err)
 	}
 }

@@ -67,7 +67,7 @@ func (svc *Service) needsParticipants(ctx context.Context, start *bridgev1.Attac
 	if profile.GetSessionFs() != nil || profile.GetModelInference() != nil {
 		return true
 	}
-	s, err := svc.sessions.Find(ctx, id)
+	s, err := svc.cfg.Sessions.Find(ctx, id)
 	return err == nil && s.Settings().Provides()
 }
 
@@ -121,5 +121,5 @@ func (a *Attachment) runParts(ctx context.Context) {
 const maxFailures = 1024
 
 func (a *Attachment) respond(ctx context.Context, r *bridgev1.ModelResponse) error {
-	return fields.Within(a.svc.callbacks.Respond(ctx, a.s, r, a.p.ID), "model_response.")
+	return fields.Within(a.svc.cfg.Callbacks.Respond(ctx, a.s, r, a.p.ID), "model_response.")
 }

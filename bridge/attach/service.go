@@ -21,6 +21,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/inbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/manage"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	"github.com/copilot-grpc/copilot-grpc/bridge/prompt"
 	"github.com/copilot-grpc/copilot-grpc/bridge/request"
@@ -29,19 +30,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
-	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
-
-// Opener opens sessions with a participant. at is the path of the request, with its dot.
-type Opener interface {
-	Create(
-		ctx context.Context, r *bridgev1.CreateSessionRequest, at string, join *session.Joining,
-	) (*session.Session, session.Joined, error)
-	Resume(
-		ctx context.Context, r *bridgev1.ResumeSessionRequest, at string, join *session.Joining,
-	) (*session.Session, session.Joined, error)
-}
 
 // ExactSender sends prompts as calls of copilot.cli.v1 with exact fidelity do.
 type ExactSender interface {
@@ -53,28 +43,10 @@ type ExactSender interface {
 	)
 }
 
-// Service makes callers participants. It is safe for concurrent use.
-type Service struct {
-	sessions   *sessions.Store
-	opener     Opener
-	parser     *request.Parser
-	sender     *prompt.Service
-	exactly    ExactSender
-	callbacks  *inbox.Service
-	admission  *admission.Controller
-	streams    *stream.Service
-	operations *idempotency.Runner
-	shutdown   *shutdown.Coordinator
-	codec      *wire.Codec
-	observer   *observe.Observer
-	audit      audit.Sink
-	log        *slog.Logger
-}
-
 // Config has the parts that a service uses.
 type Config struct {
 	Sessions   *sessions.Store
-	Opener     Opener
+	Opener     *manage.Sessions
 	Parser     *request.Parser
 	Sender     *prompt.Service
 	Exactly    ExactSender
@@ -89,11 +61,8 @@ type Config struct {
 	Log        *slog.Logger
 }
 
+// Service makes callers participants. It is safe for concurrent use.
+type Service struct{ cfg Config }
+
 // New returns a service.
-func New(c Config) *Service {
-	return &Service{
-		sessions: c.Sessions, opener: c.Opener, parser: c.Parser, sender: c.Sender, exactly: c.Exactly,
-		callbacks: c.Callbacks, admission: c.Admission, streams: c.Streams, operations: c.Operations,
-		shutdown: c.Shutdown, codec: c.Codec, observer: c.Observer, audit: c.Audit, log: c.Log,
-	}
-}
+func New(c Config) *Service { return &Service{cfg: c} }

@@ -37,13 +37,13 @@ func (a *Attachment) parseStart() (session.Joining, error) {
 	if start.GetGrace() == nil {
 		grace = defaultGrace
 	}
-	tools, err := a.svc.parser.Tools(start.GetTools(), "start.tools", start.GetExact())
+	tools, err := a.svc.cfg.Parser.Tools(start.GetTools(), "start.tools", start.GetExact())
 	if err != nil {
 		return session.Joining{}, err
 	}
 	j := session.Joining{Exact: start.GetExact()}
 	j.Name, j.Token, j.Tools, j.Grace = start.GetName(), start.GetParticipantToken(), tools, grace
-	if j.Commands, j.Own, err = a.svc.parser.Declared(start, "start."); err != nil {
+	if j.Commands, j.Own, err = a.svc.cfg.Parser.Declared(start, "start."); err != nil {
 		return session.Joining{}, err
 	}
 	if h, err := request.Handling(start.GetHandlers(), "start.handlers"); err != nil {
@@ -66,15 +66,15 @@ func (a *Attachment) openSession(ctx context.Context, j session.Joining) (s *ses
 	case *bridgev1.AttachStart_Resume:
 		if a.begin.After == nil && a.begin.Tail {
 			// Events during the resume are new to the participant.
-			if s, err := a.svc.sessions.Open(ctx, how.Resume.GetSessionId()); err == nil {
+			if s, err := a.svc.cfg.Sessions.Open(ctx, how.Resume.GetSessionId()); err == nil {
 				a.begin.After = session.Proto(s.Journal().Last())
 			}
 		}
 		return a.once(ctx, how.Resume.GetRequestId(), j, func() (*session.Session, session.Joined, error) {
-			return a.svc.opener.Resume(ctx, how.Resume, "resume.", &j)
+			return a.svc.cfg.Opener.Resume(ctx, how.Resume, "resume.", &j)
 		})
 	case *bridgev1.AttachStart_JoinSessionId:
-		s, err := a.svc.sessions.Open(ctx, how.JoinSessionId)
+		s, err := a.svc.cfg.Sessions.Open(ctx, how.JoinSessionId)
 		if err != nil {
 			return nil, joined, fields.Rename(err, "session_id", "join_session_id")
 		}
@@ -98,7 +98,7 @@ func (a *Attachment) openSession(ctx context.Context, j session.Joining) (s *ses
 // have seen. Another caller of the tenant joins the session as another participant.
 func (a *Attachment) once(ctx context.Context, id string, j session.Joining, open func() (*session.Session, session.Joined, error)) (s *session.Session, joined session.Joined, err error) {
 	first := false
-	started, err := idempotency.Run(ctx, a.svc.operations, idempotency.Operation[*bridgev1.AttachStarted]{
+	started, err := idempotency.Run(ctx, a.svc.cfg.Operations, idempotency.Operation[*bridgev1.AttachStarted]{
 		Scope: backend.OpAttach, ID: id, Request: a.start,
 		Do: idempotency.Blocking(func(ctx context.Context) (*bridgev1.AttachStarted, error) {
 			first = true
@@ -111,7 +111,7 @@ func (a *Attachment) once(ctx context.Context, id string, j session.Joining, ope
 	if err != nil || first {
 		return s, joined, err
 	}
-	if s, err = a.svc.sessions.Open(ctx, started.GetSession().GetSessionId()); err != nil {
+	if s, err = a.svc.cfg.Sessions.Open(ctx, started.GetSession().GetSessionId()); err != nil {
 		return nil, joined, err
 	}
 	j.Token, j.Reclaim = started.GetParticipantToken(), true

@@ -30,7 +30,7 @@ func (svc *Sessions) CreateSession(
 		position.Record(ctx, s.Journal().Last())
 		return &bridgev1.CreateSessionResponse{Session: s.Snapshot()}, nil
 	}
-	return idempotency.Run(ctx, svc.operations, idempotency.Operation[*bridgev1.CreateSessionResponse]{
+	return idempotency.Run(ctx, svc.cfg.Operations, idempotency.Operation[*bridgev1.CreateSessionResponse]{
 		Scope: backend.OpCreate, ID: r.GetRequestId(), Request: r, Detach: true, Do: idempotency.Blocking(create),
 		Settle: svc.settleCreate(id, create),
 	})
@@ -44,7 +44,7 @@ func (svc *Sessions) settleCreate(
 	return &idempotency.Settlement[*bridgev1.CreateSessionResponse]{
 		Before: func(context.Context) []byte { return []byte(id) },
 		Find: func(ctx context.Context, chosen []byte) (*bridgev1.CreateSessionResponse, error) {
-			if s, err := svc.store.Open(ctx, string(chosen)); err == nil {
+			if s, err := svc.cfg.Store.Open(ctx, string(chosen)); err == nil {
 				return &bridgev1.CreateSessionResponse{Session: s.Snapshot()}, nil
 			}
 			return create(ctx)
@@ -77,24 +77,24 @@ func (svc *Sessions) CreateAs(
 func (svc *Sessions) create(
 	ctx context.Context, r *bridgev1.CreateSessionRequest, id, at string, join *session.Joining,
 ) (*session.Session, session.Joined, error) {
-	if err := svc.shutdown.Accepting(); err != nil {
+	if err := svc.cfg.Shutdown.Accepting(); err != nil {
 		return nil, session.Joined{}, err
 	}
 	c := caller.From(ctx)
 	if err := c.Require(caller.Own, "making a session"); err != nil {
 		return nil, session.Joined{}, err
 	}
-	o, err := svc.parser.Creation(c, r, at, join.Exactly())
+	o, err := svc.cfg.Parser.Creation(c, r, at, join.Exactly())
 	if err != nil {
 		return nil, session.Joined{}, err
 	}
 	o.Join = join
 	request.WithTokens(&o, r.GetConfig())
-	profile, err := svc.tenants.ReadProfile(ctx, r.GetRuntimeProfile(), at+"runtime_profile", id)
+	profile, err := svc.cfg.Tenants.ReadProfile(ctx, r.GetRuntimeProfile(), at+"runtime_profile", id)
 	if err != nil {
 		return nil, session.Joined{}, err
 	}
-	profile.Multi = profile.Multi || join.NeedsConnection() && !svc.tenants.Dialed
+	profile.Multi = profile.Multi || join.NeedsConnection() && !svc.cfg.Tenants.Dialed
 	if r.GetSessionId() != "" {
 		if err := svc.CheckNew(ctx, profile, id); err != nil {
 			return nil, session.Joined{}, inRequest(err, at)
@@ -108,10 +108,10 @@ func (svc *Sessions) create(
 // caller's.
 func (svc *Sessions) Insert(ctx context.Context, id string, o session.Opening) (*session.Session, error) {
 	var err error
-	if o.Config, err = svc.parser.Underlying(caller.From(ctx), o.Config); err != nil {
+	if o.Config, err = svc.cfg.Parser.Underlying(caller.From(ctx), o.Config); err != nil {
 		return nil, fields.Rename(err, "config.", "")
 	}
-	s, _, err := svc.insert(ctx, id, svc.tenants.CallerProfile(ctx), o)
+	s, _, err := svc.insert(ctx, id, svc.cfg.Tenants.CallerProfile(ctx), o)
 	return s, err
 }
 
@@ -120,7 +120,7 @@ func (svc *Sessions) insert(
 	ctx context.Context, id string, p runtime.Profile, o session.Opening,
 ) (*session.Session, session.Joined, error) {
 	tenant := caller.From(ctx).Tenant
-	release, err := svc.admission.Session(tenant)
+	release, err := svc.cfg.Admission.Session(tenant)
 	if err != nil {
 		return nil, session.Joined{}, err
 	}
@@ -130,13 +130,13 @@ func (svc *Sessions) insert(
 		return nil, session.Joined{}, err
 	}
 	defer e.Session.Loader().Opened()
-	svc.runtimes.SetProfile(e, p)
+	svc.cfg.Runtimes.SetProfile(e, p)
 	joined, err := e.Session.Loader().Create(ctx, o)
 	if err != nil {
-		svc.store.Remove(e)
+		svc.cfg.Store.Remove(e)
 		return nil, session.Joined{}, err
 	}
-	svc.store.Save(e)
+	svc.cfg.Store.Save(e)
 	return e.Session, joined, nil
 }
 
@@ -144,7 +144,7 @@ func (svc *Sessions) insert(
 // that.
 func (svc *Sessions) reserve(ctx context.Context, tenant, id string) (*sessions.Entry, error) {
 	for range maxResumes {
-		e, fresh, err := svc.store.GetOrCreate(ctx, tenant, id)
+		e, fresh, err := svc.cfg.Store.GetOrCreate(ctx, tenant, id)
 		switch {
 		case err != nil:
 			return nil, err
@@ -165,7 +165,7 @@ func (svc *Sessions) reserve(ctx context.Context, tenant, id string) (*sessions.
 // abandon removes a session that was not opened, if this call has created it.
 func (svc *Sessions) abandon(e *sessions.Entry, fresh bool) {
 	if fresh {
-		svc.store.Remove(e)
+		svc.cfg.Store.Remove(e)
 	}
 }
 
@@ -181,12 +181,12 @@ func inRequest(err error, at string) error {
 // CheckNew refuses the id of a session that exists in the bridge or in the history of a profile: the
 // CLI would open that session instead.
 func (svc *Sessions) CheckNew(ctx context.Context, p runtime.Profile, id string) error {
-	if e := svc.store.Own(ctx, id); e != nil {
+	if e := svc.cfg.Store.Own(ctx, id); e != nil {
 		if there, err := e.Session.Loader().Exists(ctx); err != nil || there {
 			return cmp.Or(err, exists(id))
 		}
 	}
-	if d, ok := svc.store.Damage(caller.From(ctx).Tenant, id); ok {
+	if d, ok := svc.cfg.Store.Damage(caller.From(ctx).Tenant, id); ok {
 		return fault.New(fault.SessionExists,
 			"session %q exists, and is damaged: %s; resume or delete it", id, d.Reason).
 			WithField("session_id").With("session_id", id)

@@ -29,9 +29,9 @@ func (svc *Sessions) delete(
 	ctx context.Context, r *bridgev1.DeleteSessionRequest,
 	open func(l *session.Loader, ctx context.Context, storedByCaller bool) error,
 ) error {
-	e, err := svc.store.OpenEntry(ctx, r.GetSessionId())
+	e, err := svc.cfg.Store.OpenEntry(ctx, r.GetSessionId())
 	if fault.ReasonOf(err) == fault.SessionNotFound && !tenancy.IsShared(r.GetSessionId()) {
-		if _, damaged := svc.store.Damage(caller.From(ctx).Tenant, r.GetSessionId()); damaged {
+		if _, damaged := svc.cfg.Store.Damage(caller.From(ctx).Tenant, r.GetSessionId()); damaged {
 			return svc.deleteDamaged(ctx, r)
 		}
 		return svc.deleteStored(ctx, r)
@@ -43,7 +43,7 @@ func (svc *Sessions) delete(
 	if err := open(e.Session.Loader(), ctx, profile.SessionFS != nil); err != nil {
 		return err
 	}
-	svc.store.Remove(e)
+	svc.cfg.Store.Remove(e)
 	return nil
 }
 
@@ -69,19 +69,19 @@ func (svc *Sessions) deleteStored(ctx context.Context, r *bridgev1.DeleteSession
 	var params jsonobj.Object
 	params.SetString("sessionId", id)
 	var result json.RawMessage
-	if err := svc.runtimes.Call(ctx, p, "session.delete", params, &result); err != nil {
+	if err := svc.cfg.Runtimes.Call(ctx, p, "session.delete", params, &result); err != nil {
 		return err
 	}
 	if err := session.Refused(result, "session.delete"); err != nil {
 		return err
 	}
-	svc.audit.Record(ctx, audit.Entry{Action: "session.delete", Outcome: audit.Done, Session: id, Owner: p.Tenant})
-	e := svc.store.Get(session.Key(p.Tenant, id))
-	svc.watchers.Deleted(e, p.Tenant, id)
+	svc.cfg.Audit.Record(ctx, audit.Entry{Action: "session.delete", Outcome: audit.Done, Session: id, Owner: p.Tenant})
+	e := svc.cfg.Store.Get(session.Key(p.Tenant, id))
+	svc.cfg.Watchers.Deleted(e, p.Tenant, id)
 	if e == nil {
-		return svc.store.RemoveSaved(session.Key(p.Tenant, id))
+		return svc.cfg.Store.RemoveSaved(session.Key(p.Tenant, id))
 	}
-	svc.store.Remove(e)
+	svc.cfg.Store.Remove(e)
 	return nil
 }
 
@@ -91,18 +91,18 @@ func (svc *Sessions) deleteDamaged(ctx context.Context, r *bridgev1.DeleteSessio
 	if err := svc.deleteStored(ctx, r); fault.ReasonOf(err) != fault.SessionNotFound {
 		return err
 	}
-	svc.audit.Record(ctx, audit.Entry{Action: "session.delete", Outcome: audit.Done, Session: id, Owner: tenant})
-	return svc.store.RemoveSaved(session.Key(tenant, id))
+	svc.cfg.Audit.Record(ctx, audit.Entry{Action: "session.delete", Outcome: audit.Done, Session: id, Owner: tenant})
+	return svc.cfg.Store.RemoveSaved(session.Key(tenant, id))
 }
 
 // DisconnectSession ends the use of a session.
 func (svc *Sessions) DisconnectSession(
 	ctx context.Context, r *bridgev1.DisconnectSessionRequest,
 ) (*bridgev1.DisconnectSessionResponse, error) {
-	if err := svc.store.CheckOwn(ctx, r.GetSessionId(), "session_id"); err != nil {
+	if err := svc.cfg.Store.CheckOwn(ctx, r.GetSessionId(), "session_id"); err != nil {
 		return nil, err
 	}
-	e := svc.store.Own(ctx, r.GetSessionId())
+	e := svc.cfg.Store.Own(ctx, r.GetSessionId())
 	if e == nil {
 		return nil, session.NotFound(r.GetSessionId())
 	}

@@ -12,13 +12,13 @@ import (
 func (svc *Sessions) UpdateLabels(
 	ctx context.Context, r *bridgev1.UpdateLabelsRequest,
 ) (*bridgev1.UpdateLabelsResponse, error) {
-	if err := svc.store.CheckOwn(ctx, r.GetSessionId(), "session_id"); err != nil {
+	if err := svc.cfg.Store.CheckOwn(ctx, r.GetSessionId(), "session_id"); err != nil {
 		return nil, err
 	}
 	if err := selection.CheckUpdate(r.GetSet(), r.GetRemove()); err != nil {
 		return nil, err
 	}
-	e, err := svc.store.OpenEntry(ctx, r.GetSessionId())
+	e, err := svc.cfg.Store.OpenEntry(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +28,7 @@ func (svc *Sessions) UpdateLabels(
 	if err != nil {
 		return nil, err
 	}
-	svc.store.Save(e)
+	svc.cfg.Store.Save(e)
 	position.Record(ctx, e.Session.Journal().Last())
 	return &bridgev1.UpdateLabelsResponse{Session: e.Session.Snapshot()}, nil
 }

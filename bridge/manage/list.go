@@ -22,10 +22,10 @@ import (
 // tenant's default.
 func (svc *Sessions) Home(ctx context.Context, id string, m *bridgev1.RuntimeProfile) (runtime.Profile, error) {
 	// The home of a session of another tenant is that tenant's: no caller of this one looks there.
-	if e := svc.store.Own(ctx, id); m == nil && e != nil {
-		return svc.runtimes.ProfileNow(e)
+	if e := svc.cfg.Store.Own(ctx, id); m == nil && e != nil {
+		return svc.cfg.Runtimes.ProfileNow(e)
 	}
-	return svc.tenants.ReadProfile(ctx, m, "runtime_profile", id)
+	return svc.cfg.Tenants.ReadProfile(ctx, m, "runtime_profile", id)
 }
 
 // stored returns a session's metadata in the CLI's history, nil if the history does not contain it.
@@ -33,7 +33,7 @@ func (svc *Sessions) stored(ctx context.Context, p runtime.Profile, id string) (
 	var params jsonobj.Object
 	params.SetString("sessionId", id)
 	var r struct{ Session *metadata }
-	if err := svc.runtimes.Call(ctx, p, "session.getMetadata", params, &r); err != nil {
+	if err := svc.cfg.Runtimes.Call(ctx, p, "session.getMetadata", params, &r); err != nil {
 		if fault.ReasonOf(err) == fault.SessionNotFound {
 			return nil, nil
 		}
@@ -46,7 +46,7 @@ func (svc *Sessions) stored(ctx context.Context, p runtime.Profile, id string) (
 func (svc *Sessions) GetSession(
 	ctx context.Context, r *bridgev1.GetSessionRequest,
 ) (*bridgev1.GetSessionResponse, error) {
-	e, err := svc.store.OpenEntry(ctx, r.GetSessionId())
+	e, err := svc.cfg.Store.OpenEntry(ctx, r.GetSessionId())
 	if err != nil && (fault.ReasonOf(err) != fault.SessionNotFound || svc.disconnected(ctx, r.GetSessionId())) {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (svc *Sessions) GetSession(
 		m, metaErr = svc.stored(ctx, p, r.GetSessionId())
 	}
 	if err != nil {
-		damaged := svc.store.Damaged(caller.From(ctx).Tenant, r.GetSessionId())
+		damaged := svc.cfg.Store.Damaged(caller.From(ctx).Tenant, r.GetSessionId())
 		switch {
 		case damaged != nil && m == nil: // the damage may be the reason for which the history has no entry
 			return &bridgev1.GetSessionResponse{Session: damaged}, nil
@@ -93,7 +93,7 @@ func sharedSession(ctx context.Context, e *sessions.Entry, err error) (*bridgev1
 
 // disconnected reports whether the bridge has the session, disconnected.
 func (svc *Sessions) disconnected(ctx context.Context, id string) bool {
-	e := svc.store.Own(ctx, id)
+	e := svc.cfg.Store.Own(ctx, id)
 	return e != nil && e.Session.Loader().State() == session.Disconnected
 }
 
@@ -108,9 +108,9 @@ func (svc *Sessions) ListSessions(
 	if err := selection.CheckFilter(r.GetFilter(), "filter"); err != nil {
 		return nil, err
 	}
-	homes := svc.runtimes.Homes(ctx)
+	homes := svc.cfg.Runtimes.Homes(ctx)
 	if m := r.GetRuntimeProfile(); m != nil {
-		p, err := svc.tenants.ReadProfile(ctx, m, "runtime_profile", "")
+		p, err := svc.cfg.Tenants.ReadProfile(ctx, m, "runtime_profile", "")
 		if err != nil {
 			return nil, err
 		}
@@ -146,7 +146,7 @@ func (svc *Sessions) list(
 	var stored []*metadata
 	for _, p := range homes {
 		var r struct{ Sessions []*metadata }
-		err := svc.runtimes.Call(ctx, p, "session.list", params.Clone(), &r)
+		err := svc.cfg.Runtimes.Call(ctx, p, "session.list", params.Clone(), &r)
 		if err != nil && fault.ReasonOf(err) != fault.RuntimeNotRunning {
 			return nil, err
 		}
@@ -155,7 +155,7 @@ func (svc *Sessions) list(
 	}
 	byID := map[string]*bridgev1.Session{}
 	var shared []*bridgev1.Session
-	for _, e := range svc.store.Visible(ctx) {
+	for _, e := range svc.cfg.Store.Visible(ctx) {
 		snapshot := e.FullSnapshot(caller.From(ctx).Tenant)
 		switch {
 		case !selection.Fits(snapshot, f):
@@ -166,7 +166,7 @@ func (svc *Sessions) list(
 		}
 	}
 	damaged := map[string]*bridgev1.Session{}
-	for _, s := range svc.store.AllDamaged(caller.From(ctx).Tenant) {
+	for _, s := range svc.cfg.Store.AllDamaged(caller.From(ctx).Tenant) {
 		damaged[s.SessionId] = s
 		if byID[s.SessionId] == nil && selection.Fits(s, f) {
 			byID[s.SessionId] = s
@@ -176,7 +176,7 @@ func (svc *Sessions) list(
 		if byID[m.SessionID] == nil && len(f.GetLabels()) > 0 {
 			continue // its labels do not fit, or are not in memory
 		}
-		if !r.GetIncludeHistory() && !svc.store.Knows(ctx, m.SessionID) {
+		if !r.GetIncludeHistory() && !svc.cfg.Store.Knows(ctx, m.SessionID) {
 			continue
 		}
 		byID[m.SessionID] = m.onto(cmp.Or(byID[m.SessionID], damaged[m.SessionID]))
@@ -196,12 +196,12 @@ func (svc *Sessions) list(
 func (svc *Sessions) GetLastSession(
 	ctx context.Context, r *bridgev1.GetLastSessionRequest,
 ) (*bridgev1.GetLastSessionResponse, error) {
-	p, err := svc.tenants.ReadProfile(ctx, r.GetRuntimeProfile(), "runtime_profile", "")
+	p, err := svc.cfg.Tenants.ReadProfile(ctx, r.GetRuntimeProfile(), "runtime_profile", "")
 	if err != nil {
 		return nil, err
 	}
 	var out struct{ SessionID string }
-	if err := svc.runtimes.Call(ctx, p, "session.getLastId", nil, &out); err != nil {
+	if err := svc.cfg.Runtimes.Call(ctx, p, "session.getLastId", nil, &out); err != nil {
 		return nil, err
 	}
 	return &bridgev1.GetLastSessionResponse{SessionId: out.SessionID}, nil

@@ -14,11 +14,11 @@ import (
 func (svc *Sessions) UpdateProvider(
 	ctx context.Context, r *bridgev1.UpdateProviderRequest,
 ) (*bridgev1.UpdateProviderResponse, error) {
-	s, err := svc.store.Open(ctx, r.GetSessionId())
+	s, err := svc.cfg.Store.Open(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
-	over, err := svc.parser.ProviderChange(r)
+	over, err := svc.cfg.Parser.ProviderChange(r)
 	if err != nil {
 		return nil, err
 	}
@@ -43,11 +43,11 @@ func (svc *Sessions) UpdateProvider(
 func (svc *Sessions) ProvideCredentials(
 	ctx context.Context, r *bridgev1.ProvideCredentialsRequest,
 ) (*bridgev1.ProvideCredentialsResponse, error) {
-	s, err := svc.store.Open(ctx, r.GetSessionId())
+	s, err := svc.cfg.Store.Open(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
-	secrets, err := svc.parser.Credentials(r.GetProvider())
+	secrets, err := svc.cfg.Parser.Credentials(r.GetProvider())
 	if err != nil {
 		return nil, err
 	}

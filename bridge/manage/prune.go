@@ -28,7 +28,7 @@ func (svc *Sessions) PruneSessions(
 		return nil, err
 	}
 	before := time.Now().Add(-idle)
-	listed, err := svc.list(ctx, svc.runtimes.Homes(ctx), &bridgev1.ListSessionsRequest{Filter: r.GetFilter()})
+	listed, err := svc.list(ctx, svc.cfg.Runtimes.Homes(ctx), &bridgev1.ListSessionsRequest{Filter: r.GetFilter()})
 	if err != nil {
 		return nil, err
 	}
@@ -76,10 +76,10 @@ func checkPrune(r *bridgev1.PruneSessionsRequest) (limit int, idle time.Duration
 // prunable reports whether this server has a session that its own tenant alone can use, and that is not in use.
 func (svc *Sessions) prunable(ctx context.Context, s *bridgev1.Session) bool {
 	id := s.GetSessionId()
-	if tenancy.IsShared(id) || s.GetUpdateTime().GetSeconds() <= 0 || s.GetDamage() != nil || !svc.store.Has(ctx, id) {
+	if tenancy.IsShared(id) || s.GetUpdateTime().GetSeconds() <= 0 || s.GetDamage() != nil || !svc.cfg.Store.Has(ctx, id) {
 		return false
 	}
-	e, err := svc.store.OwnOrEvicted(ctx, id)
+	e, err := svc.cfg.Store.OwnOrEvicted(ctx, id)
 	if err != nil || e.Session.Loader().InUse() {
 		return false
 	}

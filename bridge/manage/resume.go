@@ -19,7 +19,7 @@ import (
 func (svc *Sessions) ResumeSession(
 	ctx context.Context, r *bridgev1.ResumeSessionRequest,
 ) (*bridgev1.ResumeSessionResponse, error) {
-	return idempotency.Run(ctx, svc.operations, idempotency.Operation[*bridgev1.ResumeSessionResponse]{
+	return idempotency.Run(ctx, svc.cfg.Operations, idempotency.Operation[*bridgev1.ResumeSessionResponse]{
 		Scope: backend.OpResume, ID: r.GetRequestId(), Request: r,
 		Do: idempotency.Blocking(func(ctx context.Context) (*bridgev1.ResumeSessionResponse, error) {
 			s, _, err := svc.Resume(ctx, r, "", nil)
@@ -37,17 +37,17 @@ func (svc *Sessions) ResumeSession(
 func (svc *Sessions) Resume(
 	ctx context.Context, r *bridgev1.ResumeSessionRequest, at string, join *session.Joining,
 ) (*session.Session, session.Joined, error) {
-	if err := svc.shutdown.Accepting(); err != nil {
+	if err := svc.cfg.Shutdown.Accepting(); err != nil {
 		return nil, session.Joined{}, err
 	}
 	c, id := caller.From(ctx), r.GetSessionId()
 	if err := c.Require(caller.Own, "resuming a session"); err != nil {
 		return nil, session.Joined{}, err
 	}
-	if err := svc.store.CheckOwn(ctx, id, at+"session_id"); err != nil {
+	if err := svc.cfg.Store.CheckOwn(ctx, id, at+"session_id"); err != nil {
 		return nil, session.Joined{}, err
 	}
-	o, err := svc.parser.Resumption(c, r, at, join.Exactly())
+	o, err := svc.cfg.Parser.Resumption(c, r, at, join.Exactly())
 	if err != nil {
 		return nil, session.Joined{}, err
 	}
@@ -85,7 +85,7 @@ func (svc *Sessions) resume(
 	ctx context.Context, r *bridgev1.ResumeSessionRequest, o session.Opening, at string,
 ) (*session.Session, session.Joined, error) {
 	c := caller.From(ctx)
-	e, fresh, err := svc.store.GetOrCreate(ctx, c.Tenant, r.GetSessionId())
+	e, fresh, err := svc.cfg.Store.GetOrCreate(ctx, c.Tenant, r.GetSessionId())
 	if err != nil {
 		return nil, session.Joined{}, err
 	}
@@ -95,13 +95,13 @@ func (svc *Sessions) resume(
 		defer s.Loader().Opened()
 	}
 	if fresh || o.Anew && s.Loader().State() == session.Disconnected {
-		if o.Config, err = svc.parser.Underlying(c, o.Config, o.Removed...); err != nil {
+		if o.Config, err = svc.cfg.Parser.Underlying(c, o.Config, o.Removed...); err != nil {
 			svc.abandon(e, fresh)
 			return nil, session.Joined{}, inRequest(err, at)
 		}
 		request.WithTokens(&o, r.GetConfig())
 	}
-	undo, err := svc.runtimes.Reprofile(ctx, e, r.GetRuntimeProfile(), o.Join, at+"runtime_profile")
+	undo, err := svc.cfg.Runtimes.Reprofile(ctx, e, r.GetRuntimeProfile(), o.Join, at+"runtime_profile")
 	if err != nil {
 		svc.abandon(e, fresh)
 		return nil, session.Joined{}, err
@@ -117,16 +117,16 @@ func (svc *Sessions) resume(
 		svc.abandon(e, fresh)
 		return nil, session.Joined{}, inRequest(err, at)
 	}
-	svc.store.Save(e)
+	svc.cfg.Store.Save(e)
 	return s, joined, nil
 }
 
 // admitResumed reserves room for a session that is resumed, unless its callers use it already.
 func (svc *Sessions) admitResumed(ctx context.Context, id string) (release func(), err error) {
-	if e := svc.store.Own(ctx, id); e != nil && e.Session.Loader().Usable() == nil {
+	if e := svc.cfg.Store.Own(ctx, id); e != nil && e.Session.Loader().Usable() == nil {
 		return func() {}, nil
 	}
-	return svc.admission.Session(caller.From(ctx).Tenant)
+	return svc.cfg.Admission.Session(caller.From(ctx).Tenant)
 }
 
 // Reopen resumes a session; a new one is in a runtime of the caller's tenant.
@@ -147,7 +147,7 @@ func (svc *Sessions) Reopen(ctx context.Context, id string, o session.Opening) (
 // reopen is Reopen once there is room for the session.
 func (svc *Sessions) reopen(ctx context.Context, id string, o session.Opening) (*session.Session, error) {
 	c := caller.From(ctx)
-	e, fresh, err := svc.store.GetOrCreate(ctx, c.Tenant, id)
+	e, fresh, err := svc.cfg.Store.GetOrCreate(ctx, c.Tenant, id)
 	if err != nil {
 		return nil, err
 	}
@@ -156,19 +156,19 @@ func (svc *Sessions) reopen(ctx context.Context, id string, o session.Opening) (
 		defer e.Session.Loader().Opened()
 	}
 	if o.Config, err = request.Restrained(c, o.Config); err == nil && fresh {
-		o.Config, err = svc.parser.Underlying(c, o.Config)
+		o.Config, err = svc.cfg.Parser.Underlying(c, o.Config)
 	}
 	if err != nil {
 		svc.abandon(e, fresh)
 		return nil, fields.Rename(err, "config.", "")
 	}
 	if fresh {
-		svc.runtimes.SetProfile(e, svc.tenants.CallerProfile(ctx))
+		svc.cfg.Runtimes.SetProfile(e, svc.cfg.Tenants.CallerProfile(ctx))
 	}
 	if _, err := e.Session.Loader().Resume(ctx, o); err != nil {
 		svc.abandon(e, fresh)
 		return nil, err
 	}
-	svc.store.Save(e)
+	svc.cfg.Store.Save(e)
 	return e.Session, nil
 }

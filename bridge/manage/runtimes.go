@@ -51,17 +51,10 @@ type RuntimesConfig struct {
 }
 
 // Runtimes serves RuntimeService: the server, its CLI processes, and their telemetry and host events. It is safe for concurrent use.
-type Runtimes struct {
-	cfg     RuntimesConfig
-	fleet   *fleet.Fleet
-	tenants *tenancy.Tenants
-	codec   *wire.Codec
-}
+type Runtimes struct{ cfg RuntimesConfig }
 
 // NewRuntimes returns a Runtimes.
-func NewRuntimes(cfg RuntimesConfig) *Runtimes {
-	return &Runtimes{cfg: cfg, fleet: cfg.Fleet, tenants: cfg.Tenants, codec: cfg.Codec}
-}
+func NewRuntimes(c RuntimesConfig) *Runtimes { return &Runtimes{cfg: c} }
 
 // GetServerInfo describes the server and its limits.
 func (svc *Runtimes) GetServerInfo(
@@ -76,14 +69,14 @@ func (svc *Runtimes) GetServerInfo(
 		},
 		Limits: svc.cfg.Limits(c.Tenant),
 	}
-	placed := svc.fleet.Placement()
+	placed := svc.cfg.Fleet.Placement()
 	out.Limits.MaxRuntimes = int32(placed.MaxRuntimes)
 	out.Limits.MaxSessionsPerRuntime = int32(min(placed.MaxSessions, math.MaxInt32))
-	if tenant, ok := svc.tenants.Get(c.Tenant); ok && !svc.tenants.Dialed {
+	if tenant, ok := svc.cfg.Tenants.Get(c.Tenant); ok && !svc.cfg.Tenants.Dialed {
 		out.Capabilities.RuntimeProfileFields = slices.Sorted(slices.Values(tenant.Fields()))
 		out.Capabilities.HomeNames = slices.Sorted(maps.Keys(tenant.Homes))
 	}
-	for _, rt := range svc.fleet.Visible(c) {
+	for _, rt := range svc.cfg.Fleet.Visible(c) {
 		if rt.Err() == nil {
 			info := rt.Process().Info()
 			out.CliVersion, out.CliWarnings = info.CLIVersion, nil
@@ -100,7 +93,7 @@ func (svc *Runtimes) GetServerInfo(
 func (svc *Runtimes) ListRuntimes(
 	ctx context.Context, _ *bridgev1.ListRuntimesRequest,
 ) (*bridgev1.ListRuntimesResponse, error) {
-	runtimes := svc.fleet.Visible(caller.From(ctx))
+	runtimes := svc.cfg.Fleet.Visible(caller.From(ctx))
 	out := &bridgev1.ListRuntimesResponse{}
 	for _, rt := range runtimes {
 		out.Runtimes = append(out.Runtimes, described(ctx, rt))
@@ -109,7 +102,7 @@ func (svc *Runtimes) ListRuntimes(
 	for i, rt := range slices.Backward(runtimes) {
 		hash := rt.Profile().Hash()
 		down := !seen[hash] && out.Runtimes[i].State == bridgev1.RuntimeState_RUNTIME_STATE_DOWN
-		if retry, ok := svc.fleet.Down(rt); ok && down {
+		if retry, ok := svc.cfg.Fleet.Down(rt); ok && down {
 			out.Runtimes[i].RetryTime = timestamppb.New(retry)
 		}
 		seen[hash] = true
@@ -132,16 +125,16 @@ func (svc *Runtimes) Ping(ctx context.Context, r *bridgev1.PingRequest) (*bridge
 	if r.GetMessage() != "" {
 		params.SetString("message", r.GetMessage())
 	}
-	p, err := svc.tenants.ReadProfile(ctx, r.GetRuntimeProfile(), "runtime_profile", "")
+	p, err := svc.cfg.Tenants.ReadProfile(ctx, r.GetRuntimeProfile(), "runtime_profile", "")
 	if err != nil {
 		return nil, err
 	}
-	rt, err := svc.fleet.First(ctx, p)
+	rt, err := svc.cfg.Fleet.First(ctx, p)
 	if err != nil { // the round trip does not include its start
 		return nil, err
 	}
 	greeting := &cliv1.InternalServerServiceConnectServerResponse{}
-	if err := svc.codec.FromJSONAs(rt.Process().Info().Greeting, greeting, translate.Exact); err != nil {
+	if err := svc.cfg.Codec.FromJSONAs(rt.Process().Info().Greeting, greeting, translate.Exact); err != nil {
 		return nil, err
 	}
 	begin := time.Now()
@@ -149,7 +142,7 @@ func (svc *Runtimes) Ping(ctx context.Context, r *bridgev1.PingRequest) (*bridge
 		Message         string
 		ProtocolVersion int32
 	}
-	if err := svc.fleet.Call(ctx, p, "ping", params, &out); err != nil {
+	if err := svc.cfg.Fleet.Call(ctx, p, "ping", params, &out); err != nil {
 		return nil, err
 	}
 	return &bridgev1.PingResponse{
@@ -162,7 +155,7 @@ func (svc *Runtimes) Ping(ctx context.Context, r *bridgev1.PingRequest) (*bridge
 func (svc *Runtimes) GetAuthStatus(
 	ctx context.Context, r *bridgev1.GetAuthStatusRequest,
 ) (*bridgev1.GetAuthStatusResponse, error) {
-	p, err := svc.tenants.ReadProfile(ctx, r.GetRuntimeProfile(), "runtime_profile", "")
+	p, err := svc.cfg.Tenants.ReadProfile(ctx, r.GetRuntimeProfile(), "runtime_profile", "")
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +163,7 @@ func (svc *Runtimes) GetAuthStatus(
 		IsAuthenticated                      bool
 		AuthType, Host, Login, StatusMessage string
 	}
-	if err := svc.fleet.Call(ctx, p, "auth.getStatus", nil, &out); err != nil {
+	if err := svc.cfg.Fleet.Call(ctx, p, "auth.getStatus", nil, &out); err != nil {
 		return nil, err
 	}
 	return &bridgev1.GetAuthStatusResponse{
@@ -187,18 +180,18 @@ func (svc *Runtimes) ListModels(
 	if r.GetGithubToken() != "" {
 		params.SetString("gitHubToken", r.GetGithubToken())
 	}
-	p, err := svc.tenants.ReadProfile(ctx, r.GetRuntimeProfile(), "runtime_profile", "")
+	p, err := svc.cfg.Tenants.ReadProfile(ctx, r.GetRuntimeProfile(), "runtime_profile", "")
 	if err != nil {
 		return nil, err
 	}
 	var list struct{ Models []json.RawMessage }
-	if err := svc.fleet.Call(ctx, p, "models.list", params, &list); err != nil {
+	if err := svc.cfg.Fleet.Call(ctx, p, "models.list", params, &list); err != nil {
 		return nil, err
 	}
 	out := &bridgev1.ListModelsResponse{}
 	for _, text := range list.Models {
 		m := &cliv1.Model{}
-		if err := svc.codec.FromJSON(text, m); err != nil {
+		if err := svc.cfg.Codec.FromJSON(text, m); err != nil {
 			return nil, err
 		}
 		out.Models = append(out.Models, m)

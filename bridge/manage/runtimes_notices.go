@@ -18,12 +18,12 @@ import (
 func (svc *Runtimes) WatchTelemetry(
 	ctx context.Context, r *bridgev1.WatchTelemetryRequest, send func(*bridgev1.WatchTelemetryResponse) error,
 ) error {
-	return svc.watchNotices(ctx, svc.fleet.Telemetry(), r, func(n *fleet.Notice, lost int64) error {
+	return svc.watchNotices(ctx, svc.cfg.Fleet.Telemetry(), r, func(n *fleet.Notice, lost int64) error {
 		if n == nil {
 			return send(&bridgev1.WatchTelemetryResponse{})
 		}
 		event := &cliv1.CallbackGitHubTelemetryServiceEventRequest{}
-		if err := svc.codec.FromJSON(n.Params, event); err != nil {
+		if err := svc.cfg.Codec.FromJSON(n.Params, event); err != nil {
 			return err
 		}
 		return send(&bridgev1.WatchTelemetryResponse{RuntimeId: n.RuntimeID, Lost: lost, Event: event})
@@ -37,12 +37,12 @@ var openHostEvents = map[string]bool{"task_transition": true, "plugin_caches_inv
 func (svc *Runtimes) WatchHostEvents(
 	ctx context.Context, r *bridgev1.WatchHostEventsRequest, send func(*bridgev1.WatchHostEventsResponse) error,
 ) error {
-	return svc.watchNotices(ctx, svc.fleet.HostEvents(), r, func(n *fleet.Notice, lost int64) error {
+	return svc.watchNotices(ctx, svc.cfg.Fleet.HostEvents(), r, func(n *fleet.Notice, lost int64) error {
 		if n == nil {
 			return send(&bridgev1.WatchHostEventsResponse{})
 		}
 		event := &cliv1.CallbackHostServiceEventRequest{}
-		if err := svc.codec.FromJSON(n.Params, event); err != nil {
+		if err := svc.cfg.Codec.FromJSON(n.Params, event); err != nil {
 			return err
 		}
 		out := &bridgev1.WatchHostEventsResponse{RuntimeId: n.RuntimeID, Lost: lost, Event: event}

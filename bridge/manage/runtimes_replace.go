@@ -63,7 +63,7 @@ func (svc *Runtimes) RecycleRuntime(
 
 // find returns the runtime of an id that the caller sees.
 func (svc *Runtimes) find(ctx context.Context, id string) (*fleet.Runtime, error) {
-	for _, rt := range svc.fleet.Visible(caller.From(ctx)) {
+	for _, rt := range svc.cfg.Fleet.Visible(caller.From(ctx)) {
 		if rt.ID() == id {
 			return rt, nil
 		}

@@ -17,7 +17,7 @@ import (
 
 // Abort stops the running turn.
 func (svc *Sessions) Abort(ctx context.Context, r *bridgev1.AbortRequest) (*bridgev1.AbortResponse, error) {
-	s, err := svc.store.Open(ctx, r.GetSessionId())
+	s, err := svc.cfg.Store.Open(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +31,7 @@ func (svc *Sessions) Abort(ctx context.Context, r *bridgev1.AbortRequest) (*brid
 
 // SetModel switches the model.
 func (svc *Sessions) SetModel(ctx context.Context, r *bridgev1.SetModelRequest) (*bridgev1.SetModelResponse, error) {
-	s, err := svc.store.Open(ctx, r.GetSessionId())
+	s, err := svc.cfg.Store.Open(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (svc *Sessions) SetModel(ctx context.Context, r *bridgev1.SetModelRequest) 
 		params.SetString("reasoningEffort", r.GetReasoningEffort())
 	}
 	if r.GetModelCapabilities() != nil {
-		text, err := svc.codec.ToJSON(r.GetModelCapabilities(), "model_capabilities")
+		text, err := svc.cfg.Codec.ToJSON(r.GetModelCapabilities(), "model_capabilities")
 		if err != nil {
 			return nil, err
 		}
@@ -62,7 +62,7 @@ func (svc *Sessions) SetModel(ctx context.Context, r *bridgev1.SetModelRequest) 
 
 // WriteLog writes a line into the session's timeline.
 func (svc *Sessions) WriteLog(ctx context.Context, r *bridgev1.WriteLogRequest) (*bridgev1.WriteLogResponse, error) {
-	s, err := svc.store.Open(ctx, r.GetSessionId())
+	s, err := svc.cfg.Store.Open(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (svc *Sessions) WriteLog(ctx context.Context, r *bridgev1.WriteLogRequest) 
 	if r.GetEphemeral() {
 		line.Ephemeral = &r.Ephemeral
 	}
-	text, err := svc.codec.ToJSON(line, "log")
+	text, err := svc.cfg.Codec.ToJSON(line, "log")
 	if err != nil {
 		return nil, fields.Rename(err, "log.", "")
 	}
@@ -100,7 +100,7 @@ func (svc *Sessions) GetForegroundSession(
 	ctx context.Context, _ *bridgev1.GetForegroundSessionRequest,
 ) (*bridgev1.GetForegroundSessionResponse, error) {
 	var r struct{ SessionID, WorkspacePath string }
-	if err := svc.runtimes.Call(ctx, svc.tenants.CallerProfile(ctx), "session.getForeground", nil, &r); err != nil {
+	if err := svc.cfg.Runtimes.Call(ctx, svc.cfg.Tenants.CallerProfile(ctx), "session.getForeground", nil, &r); err != nil {
 		return nil, err
 	}
 	return &bridgev1.GetForegroundSessionResponse{SessionId: r.SessionID, WorkspacePath: r.WorkspacePath}, nil
@@ -110,7 +110,7 @@ func (svc *Sessions) GetForegroundSession(
 func (svc *Sessions) SetForegroundSession(
 	ctx context.Context, r *bridgev1.SetForegroundSessionRequest,
 ) (*bridgev1.SetForegroundSessionResponse, error) {
-	s, err := svc.store.Open(ctx, r.GetSessionId())
+	s, err := svc.cfg.Store.Open(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
 	}

@@ -45,9 +45,9 @@ func (svc *Sessions) GetUsage(
 	if err != nil {
 		return nil, err
 	}
-	entries := svc.store.Visible(ctx)
+	entries := svc.cfg.Store.Visible(ctx)
 	if r.GetSessionId() != "" {
-		e, err := svc.store.OpenEntry(ctx, r.GetSessionId())
+		e, err := svc.cfg.Store.OpenEntry(ctx, r.GetSessionId())
 		if err != nil {
 			return nil, err
 		}
@@ -65,7 +65,7 @@ func (svc *Sessions) GetUsage(
 		}
 	}
 	if r.GetSessionId() == "" && proto.Size(r.GetFilter()) == 0 {
-		q.sum(sums, svc.store.Deleted.Rows(caller.From(ctx).Tenant), nil)
+		q.sum(sums, svc.cfg.Store.Deleted.Rows(caller.From(ctx).Tenant), nil)
 	}
 	if len(sums) > maxUsageRows {
 		return nil, errUsageRows()

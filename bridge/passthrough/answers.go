@@ -18,7 +18,7 @@ import (
 
 // answer answers a callback that an event asked, by the CLI's own method for it.
 func (svc *Service) answer(ctx context.Context, c *call) (json.RawMessage, error) {
-	s, err := svc.sessions.Open(ctx, c.id)
+	s, err := svc.cfg.Sessions.Open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func replyOf(p *callback.Pending, c *call) (callback.Reply, error) {
 // answerRequest answers what the CLI asks by a request and tells of by an event as well.
 // The CLI arbitrates between the two ways; its request to the bridge ends with the other.
 func (svc *Service) answerRequest(ctx context.Context, c *call) (json.RawMessage, error) {
-	s, err := svc.sessions.Open(ctx, c.id)
+	s, err := svc.cfg.Sessions.Open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ func (svc *Service) passOn(ctx context.Context, c *call) (json.RawMessage, error
 // refuse answers a call of a method whose row refuses it: callers who want the CLI's own
 // behaviour have it where the row says how.
 func (svc *Service) refuse(ctx context.Context, c *call, row *methodRule) (json.RawMessage, error) {
-	if row.exact == nil || !c.passErrors(svc) || row.singleClient && !svc.singleClient {
+	if row.exact == nil || !c.passErrors(svc) || row.singleClient && !svc.cfg.SingleClient {
 		return nil, refusal(c.method, row)
 	}
 	return row.exact(svc, ctx, c)
@@ -28,7 +28,7 @@ func (svc *Service) refuse(ctx context.Context, c *call, row *methodRule) (json.
 
 // shutDown is session.shutdown.
 func (svc *Service) shutDown(ctx context.Context, c *call) (json.RawMessage, error) {
-	s, err := svc.sessions.Open(ctx, c.id)
+	s, err := svc.cfg.Sessions.Open(ctx, c.id)
 	if err != nil {
 		return svc.passOn(ctx, c) // the CLI says what is wrong
 	}
@@ -38,7 +38,7 @@ func (svc *Service) shutDown(ctx context.Context, c *call) (json.RawMessage, err
 
 // closeSession implements sessions.close. It ends the use of a session that the bridge has, for all callers.
 func (svc *Service) closeSession(ctx context.Context, c *call) (json.RawMessage, error) {
-	if s, err := svc.sessions.Open(ctx, c.id); err == nil {
+	if s, err := svc.cfg.Sessions.Open(ctx, c.id); err == nil {
 		if _, err := s.Loader().Disconnect(ctx, true); err != nil {
 			return nil, err
 		}

@@ -45,7 +45,7 @@ type call struct {
 }
 
 // passErrors reports whether the CLI is to refuse a call itself, in its own words.
-func (c *call) passErrors(svc *Service) bool { return c.exact && (c.typed || svc.singleClient) }
+func (c *call) passErrors(svc *Service) bool { return c.exact && (c.typed || svc.cfg.SingleClient) }
 
 // sessionMethods is what the methods begin with that are about one session.
 const sessionMethods = "session."
@@ -84,11 +84,11 @@ func (c *call) exactly(err error) error {
 func (svc *Service) callTranslated(
 	ctx context.Context, c *call, method protoreflect.MethodDescriptor, request []byte, requestID string,
 ) ([]byte, error) {
-	if err := c.read(svc.codec, method, request); err != nil {
+	if err := c.read(svc.cfg.Codec, method, request); err != nil {
 		return nil, err
 	}
 	if reason, ok := dropping[c.method]; ok && !c.exact {
-		if err := complete(svc.codec, method.Input(), request, reason); err != nil {
+		if err := complete(svc.cfg.Codec, method.Input(), request, reason); err != nil {
 			return nil, err
 		}
 	}
@@ -96,7 +96,7 @@ func (svc *Service) callTranslated(
 	if err != nil {
 		return nil, err
 	}
-	return c.reply(svc.codec, method, result)
+	return c.reply(svc.cfg.Codec, method, result)
 }
 
 // read sets the parameters of a call from its request.
@@ -182,7 +182,7 @@ func (svc *Service) callOnce(ctx context.Context, c *call, requestID string) (js
 	if beginsTurn[c.method] {
 		return svc.promptOnce(ctx, c, requestID)
 	}
-	reply, err := idempotency.Run(ctx, svc.operations, idempotency.Operation[*wrapperspb.BytesValue]{
+	reply, err := idempotency.Run(ctx, svc.cfg.Operations, idempotency.Operation[*wrapperspb.BytesValue]{
 		Scope: idempotency.On(c.method, c.id), ID: requestID, Request: wrapperspb.Bytes(c.params.JSON()),
 		Do: idempotency.Blocking(func(ctx context.Context) (*wrapperspb.BytesValue, error) {
 			result, err := svc.dispatch(ctx, c)
@@ -223,7 +223,7 @@ func refusal(method string, row *methodRule) error {
 
 // forward makes the call in the runtime that has the session, loading it if need be.
 func (svc *Service) forward(ctx context.Context, c *call) (json.RawMessage, error) {
-	s, err := svc.sessions.Open(ctx, c.id)
+	s, err := svc.cfg.Sessions.Open(ctx, c.id)
 	if c.passErrors(svc) && (c.id == "" || fault.ReasonOf(err) == fault.SessionNotFound) {
 		return svc.forwardServer(ctx, c) // the CLI has its own words for that, method by method
 	}
@@ -253,7 +253,7 @@ func (svc *Service) forwardServer(ctx context.Context, c *call) (json.RawMessage
 				return nil, err
 			}
 		}
-		s, err := svc.sessions.Open(ctx, c.id)
+		s, err := svc.cfg.Sessions.Open(ctx, c.id)
 		if err == nil {
 			result, at, err := s.Loader().Invoke(ctx, c.method, params)
 			return recorded(ctx, result, at, err)

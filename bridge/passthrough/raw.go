@@ -15,7 +15,7 @@ func rawOff() error {
 
 // Invoke passes a call through.
 func (svc *Service) Invoke(ctx context.Context, r *bridgev1.InvokeRequest) (*bridgev1.InvokeResponse, error) {
-	if !svc.raw {
+	if !svc.cfg.Raw {
 		return nil, rawOff()
 	}
 	method := r.GetMethod()
@@ -48,9 +48,11 @@ func (svc *Service) Invoke(ctx context.Context, r *bridgev1.InvokeRequest) (*bri
 func (svc *Service) RunShell(
 	ctx context.Context, r *bridgev1.RunShellRequest, emit func(*bridgev1.RunShellResponse) error,
 ) error {
-	if !svc.raw {
+	if !svc.cfg.Raw {
 		return rawOff()
 	}
-	find := func(ctx context.Context) (*session.Session, error) { return svc.sessions.Open(ctx, r.GetSessionId()) }
-	return svc.shells.Run(ctx, r, find, emit)
+	find := func(ctx context.Context) (*session.Session, error) {
+		return svc.cfg.Sessions.Open(ctx, r.GetSessionId())
+	}
+	return svc.cfg.Shells.Run(ctx, r, find, emit)
 }

@@ -55,7 +55,7 @@ func (svc *Service) startOnce(
 		},
 		Settle: svc.settlePrompt(c),
 	}
-	idempotency.Start(ctx, svc.operations, op, func(reply *wrapperspb.BytesValue, err error) {
+	idempotency.Start(ctx, svc.cfg.Operations, op, func(reply *wrapperspb.BytesValue, err error) {
 		if err == nil && !first {
 			err = svc.repeated(ctx, c, reply)
 		}
@@ -66,7 +66,7 @@ func (svc *Service) startOnce(
 // repeated returns an error if the answer that an earlier request with the same id got has become untrue.
 func (svc *Service) repeated(ctx context.Context, c *call, reply *wrapperspb.BytesValue) error {
 	var said struct{ MessageID string }
-	s, err := svc.sessions.Open(ctx, c.id)
+	s, err := svc.cfg.Sessions.Open(ctx, c.id)
 	if err != nil || json.Unmarshal(reply.GetValue(), &said) != nil {
 		return nil // it stands as far as is known
 	}
@@ -79,7 +79,7 @@ var methodSend = cliv1.File_copilot_cli_v1_session_proto.Services().ByName("Sess
 
 // sendResponse is the CLI's result as a message.
 func (svc *Service) sendResponse(c *call, result json.RawMessage) (*cliv1.SessionServiceSendResponse, error) {
-	reply, err := c.reply(svc.codec, methodSend, result)
+	reply, err := c.reply(svc.cfg.Codec, methodSend, result)
 	if err != nil {
 		return nil, err
 	}
@@ -102,10 +102,10 @@ func (svc *Service) StartSend(
 	if err != nil {
 		err = fault.Wrap(err, fault.Internal, "encoding a request")
 	} else {
-		err = c.read(svc.codec, methodSend, request)
+		err = c.read(svc.cfg.Codec, methodSend, request)
 	}
 	if err != nil {
-		svc.shutdown.Spawn(func() { done(nil, journal.Position{}, c.exactly(err)) })
+		svc.cfg.Shutdown.Spawn(func() { done(nil, journal.Position{}, c.exactly(err)) })
 		return
 	}
 	var at journal.Position
@@ -135,7 +135,7 @@ func (svc *Service) settlePrompt(c *call) *idempotency.Settlement[*wrapperspb.By
 		texts = append(texts, display)
 	}
 	p := prompt.Interrupted{SessionID: c.id, Key: c.request, Texts: texts}
-	settlement := prompt.Settlement(svc.sessions.Open, p, func(messageID string, _ journal.Position) *wrapperspb.BytesValue {
+	settlement := prompt.Settlement(svc.cfg.Sessions.Open, p, func(messageID string, _ journal.Position) *wrapperspb.BytesValue {
 		var result jsonobj.Object
 		result.SetString("messageId", messageID)
 		return wrapperspb.Bytes(result.JSON())

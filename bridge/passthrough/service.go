@@ -19,13 +19,13 @@ package passthrough
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/admission"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fleet"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
+	"github.com/copilot-grpc/copilot-grpc/bridge/manage"
 	"github.com/copilot-grpc/copilot-grpc/bridge/prompt"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
-	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
@@ -36,35 +36,14 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// Runtime is a CLI process.
-type Runtime interface {
-	Call(ctx context.Context, method string, params []byte, opts ...rpcconn.CallOption) (json.RawMessage, error)
-}
-
-// Opener opens and ends sessions.
-type Opener interface {
-	// CheckNew refuses the id of a session that exists in the bridge or in the history of a profile.
-	CheckNew(ctx context.Context, p runtime.Profile, id string) error
-	// Insert and Reopen open a session in a runtime of the caller's tenant.
-	Insert(ctx context.Context, id string, o session.Opening) (*session.Session, error)
-	Reopen(ctx context.Context, id string, o session.Opening) (*session.Session, error)
-	// DisconnectSession ends the use of a session unless other participants use it.
-	DisconnectSession(context.Context, *bridgev1.DisconnectSessionRequest) (*bridgev1.DisconnectSessionResponse, error)
-	// DeleteSession deletes a session.
-	DeleteSession(context.Context, *bridgev1.DeleteSessionRequest) (*bridgev1.DeleteSessionResponse, error)
-	// Home returns the profile in whose home the session of an id is; nil for m is the session's own.
-	Home(ctx context.Context, id string, m *bridgev1.RuntimeProfile) (runtime.Profile, error)
-}
-
 // Config has the parts that a service uses.
 type Config struct {
-	Sessions  *sessions.Store
-	Opener    Opener
-	Sender    *prompt.Service
-	Admission *admission.Controller
-	Tenants   *tenancy.Tenants
-	// Runtime returns a runtime of a profile.
-	Runtime    func(ctx context.Context, p runtime.Profile) (Runtime, error)
+	Sessions   *sessions.Store
+	Opener     *manage.Sessions
+	Sender     *prompt.Service
+	Admission  *admission.Controller
+	Tenants    *tenancy.Tenants
+	Runtimes   *fleet.Fleet
 	Codec      *wire.Codec
 	Operations *idempotency.Runner
 	Shutdown   *shutdown.Coordinator
@@ -75,54 +54,38 @@ type Config struct {
 
 // Service serves the CLI's methods. It is safe for concurrent use.
 type Service struct {
-	sessions          *sessions.Store
-	opener            Opener
-	sender            *prompt.Service
-	admission         *admission.Controller
-	tenants           *tenancy.Tenants
-	runtimeOf         func(ctx context.Context, p runtime.Profile) (Runtime, error)
-	codec             *wire.Codec
-	operations        *idempotency.Runner
-	shutdown          *shutdown.Coordinator
-	shells            *shell.Runner
-	raw, singleClient bool
+	cfg Config
 	// parked counts the calls that wait in the CLI.
 	parked quota.Gauge
 }
 
 // New returns a service.
-func New(c Config) *Service {
-	return &Service{
-		sessions: c.Sessions, opener: c.Opener, sender: c.Sender, admission: c.Admission, tenants: c.Tenants,
-		runtimeOf: c.Runtime, codec: c.Codec, operations: c.Operations, shutdown: c.Shutdown, shells: c.Shells,
-		raw: c.Raw, singleClient: c.SingleClient,
-	}
-}
+func New(c Config) *Service { return &Service{cfg: c} }
 
 // profile reads the profile that the caller of a method asks for.
 func (svc *Service) profile(ctx context.Context, m *bridgev1.RuntimeProfile) (runtime.Profile, error) {
-	return svc.tenants.ReadProfile(ctx, m, "runtime_profile", "")
+	return svc.cfg.Tenants.ReadProfile(ctx, m, "runtime_profile", "")
 }
 
 // runtime returns the runtime in whose home the session of a call is; without a session the one of
 // the call's profile, or of the tenant's default.
-func (svc *Service) runtime(ctx context.Context, c *call) (Runtime, error) {
-	p := svc.tenants.CallerProfile(ctx)
+func (svc *Service) runtime(ctx context.Context, c *call) (*fleet.Runtime, error) {
+	p := svc.cfg.Tenants.CallerProfile(ctx)
 	switch {
 	case c.id != "":
 		var err error
-		if p, err = svc.opener.Home(ctx, c.id, nil); err != nil {
+		if p, err = svc.cfg.Opener.Home(ctx, c.id, nil); err != nil {
 			return nil, err
 		}
 	case c.profile != nil:
 		p = *c.profile
 	}
-	return svc.runtimeOf(ctx, p)
+	return svc.cfg.Runtimes.First(ctx, p)
 }
 
 // forget removes a session that the CLI has deleted.
 func (svc *Service) forget(s *session.Session) {
-	if e := svc.sessions.EntryOf(s); e != nil {
-		svc.sessions.Remove(e)
+	if e := svc.cfg.Sessions.EntryOf(s); e != nil {
+		svc.cfg.Sessions.Remove(e)
 	}
 }

@@ -90,7 +90,7 @@ func switchedOn(config jsonobj.Object) (methods []string) {
 
 // create is session.create.
 func (svc *Service) create(ctx context.Context, c *call) (json.RawMessage, error) {
-	if err := svc.shutdown.Accepting(); err != nil {
+	if err := svc.cfg.Shutdown.Accepting(); err != nil {
 		return nil, err
 	}
 	o, err := svc.opening(c)
@@ -102,13 +102,13 @@ func (svc *Service) create(ctx context.Context, c *call) (json.RawMessage, error
 		id = sessions.NewID()
 	} else if err := tenancy.CheckID(id, "session_id"); err != nil {
 		return nil, err
-	} else if err := svc.opener.CheckNew(ctx, svc.tenants.CallerProfile(ctx), id); err != nil {
+	} else if err := svc.cfg.Opener.CheckNew(ctx, svc.cfg.Tenants.CallerProfile(ctx), id); err != nil {
 		if c.exact && fault.ReasonOf(err) == fault.SessionExists {
 			return svc.resume(ctx, c) // the CLI joins the caller to the session there is
 		}
 		return nil, err
 	}
-	s, err := svc.opener.Insert(ctx, id, o)
+	s, err := svc.cfg.Opener.Insert(ctx, id, o)
 	if err != nil {
 		return nil, fields.Rename(err, "config.", "")
 	}
@@ -118,17 +118,17 @@ func (svc *Service) create(ctx context.Context, c *call) (json.RawMessage, error
 
 // resume is session.resume.
 func (svc *Service) resume(ctx context.Context, c *call) (json.RawMessage, error) {
-	if err := svc.shutdown.Accepting(); err != nil {
+	if err := svc.cfg.Shutdown.Accepting(); err != nil {
 		return nil, err
 	}
-	if err := svc.sessions.CheckOwn(ctx, c.id, "session_id"); err != nil {
+	if err := svc.cfg.Sessions.CheckOwn(ctx, c.id, "session_id"); err != nil {
 		return nil, err
 	}
 	o, err := svc.opening(c)
 	if err != nil {
 		return nil, err
 	}
-	s, err := svc.opener.Reopen(ctx, c.id, o)
+	s, err := svc.cfg.Opener.Reopen(ctx, c.id, o)
 	if err != nil {
 		return nil, fields.Rename(err, "config.", "")
 	}
@@ -146,7 +146,7 @@ func absent(c *call, err error) (json.RawMessage, error) {
 
 // disconnect implements session.destroy for one caller. The last caller disconnects the session.
 func (svc *Service) disconnect(ctx context.Context, c *call) (json.RawMessage, error) {
-	if _, err := svc.opener.DisconnectSession(ctx, &bridgev1.DisconnectSessionRequest{SessionId: c.id}); err != nil {
+	if _, err := svc.cfg.Opener.DisconnectSession(ctx, &bridgev1.DisconnectSessionRequest{SessionId: c.id}); err != nil {
 		return absent(c, err)
 	}
 	return done, nil
@@ -154,7 +154,7 @@ func (svc *Service) disconnect(ctx context.Context, c *call) (json.RawMessage, e
 
 // deleteSession is session.delete.
 func (svc *Service) deleteSession(ctx context.Context, c *call) (json.RawMessage, error) {
-	_, err := svc.opener.DeleteSession(ctx, &bridgev1.DeleteSessionRequest{SessionId: c.id})
+	_, err := svc.cfg.Opener.DeleteSession(ctx, &bridgev1.DeleteSessionRequest{SessionId: c.id})
 	switch {
 	case err == nil:
 		return done, nil
@@ -168,7 +168,7 @@ func (svc *Service) deleteSession(ctx context.Context, c *call) (json.RawMessage
 // deletes what is left.
 func (svc *Service) bulkDelete(ctx context.Context, c *call) (json.RawMessage, error) {
 	for _, id := range textList(c.params.Get("sessionIds")) {
-		s, err := svc.sessions.Open(ctx, id)
+		s, err := svc.cfg.Sessions.Open(ctx, id)
 		if err != nil {
 			continue // of the history only
 		}
@@ -183,7 +183,7 @@ func (svc *Service) bulkDelete(ctx context.Context, c *call) (json.RawMessage, e
 // prune is sessions.pruneOld.
 func (svc *Service) prune(ctx context.Context, c *call) (json.RawMessage, error) {
 	spared := textList(c.params.Get("excludeSessionIds"))
-	for _, e := range svc.sessions.Visible(ctx) {
+	for _, e := range svc.cfg.Sessions.Visible(ctx) {
 		s := e.Session
 		if !tenancy.Foreign(ctx, s) { // others are not in the tenant's home
 			spared = append(spared, s.ID())
@@ -225,19 +225,19 @@ func (svc *Service) send(ctx context.Context, c *call) (json.RawMessage, error) 
 func (svc *Service) startPrompt(
 	ctx context.Context, s *session.Session, c *call, done func(session.Sent, error),
 ) {
-	err := svc.shutdown.Accepting()
+	err := svc.cfg.Shutdown.Accepting()
 	if err == nil && s == nil {
-		s, err = svc.sessions.Open(ctx, c.id)
+		s, err = svc.cfg.Sessions.Open(ctx, c.id)
 	}
 	var m session.Message
 	if err == nil {
 		m, err = svc.message(ctx, c)
 	}
 	if err != nil {
-		svc.shutdown.Spawn(func() { done(session.Sent{}, err) })
+		svc.cfg.Shutdown.Spawn(func() { done(session.Sent{}, err) })
 		return
 	}
-	svc.sender.StartMessage(ctx, s, m, done)
+	svc.cfg.Sender.StartMessage(ctx, s, m, done)
 }
 
 // message returns the message of a call that begins a turn.
@@ -248,7 +248,7 @@ func (svc *Service) message(ctx context.Context, c *call) (m session.Message, er
 		return m, fault.New(fault.PromptEmpty, "the prompt has neither text nor attachments").WithField("prompt")
 	}
 	size := max(len(prompt), len(c.params.Get("messages")))
-	if err := svc.admission.CheckPrompt(caller.From(ctx).Tenant, size, "prompt"); err != nil {
+	if err := svc.cfg.Admission.CheckPrompt(caller.From(ctx).Tenant, size, "prompt"); err != nil {
 		return m, err
 	}
 	m = session.Message{
@@ -269,7 +269,7 @@ func rawList(text json.RawMessage) (list []json.RawMessage) {
 
 // abort is session.abort.
 func (svc *Service) abort(ctx context.Context, c *call) (json.RawMessage, error) {
-	s, err := svc.sessions.Open(ctx, c.id)
+	s, err := svc.cfg.Sessions.Open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -283,7 +283,7 @@ func (svc *Service) abort(ctx context.Context, c *call) (json.RawMessage, error)
 
 // setTools is session.tools.set.
 func (svc *Service) setTools(ctx context.Context, c *call) (json.RawMessage, error) {
-	s, err := svc.sessions.Open(ctx, c.id)
+	s, err := svc.cfg.Sessions.Open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -304,7 +304,7 @@ func (svc *Service) setTools(ctx context.Context, c *call) (json.RawMessage, err
 
 // switchModel is session.model.switchTo.
 func (svc *Service) switchModel(ctx context.Context, c *call) (json.RawMessage, error) {
-	s, err := svc.sessions.Open(ctx, c.id)
+	s, err := svc.cfg.Sessions.Open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -315,7 +315,7 @@ func (svc *Service) switchModel(ctx context.Context, c *call) (json.RawMessage, 
 // apply makes a call that sets something which is to outlive the session's being
 // unloaded.
 func (svc *Service) apply(ctx context.Context, c *call) (json.RawMessage, error) {
-	s, err := svc.sessions.Open(ctx, c.id)
+	s, err := svc.cfg.Sessions.Open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -330,7 +330,7 @@ func (svc *Service) apply(ctx context.Context, c *call) (json.RawMessage, error)
 
 // registerInterest is session.eventLog.registerInterest.
 func (svc *Service) registerInterest(ctx context.Context, c *call) (json.RawMessage, error) {
-	s, err := svc.sessions.Open(ctx, c.id)
+	s, err := svc.cfg.Sessions.Open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -352,7 +352,7 @@ func (svc *Service) registerInterest(ctx context.Context, c *call) (json.RawMess
 
 // releaseInterest is session.eventLog.releaseInterest.
 func (svc *Service) releaseInterest(ctx context.Context, c *call) (json.RawMessage, error) {
-	s, err := svc.sessions.Open(ctx, c.id)
+	s, err := svc.cfg.Sessions.Open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}

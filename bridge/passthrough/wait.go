@@ -23,7 +23,7 @@ const (
 // readLog is session.eventLog.read. Where it is to wait, it waits for the journal, which
 // has each event at the latest when the log has it, and asks the CLI only then.
 func (svc *Service) readLog(ctx context.Context, c *call) (json.RawMessage, error) {
-	s, err := svc.sessions.Open(ctx, c.id)
+	s, err := svc.cfg.Sessions.Open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (svc *Service) readLog(ctx context.Context, c *call) (json.RawMessage, erro
 		case <-woken:
 		case <-timer.C:
 			return recorded(ctx, result, at, nil)
-		case <-svc.shutdown.Stopped().Done():
+		case <-svc.cfg.Shutdown.Stopped().Done():
 			return recorded(ctx, result, at, nil)
 		case <-ctx.Done():
 			return nil, session.Classify(ctx.Err(), c.method)

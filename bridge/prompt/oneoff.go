@@ -72,7 +72,7 @@ func (o *oneOff) deleteIfOver() {
 		o.gone = true
 	default:
 		due, o.waiting = false, true
-		o.svc.shutdown.Go(o.wait)
+		o.svc.cfg.Shutdown.Go(o.wait)
 	}
 	o.mu.Unlock()
 	if due {
@@ -106,8 +106,8 @@ func (o *oneOff) remove() {
 	}
 	ctx, cancel := context.WithTimeout(o.as, closeTimeout)
 	defer cancel()
-	if err := o.svc.remove(ctx, o.s.ID()); err != nil {
-		o.svc.log.Warn("deleting the session of a run failed", "session_id", o.s.ID(), "error", err)
+	if err := o.svc.cfg.Opener.Delete(ctx, o.s.ID()); err != nil {
+		o.svc.cfg.Log.Warn("deleting the session of a run failed", "session_id", o.s.ID(), "error", err)
 		return
 	}
 	o.svc.runs.forget(o.s)

@@ -24,7 +24,7 @@ import (
 
 // Run sends a prompt and streams until its turn has ended.
 func (svc *Service) Run(ctx context.Context, r *bridgev1.RunRequest, sink frame.Sink) error {
-	if err := svc.shutdown.Accepting(); err != nil {
+	if err := svc.cfg.Shutdown.Accepting(); err != nil {
 		return err
 	}
 	o, err := stream.ParseOptions(r.GetOptions())
@@ -32,7 +32,7 @@ func (svc *Service) Run(ctx context.Context, r *bridgev1.RunRequest, sink frame.
 		return err
 	}
 	// The prompt is checked before a session is created for it.
-	m, err := svc.parser.Prompt(caller.From(ctx), r.GetPrompt())
+	m, err := svc.cfg.Parser.Prompt(caller.From(ctx), r.GetPrompt())
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (svc *Service) Run(ctx context.Context, r *bridgev1.RunRequest, sink frame.
 		return session.NotFound(turn.s.ID())
 	}
 	defer turn.oneOff.leave()
-	ctx, done := svc.sessions.During(ctx, turn.s)
+	ctx, done := svc.cfg.Sessions.During(ctx, turn.s)
 	return done(svc.streamTurn(ctx, turn, r, o, sink))
 }
 
@@ -63,7 +63,7 @@ func (svc *Service) Run(ctx context.Context, r *bridgev1.RunRequest, sink frame.
 func (svc *Service) streamTurn(
 	ctx context.Context, turn *startedTurn, r *bridgev1.RunRequest, o stream.Options, sink frame.Sink,
 ) error {
-	st := svc.streams.Open(ctx, o)
+	st := svc.cfg.Streams.Open(ctx, o)
 	defer st.Close()
 	st.To(sink)
 	following := stream.Following{Start: stream.Start{After: turn.begin}, Filter: r.GetFilter(), Callbacks: true}
@@ -140,7 +140,7 @@ func (svc *Service) runTurn(ctx context.Context, r *bridgev1.RunRequest, m sessi
 		begun = t
 		return &bridgev1.RunStarted{SessionId: tenancy.NameOf(ctx, s), MessageId: begun.sent.MessageID}, nil
 	}
-	started, err := idempotency.Run(ctx, svc.operations, idempotency.Operation[*bridgev1.RunStarted]{
+	started, err := idempotency.Run(ctx, svc.cfg.Operations, idempotency.Operation[*bridgev1.RunStarted]{
 		Scope: backend.OpRun, ID: r.GetRequestId(), Request: r, Detach: true, Do: idempotency.Blocking(run),
 		Settle: svc.settleRun(r, Interrupted{SessionID: id, Key: m.Request, Texts: textsOf(r.GetPrompt())}, run),
 	})
@@ -180,10 +180,10 @@ func (svc *Service) runSession(
 ) (s *session.Session, end runEnd, err error) {
 	keep := func(*session.Waiter, *oneOff) <-chan struct{} { return nil }
 	if r.GetCreate() == nil {
-		s, err := svc.sessions.Open(ctx, r.GetSessionId())
+		s, err := svc.cfg.Sessions.Open(ctx, r.GetSessionId())
 		return s, keep, err
 	}
-	s, err = svc.create(ctx, r.GetCreate(), id, "create.")
+	s, err = svc.cfg.Opener.CreateAs(ctx, r.GetCreate(), id, "create.")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -198,7 +198,7 @@ func (svc *Service) runSession(
 func (svc *Service) disconnectAfter(s *session.Session) runEnd {
 	return func(w *session.Waiter, once *oneOff) <-chan struct{} {
 		ended := make(chan struct{})
-		svc.shutdown.Go(func(ctx context.Context) {
+		svc.cfg.Shutdown.Go(func(ctx context.Context) {
 			defer close(ended)
 			if w != nil && !svc.awaitRun(ctx, s, w) {
 				return
@@ -206,7 +206,7 @@ func (svc *Service) disconnectAfter(s *session.Session) runEnd {
 			ctx, cancel := context.WithTimeout(audit.ByBridge(ctx, s.Tenant()), closeTimeout)
 			defer cancel()
 			if _, err := s.Loader().Disconnect(ctx, false); err != nil {
-				svc.log.Warn("disconnecting the session of a run failed", "session_id", s.ID(), "error", err)
+				svc.cfg.Log.Warn("disconnecting the session of a run failed", "session_id", s.ID(), "error", err)
 				return
 			}
 			if once != nil {

@@ -19,7 +19,7 @@ func (svc *Service) settleRun(
 ) *idempotency.Settlement[*bridgev1.RunStarted] {
 	of := func(id string) *idempotency.Settlement[*bridgev1.RunStarted] {
 		p.SessionID = id
-		return Settlement(svc.sessions.Open, p, func(messageID string, _ journal.Position) *bridgev1.RunStarted {
+		return Settlement(svc.cfg.Sessions.Open, p, func(messageID string, _ journal.Position) *bridgev1.RunStarted {
 			return &bridgev1.RunStarted{SessionId: id, MessageId: messageID}
 		})
 	}
@@ -30,7 +30,7 @@ func (svc *Service) settleRun(
 	id := p.SessionID
 	settlement.Before = func(context.Context) []byte { return []byte(id) }
 	settlement.Find = func(ctx context.Context, chosen []byte) (*bridgev1.RunStarted, error) {
-		if _, err := svc.sessions.Find(ctx, string(chosen)); fault.ReasonOf(err) == fault.SessionNotFound {
+		if _, err := svc.cfg.Sessions.Find(ctx, string(chosen)); fault.ReasonOf(err) == fault.SessionNotFound {
 			return run(ctx)
 		}
 		return of(string(chosen)).Find(ctx, nil)
@@ -44,7 +44,7 @@ func (svc *Service) runAgain(
 	ctx context.Context, r *bridgev1.RunRequest, started *bridgev1.RunStarted,
 ) (*startedTurn, error) {
 	// Not open: a Run's session is disconnected after the turn.
-	s, err := svc.sessions.Find(ctx, started.GetSessionId())
+	s, err := svc.cfg.Sessions.Find(ctx, started.GetSessionId())
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ func once[T proto.Message](
 	}
 	return idempotency.Operation[T]{
 		Scope: idempotency.On(call, r.GetSessionId()), ID: r.GetRequestId(), Request: r, Detach: true, Do: do,
-		Settle: Settlement(svc.sessions.Open, p, found),
+		Settle: Settlement(svc.cfg.Sessions.Open, p, found),
 	}
 }
 
@@ -78,7 +78,7 @@ func (svc *Service) startOnce(
 		svc.startSend(ctx, s, r, done)
 	}
 	op := once(ctx, svc, backend.OpSend, r, foundSent, send)
-	idempotency.Start(ctx, svc.operations, op, func(out *bridgev1.SendResponse, err error) {
+	idempotency.Start(ctx, svc.cfg.Operations, op, func(out *bridgev1.SendResponse, err error) {
 		if err == nil && !first {
 			out, err = svc.repeated(ctx, r, out)
 		}
@@ -92,7 +92,7 @@ func (svc *Service) startSend(
 ) {
 	s, m, err := svc.promptOf(ctx, backend.OpSend, s, r)
 	if err != nil {
-		svc.shutdown.Spawn(func() { done(nil, err) })
+		svc.cfg.Shutdown.Spawn(func() { done(nil, err) })
 		return
 	}
 	svc.StartMessage(ctx, s, m, func(sent session.Sent, err error) {
@@ -109,7 +109,7 @@ func (svc *Service) startSend(
 func (svc *Service) repeated(
 	ctx context.Context, r *bridgev1.SendRequest, out *bridgev1.SendResponse,
 ) (*bridgev1.SendResponse, error) {
-	s, err := svc.sessions.Open(ctx, r.GetSessionId())
+	s, err := svc.cfg.Sessions.Open(ctx, r.GetSessionId())
 	if err != nil {
 		return out, nil // it stands as far as is known
 	}
@@ -137,14 +137,14 @@ func responseOf(sent session.Sent) *bridgev1.SendResponse {
 func (svc *Service) promptOf(
 	ctx context.Context, call string, s *session.Session, r sendRequest,
 ) (*session.Session, session.Message, error) {
-	err := svc.shutdown.Accepting()
+	err := svc.cfg.Shutdown.Accepting()
 	if err == nil && s == nil {
-		s, err = svc.sessions.Open(ctx, r.GetSessionId())
+		s, err = svc.cfg.Sessions.Open(ctx, r.GetSessionId())
 	}
 	if err != nil {
 		return nil, session.Message{}, err
 	}
-	m, err := svc.parser.Prompt(caller.From(ctx), r.GetPrompt())
+	m, err := svc.cfg.Parser.Prompt(caller.From(ctx), r.GetPrompt())
 	m.Request = RequestKey(ctx, call, r.GetRequestId())
 	return s, m, err
 }
@@ -154,9 +154,9 @@ func (svc *Service) promptOf(
 func (svc *Service) StartMessage(
 	ctx context.Context, s *session.Session, m session.Message, done func(session.Sent, error),
 ) {
-	release, err := svc.admission.Turn(s)
+	release, err := svc.cfg.Admission.Turn(s)
 	if err != nil {
-		svc.shutdown.Spawn(func() { done(session.Sent{}, err) })
+		svc.cfg.Shutdown.Spawn(func() { done(session.Sent{}, err) })
 		return
 	}
 	s.Sender().Start(ctx, m, func(sent session.Sent, err error) {
@@ -171,7 +171,7 @@ func (svc *Service) SendStream(
 	ctx context.Context, first *bridgev1.SendRequest, next func() (*bridgev1.AttachmentChunk, error),
 ) (*bridgev1.SendStreamResponse, error) {
 	r := proto.Clone(first).(*bridgev1.SendRequest)
-	total, most := 0, svc.maxAttachment()
+	total, most := 0, svc.cfg.MaxAttachmentBytes()
 	for {
 		chunk, err := next()
 		if errors.Is(err, io.EOF) {

@@ -33,7 +33,7 @@ func (svc *Service) SendAndWait(
 	}
 	found := func(id string, at journal.Position) *bridgev1.SendAndWaitResponse {
 		out := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: at}
-		if s, err := svc.sessions.Open(ctx, r.GetSessionId()); err == nil {
+		if s, err := svc.cfg.Sessions.Open(ctx, r.GetSessionId()); err == nil {
 			if again, err := s.Sender().Repeat(ctx, id); err == nil && again.Waiter != nil {
 				return &bridgev1.SendAndWaitResponse{MessageId: id} // its turn has not ended
 			}
@@ -65,7 +65,7 @@ func (svc *Service) SendAndWait(
 			done(&bridgev1.SendAndWaitResponse{MessageId: sent.MessageID}, nil)
 		})
 	}
-	reply, err := idempotency.Run(ctx, svc.operations, once(ctx, svc, backend.OpSendAndWait, r, found, send))
+	reply, err := idempotency.Run(ctx, svc.cfg.Operations, once(ctx, svc, backend.OpSendAndWait, r, found, send))
 	if err != nil || reply.GetOutcome() != nil {
 		return reply, err
 	}
@@ -79,11 +79,11 @@ func (svc *Service) SendAndWait(
 				return nil, err
 			}
 		}
-		ctx, done := svc.sessions.During(ctx, begun.s)
+		ctx, done := svc.cfg.Sessions.During(ctx, begun.s)
 		out, err := svc.awaitTurn(ctx, begun, reply.GetMessageId(), idle, timeout)
 		return out, done(err)
 	}
-	return idempotency.Run(ctx, svc.operations, idempotency.Operation[*bridgev1.SendAndWaitResponse]{
+	return idempotency.Run(ctx, svc.cfg.Operations, idempotency.Operation[*bridgev1.SendAndWaitResponse]{
 		Scope: idempotency.On(backend.OpTurnEnd, r.GetSessionId()), ID: r.GetRequestId(), Request: r, Do: idempotency.Blocking(wait),
 	})
 }
@@ -94,12 +94,12 @@ func (svc *Service) awaitTurn(
 ) (*bridgev1.SendAndWaitResponse, error) {
 	wait, cancel := context.WithTimeout(ctx, cmp.Or(timeout, request.MaxTimeout))
 	defer cancel()
-	defer context.AfterFunc(svc.shutdown.Stopped(), cancel)()
+	defer context.AfterFunc(svc.cfg.Shutdown.Stopped(), cancel)()
 	out := begun.sent.Waiter.Wait(wait, idle)
 	if err := ctx.Err(); err != nil {
 		return nil, session.Classify(err, "")
 	}
-	if out.Status == bridgev1.TurnStatus_TURN_STATUS_TIMED_OUT && svc.shutdown.Stopped().Err() != nil {
+	if out.Status == bridgev1.TurnStatus_TURN_STATUS_TIMED_OUT && svc.cfg.Shutdown.Stopped().Err() != nil {
 		return nil, fault.New(fault.Draining, "the server stops before the turn has ended").With("message_id", message)
 	}
 	if out.Err != nil {
@@ -115,7 +115,7 @@ func (svc *Service) awaitTurn(
 
 // turnOf returns the turn of a message that an earlier process of the bridge accepted.
 func (svc *Service) turnOf(ctx context.Context, id, message string) (*startedTurn, error) {
-	s, err := svc.sessions.Open(ctx, id)
+	s, err := svc.cfg.Sessions.Open(ctx, id)
 	if err != nil {
 		return nil, err
 	}

@@ -65,11 +65,11 @@ func mustEmpty() jsonobj.Object {
 // Underlying merges a configuration into the one with which sessions of the caller's tenant begin, without the
 // server's defaults for the removed members.
 func (p *Parser) Underlying(c caller.Caller, config jsonobj.Object, removed ...string) (jsonobj.Object, error) {
-	defaults := p.defaults.Clone()
+	defaults := p.cfg.Defaults.Clone()
 	for _, name := range removed {
 		defaults.Set(name, nil)
 	}
-	if p.ambient(c.Tenant) {
+	if p.cfg.Ambient(c.Tenant) {
 		return defaults.Merge(config), nil
 	}
 	config = emptyConfig.Merge(defaults).Merge(config)
@@ -109,7 +109,7 @@ func (p *Parser) Requested(c caller.Caller, config *cliv1.SessionConfig) (*cliv1
 		return nil, err
 	}
 	own := &cliv1.SessionConfig{}
-	if err := p.codec.FromJSON(underlying.JSON(), own); err != nil {
+	if err := p.cfg.Codec.FromJSON(underlying.JSON(), own); err != nil {
 		return nil, fault.Wrap(err, fault.Internal, "the configuration of new sessions")
 	}
 	out := proto.CloneOf(config)

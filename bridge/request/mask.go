@@ -92,7 +92,7 @@ func (p *Parser) remove(c caller.Caller, o *session.Opening, removed []string) {
 // have the member, or if the tenant's sessions do not begin empty.
 func (p *Parser) initial(c caller.Caller, name string) json.RawMessage {
 	switch {
-	case p.ambient(c.Tenant):
+	case p.cfg.Ambient(c.Tenant):
 		return nil
 	case name == systemMessage:
 		return withoutEnvironment(nil)

@@ -66,7 +66,7 @@ func (p *Parser) declared(c *cliv1.SessionConfig, o jsonobj.Object, tools json.R
 
 // complete refuses a message without something that the CLI needs.
 func (p *Parser) complete(m proto.Message, at string) error {
-	lacking := p.codec.Lacking(m.ProtoReflect())
+	lacking := p.cfg.Codec.Lacking(m.ProtoReflect())
 	if lacking == "" {
 		return nil
 	}
@@ -83,7 +83,7 @@ func (p *Parser) object(m proto.Message, at string, exact bool) (o jsonobj.Objec
 	if exact {
 		limits = translate.JSONOptions{}
 	}
-	text, err := p.codec.ToJSONAs(m, at, limits)
+	text, err := p.cfg.Codec.ToJSONAs(m, at, limits)
 	if err != nil {
 		return nil, false, err
 	}
@@ -151,7 +151,7 @@ func (p *Parser) Creation(
 		return o, err
 	}
 	if cloud := r.GetCloud(); cloud != nil {
-		text, err := p.codec.ToJSON(cloud, at+"cloud")
+		text, err := p.cfg.Codec.ToJSON(cloud, at+"cloud")
 		if err != nil {
 			return o, err
 		}
@@ -165,7 +165,7 @@ func (p *Parser) Creation(
 	if err := selection.CheckLabels(o.NodeLabels, at+"node_labels"); err != nil {
 		return o, err
 	}
-	if !selection.NodeFits(p.nodeLabels, o.NodeLabels) {
+	if !selection.NodeFits(p.cfg.NodeLabels, o.NodeLabels) {
 		return o, selection.NodesUnfit(o.NodeLabels).WithField(at + "node_labels")
 	}
 	return o, nil

@@ -25,19 +25,7 @@ type Config struct {
 }
 
 // Parser reads requests. It is safe for concurrent use.
-type Parser struct {
-	codec       *wire.Codec
-	defaults    jsonobj.Object
-	providers   func(tenant string) session.Providers
-	ambient     func(tenant string) bool
-	nodeLabels  map[string]string
-	checkPrompt func(tenant string, size int, field string) error
-}
+type Parser struct{ cfg Config }
 
 // New returns a parser.
-func New(c Config) *Parser {
-	return &Parser{
-		codec: c.Codec, defaults: c.Defaults, providers: c.Providers, ambient: c.Ambient,
-		nodeLabels: c.NodeLabels, checkPrompt: c.CheckPrompt,
-	}
-}
+func New(c Config) *Parser { return &Parser{cfg: c} }

@@ -22,7 +22,7 @@ func (p *Parser) Prompt(c caller.Caller, in *bridgev1.Prompt) (m session.Message
 	if strings.TrimSpace(in.GetText()) == "" && len(in.GetAttachments()) == 0 {
 		return m, fault.New(fault.PromptEmpty, "the prompt has neither text nor attachments").WithField("prompt.text")
 	}
-	if err := p.checkPrompt(c.Tenant, len(in.GetText()), "prompt.text"); err != nil {
+	if err := p.cfg.CheckPrompt(c.Tenant, len(in.GetText()), "prompt.text"); err != nil {
 		return m, err
 	}
 	if err := p.checkAttachments(in); err != nil {
@@ -42,7 +42,7 @@ func (p *Parser) Prompt(c caller.Caller, in *bridgev1.Prompt) (m session.Message
 	if in.GetPrepend() {
 		send.Prepend = &in.Prepend
 	}
-	text, err := p.codec.ToJSON(send, "prompt", notOfPrompts...)
+	text, err := p.cfg.Codec.ToJSON(send, "prompt", notOfPrompts...)
 	if err != nil {
 		return m, err
 	}
@@ -57,7 +57,7 @@ func (p *Parser) Prompt(c caller.Caller, in *bridgev1.Prompt) (m session.Message
 
 // checkAttachments refuses attachments without what the CLI needs: the model would not see them, or see parts of them.
 func (p *Parser) checkAttachments(in *bridgev1.Prompt) error {
-	if lacking := p.codec.LackingWithin(in.ProtoReflect()); lacking != "" {
+	if lacking := p.cfg.Codec.LackingWithin(in.ProtoReflect()); lacking != "" {
 		return fault.New(fault.InvalidField, "%s is required", lacking).WithField("prompt." + lacking)
 	}
 	for i, a := range in.GetAttachments() {

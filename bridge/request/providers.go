@@ -39,7 +39,7 @@ func (p *Parser) named(c caller.Caller, o *session.Opening, ref string, own bool
 		return nil
 	}
 	at += "provider_ref"
-	text, ok := p.providers(c.Tenant)[ref]
+	text, ok := p.cfg.Providers(c.Tenant)[ref]
 	switch {
 	case !ok: // or not for the tenant: its keys are the host's, and so is the bill
 		return fault.New(fault.InvalidField, "the server has no provider %q", ref).WithField(at)
@@ -62,7 +62,7 @@ func (p *Parser) ProviderChange(r *bridgev1.UpdateProviderRequest) (func(jsonobj
 	if err != nil {
 		return nil, err
 	}
-	text, err := p.codec.ToJSON(given, "provider")
+	text, err := p.cfg.Codec.ToJSON(given, "provider")
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (p *Parser) ProviderChange(r *bridgev1.UpdateProviderRequest) (func(jsonobj
 
 // Credentials returns the members of a provider that are secret.
 func (p *Parser) Credentials(provider *cliv1.ProviderConfig) (secrets jsonobj.Object, err error) {
-	text, err := p.codec.ToJSON(provider, "provider")
+	text, err := p.cfg.Codec.ToJSON(provider, "provider")
 	if err != nil {
 		return nil, err
 	}

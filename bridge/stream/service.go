@@ -12,7 +12,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/frame"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -21,28 +21,15 @@ import (
 // maxSubscriptions bounds the sessions on one stream.
 const maxSubscriptions = 10_000
 
-// Sessions finds sessions for callers.
-type Sessions interface {
-	// Open returns a session that the caller may use.
-	Open(ctx context.Context, id string) (*session.Session, error)
-	// Following is Open for sessions that may still be opening.
-	Following(ctx context.Context, id string) (*session.Session, error)
-	// Snapshot describes a session to callers of a tenant.
-	Snapshot(s *session.Session, tenant string) *bridgev1.Session
-	// AcquireShared calls end when the caller, a guest, loses the right to the session. The caller
-	// calls release when it is done.
-	AcquireShared(ctx context.Context, s *session.Session, end func()) (release func())
-}
-
 // Service streams and lists events. It is safe for concurrent use.
 type Service struct {
-	sessions Sessions
+	sessions *sessions.Store
 	codec    *wire.Codec
 	shutdown *shutdown.Coordinator
 }
 
 // New returns a service. Its streams end when s stops.
-func New(sessions Sessions, codec *wire.Codec, s *shutdown.Coordinator) *Service {
+func New(sessions *sessions.Store, codec *wire.Codec, s *shutdown.Coordinator) *Service {
 	return &Service{sessions: sessions, codec: codec, shutdown: s}
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/archive"
 	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fleet"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/manage"
 	"github.com/copilot-grpc/copilot-grpc/bridge/request"
@@ -55,7 +56,7 @@ var limits = archive.Limits{Bytes: maxBytes, Parts: maxParts, Depth: maxDepth}
 type Config struct {
 	Store    *sessions.Store
 	Sessions *manage.Sessions
-	Runtimes manage.Processes
+	Runtimes *fleet.Fleet
 	Tenants  *tenancy.Tenants
 	Parser   *request.Parser
 	Codec    *wire.Codec
