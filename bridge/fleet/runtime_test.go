@@ -157,8 +157,8 @@ func (f *flooded) holds(what string, is func() bool) {
 }
 
 // metric returns a metric of the bridge.
-func (f *flooded) metric(figure observe.Figure, label string) (value int64) {
-	f.Metrics(func(of observe.Figure, with string, n int64) {
+func (f *flooded) metric(figure *observe.Figure, label string) (value int64) {
+	f.Metrics(func(of *observe.Figure, with string, n int64) {
 		if of == figure && with == label {
 			value = n
 		}
