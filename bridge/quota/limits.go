@@ -75,20 +75,10 @@ func (l *Limits) Complete(defaults Limits, given func(name string) bool) {
 
 // Check validates the limits. at is their place in the file, for errors.
 func (l Limits) Check(at string) error {
-	for name, n := range map[string]float64{
-		"sessions": float64(l.Sessions), "loaded_sessions": float64(l.LoadedSessions), "streams": float64(l.Streams),
-		"calls": float64(l.Calls), "participants": float64(l.Participants), "pending_callbacks": float64(l.PendingCallbacks),
-		"turns": float64(l.Turns), "requests_per_second": l.RequestsPerSecond, "burst": float64(l.Burst),
-		"message_bytes": float64(l.MessageBytes), "prompt_bytes": float64(l.PromptBytes), "journal_bytes": float64(l.JournalBytes),
-		"remembered_requests": float64(l.RememberedRequests), "remembered_bytes": float64(l.RememberedBytes),
-		"connections": float64(l.Connections), "caller_connections": float64(l.CallerConnections),
-		"request_bytes": float64(l.RequestBytes), "caller_request_bytes": float64(l.CallerRequestBytes),
-		"connection_request_bytes": float64(l.ConnectionRequestBytes),
-		"runtimes":                 float64(l.Runtimes), "runtime_memory_bytes": float64(l.RuntimeMemoryBytes),
-		"runtime_starts_per_minute": float64(l.RuntimeStartsPerMinute),
-	} {
-		if !(n >= 0) {
-			return fmt.Errorf("%s.%s: %v is negative", at, name, n)
+	v := reflect.ValueOf(l)
+	for i := range v.NumField() {
+		if n := v.Field(i).Convert(reflect.TypeFor[float64]()).Float(); !(n >= 0) {
+			return fmt.Errorf("%s.%s: %v is negative", at, v.Type().Field(i).Tag.Get("yaml"), n)
 		}
 	}
 	return nil
