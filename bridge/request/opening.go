@@ -165,7 +165,7 @@ func (p *Parser) Creation(
 	if err := selection.CheckLabels(o.NodeLabels, at+"node_labels"); err != nil {
 		return o, err
 	}
-	if !selection.NodeFits(p.cfg.NodeLabels, o.NodeLabels) {
+	if !selection.HasLabels(p.cfg.NodeLabels, o.NodeLabels) {
 		return o, selection.NodesUnfit(o.NodeLabels).WithField(at + "node_labels")
 	}
 	return o, nil

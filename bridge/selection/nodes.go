@@ -8,16 +8,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 )
 
-// NodeFits reports whether a server with labels can have a session that needs some.
-func NodeFits(has, needs map[string]string) bool {
-	for key, value := range needs {
-		if got, ok := has[key]; !ok || got != value {
-			return false
-		}
-	}
-	return true
-}
-
 // NodesUnfit is the error for labels that no server has which could have the session.
 func NodesUnfit(needs map[string]string) *fault.Error {
 	var pairs []string
