@@ -30,6 +30,6 @@ func (g *guestCalls) take(ctx context.Context, owner, method string) (release fu
 		return nil, nil
 	}
 	return g.gauge.Take(c.Tenant, quota.Limit{
-		Name: "calls in a shared session", Tenant: MaxGuestTenantCalls, Overall: MaxGuestCalls,
+		Name: "calls in a shared session", Tenant: MaxGuestTenantCalls, Overall: MaxGuestCalls, Fixed: true,
 	})
 }

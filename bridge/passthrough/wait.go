@@ -80,7 +80,8 @@ func emptyLog(result json.RawMessage) bool {
 // park makes a call that waits in the CLI for something to happen.
 func (svc *Service) park(ctx context.Context, c *call) (json.RawMessage, error) {
 	// Each tenant has its own CLI processes.
-	release, err := svc.parked.Take(caller.From(ctx).Tenant, quota.Limit{Name: "waiting calls", Tenant: maxParked})
+	limit := quota.Limit{Name: "waiting calls", Tenant: maxParked, Fixed: true}
+	release, err := svc.parked.Take(caller.From(ctx).Tenant, limit)
 	if err != nil {
 		return nil, err
 	}

@@ -31,6 +31,17 @@ func Exceeded(name string, limit int64, everybody bool, retry time.Duration) err
 type Limit struct {
 	Name            string
 	Tenant, Overall int
+	// Fixed says that no policy sets the limit.
+	Fixed bool
+}
+
+// exceeded returns the error for the reached limit of the tenant, or of everybody.
+func (l Limit) exceeded(limit int, everybody bool) error {
+	if l.Fixed {
+		return fault.New(fault.LimitExceeded, "the fixed limit of %d %s is reached: repeat the call when others have ended",
+			limit, l.Name).With("limit", l.Name).WithRetry(retryAfter)
+	}
+	return Exceeded(l.Name, int64(limit), everybody, retryAfter)
 }
 
 // Gauge counts the use of one resource by tenants. The zero value is ready to use.
@@ -52,9 +63,9 @@ func (g *Gauge) TakeBeside(tenant string, l Limit, own, all int) (release func()
 	defer g.mu.Unlock()
 	switch {
 	case l.Tenant > 0 && own+g.used[tenant] >= l.Tenant:
-		return nil, Exceeded(l.Name, int64(l.Tenant), false, retryAfter)
+		return nil, l.exceeded(l.Tenant, false)
 	case l.Overall > 0 && all+g.sum >= l.Overall:
-		return nil, Exceeded(l.Name, int64(l.Overall), true, retryAfter)
+		return nil, l.exceeded(l.Overall, true)
 	}
 	if g.used == nil {
 		g.used = map[string]int{}

@@ -3,6 +3,7 @@ package quota
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,6 +45,22 @@ func TestGauge(t *testing.T) {
 	wantLimit(t, "without a limit", err, "")
 	_, err = g.TakeBeside("d", Limit{Name: "turns", Tenant: 5}, 5, 0)
 	wantLimit(t, "with five elsewhere", err, "turns")
+}
+
+// The error for a limit that no policy sets does not name a setting of the policy.
+func TestFixedLimit(t *testing.T) {
+	t.Parallel()
+	var g Gauge
+	limit := Limit{Name: "waiting calls", Tenant: 1, Fixed: true}
+	if _, err := g.Take("a", limit); err != nil {
+		t.Fatal(err)
+	}
+	_, err := g.Take("a", limit)
+	wantLimit(t, "the second", err, "waiting calls")
+	f, _ := errors.AsType[*fault.Error](err)
+	if setting, has := f.Metadata["setting"]; has || strings.Contains(f.Message, "policy") {
+		t.Errorf("the error names the setting %q: %v", setting, f)
+	}
 }
 
 // A tenant that asks for too much takes nothing from the others.
