@@ -17,7 +17,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
-	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -237,11 +236,12 @@ func (im *importing) insert(ctx context.Context, id string, in session.Imported)
 	if err != nil {
 		return nil, 0, err
 	}
-	if fresh {
-		defer e.Session.Loader().Opened()
+	if !fresh {
+		return nil, 0, exists(id)
 	}
-	if !fresh || e.Session.Journal().Inherited() {
-		abandon(store.Remove, e, fresh)
+	defer e.Session.Loader().Opened()
+	if e.Session.Journal().Inherited() {
+		store.Remove(e)
 		return nil, 0, exists(id)
 	}
 	im.svc.cfg.Runtimes.SetProfile(e, im.profile)
@@ -274,13 +274,6 @@ func (im *importing) fill(ctx context.Context, s *session.Session) (int64, error
 	}
 	defer file.Close()
 	return readEvents(ctx, file, s.Journal())
-}
-
-// abandon removes a session that was not imported, if this call has created it.
-func abandon(remove func(*sessions.Entry), e *sessions.Entry, fresh bool) {
-	if fresh {
-		remove(e)
-	}
 }
 
 func exists(id string) error {

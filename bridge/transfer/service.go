@@ -11,15 +11,13 @@
 // the events is written anew with the types that make up a conversation, because the CLI restores approvals, modes,
 // schedules and the working directory from its record.
 //
-// A Service has one lock, which guards its counts. Calls run on the goroutines of their callers.
+// A Service has no lock but that of its gauge. Calls run on the goroutines of their callers.
 package transfer
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync"
-	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/archive"
 	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
@@ -27,6 +25,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fleet"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/manage"
+	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
 	"github.com/copilot-grpc/copilot-grpc/bridge/request"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
@@ -75,31 +74,16 @@ type Config struct {
 
 // Service serves the calls. It is safe for concurrent use.
 type Service struct {
-	cfg Config
-
-	mu      sync.Mutex
-	running map[string]int // by tenant
+	cfg     Config
+	running quota.Gauge
 }
 
 // New returns a service.
-func New(c Config) *Service { return &Service{cfg: c, running: map[string]int{}} }
+func New(c Config) *Service { return &Service{cfg: c} }
 
 // begin counts a transfer of a tenant until release is called. It returns LIMIT_EXCEEDED if too many run.
 func (svc *Service) begin(tenant string) (release func(), err error) {
-	svc.mu.Lock()
-	defer svc.mu.Unlock()
-	if svc.running[tenant] >= maxTransfers {
-		return nil, tooMuch("transfers", "the tenant has %d exports and imports running: repeat the call when one has "+
-			"ended", maxTransfers).WithRetry(time.Second)
-	}
-	svc.running[tenant]++
-	return func() {
-		svc.mu.Lock()
-		defer svc.mu.Unlock()
-		if svc.running[tenant]--; svc.running[tenant] == 0 {
-			delete(svc.running, tenant)
-		}
-	}, nil
+	return svc.running.Take(tenant, quota.Limit{Name: "transfers", Tenant: maxTransfers, Fixed: true})
 }
 
 // checkPlace returns FEATURE_DISABLED if the CLI's files are not on this machine.

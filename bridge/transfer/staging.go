@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/archive"
@@ -82,7 +83,7 @@ func (s *staging) unpack(
 	has := map[string]bool{}
 	return archive.Unpack(ctx, from, s.folder, limits, func(m archive.Manifest) error {
 		for _, p := range m.Parts {
-			file, inHistory := cutFolder(p.Name, historyFolder)
+			file, inHistory := strings.CutPrefix(p.Name, historyFolder+"/")
 			switch {
 			case inHistory && carried(file), p.Name == journalFile:
 			case p.Name == stateFile && p.Size <= maxState:
@@ -102,14 +103,6 @@ func (s *staging) unpack(
 		s.history, s.origin = has[path.Join(historyFolder, recordFile)], m.Session
 		return nil
 	})
-}
-
-// cutFolder returns the name of a file within a folder.
-func cutFolder(name, folder string) (inside string, ok bool) {
-	if len(name) > len(folder) && name[:len(folder)] == folder && name[len(folder)] == '/' {
-		return name[len(folder)+1:], true
-	}
-	return "", false
 }
 
 // prepare makes the CLI's folder of the session with an id of the unpacked files.
