@@ -22,20 +22,17 @@ type DeletedUsage struct {
 	tenants map[string]*tenantUsage
 }
 
-// tenantUsage is the usage of one tenant. saving is taken before mu, and is held while the file is read or written.
-// Nothing is written before the file was read, which could overwrite it.
+// tenantUsage is the usage of one tenant. mu is held while the file is read or written. Nothing is written before the file
+// was read, which could overwrite it.
 type tenantUsage struct {
-	saving sync.Mutex
-	loaded bool // guarded by saving
-	saved  int  // the version in the directory; guarded by saving
-
-	mu      sync.Mutex
-	rows    usage.Usage
-	version int // number of changes
+	mu     sync.Mutex
+	loaded bool
+	rows   usage.Usage
 }
 
-// of returns the usage of a tenant, which it reads at the first call, and after a failure at the next.
-func (d *DeletedUsage) of(tenant string) *tenantUsage {
+// lock returns the usage of a tenant, which it reads at the first call, and after a failure at the next. The caller
+// unlocks it.
+func (d *DeletedUsage) lock(tenant string) *tenantUsage {
 	d.mu.Lock()
 	t := d.tenants[tenant]
 	if t == nil {
@@ -43,8 +40,7 @@ func (d *DeletedUsage) of(tenant string) *tenantUsage {
 		d.tenants[tenant] = t
 	}
 	d.mu.Unlock()
-	t.saving.Lock()
-	defer t.saving.Unlock()
+	t.mu.Lock()
 	if t.loaded || d.directory == nil {
 		return t
 	}
@@ -58,49 +54,33 @@ func (d *DeletedUsage) of(tenant string) *tenantUsage {
 		return t
 	}
 	t.loaded = true
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.rows.Merge(rows, maxDeletedRows)
 	return t
 }
 
-// add adds the usage of a deleted session and stores the sums. One write stores the changes of all concurrent calls.
+// add adds the usage of a deleted session and stores the sums. After a failure the next call stores them.
 func (d *DeletedUsage) add(tenant string, of usage.Usage) {
 	if len(of) == 0 {
 		return
 	}
-	t := d.of(tenant)
-	t.mu.Lock()
+	t := d.lock(tenant)
+	defer t.mu.Unlock()
 	t.rows.Merge(of, maxDeletedRows)
-	t.version++
-	own := t.version
-	t.mu.Unlock()
-	if d.directory == nil {
+	if !t.loaded {
 		return
 	}
-	t.saving.Lock()
-	defer t.saving.Unlock()
-	if !t.loaded || t.saved >= own {
-		return
-	}
-	t.mu.Lock()
 	text, err := json.Marshal(t.rows)
-	version := t.version
-	t.mu.Unlock()
 	if err == nil {
 		err = d.directory.SaveUsage(tenant, text)
 	}
 	if err != nil {
 		d.log.Error("saving the usage of deleted sessions failed", "tenant", tenant, "error", err)
-		return // the next call tries again
 	}
-	t.saved = version
 }
 
 // Rows returns what the deleted sessions of a tenant have used.
 func (d *DeletedUsage) Rows(tenant string) usage.Usage {
-	t := d.of(tenant)
-	t.mu.Lock()
+	t := d.lock(tenant)
 	defer t.mu.Unlock()
 	return slices.Clone(t.rows)
 }
