@@ -63,7 +63,7 @@ func (r *registry) GetOrCreate(ctx context.Context, key string, remove func(*Ent
 	s *Entry, made bool, err error,
 ) {
 	for {
-		found, deleted, busy, put := r.find(key)
+		found, busy, put := r.find(key)
 		switch {
 		case put != nil:
 			s, err = fill(create, put)
@@ -74,8 +74,8 @@ func (r *registry) GetOrCreate(ctx context.Context, key string, remove func(*Ent
 			case <-ctx.Done():
 				return nil, false, context.Cause(ctx)
 			}
-		case deleted != nil:
-			remove(deleted)
+		case found.Session.Loader().State() == session.Deleted:
+			remove(found)
 		default:
 			return found, false, nil
 		}
@@ -92,26 +92,21 @@ func fill(create func() (*Entry, error), put func(*Entry)) (s *Entry, err error)
 	return s, err
 }
 
-// find returns the session of a key. Instead it returns deleted if the session was deleted, busy if
-// another caller creates or removes the session, and put if there is none: the key is the caller's
-// until it calls put with the session, or with nil.
-func (r *registry) find(key string) (found, deleted *Entry, busy <-chan struct{}, put func(*Entry)) {
+// find returns the session of a key. Instead it returns busy if another caller creates or removes the session, and put if
+// there is none: the key is the caller's until it calls put with the session, or with nil.
+func (r *registry) find(key string) (found *Entry, busy <-chan struct{}, put func(*Entry)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if over := r.busy[key]; over != nil {
-		return found, deleted, over, nil
+		return nil, over, nil
 	}
-	s, ok := r.sessions[key]
-	switch {
-	case !ok:
-		return found, deleted, nil, r.reserve(key)
-	case s.Session.Loader().State() == session.Deleted:
-		return found, s, nil, nil
+	if s := r.sessions[key]; s != nil {
+		return s, nil, nil
 	}
-	return s, deleted, nil, nil
+	return nil, nil, r.reserve(key)
 }
 
-// reserve reserves a key until the returned function is called. The caller holds mu.
+// reserve reserves a key until put is called with its session, or with nil for none. The caller holds mu.
 func (r *registry) reserve(key string) (put func(*Entry)) {
 	over := make(chan struct{})
 	r.busy[key] = over
@@ -120,6 +115,8 @@ func (r *registry) reserve(key string) (put func(*Entry)) {
 		defer r.mu.Unlock()
 		if s != nil {
 			r.sessions[key] = s
+		} else {
+			delete(r.sessions, key)
 		}
 		delete(r.busy, key)
 		close(over)
@@ -148,16 +145,13 @@ func (r *registry) BeginRemove(s *Entry) (finish func(remove bool), ok bool) {
 	if r.sessions[key] != s || r.busy[key] != nil {
 		return nil, false
 	}
-	over := make(chan struct{})
-	r.busy[key] = over
+	put := r.reserve(key)
 	return func(remove bool) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
 		if remove {
-			delete(r.sessions, key)
+			put(nil)
+		} else {
+			put(s)
 		}
-		delete(r.busy, key)
-		close(over)
 	}, true
 }
 
