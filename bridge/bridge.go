@@ -57,6 +57,8 @@ const (
 
 // Config configures a bridge. Runtimes is required.
 type Config struct {
+	// Tuning may change while the bridge runs.
+	Tuning
 	// Runtimes returns the supervisor of CLI processes, which starts them by start.
 	Runtimes func(start Start) Runtimes
 	// Profile is the default profile of the runtimes of the host's own tenant.
@@ -76,8 +78,6 @@ type Config struct {
 	// Elsewhere returns what a tenant, and all tenants together, use at other servers of a cluster, which count for the
 	// limits too. It must not wait. Nil: there are none.
 	Elsewhere func(tenant string) (own, all quota.Use)
-	// Placement says how sessions share runtimes.
-	Placement placement.Config
 	// Warm returns, by tenant, how many runtimes of its default profile always have room for a session, so that a new
 	// session need not wait for a start. Nil: none.
 	Warm func() map[string]int
@@ -86,28 +86,10 @@ type Config struct {
 	// Defaults are members of the configuration of sessions that do not set them, such as the
 	// provider of an offline model: a JSON object.
 	Defaults []byte
-	// Providers are model providers that callers may name (provider_ref), each a JSON object in
-	// the CLI's form.
-	Providers map[string][]byte
-	// MaxPromptBytes bounds a prompt's text: the CLI's memory grows to gigabytes with
-	// prompts of some tens of MiB.
-	MaxPromptBytes int
-	// MaxAttachmentBytes bounds an attachment sent in pieces.
-	MaxAttachmentBytes int
 	// MaxRequestBytes is the server's bound of a message, which GetServerInfo reports.
 	MaxRequestBytes int
 	// MaxEphemeralBytes bounds the ephemeral part of each journal.
 	MaxEphemeralBytes int
-	// CallbackTimeout is how long callbacks wait for an answer.
-	CallbackTimeout time.Duration
-	// Turns bounds turns without progress.
-	Turns turn.Bounds
-	// IdleUnload is how long a session must be idle before it is unloaded.
-	IdleUnload time.Duration
-	// ConfinementGrace is how long a process may continue whose confinement a policy has changed.
-	ConfinementGrace time.Duration
-	// Wear says when runtimes are replaced.
-	Wear fleet.Wear
 	// Directory stores what outlives the bridge; nil leaves everything in memory.
 	Directory Directory
 	// Sealer encrypts the credentials of sessions, which are then stored in Directory. Without it they are not stored:
@@ -210,7 +192,7 @@ func New(cfg Config) (*Bridge, error) {
 		},
 	}
 	b.compose(defaults)
-	if err := b.Tune(cfg.tuning()); err != nil {
+	if err := b.Tune(cfg.Tuning); err != nil {
 		b.shutdown.Close()
 		return nil, err
 	}
@@ -251,7 +233,7 @@ func (b *Bridge) compose(defaults jsonobj.Object) {
 		Supervise: cfg.Runtimes, Tenants: b.tenants, Shutdown: b.shutdown, Changed: b.updated, Notified: b.notified,
 		Sessions: func() []*session.Session { return sessions.Of(b.store.Usable()) },
 		Bounds:   b.admission.Runtimes, MaxRSS: b.admission.MaxRSS, Warm: cfg.Warm, SweepInterval: cfg.sweepInterval(),
-		Tuning: cfg.tuning().fleet(), Host: cfg.Host, Log: b.log,
+		Tuning: cfg.Tuning.Tuning, Host: cfg.Host, Log: b.log,
 	})
 	b.shells = shell.New(b.shutdown, b.log)
 	b.operations = idempotency.New(b.shutdown, b.admission.Remembered, b.log)

@@ -5,39 +5,34 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fleet"
-	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/request"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 )
 
-// Tuning is the part of the configuration that may change while a bridge runs. Its members are as
-// in Config. Existing sessions and runtimes keep the settings that they were created with.
+// Tuning is the part of the configuration that may change while a bridge runs. Existing sessions and runtimes keep the
+// settings that they were created with.
 type Tuning struct {
-	MaxPromptBytes     int
+	fleet.Tuning
+
+	// MaxPromptBytes bounds a prompt's text: the CLI's memory grows to gigabytes with
+	// prompts of some tens of MiB.
+	MaxPromptBytes int
+	// MaxAttachmentBytes bounds an attachment sent in pieces.
 	MaxAttachmentBytes int
-	CallbackTimeout    time.Duration
-	Turns              turn.Bounds
-	IdleUnload         time.Duration
-	ConfinementGrace   time.Duration
-	Wear               fleet.Wear
-	Placement          placement.Config
-	Providers          map[string][]byte
+	// CallbackTimeout is how long callbacks wait for an answer.
+	CallbackTimeout time.Duration
+	// Turns bounds turns without progress.
+	Turns turn.Bounds
+	// Providers are model providers that callers may name (provider_ref), each a JSON object in
+	// the CLI's form.
+	Providers map[string][]byte
 }
 
 // tuned is a Tuning in force.
 type tuned struct {
 	Tuning
 	providers session.Providers
-}
-
-// tuning returns the initial Tuning.
-func (c *Config) tuning() Tuning {
-	return Tuning{
-		MaxPromptBytes: c.MaxPromptBytes, MaxAttachmentBytes: c.MaxAttachmentBytes, CallbackTimeout: c.CallbackTimeout,
-		Turns: c.Turns, IdleUnload: c.IdleUnload, Wear: c.Wear, Placement: c.Placement, Providers: c.Providers,
-		ConfinementGrace: c.ConfinementGrace,
-	}
 }
 
 // Tune replaces the tuning; t must be complete. If a value is invalid, the previous tuning stays in
@@ -53,15 +48,8 @@ func (b *Bridge) Tune(t Tuning) error {
 		t.Placement.MaxSessions = math.MaxInt
 	}
 	b.tuned.Store(&tuned{Tuning: t, providers: providers})
-	b.fleet.Tune(t.fleet())
+	b.fleet.Tune(t.Tuning)
 	return nil
-}
-
-// fleet returns the part of the tuning for the runtimes.
-func (t Tuning) fleet() fleet.Tuning {
-	return fleet.Tuning{
-		Placement: t.Placement, IdleUnload: t.IdleUnload, ConfinementGrace: t.ConfinementGrace, Wear: t.Wear,
-	}
 }
 
 // The time between two sweeps over sessions and runtimes is a part of their shortest time limit, within these bounds.

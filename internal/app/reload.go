@@ -117,9 +117,11 @@ func (c *Config) checkPolicy(p *policy.Policy, logger *slog.Logger) error {
 // tuning is what the bridge has of what is live.
 func (c *Config) tuning(providers map[string][]byte) bridge.Tuning {
 	return bridge.Tuning{
+		Tuning: fleet.Tuning{
+			Placement: c.placement(), IdleUnload: c.IdleUnload, ConfinementGrace: c.ConfinementGrace, Wear: c.wear(),
+		},
 		MaxPromptBytes: c.MaxPromptBytes, MaxAttachmentBytes: c.MaxAttachmentBytes, CallbackTimeout: c.CallbackTimeout,
-		Turns: c.turns(), IdleUnload: c.IdleUnload, ConfinementGrace: c.ConfinementGrace, Wear: c.wear(),
-		Placement: c.placement(), Providers: providers,
+		Turns: c.turns(), Providers: providers,
 	}
 }
 
