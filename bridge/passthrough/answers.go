@@ -17,11 +17,7 @@ import (
 )
 
 // answer answers a callback that an event asked, by the CLI's own method for it.
-func (svc *Service) answer(ctx context.Context, c *call) (json.RawMessage, error) {
-	s, err := svc.cfg.Sessions.Open(ctx, c.id)
-	if err != nil {
-		return nil, err
-	}
+func (*Service) answer(ctx context.Context, s *session.Session, c *call) (json.RawMessage, error) {
 	id := c.params.String("requestId")
 	p, err := tenancy.Pending(ctx, s, id)
 	if err != nil {
@@ -82,11 +78,7 @@ func replyOf(p *callback.Pending, c *call) (callback.Reply, error) {
 
 // answerRequest answers what the CLI asks by a request and tells of by an event as well.
 // The CLI arbitrates between the two ways; its request to the bridge ends with the other.
-func (svc *Service) answerRequest(ctx context.Context, c *call) (json.RawMessage, error) {
-	s, err := svc.cfg.Sessions.Open(ctx, c.id)
-	if err != nil {
-		return nil, err
-	}
+func (*Service) answerRequest(ctx context.Context, s *session.Session, c *call) (json.RawMessage, error) {
 	result, at, err := s.Loader().Do(ctx, c.method, c.params)
 	if err == nil && session.Refused(result, c.method) == nil {
 		s.Callbacks().AnsweredElsewhere(c.params.String("requestId"), requestsOf[c.method])

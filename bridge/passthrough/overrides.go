@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 )
 
 // methodRule is a method of the CLI that the bridge does not simply pass on.
@@ -22,6 +24,19 @@ type methodRule struct {
 	// singleClient says that this is so only if the CLI's processes serve such callers alone
 	// (Config.SingleClient).
 	singleClient bool
+}
+
+// inSession returns how a row does a method in a session that the caller may use.
+func inSession(
+	do func(svc *Service, ctx context.Context, s *session.Session, c *call) (json.RawMessage, error),
+) func(*Service, context.Context, *call) (json.RawMessage, error) {
+	return func(svc *Service, ctx context.Context, c *call) (json.RawMessage, error) {
+		s, err := svc.cfg.Sessions.Open(ctx, c.id)
+		if err != nil {
+			return nil, err
+		}
+		return do(svc, ctx, s, c)
+	}
 }
 
 // Words that several rows say.
@@ -90,31 +105,31 @@ var overrides = []methodRule{
 	{method: "session.sendMessages", why: whyTurn, run: (*Service).send},
 	{method: "session.fleet.start", why: whyTurn, run: (*Service).send},
 	{method: "session.abort", why: "the bridge also ends the prompts that it would send to the CLI again",
-		run: (*Service).abort},
+		run: inSession((*Service).abort)},
 	{method: "session.tools.set", why: "the CLI has one set of tools; the bridge combines the session's tools and the participants' tools",
-		run: (*Service).setTools},
-	{method: "session.model.switchTo", why: whyKept, run: (*Service).switchModel},
+		run: inSession((*Service).setTools)},
+	{method: "session.model.switchTo", why: whyKept, run: inSession((*Service).switchModel)},
 	{method: "session.eventLog.registerInterest", why: "the bridge sends the CLI the union of all interests, and repeats it after each load",
-		run: (*Service).registerInterest},
+		run: inSession((*Service).registerInterest)},
 	{method: "session.eventLog.releaseInterest", why: "a caller may only release an interest that it registered",
-		run: (*Service).releaseInterest},
-	{method: "session.eventLog.read", why: whyWait, run: (*Service).readLog},
+		run: inSession((*Service).releaseInterest)},
+	{method: "session.eventLog.read", why: whyWait, run: inSession((*Service).readLog)},
 	{method: "session.tasks.waitForPending", why: whyWait, run: (*Service).park},
 	{method: "session.tasks.readOutput", why: whyWait, run: (*Service).park},
 	{method: "session.ui.elicitation", why: whyWait, run: (*Service).park},
 
-	{method: "session.tools.handlePendingToolCall", why: whyAnswer, run: (*Service).answer},
-	{method: "session.permissions.handlePendingPermissionRequest", why: whyAnswer, run: (*Service).answer},
-	{method: "session.ui.handlePendingElicitation", why: whyAnswer, run: (*Service).answer},
-	{method: "session.ui.handlePendingSampling", why: whyAnswer, run: (*Service).answer},
-	{method: "session.ui.handlePendingSessionLimitsExhausted", why: whyAnswer, run: (*Service).answer},
-	{method: "session.commands.handlePendingCommand", why: whyAnswer, run: (*Service).answer},
-	{method: "session.commands.respondToQueuedCommand", why: whyAnswer, run: (*Service).answer},
-	{method: "session.mcp.oauth.handlePendingRequest", why: whyAnswer, run: (*Service).answer},
-	{method: "session.mcp.headers.handlePendingHeadersRefreshRequest", why: whyAnswer, run: (*Service).answer},
-	{method: "session.ui.handlePendingUserInput", why: whyAnswer, run: (*Service).answerRequest},
-	{method: "session.ui.handlePendingExitPlanMode", why: whyAnswer, run: (*Service).answerRequest},
-	{method: "session.ui.handlePendingAutoModeSwitch", why: whyAnswer, run: (*Service).answerRequest},
+	{method: "session.tools.handlePendingToolCall", why: whyAnswer, run: inSession((*Service).answer)},
+	{method: "session.permissions.handlePendingPermissionRequest", why: whyAnswer, run: inSession((*Service).answer)},
+	{method: "session.ui.handlePendingElicitation", why: whyAnswer, run: inSession((*Service).answer)},
+	{method: "session.ui.handlePendingSampling", why: whyAnswer, run: inSession((*Service).answer)},
+	{method: "session.ui.handlePendingSessionLimitsExhausted", why: whyAnswer, run: inSession((*Service).answer)},
+	{method: "session.commands.handlePendingCommand", why: whyAnswer, run: inSession((*Service).answer)},
+	{method: "session.commands.respondToQueuedCommand", why: whyAnswer, run: inSession((*Service).answer)},
+	{method: "session.mcp.oauth.handlePendingRequest", why: whyAnswer, run: inSession((*Service).answer)},
+	{method: "session.mcp.headers.handlePendingHeadersRefreshRequest", why: whyAnswer, run: inSession((*Service).answer)},
+	{method: "session.ui.handlePendingUserInput", why: whyAnswer, run: inSession((*Service).answerRequest)},
+	{method: "session.ui.handlePendingExitPlanMode", why: whyAnswer, run: inSession((*Service).answerRequest)},
+	{method: "session.ui.handlePendingAutoModeSwitch", why: whyAnswer, run: inSession((*Service).answerRequest)},
 }
 
 // sessionless are the methods whose names begin like those about a session, and that are
@@ -130,7 +145,7 @@ func overrideOf(method string) *methodRule {
 		}
 	}
 	if _, ok := rememberedCalls[method]; ok {
-		return &methodRule{method: method, why: whyKept, run: (*Service).apply}
+		return &methodRule{method: method, why: whyKept, run: inSession((*Service).apply)}
 	}
 	return nil
 }

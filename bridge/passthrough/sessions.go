@@ -268,11 +268,7 @@ func rawList(text json.RawMessage) (list []json.RawMessage) {
 }
 
 // abort is session.abort.
-func (svc *Service) abort(ctx context.Context, c *call) (json.RawMessage, error) {
-	s, err := svc.cfg.Sessions.Open(ctx, c.id)
-	if err != nil {
-		return nil, err
-	}
+func (*Service) abort(ctx context.Context, s *session.Session, c *call) (json.RawMessage, error) {
 	out, err := s.Sender().Abort(ctx, c.params)
 	result := out.Result
 	if result == nil {
@@ -282,11 +278,7 @@ func (svc *Service) abort(ctx context.Context, c *call) (json.RawMessage, error)
 }
 
 // setTools is session.tools.set.
-func (svc *Service) setTools(ctx context.Context, c *call) (json.RawMessage, error) {
-	s, err := svc.cfg.Sessions.Open(ctx, c.id)
-	if err != nil {
-		return nil, err
-	}
+func (svc *Service) setTools(ctx context.Context, s *session.Session, c *call) (json.RawMessage, error) {
 	array := c.params.Get("tools")
 	if c.exact && !config.AreTools(array) {
 		return refused(ctx, s, c)
@@ -303,22 +295,14 @@ func (svc *Service) setTools(ctx context.Context, c *call) (json.RawMessage, err
 }
 
 // switchModel is session.model.switchTo.
-func (svc *Service) switchModel(ctx context.Context, c *call) (json.RawMessage, error) {
-	s, err := svc.cfg.Sessions.Open(ctx, c.id)
-	if err != nil {
-		return nil, err
-	}
+func (*Service) switchModel(ctx context.Context, s *session.Session, c *call) (json.RawMessage, error) {
 	result, at, err := s.Settings().SetModel(ctx, c.params)
 	return recorded(ctx, result, at, err)
 }
 
 // apply makes a call that sets something which is to outlive the session's being
 // unloaded.
-func (svc *Service) apply(ctx context.Context, c *call) (json.RawMessage, error) {
-	s, err := svc.cfg.Sessions.Open(ctx, c.id)
-	if err != nil {
-		return nil, err
-	}
+func (*Service) apply(ctx context.Context, s *session.Session, c *call) (json.RawMessage, error) {
 	rule := rememberedCalls[c.method]
 	keep := config.Keep{Key: rule.group, Merge: rule.merge}
 	if rule.member != "" {
@@ -329,11 +313,7 @@ func (svc *Service) apply(ctx context.Context, c *call) (json.RawMessage, error)
 }
 
 // registerInterest is session.eventLog.registerInterest.
-func (svc *Service) registerInterest(ctx context.Context, c *call) (json.RawMessage, error) {
-	s, err := svc.cfg.Sessions.Open(ctx, c.id)
-	if err != nil {
-		return nil, err
-	}
+func (*Service) registerInterest(ctx context.Context, s *session.Session, c *call) (json.RawMessage, error) {
 	if c.exact && !isString(c.params.Get("eventType")) {
 		return refused(ctx, s, c)
 	}
@@ -351,11 +331,7 @@ func (svc *Service) registerInterest(ctx context.Context, c *call) (json.RawMess
 }
 
 // releaseInterest is session.eventLog.releaseInterest.
-func (svc *Service) releaseInterest(ctx context.Context, c *call) (json.RawMessage, error) {
-	s, err := svc.cfg.Sessions.Open(ctx, c.id)
-	if err != nil {
-		return nil, err
-	}
+func (*Service) releaseInterest(ctx context.Context, s *session.Session, c *call) (json.RawMessage, error) {
 	if c.exact && !isString(c.params.Get("handle")) {
 		return refused(ctx, s, c)
 	}

@@ -22,11 +22,7 @@ const (
 
 // readLog is session.eventLog.read. Where it is to wait, it waits for the journal, which
 // has each event at the latest when the log has it, and asks the CLI only then.
-func (svc *Service) readLog(ctx context.Context, c *call) (json.RawMessage, error) {
-	s, err := svc.cfg.Sessions.Open(ctx, c.id)
-	if err != nil {
-		return nil, err
-	}
+func (svc *Service) readLog(ctx context.Context, s *session.Session, c *call) (json.RawMessage, error) {
 	var waitMs float64
 	if json.Unmarshal(c.params.Get("waitMs"), &waitMs) != nil {
 		waitMs = 0
