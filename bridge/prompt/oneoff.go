@@ -23,8 +23,7 @@ type oneOff struct {
 	grace time.Duration
 
 	mu      sync.Mutex
-	readers int
-	ended   bool // the turn has ended and the session disconnected
+	users   int  // the turn, until the session is disconnected, and each Run that streams it
 	waiting bool // a goroutine waits for the grace to pass
 	gone    bool // it is being deleted
 }
@@ -39,33 +38,18 @@ func (o *oneOff) enter() bool {
 	if o.gone {
 		return false
 	}
-	o.readers++
+	o.users++
 	return true
 }
 
-// leave ends what enter began. Without a grace the session is deleted when leave returns.
+// leave ends the use by a Run or by the turn. The last one deletes the session, or has it deleted after the grace.
 func (o *oneOff) leave() {
 	if o == nil {
 		return
 	}
 	o.mu.Lock()
-	o.readers--
-	o.mu.Unlock()
-	o.deleteIfOver()
-}
-
-// end notes that the turn has ended and the session disconnected.
-func (o *oneOff) end() {
-	o.mu.Lock()
-	o.ended = true
-	o.mu.Unlock()
-	o.deleteIfOver()
-}
-
-// deleteIfOver deletes the session if its time has come, or has it deleted after the grace.
-func (o *oneOff) deleteIfOver() {
-	o.mu.Lock()
-	due := o.ended && o.readers == 0 && !o.gone && !o.waiting
+	o.users--
+	due := o.users == 0 && !o.waiting
 	switch {
 	case !due:
 	case o.grace == 0:
@@ -91,7 +75,7 @@ func (o *oneOff) wait(ctx context.Context) {
 	}
 	o.mu.Lock()
 	o.waiting = false
-	due := o.readers == 0
+	due := o.users == 0
 	o.gone = due
 	o.mu.Unlock()
 	if due {

@@ -167,10 +167,10 @@ func (svc *Service) oneOffOf(ctx context.Context, s *session.Session, r *bridgev
 	if create == nil || create.GetSessionId() != "" || create.GetLifetime() == bridgev1.Lifetime_LIFETIME_KEEP {
 		return nil
 	}
-	if r.GetRequestId() == "" {
-		return &oneOff{svc: svc, s: s, as: context.WithoutCancel(ctx), readers: 1}
+	if r.GetRequestId() == "" { // its Run has entered
+		return &oneOff{svc: svc, s: s, as: context.WithoutCancel(ctx), users: 2}
 	}
-	return &oneOff{svc: svc, s: s, as: context.WithoutCancel(ctx), grace: oneOffGrace}
+	return &oneOff{svc: svc, s: s, as: context.WithoutCancel(ctx), users: 1, grace: oneOffGrace}
 }
 
 // runSession returns the session of a Run, and what disconnects it after the turn. A caller whose
@@ -209,9 +209,7 @@ func (svc *Service) disconnectAfter(s *session.Session) runEnd {
 				svc.cfg.Log.Warn("disconnecting the session of a run failed", "session_id", s.ID(), "error", err)
 				return
 			}
-			if once != nil {
-				once.end()
-			}
+			once.leave()
 		})
 		return ended
 	}
