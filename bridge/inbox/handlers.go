@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
@@ -49,12 +48,11 @@ func (h *handler) same(o *handler) bool {
 		slices.Equal(h.methods, o.methods)
 }
 
-// handlers are the handlers of all tenants. They are safe for concurrent use: mu guards list, and current is a copy
-// for readers, which may hold the lock of a session.
+// handlers are the handlers of all tenants. They are safe for concurrent use: mu guards list, and is not held while a
+// handler's sessions are looked at.
 type handlers struct {
-	mu      sync.Mutex
-	list    []*handler // those whose streams have ended are in the order of these ends
-	current atomic.Pointer[[]*handler]
+	mu   sync.Mutex
+	list []*handler // those whose streams have ended are in the order of these ends
 }
 
 // add adds a handler. It replaces the same one of an earlier stream.
@@ -63,7 +61,6 @@ func (hs *handlers) add(h *handler) {
 	defer hs.mu.Unlock()
 	hs.drop(func(o *handler) bool { return o.timer != nil && o.same(h) })
 	hs.list = append(hs.list, h)
-	hs.publish()
 }
 
 // linger has a handler end after its grace time: ended is called then. It ends the oldest lingering handlers of the
@@ -84,27 +81,23 @@ func (hs *handlers) linger(h *handler, grace time.Duration, ended func()) (displ
 			excess++
 		}
 	}
-	displaced = hs.drop(func(o *handler) bool {
+	return hs.drop(func(o *handler) bool {
 		if excess <= 0 || !lingers(o) {
 			return false
 		}
 		excess--
 		return true
 	})
-	hs.publish()
-	return displaced
 }
 
 // remove removes a handler, and reports whether it was there.
 func (hs *handlers) remove(h *handler) bool {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	removed := hs.drop(func(o *handler) bool { return o == h })
-	hs.publish()
-	return len(removed) > 0
+	return len(hs.drop(func(o *handler) bool { return o == h })) > 0
 }
 
-// drop removes handlers and stops their timers. The caller holds mu, and calls publish.
+// drop removes handlers and stops their timers. The caller holds mu.
 func (hs *handlers) drop(which func(*handler) bool) (dropped []*handler) {
 	hs.list = slices.DeleteFunc(hs.list, func(h *handler) bool {
 		if !which(h) {
@@ -119,18 +112,11 @@ func (hs *handlers) drop(which func(*handler) bool) (dropped []*handler) {
 	return dropped
 }
 
-// publish copies the list for readers. The caller holds mu.
-func (hs *handlers) publish() {
-	list := slices.Clone(hs.list)
-	hs.current.Store(&list)
-}
-
-// all returns the handlers. The caller must not change the list.
+// all returns the handlers. The list is the caller's.
 func (hs *handlers) all() []*handler {
-	if list := hs.current.Load(); list != nil {
-		return *list
-	}
-	return nil
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	return slices.Clone(hs.list)
 }
 
 // watched returns the methods that are handled in a session with these labels.
