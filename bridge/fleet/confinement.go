@@ -81,7 +81,7 @@ func (f *Fleet) evacuate(ctx context.Context, rt *Runtime, grace time.Duration, 
 	for {
 		for _, s := range rt.loaded() {
 			if s.Loader().Idle(0) { // else the other sessions would wait for it
-				f.unloader.unload(graceful, idleSession{s, 0})
+				f.unload(graceful, idleSession{s, 0})
 			}
 		}
 		if empty() || graceful.Err() != nil {

@@ -23,6 +23,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -121,7 +122,7 @@ type Fleet struct {
 	supervisor Supervisor
 	tuning     atomic.Pointer[Tuning]
 	runtimes   list
-	unloader   unloader
+	unloading  sync.Map // the tenants of which a session is being unloaded
 	warmer     warmer
 	telemetry  *broadcast.Hub[Notice]
 	hostEvents *broadcast.Hub[Notice]
@@ -133,7 +134,6 @@ type Fleet struct {
 func New(cfg Config) *Fleet {
 	f := &Fleet{
 		cfg: cfg, log: cfg.Log, table: placement.New(cfg.Tuning.Placement, cfg.Tenants.Host.Profile, time.Now),
-		unloader:  unloader{shutdown: cfg.Shutdown, changed: cfg.Changed, log: cfg.Log},
 		telemetry: newNotices(), hostEvents: newNotices(),
 	}
 	f.tuning.Store(&cfg.Tuning)

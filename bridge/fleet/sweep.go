@@ -2,12 +2,9 @@ package fleet
 
 import (
 	"context"
-	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
-	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -35,7 +32,7 @@ func (f *Fleet) Sweep() (idle int) {
 		list = appendIdle(list, s, f.tuning.Load().IdleUnload)
 	}
 	list = append(list, f.recycle()...)
-	f.unloader.start(list)
+	f.startUnload(list)
 	f.startSpares()
 	f.retireIdle()
 	return len(list)
@@ -58,45 +55,37 @@ func appendIdle(list []idleSession, s *session.Session, idle time.Duration) []id
 // unloadTimeout bounds unloading a session.
 const unloadTimeout = 30 * time.Second
 
-// unloader unloads idle sessions in the background: the sessions of a tenant one after the other, so that no CLI has to
-// unload many at once, and no tenant waits for another's CLI.
-type unloader struct {
-	shutdown *shutdown.Coordinator
-	changed  func(s *session.Session, change bridgev1.SessionChange)
-	log      *slog.Logger
-	busy     sync.Map // the tenants of which a session is being unloaded
-}
-
-// start begins to unload sessions. It ignores sessions of a tenant for which an unload runs: the next sweep
-// finds them again.
-func (u *unloader) start(list []idleSession) {
+// startUnload begins to unload idle sessions in the background: the sessions of a tenant one after the other, so that no CLI
+// has to unload many at once, and no tenant waits for another's CLI. It ignores sessions of a tenant for which an unload
+// runs: the next sweep finds them again.
+func (f *Fleet) startUnload(list []idleSession) {
 	lanes := map[string][]idleSession{}
 	for _, i := range list {
 		lanes[i.s.Tenant()] = append(lanes[i.s.Tenant()], i)
 	}
 	for tenant, lane := range lanes {
-		if _, busy := u.busy.LoadOrStore(tenant, nil); busy {
+		if _, busy := f.unloading.LoadOrStore(tenant, nil); busy {
 			continue
 		}
-		u.shutdown.Go(func(ctx context.Context) {
-			defer u.busy.Delete(tenant)
+		f.cfg.Shutdown.Go(func(ctx context.Context) {
+			defer f.unloading.Delete(tenant)
 			for _, i := range lane {
-				u.unload(ctx, i)
+				f.unload(ctx, i)
 			}
 		})
 	}
 }
 
 // unload unloads a session if it is still idle.
-func (u *unloader) unload(ctx context.Context, i idleSession) {
+func (f *Fleet) unload(ctx context.Context, i idleSession) {
 	ctx, cancel := context.WithTimeout(ctx, unloadTimeout)
 	defer cancel()
 	done, err := i.s.Loader().Unload(ctx, i.idle)
 	switch {
 	case err != nil && ctx.Err() == nil:
-		u.log.Warn("unloading an idle session failed", "session_id", i.s.ID(), "error", err)
+		f.log.Warn("unloading an idle session failed", "session_id", i.s.ID(), "error", err)
 	case done:
-		u.log.Debug("idle session unloaded", "session_id", i.s.ID())
-		u.changed(i.s, bridgev1.SessionChange_SESSION_CHANGE_UPDATED)
+		f.log.Debug("idle session unloaded", "session_id", i.s.ID())
+		f.cfg.Changed(i.s, bridgev1.SessionChange_SESSION_CHANGE_UPDATED)
 	}
 }
