@@ -51,13 +51,11 @@ type Observer struct {
 	models  models
 	tenants tenants
 
-	turnLabels, kindLabels, callbackLabels labels
+	turnLabels, kindLabels, callbackLabels, streamLabels labels
 
 	turns, callbacks, ends, refused   metric.Int64Counter
 	turnTime, callbackTime, spawnTime metric.Float64Histogram
 	streams                           metric.Int64UpDownCounter
-	// methods has the attributes of each streaming method that was called.
-	methods sync.Map
 }
 
 // Config has the providers of an Observer. A nil provider records nothing.
@@ -118,7 +116,7 @@ func word(name, prefix string) string { return strings.ToLower(strings.TrimPrefi
 func Kind(name string) string { return word(name, callbackKind) }
 
 // labels are the attributes of a metric by the values of its labels, so that they are made once. The values are names
-// of enums or bounded, which bounds their number. It is safe for concurrent use.
+// of enums or methods, or bounded, which bounds their number. It is safe for concurrent use.
 type labels struct {
 	mu    sync.RWMutex
 	known map[[3]string]label
@@ -209,15 +207,8 @@ func (o *Observer) Refused(err error) {
 
 // Stream adds n to the number of streaming calls of a method: 1 at their beginning and -1 at their end.
 func (o *Observer) Stream(method string, n int64) {
-	o.streams.Add(context.Background(), n, o.ofMethod(method))
-}
-
-// ofMethod returns the attributes of a method's streams. The streams share them.
-func (o *Observer) ofMethod(method string) metric.MeasurementOption {
-	if by, ok := o.methods.Load(method); ok {
-		return by.(metric.MeasurementOption)
-	}
-	by, _ := o.methods.LoadOrStore(method,
-		metric.WithAttributeSet(attribute.NewSet(attribute.String("method", strings.TrimPrefix(method, "/")))))
-	return by.(metric.MeasurementOption)
+	by := o.streamLabels.of([3]string{method}, func() attribute.Set {
+		return attribute.NewSet(attribute.String("method", strings.TrimPrefix(method, "/")))
+	})
+	o.streams.Add(context.Background(), n, by.add...)
 }
