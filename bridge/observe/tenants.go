@@ -39,7 +39,7 @@ func (t *tenants) init(meter metric.Meter, names []string) error {
 
 // Tenant returns the label of a tenant: its name, or other if metrics do not name it; empty if there are no metrics of tenants.
 func (o *Observer) Tenant(name string) string {
-	name = cmp.Or(name, caller.HostTenant)
+	name = cmp.Or(name, caller.HostName)
 	switch {
 	case len(o.tenants.names) == 0:
 		return ""
