@@ -5,6 +5,7 @@
 package answer
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -244,10 +245,12 @@ func errorReply(p *callback.Pending, e *bridgev1.AnswerError) callback.Reply {
 	case p.Kind.Event:
 		return p.Kind.Fallback(p, callback.Unhandled)
 	}
-	code := e.GetCode()
-	if code == 0 {
-		code = callback.DefaultErrorCode
-	}
+	return plainError(e)
+}
+
+// plainError answers a request with an error of JSON-RPC.
+func plainError(e *bridgev1.AnswerError) callback.Reply {
+	code := cmp.Or(e.GetCode(), callback.DefaultErrorCode)
 	return callback.Reply{Error: &callback.ReplyError{Code: code, Message: e.GetMessage()}}
 }
 
@@ -259,12 +262,10 @@ func answerInvalid(err error) error {
 	return err
 }
 
-// members is a reply with one member, or none.
+// members is a reply with one member.
 func members(key string, value json.RawMessage) callback.Reply {
 	var o jsonobj.Object
-	if key != "" {
-		o.Set(key, value)
-	}
+	o.Set(key, value)
 	return callback.Reply{Members: o.JSON()}
 }
 

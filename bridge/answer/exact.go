@@ -10,11 +10,7 @@ import (
 // reaches the CLI as it is.
 func (c *Converter) ExactReply(p *callback.Pending, a *bridgev1.Answer, at string) (callback.Reply, error) {
 	if answer := a.GetError(); answer != nil && !p.Kind.Event {
-		code := answer.GetCode()
-		if code == 0 {
-			code = callback.DefaultErrorCode
-		}
-		return callback.Reply{Error: &callback.ReplyError{Code: code, Message: answer.GetMessage()}}, nil
+		return plainError(answer), nil
 	}
 	if decision := a.GetPermission(); decision != nil && p.Kind.Method == callback.PermissionRequested {
 		text, err := c.codec.ToJSONAs(decision, at+".permission", translate.JSONOptions{})
