@@ -3,9 +3,11 @@ package attach
 import (
 	"context"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/manage"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -15,7 +17,7 @@ import (
 // create creates the session of a participant. If the session exists and the caller wants the CLI's own
 // behaviour, create resumes it.
 func (a *Attachment) create(ctx context.Context, r *bridgev1.CreateSessionRequest, j *session.Joining) (*session.Session, session.Joined, error) {
-	s, joined, err := a.svc.cfg.Opener.Create(ctx, r, "create.", j)
+	s, joined, err := a.svc.cfg.Opener.Create(ctx, r, manage.IDOf(ctx, backend.OpAttach, r), "create.", j)
 	if !j.Exact || fault.ReasonOf(err) != fault.SessionExists {
 		return s, joined, err
 	}

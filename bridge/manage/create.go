@@ -21,9 +21,9 @@ import (
 func (svc *Sessions) CreateSession(
 	ctx context.Context, r *bridgev1.CreateSessionRequest,
 ) (*bridgev1.CreateSessionResponse, error) {
-	id := idOf(ctx, backend.OpCreate, r)
+	id := IDOf(ctx, backend.OpCreate, r)
 	create := func(ctx context.Context) (*bridgev1.CreateSessionResponse, error) {
-		s, _, err := svc.create(ctx, r, id, "", nil)
+		s, _, err := svc.Create(ctx, r, id, "", nil)
 		if err != nil {
 			return nil, err
 		}
@@ -52,29 +52,15 @@ func (svc *Sessions) settleCreate(
 	}
 }
 
-// Create creates a session, with a participant if one joins. at is the path of the request in the
-// caller's, with its dot, or empty.
-func (svc *Sessions) Create(
-	ctx context.Context, r *bridgev1.CreateSessionRequest, at string, join *session.Joining,
-) (*session.Session, session.Joined, error) {
-	return svc.create(ctx, r, idOf(ctx, backend.OpAttach, r), at, join)
-}
-
-// idOf returns the id of the session that a call creates: the caller's, or the one of its request id, or a random one.
-func idOf(ctx context.Context, call string, r *bridgev1.CreateSessionRequest) string {
+// IDOf returns the id of the session that a call creates: the caller's, or the one of its request id, or a random one.
+func IDOf(ctx context.Context, call string, r *bridgev1.CreateSessionRequest) string {
 	key := backend.Key{Tenant: caller.From(ctx).Tenant, Operation: call, ID: r.GetRequestId()}
 	return cmp.Or(r.GetSessionId(), key.SessionID(), sessions.NewID())
 }
 
-// CreateAs is Create without a participant. id is the session's if the request has none.
-func (svc *Sessions) CreateAs(
-	ctx context.Context, r *bridgev1.CreateSessionRequest, id, at string,
-) (*session.Session, error) {
-	s, _, err := svc.create(ctx, r, id, at, nil)
-	return s, err
-}
-
-func (svc *Sessions) create(
+// Create creates a session, with a participant if one joins. id is the session's if the request has none. at is the path
+// of the request in the caller's, with its dot, or empty.
+func (svc *Sessions) Create(
 	ctx context.Context, r *bridgev1.CreateSessionRequest, id, at string, join *session.Joining,
 ) (*session.Session, session.Joined, error) {
 	if err := svc.cfg.Shutdown.Accepting(); err != nil {

@@ -183,7 +183,7 @@ func (svc *Service) runSession(
 		s, err := svc.cfg.Sessions.Open(ctx, r.GetSessionId())
 		return s, keep, err
 	}
-	s, err = svc.cfg.Opener.CreateAs(ctx, r.GetCreate(), id, "create.")
+	s, _, err = svc.cfg.Opener.Create(ctx, r.GetCreate(), id, "create.", nil)
 	if err != nil {
 		return nil, nil, err
 	}
