@@ -9,9 +9,6 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// Loaded reports whether a session is in memory.
-func (b *Bridge) Loaded(key string) bool { return b.store.Get(key) != nil }
-
 // Load takes over a session that another server has stored in the directory: it restores the session, and the requests
 // that are remembered of it, as New does for all sessions at the start. It reports whether there is such a session. A
 // session that is in memory stays as it is. The error is that of the directory, or says why the session cannot be
@@ -44,15 +41,6 @@ func (b *Bridge) Credentials(key string) []string {
 		return nil
 	}
 	return b.store.Unsaved(e)
-}
-
-// HandOver is the reverse of Load: it saves a session, drops it from memory and calls give, which gives it to another
-// server. It reports whether it called give. A session that is not at rest stays: it has a turn, a prompt, a call, a
-// pending callback or background work. With quiet, so does one with participants or subscribers, or that was
-// used a moment ago. The streams of the
-// session end with DRAINING, so that their callers continue elsewhere. Calls that look for the session wait meanwhile.
-func (b *Bridge) HandOver(ctx context.Context, key string, quiet bool, give func() error) (bool, error) {
-	return b.store.HandOver(ctx, key, quiet, give)
 }
 
 // AwaitRest waits until a session has no turn, for as long as ctx lasts.

@@ -44,13 +44,13 @@ func TestLoad(t *testing.T) {
 	}
 	directory := new(sharedDirectory)
 	next := k.Restart(func(c *bridgetest.Options) { directory.Directory, c.Directory = c.Directory, directory })
-	if next.Loaded("s1") {
+	if next.Store().Get("s1") != nil {
 		t.Fatal("the session was loaded at the start")
 	}
 	away := errors.New("the directory is away")
 	found, err := next.Load(t.Context(), "s1", func() ([]backend.Request, error) { return nil, away })
-	if found || !errors.Is(err, away) || next.Loaded("s1") {
-		t.Errorf("a session whose requests are not known: %t, %v, loaded %t", found, err, next.Loaded("s1"))
+	if found || !errors.Is(err, away) || next.Store().Get("s1") != nil {
+		t.Errorf("a session whose requests are not known: %t, %v, loaded %t", found, err, next.Store().Get("s1") != nil)
 	}
 	var asked atomic.Int32
 	requests := func() ([]backend.Request, error) {
@@ -69,7 +69,7 @@ func TestLoad(t *testing.T) {
 		})
 	}
 	loads.Wait()
-	if n := asked.Load(); n != 1 || !next.Loaded("s1") {
+	if n := asked.Load(); n != 1 || next.Store().Get("s1") == nil {
 		t.Errorf("the session was loaded %d times", n)
 	}
 	again, err := next.Turns.SendAndWait(t.Context(), request)
@@ -89,7 +89,7 @@ func TestHandOver(t *testing.T) {
 	reader.Frame("the end of the replay", func(f *bridgev1.SubscribeResponse) bool { return f.GetCaughtUp() != nil })
 	handOver := func(quiet bool, give func() error) bool {
 		t.Helper()
-		left, err := k.HandOver(t.Context(), "s1", quiet, give)
+		left, err := k.Store().HandOver(t.Context(), "s1", quiet, give)
 		if err != nil {
 			t.Error(err)
 		}
@@ -134,7 +134,7 @@ func TestHandOver(t *testing.T) {
 	}) || !given {
 		t.Fatal("the session at rest stayed")
 	}
-	if err := <-loaded; err != nil || !k.Loaded("s1") {
+	if err := <-loaded; err != nil || k.Store().Get("s1") == nil {
 		t.Errorf("the session was not loaded again: %v", err)
 	}
 	if got := k.Conversation("s1"); len(got) == 0 {

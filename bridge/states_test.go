@@ -100,7 +100,7 @@ var sessionStates = []sessionState{
 	{name: "exporting", enter: func(r *stateFixture) { r.export() }},
 	{name: "moving", slow: "session.destroy", enter: func(r *stateFixture) {
 		r.meanwhile("session.destroy", 1, func() error {
-			_, err := r.HandOver(r.Context(), "s", false, func() error { return nil })
+			_, err := r.Store().HandOver(r.Context(), "s", false, func() error { return nil })
 			return err
 		})
 	}},

@@ -120,7 +120,7 @@ func (b *Bridge) Remember(session string, key backend.Key, request proto.Message
 	sum := sha256.Sum256(text)
 	r := backend.Request{Key: key, Sum: sum[:], Expires: time.Now().Add(time.Hour), Since: since}
 	Eventually(b.T, "the session's rest", func() bool {
-		left, err := b.HandOver(b.T.Context(), session, false, func() error { return nil })
+		left, err := b.Store().HandOver(b.T.Context(), session, false, func() error { return nil })
 		if err != nil {
 			b.T.Fatal(err)
 		}

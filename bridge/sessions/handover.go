@@ -9,8 +9,9 @@ import (
 )
 
 // HandOver gives a session to another server, by give: it saves the session and drops it from memory first. It reports
-// whether it called give. It does nothing with a session that is not at rest, and with quiet, with one that has
-// participants or subscribers or was used a moment ago. Until it returns, calls that look for the session wait.
+// whether it called give. A session that is not at rest stays: it has a turn, a prompt, a call, a pending callback or
+// background work. With quiet, so does one with participants or subscribers, or that was used a moment ago. The streams of
+// the session end with DRAINING, so that their callers continue elsewhere. Calls that look for the session wait meanwhile.
 func (st *Store) HandOver(ctx context.Context, key string, quiet bool, give func() error) (bool, error) {
 	e := st.Get(key)
 	if e == nil { // evicted

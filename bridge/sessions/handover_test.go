@@ -94,7 +94,7 @@ func TestHandOverWaitsForTheStorage(t *testing.T) {
 	if err := r.AwaitRest(t.Context(), "s1"); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := r.HandOver(t.Context(), "s1", false, func() error {
+	if left, err := r.Store().HandOver(t.Context(), "s1", false, func() error {
 		t.Error("a session was given away whose events are not stored")
 		return nil
 	}); left || err != nil {
@@ -102,7 +102,7 @@ func TestHandOverWaitsForTheStorage(t *testing.T) {
 	}
 	short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	left, err := r.HandOver(short, "s1", false, func() error { return nil })
+	left, err := r.Store().HandOver(short, "s1", false, func() error { return nil })
 	if left || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("after the caller's end: left %t, %v", left, err)
 	}
@@ -110,7 +110,7 @@ func TestHandOverWaitsForTheStorage(t *testing.T) {
 	if out := r.Ask("s1", "third"); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
 		t.Errorf("the turn of the session that stayed: %v", out)
 	}
-	if left, err := r.HandOver(t.Context(), "s1", false, func() error { return nil }); !left || err != nil {
+	if left, err := r.Store().HandOver(t.Context(), "s1", false, func() error { return nil }); !left || err != nil {
 		t.Errorf("left %t, %v", left, err)
 	}
 	if _, err := r.Load(t.Context(), "s1", func() ([]backend.Request, error) { return nil, nil }); err != nil {
@@ -143,11 +143,11 @@ func TestHandOverWaitsForTheOutbox(t *testing.T) {
 	if err := r.AwaitRest(t.Context(), "s1"); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := r.HandOver(t.Context(), "s1", false, func() error { return nil }); left || err != nil {
+	if left, err := r.Store().HandOver(t.Context(), "s1", false, func() error { return nil }); left || err != nil {
 		t.Errorf("left %t, %v", left, err)
 	}
 	d.refuses.Store(0)
-	if left, err := r.HandOver(t.Context(), "s1", false, func() error { return nil }); !left || err != nil {
+	if left, err := r.Store().HandOver(t.Context(), "s1", false, func() error { return nil }); !left || err != nil {
 		t.Errorf("left %t, %v", left, err)
 	}
 }

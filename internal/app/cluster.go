@@ -353,7 +353,7 @@ func (l locator) Verify(ctx context.Context, tenant, name string) (forward.Owner
 
 // ready returns the owner of a session. It waits for a session that this replica has, but still restores.
 func (m *member) ready(ctx context.Context, key string, owner cluster.Owner) (forward.Owner, error) {
-	if owner.Here && !m.bridge.Loaded(key) {
+	if owner.Here && m.bridge.Store().Get(key) == nil {
 		if found, err := m.claim(ctx, key); err != nil || !found {
 			return forward.Owner{}, err
 		}

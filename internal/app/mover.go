@@ -91,7 +91,7 @@ func (m *mover) move(ctx context.Context, key, to string, quiet bool) error {
 	defer end()
 	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
-	left, err := m.bridge.HandOver(ctx, key, quiet, func() error {
+	left, err := m.bridge.Store().HandOver(ctx, key, quiet, func() error {
 		// The session is not in memory: the end of the caller must not leave it like that.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), moveTimeout)
 		defer cancel()
