@@ -118,7 +118,7 @@ func (svc *Service) runTurn(ctx context.Context, r *bridgev1.RunRequest, m sessi
 	m.Request = RequestKey(ctx, backend.OpRun, r.GetRequestId())
 	var begun *startedTurn
 	run := func(ctx context.Context) (*bridgev1.RunStarted, error) {
-		s, end, err := svc.runSession(ctx, r, id)
+		s, err := svc.runSession(ctx, r, id)
 		if err != nil {
 			return nil, err
 		}
@@ -126,16 +126,17 @@ func (svc *Service) runTurn(ctx context.Context, r *bridgev1.RunRequest, m sessi
 		if r.GetCreate() == nil {
 			t.begin = session.Proto(s.Journal().Last())
 		}
-		t.sent, err = async.Wait(ctx, func(done func(session.Sent, error)) { svc.StartMessage(ctx, s, m, done) })
+		sent, err := async.Wait(ctx, func(done func(session.Sent, error)) { svc.StartMessage(ctx, s, m, done) })
 		if err != nil {
-			end(nil, t.oneOff)
+			svc.disconnectAfter(t, r)
 			if r.GetRequestId() == "" {
 				t.oneOff.leave()
 			}
 			return nil, err
 		}
-		t.sent.Waiter = s.Follow(t.sent.Waiter, t.sent.MessageID)
-		t.ended = end(t.sent.Waiter, t.oneOff)
+		t.sent = sent
+		t.sent.Waiter = s.Follow(sent.Waiter, sent.MessageID)
+		svc.disconnectAfter(t, r)
 		svc.runs.put(t)
 		begun = t
 		return &bridgev1.RunStarted{SessionId: tenancy.NameOf(ctx, s), MessageId: begun.sent.MessageID}, nil
@@ -156,10 +157,6 @@ func (svc *Service) runTurn(ctx context.Context, r *bridgev1.RunRequest, m sessi
 	return svc.runAgain(ctx, r, started)
 }
 
-// runEnd disconnects a Run's session when the turn of w has ended, at once if w is nil. The channel that it
-// returns closes after that; it is nil if the session stays.
-type runEnd func(w *session.Waiter, once *oneOff) <-chan struct{}
-
 // oneOffOf returns what deletes the session of a Run: nil if the caller chose its id or its lifetime
 // is KEEP.
 func (svc *Service) oneOffOf(ctx context.Context, s *session.Session, r *bridgev1.RunRequest) *oneOff {
@@ -173,46 +170,37 @@ func (svc *Service) oneOffOf(ctx context.Context, s *session.Session, r *bridgev
 	return &oneOff{svc: svc, s: s, as: context.WithoutCancel(ctx), users: 1, grace: oneOffGrace}
 }
 
-// runSession returns the session of a Run, and what disconnects it after the turn. A caller whose
-// connection broke finds it until then.
-func (svc *Service) runSession(
-	ctx context.Context, r *bridgev1.RunRequest, id string,
-) (s *session.Session, end runEnd, err error) {
-	keep := func(*session.Waiter, *oneOff) <-chan struct{} { return nil }
+// runSession returns the session of a Run.
+func (svc *Service) runSession(ctx context.Context, r *bridgev1.RunRequest, id string) (*session.Session, error) {
 	if r.GetCreate() == nil {
-		s, err := svc.cfg.Sessions.Open(ctx, r.GetSessionId())
-		return s, keep, err
+		return svc.cfg.Sessions.Open(ctx, r.GetSessionId())
 	}
-	s, _, err = svc.cfg.Opener.Create(ctx, r.GetCreate(), id, "create.", nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	if r.GetCreate().GetLifetime() == bridgev1.Lifetime_LIFETIME_KEEP {
-		return s, keep, nil
-	}
-	return s, svc.disconnectAfter(s), nil
+	s, _, err := svc.cfg.Opener.Create(ctx, r.GetCreate(), id, "create.", nil)
+	return s, err
 }
 
-// disconnectAfter returns what disconnects the session of a Run, and deletes one that was created for
-// a single turn.
-func (svc *Service) disconnectAfter(s *session.Session) runEnd {
-	return func(w *session.Waiter, once *oneOff) <-chan struct{} {
-		ended := make(chan struct{})
-		svc.cfg.Shutdown.Go(func(ctx context.Context) {
-			defer close(ended)
-			if w != nil && !svc.awaitRun(ctx, s, w) {
-				return
-			}
-			ctx, cancel := context.WithTimeout(audit.ByBridge(ctx, s.Tenant()), closeTimeout)
-			defer cancel()
-			if _, err := s.Loader().Disconnect(ctx, false); err != nil {
-				svc.cfg.Log.Warn("disconnecting the session of a run failed", "session_id", s.ID(), "error", err)
-				return
-			}
-			once.leave()
-		})
-		return ended
+// disconnectAfter disconnects the session that a Run has created when its turn has ended, at once if none was begun, and
+// deletes one that was created for a single turn. A caller whose connection broke finds it until then. Sessions with the
+// lifetime KEEP stay.
+func (svc *Service) disconnectAfter(t *startedTurn, r *bridgev1.RunRequest) {
+	if r.GetCreate() == nil || r.GetCreate().GetLifetime() == bridgev1.Lifetime_LIFETIME_KEEP {
+		return
 	}
+	ended, s, w := make(chan struct{}), t.s, t.sent.Waiter
+	t.ended = ended
+	svc.cfg.Shutdown.Go(func(ctx context.Context) {
+		defer close(ended)
+		if w != nil && !svc.awaitRun(ctx, s, w) {
+			return
+		}
+		ctx, cancel := context.WithTimeout(audit.ByBridge(ctx, s.Tenant()), closeTimeout)
+		defer cancel()
+		if _, err := s.Loader().Disconnect(ctx, false); err != nil {
+			svc.cfg.Log.Warn("disconnecting the session of a run failed", "session_id", s.ID(), "error", err)
+			return
+		}
+		t.oneOff.leave()
+	})
 }
 
 // awaitRun waits for the turn of a Run, and for those of prompts that others have queued behind it. It returns false if ctx

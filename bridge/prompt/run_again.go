@@ -61,8 +61,6 @@ func (svc *Service) runAgain(
 	if earlier := svc.runs.put(t); earlier != t {
 		return earlier, nil
 	}
-	if create := r.GetCreate(); create != nil && create.GetLifetime() != bridgev1.Lifetime_LIFETIME_KEEP {
-		t.ended = svc.disconnectAfter(s)(t.sent.Waiter, t.oneOff)
-	}
+	svc.disconnectAfter(t, r)
 	return t, nil
 }
