@@ -127,7 +127,7 @@ func checkFence(ctx context.Context, rt *Runtime, method string) error {
 // tenant were allowed to give it commands and files of the host then, which only the sandbox
 // confined.
 func checkSandbox(e *sessions.Entry, p runtime.Profile) error {
-	if !e.Sandboxed() || len(p.Sandbox) > 0 {
+	if !e.Sandboxed.Load() || len(p.Sandbox) > 0 {
 		return nil
 	}
 	return fault.New(fault.Forbidden, "the session was opened in a sandbox, and the policy no longer has a sandbox for "+

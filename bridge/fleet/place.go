@@ -25,7 +25,7 @@ func (f *Fleet) Place(ctx context.Context, e *sessions.Entry) (*Runtime, error) 
 		f.table.Remove(e.Key(), rt.profile)
 	})
 	if err == nil && len(rt.profile.Sandbox) > 0 {
-		e.SetSandboxed()
+		e.Sandboxed.Store(true)
 	}
 	return rt, err
 }

@@ -2,6 +2,7 @@ package sessions
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
@@ -14,11 +15,12 @@ type Entry struct {
 	Session *session.Session
 	// Shares has the tenants that the session is shared with. It has its own lock.
 	Shares tenancy.Shares
+	// Sandboxed says that the session has been loaded in a sandbox. It is never reset.
+	Sandboxed atomic.Bool
 
-	mu        sync.Mutex
-	profile   runtime.Profile
-	base      runtime.Profile
-	sandboxed bool
+	mu      sync.Mutex
+	profile runtime.Profile
+	base    runtime.Profile
 }
 
 // NewEntry returns an entry without a session, whose profile is its tenant's own.
@@ -41,18 +43,4 @@ func (e *Entry) SetProfile(profile, base runtime.Profile) (undo func()) {
 	oldProfile, oldBase := e.profile, e.base
 	e.profile, e.base = profile, base
 	return func() { e.SetProfile(oldProfile, oldBase) }
-}
-
-// Sandboxed reports whether the session has ever been loaded in a sandbox.
-func (e *Entry) Sandboxed() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.sandboxed
-}
-
-// SetSandboxed notes that the session has been loaded in a sandbox.
-func (e *Entry) SetSandboxed() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.sandboxed = true
 }

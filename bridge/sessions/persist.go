@@ -64,7 +64,7 @@ func (st *Store) recordOf(e *Entry) (r record, ok bool) {
 	if state == nil {
 		return record{}, false
 	}
-	r = record{Tenant: s.Tenant(), Session: state, SharedWith: e.Shares.Records(), Boxed: e.Sandboxed()}
+	r = record{Tenant: s.Tenant(), Session: state, SharedWith: e.Shares.Records(), Boxed: e.Sandboxed.Load()}
 	profile, _ := e.Profile()
 	r.Profile, r.Lacks = withoutSecrets(profile, st.cfg.Profile(profile.Tenant))
 	st.seal(s.Key(), &r, secret, profile)

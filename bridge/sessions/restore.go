@@ -140,7 +140,7 @@ func (st *Store) restore(key string, text json.RawMessage) (*Entry, error) {
 		s.Settings().Lack(path)
 	}
 	if r.Boxed {
-		e.SetSandboxed()
+		e.Sandboxed.Store(true)
 	}
 	if r.Profile != nil {
 		p := withSecrets(*r.Profile, st.cfg.Profile(r.Profile.Tenant))
