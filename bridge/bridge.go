@@ -229,15 +229,14 @@ func (b *Bridge) compose(defaults jsonobj.Object) {
 		NodeLabels: cfg.NodeLabels,
 		Ambient:    func(tenant string) bool { t, ok := b.tenants.Get(tenant); return ok && t.Ambient },
 	})
+	b.SessionWatch = stream.NewSessionWatch(b.store, b.shutdown, b.codec)
 	b.fleet = fleet.New(fleet.Config{
-		Supervise: cfg.Runtimes, Tenants: b.tenants, Shutdown: b.shutdown, Changed: b.updated, Notified: b.notified,
-		Sessions: func() []*session.Session { return sessions.Of(b.store.Usable()) },
-		Bounds:   b.admission.Runtimes, MaxRSS: b.admission.MaxRSS, Warm: cfg.Warm, SweepInterval: cfg.sweepInterval(),
+		Supervise: cfg.Runtimes, Tenants: b.tenants, Shutdown: b.shutdown, Store: b.store, Admission: b.admission,
+		Changed: b.SessionWatch.Changed, Notified: b.SessionWatch.Notified, Warm: cfg.Warm, SweepInterval: cfg.sweepInterval(),
 		Tuning: cfg.Tuning.Tuning, Host: cfg.Host, Log: b.log,
 	})
 	b.shells = shell.New(b.shutdown, b.log)
 	b.operations = idempotency.New(b.shutdown, b.admission.Remembered, b.log)
-	b.SessionWatch = stream.NewSessionWatch(b.store, b.shutdown, b.codec)
 	b.Events = stream.New(b.store, b.codec, b.shutdown)
 	b.Callbacks = inbox.New(b.store, b.codec, b.operations, b.shutdown, b.log)
 	b.Shares = manage.NewShares(b.store, manage.ShareWatchers{Sessions: b.SessionWatch, Pending: b.Callbacks}, cfg.Audit)
@@ -301,22 +300,6 @@ func (b *Bridge) providersOf(tenant string) session.Providers {
 		}
 	}
 	return out
-}
-
-// updated publishes a change to a session; it does nothing if the session was removed.
-func (b *Bridge) updated(s *session.Session, what bridgev1.SessionChange) {
-	if e := b.store.EntryOf(s); e != nil {
-		b.SessionWatch.Changed(e, what)
-	}
-}
-
-// notified publishes a notification of a CLI process; s is nil if the process has not loaded the session.
-func (b *Bridge) notified(s *session.Session, tenant, id string, params []byte) {
-	var e *sessions.Entry
-	if s != nil {
-		e = b.store.EntryOf(s)
-	}
-	b.SessionWatch.Notified(e, tenant, id, params)
 }
 
 // forget removes what other parts have of a session that leaves memory.

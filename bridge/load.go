@@ -26,7 +26,7 @@ func (b *Bridge) Load(
 	if !loaded {
 		return e != nil, err
 	}
-	b.updated(e.Session, bridgev1.SessionChange_SESSION_CHANGE_UPDATED)
+	b.SessionWatch.Changed(e, bridgev1.SessionChange_SESSION_CHANGE_UPDATED)
 	if e.Session.Awaited() {
 		b.fleet.Revive([]*session.Session{e.Session})
 	}

@@ -27,6 +27,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/admission"
 	"github.com/copilot-grpc/copilot-grpc/bridge/broadcast"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
@@ -36,6 +37,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -75,17 +77,15 @@ type Config struct {
 	Tenants *tenancy.Tenants
 	// Shutdown runs the background tasks.
 	Shutdown *shutdown.Coordinator
-	// Sessions returns the sessions that callers may use, of all tenants.
-	Sessions func() []*session.Session
+	// Store has the sessions.
+	Store *sessions.Store
 	// Changed reports a change of a session, such as the CLI's own.
-	Changed func(s *session.Session, change bridgev1.SessionChange)
-	// Notified reports a session.lifecycle notification of a tenant's process that the bridge did not cause; s is nil
+	Changed func(e *sessions.Entry, change bridgev1.SessionChange)
+	// Notified reports a session.lifecycle notification of a tenant's process that the bridge did not cause; e is nil
 	// unless the process has loaded the session. It must neither wait nor keep params.
-	Notified func(s *session.Session, tenant, id string, params []byte)
-	// Bounds limits the runtimes of a tenant and of all tenants.
-	Bounds func(tenant string) (own, all placement.Bounds)
-	// MaxRSS returns the memory limit of a tenant's processes; configured is that of the process's configuration.
-	MaxRSS func(tenant string, configured int64) int64
+	Notified func(e *sessions.Entry, tenant, id string, params []byte)
+	// Admission limits the runtimes of a tenant and of all tenants, and their memory.
+	Admission *admission.Controller
 	// Warm returns, by tenant, how many runtimes with room for a session its default profile has ready. Nil: none.
 	Warm func() map[string]int
 	// SweepInterval is the time between two sweeps.
@@ -137,7 +137,7 @@ func New(cfg Config) *Fleet {
 		telemetry: newNotices(), hostEvents: newNotices(),
 	}
 	f.tuning.Store(&cfg.Tuning)
-	f.table.Bound(cfg.Bounds)
+	f.table.Bound(cfg.Admission.Runtimes)
 	f.supervisor = cfg.Supervise(f.start)
 	return f
 }
@@ -172,7 +172,7 @@ func (f *Fleet) start(ctx context.Context, cfg runtime.Config) (*runtime.Runtime
 	cfg.RPC.Logger = f.log
 	cfg.RPC.MaxDepth = rpcconn.CLIMaxDepth
 	cfg.Prepare = runtime.Provide
-	cfg.MaxRSS = f.cfg.MaxRSS(cfg.Profile.Tenant, cfg.MaxRSS)
+	cfg.MaxRSS = f.cfg.Admission.MaxRSS(cfg.Profile.Tenant, cfg.MaxRSS)
 	process, err := runtime.Start(ctx, cfg)
 	if err != nil {
 		return nil, err

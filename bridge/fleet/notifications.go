@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/broadcast"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -64,11 +65,15 @@ func (rt *Runtime) lifecycle(params []byte) {
 		return
 	}
 	s := rt.session([]byte(l.SessionID))
-	if change, ok := lifecycleChanges[l.Type]; ok && s != nil {
-		rt.fleet.cfg.Changed(s, change)
+	var e *sessions.Entry
+	if s != nil {
+		e = rt.fleet.cfg.Store.EntryOf(s)
+	}
+	if change, ok := lifecycleChanges[l.Type]; ok && e != nil {
+		rt.fleet.cfg.Changed(e, change)
 	}
 	if s == nil || !s.Loader().Internal() {
-		rt.fleet.cfg.Notified(s, rt.profile.Tenant, l.SessionID, params)
+		rt.fleet.cfg.Notified(e, rt.profile.Tenant, l.SessionID, params)
 	}
 }
 

@@ -27,9 +27,9 @@ func (f *Fleet) Run(ctx context.Context) {
 // be called concurrently.
 func (f *Fleet) Sweep() (idle int) {
 	var list []idleSession
-	for _, s := range f.cfg.Sessions() {
-		s.Watchdog().Check()
-		list = appendIdle(list, s, f.tuning.Load().IdleUnload)
+	for _, e := range f.cfg.Store.Usable() {
+		e.Session.Watchdog().Check()
+		list = appendIdle(list, e.Session, f.tuning.Load().IdleUnload)
 	}
 	list = append(list, f.recycle()...)
 	f.startUnload(list)
@@ -86,6 +86,8 @@ func (f *Fleet) unload(ctx context.Context, i idleSession) {
 		f.log.Warn("unloading an idle session failed", "session_id", i.s.ID(), "error", err)
 	case done:
 		f.log.Debug("idle session unloaded", "session_id", i.s.ID())
-		f.cfg.Changed(i.s, bridgev1.SessionChange_SESSION_CHANGE_UPDATED)
+		if e := f.cfg.Store.EntryOf(i.s); e != nil {
+			f.cfg.Changed(e, bridgev1.SessionChange_SESSION_CHANGE_UPDATED)
+		}
 	}
 }

@@ -138,12 +138,10 @@ func (st *Store) Usable() []*Entry {
 }
 
 // Sessions returns the sessions of all tenants, in no order.
-func (st *Store) Sessions() []*session.Session { return Of(st.All()) }
-
-// Of returns the sessions of entries.
-func Of(entries []*Entry) []*session.Session {
-	out := make([]*session.Session, len(entries))
-	for i, e := range entries {
+func (st *Store) Sessions() []*session.Session {
+	all := st.All()
+	out := make([]*session.Session, len(all))
+	for i, e := range all {
 		out[i] = e.Session
 	}
 	return out
