@@ -251,8 +251,7 @@ func (b *Bridge) compose(defaults jsonobj.Object) {
 	})
 	b.Transfers = transfer.New(transfer.Config{
 		Store: b.store, Sessions: b.Sessions, Runtimes: b.fleet, Tenants: b.tenants, Parser: parser, Codec: b.codec,
-		Shutdown: b.shutdown, Audit: cfg.Audit, Log: b.log, Defaults: defaults, Providers: b.providersOf,
-		CheckJournals: b.admission.CheckJournals,
+		Shutdown: b.shutdown, Admission: b.admission, Audit: cfg.Audit, Log: b.log,
 	})
 	b.Turns = prompt.New(prompt.Config{
 		Sessions: b.store, Opener: b.Sessions, Parser: parser, Streams: b.Events,

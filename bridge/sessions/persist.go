@@ -71,6 +71,11 @@ func (st *Store) recordOf(e *Entry) (r record, ok bool) {
 	return r, true
 }
 
+// Export returns what an archive has of a session.
+func (st *Store) Export(e *Entry) (session.Exported, error) {
+	return e.Session.Export(st.cfg.Defaults, st.cfg.Providers(caller.HostTenant))
+}
+
 // removeState removes the journal of a session and its saved state. It sets aside the data of a
 // session that could not be opened.
 func (st *Store) removeState(s *session.Session) {

@@ -103,7 +103,7 @@ func (svc *Service) copy(ctx context.Context, e *sessions.Entry, into *spool) (e
 	if err != nil {
 		return 0, 0, st, err
 	}
-	exported, err := e.Session.Export(svc.cfg.Defaults, svc.cfg.Providers(caller.HostTenant))
+	exported, err := svc.cfg.Store.Export(e)
 	if err == nil {
 		st, err = newState(svc.cfg.Codec, e.Session.ID(), exported, caller.From(ctx))
 	}

@@ -105,7 +105,7 @@ func (im *importing) run(ctx context.Context, from io.Reader) (out *bridgev1.Imp
 		}
 	}()
 	m, err := im.staging.unpack(ctx, from, func(bytes int64) error {
-		return im.svc.cfg.CheckJournals(im.caller.Tenant, bytes)
+		return im.svc.cfg.Admission.CheckJournals(im.caller.Tenant, bytes)
 	})
 	if err != nil {
 		return nil, err
@@ -249,7 +249,7 @@ func (im *importing) insert(ctx context.Context, id string, in session.Imported)
 		if count, err = im.fill(ctx, e.Session); err != nil {
 			return err
 		}
-		if err = im.svc.cfg.CheckJournals(im.caller.Tenant, 0); err != nil { // with what the other imports have added
+		if err = im.svc.cfg.Admission.CheckJournals(im.caller.Tenant, 0); err != nil { // with what the other imports have added
 			return err
 		}
 		if err = im.staging.place(id, im.profile.User); errors.Is(err, fs.ErrExist) {

@@ -19,15 +19,14 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/admission"
 	"github.com/copilot-grpc/copilot-grpc/bridge/archive"
 	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fleet"
-	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/manage"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
 	"github.com/copilot-grpc/copilot-grpc/bridge/request"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
@@ -53,23 +52,17 @@ var limits = archive.Limits{Bytes: maxBytes, Parts: maxParts, Depth: maxDepth}
 
 // Config has the parts that a service uses.
 type Config struct {
-	Store    *sessions.Store
-	Sessions *manage.Sessions
-	Runtimes *fleet.Fleet
-	Tenants  *tenancy.Tenants
-	Parser   *request.Parser
-	Codec    *wire.Codec
-	Shutdown *shutdown.Coordinator
-	Audit    audit.Sink // not nil
+	Store     *sessions.Store
+	Sessions  *manage.Sessions
+	Runtimes  *fleet.Fleet
+	Tenants   *tenancy.Tenants
+	Parser    *request.Parser
+	Codec     *wire.Codec
+	Shutdown  *shutdown.Coordinator
+	Admission *admission.Controller
+	Audit     audit.Sink // not nil
 	// Log receives the causes of failures that may name paths of the server.
 	Log *slog.Logger
-	// Defaults are members of the configuration of sessions that do not set them; archives do not have them.
-	Defaults jsonobj.Object
-	// Providers returns the server's model providers that a tenant's sessions may name. For caller.HostTenant
-	// it returns all.
-	Providers func(tenant string) session.Providers
-	// CheckJournals returns LIMIT_EXCEEDED if a tenant's journals cannot take that many more bytes.
-	CheckJournals func(tenant string, more int64) error
 }
 
 // Service serves the calls. It is safe for concurrent use.
