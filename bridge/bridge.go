@@ -214,14 +214,13 @@ func New(cfg Config) (*Bridge, error) {
 func (b *Bridge) compose(defaults jsonobj.Object) {
 	cfg := &b.cfg
 	b.store = sessions.New(sessions.Config{
-		Directory: cfg.Directory, Session: b.sessionConfig, Profile: b.tenants.ProfileOf, Defaults: defaults,
+		Directory: cfg.Directory, Session: b.sessionConfig, Tenants: b.tenants, Defaults: defaults,
 		Providers: b.providersOf, Sealer: cfg.Sealer, Forget: b.forget, Go: b.Go, Log: cfg.Logger,
 		Host:       func(e *sessions.Entry) session.Host { return host{b, e} },
 		SetProfile: func(e *sessions.Entry, p runtime.Profile) (undo func()) { return b.fleet.SetProfile(e, p) },
 	})
 	b.admission = admission.New(admission.Config{
-		Sessions: b.store.Sessions, EvictedBytes: b.store.EvictedBytes,
-		Tenant: b.tenants.Limits, Overall: cfg.Limits, Tenants: cfg.Tenant != nil,
+		Store: b.store, Tenants: b.tenants, Overall: cfg.Limits,
 		MaxPromptBytes: func() int { return b.tuned.Load().MaxPromptBytes }, Elsewhere: cfg.Elsewhere,
 	})
 	parser := request.New(request.Config{

@@ -17,21 +17,18 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 )
 
 // Config says what a controller bounds.
 type Config struct {
-	// Sessions returns all sessions of the bridge, in no order.
-	Sessions func() []*session.Session
-	// EvictedBytes returns the bytes of the stored events of sessions that are not in memory, by tenant.
-	EvictedBytes func() map[string]int64
-	// Tenant returns the limits of a tenant. Overall returns the limits of all tenants together.
-	Tenant  func(name string) quota.Limits
+	Store *sessions.Store
+	// Tenants has the limits of tenants. Overall returns the limits of all tenants together.
+	Tenants *tenancy.Tenants
 	Overall func() quota.Limits
 	// MaxPromptBytes returns the size of the longest prompt that the bridge accepts.
 	MaxPromptBytes func() int
-	// Tenants says that there are tenants beside the host's owner.
-	Tenants bool
 	// Elsewhere returns what a tenant, and all tenants together, use at other servers for which the limits hold too.
 	// It must not wait. Nil: there are none.
 	Elsewhere func(tenant string) (own, all quota.Use)
@@ -85,14 +82,14 @@ var (
 // Uses returns what each tenant uses at this server, its runtimes apart.
 func (c *Controller) Uses() quota.Uses {
 	out := quota.Uses{}
-	for _, s := range c.cfg.Sessions() {
+	for _, s := range c.cfg.Store.Sessions() {
 		use := quota.Use{
 			Sessions: openSessions.count(s), Turns: runningTurns.count(s), Participants: attached.count(s),
 			JournalBytes: journalBytes(s),
 		}
 		out[s.Tenant()] = out[s.Tenant()].Plus(use)
 	}
-	for tenant, n := range c.cfg.EvictedBytes() {
+	for tenant, n := range c.cfg.Store.EvictedBytes() {
 		out[tenant] = out[tenant].Plus(quota.Use{JournalBytes: n})
 	}
 	c.rooms.Range(func(tenant, used any) bool {
@@ -114,7 +111,7 @@ func (c *Controller) admitOne(
 	}
 	others, othersOfAll := c.cfg.Elsewhere(tenant)
 	own, all := r.elsewhere(others), r.elsewhere(othersOfAll)
-	for _, s := range c.cfg.Sessions() {
+	for _, s := range c.cfg.Store.Sessions() {
 		n := r.count(s)
 		if all += n; s.Tenant() == tenant {
 			own += n
@@ -125,7 +122,7 @@ func (c *Controller) admitOne(
 
 // Session takes room for a session.
 func (c *Controller) Session(tenant string) (release func(), err error) {
-	l := quota.Limit{Name: "sessions", Tenant: c.cfg.Tenant(tenant).Sessions, Overall: c.cfg.Overall().Sessions}
+	l := quota.Limit{Name: "sessions", Tenant: c.cfg.Tenants.Limits(tenant).Sessions, Overall: c.cfg.Overall().Sessions}
 	return c.admitOne(&c.sessions, tenant, l, openSessions)
 }
 
@@ -133,7 +130,7 @@ func (c *Controller) Session(tenant string) (release func(), err error) {
 // then waits for it. The journal has to have room too.
 func (c *Controller) Turn(s *session.Session) (release func(), err error) {
 	tenant := s.Tenant()
-	own, all := c.cfg.Tenant(tenant), c.cfg.Overall()
+	own, all := c.cfg.Tenants.Limits(tenant), c.cfg.Overall()
 	if err := c.CheckJournals(tenant, 1); err != nil {
 		return nil, err
 	}
@@ -146,7 +143,7 @@ func (c *Controller) Turn(s *session.Session) (release func(), err error) {
 
 // Participant takes room for a participant.
 func (c *Controller) Participant(tenant string) (release func(), err error) {
-	l := quota.Limit{Name: "participants", Tenant: c.cfg.Tenant(tenant).Participants, Overall: c.cfg.Overall().Participants}
+	l := quota.Limit{Name: "participants", Tenant: c.cfg.Tenants.Limits(tenant).Participants, Overall: c.cfg.Overall().Participants}
 	return c.admitOne(&c.participants, tenant, l, attached)
 }
 
@@ -156,18 +153,18 @@ const trimmedEvery = time.Minute
 
 // CheckJournals returns LIMIT_EXCEEDED if a tenant's journals, or all journals, cannot take that many more bytes.
 func (c *Controller) CheckJournals(tenant string, more int64) error {
-	own, all := c.cfg.Tenant(tenant).JournalBytes, c.cfg.Overall().JournalBytes
+	own, all := c.cfg.Tenants.Limits(tenant).JournalBytes, c.cfg.Overall().JournalBytes
 	if own <= 0 && all <= 0 {
 		return nil
 	}
 	others, othersOfAll := c.cfg.Elsewhere(tenant)
 	mine, sum := others.JournalBytes, othersOfAll.JournalBytes
-	for of, n := range c.cfg.EvictedBytes() {
+	for of, n := range c.cfg.Store.EvictedBytes() {
 		if sum += n; of == tenant {
 			mine += n
 		}
 	}
-	for _, s := range c.cfg.Sessions() {
+	for _, s := range c.cfg.Store.Sessions() {
 		n := journalBytes(s)
 		if sum += n; s.Tenant() == tenant {
 			mine += n
@@ -194,7 +191,7 @@ func journalBytes(s *session.Session) int64 {
 // MaxPrompt is the longest prompt of a tenant.
 func (c *Controller) MaxPrompt(tenant string) int {
 	most := c.cfg.MaxPromptBytes()
-	for _, l := range []int{c.cfg.Tenant(tenant).PromptBytes, c.cfg.Overall().PromptBytes} {
+	for _, l := range []int{c.cfg.Tenants.Limits(tenant).PromptBytes, c.cfg.Overall().PromptBytes} {
 		if l > 0 {
 			most = min(most, l)
 		}
@@ -204,7 +201,7 @@ func (c *Controller) MaxPrompt(tenant string) int {
 
 // CheckPrompt rejects a part of a prompt above the limit of the tenant or of the server.
 func (c *Controller) CheckPrompt(tenant string, size int, at string) error {
-	own, all, most := c.cfg.Tenant(tenant).PromptBytes, c.cfg.Overall().PromptBytes, c.cfg.MaxPromptBytes()
+	own, all, most := c.cfg.Tenants.Limits(tenant).PromptBytes, c.cfg.Overall().PromptBytes, c.cfg.MaxPromptBytes()
 	switch {
 	case size > most:
 		return fault.New(fault.PromptTooLarge, "the prompt has %d bytes, more than %d", size, most).WithField(at)
@@ -225,13 +222,13 @@ func (c *Controller) Runtimes(tenant string) (own, all placement.Bounds) {
 		}
 	}
 	others, othersOfAll := c.cfg.Elsewhere(tenant)
-	return of(c.cfg.Tenant(tenant), others), of(c.cfg.Overall(), othersOfAll)
+	return of(c.cfg.Tenants.Limits(tenant), others), of(c.cfg.Overall(), othersOfAll)
 }
 
 // MaxRSS returns the memory limit of a tenant's runtime: the smallest limit that is set.
 func (c *Controller) MaxRSS(tenant string, configured int64) int64 {
 	most := configured
-	for _, l := range []int64{c.cfg.Tenant(tenant).RuntimeMemoryBytes, c.cfg.Overall().RuntimeMemoryBytes} {
+	for _, l := range []int64{c.cfg.Tenants.Limits(tenant).RuntimeMemoryBytes, c.cfg.Overall().RuntimeMemoryBytes} {
 		if l > 0 && (most <= 0 || l < most) {
 			most = l
 		}
@@ -249,7 +246,7 @@ type room struct {
 // Take implements callback.Room. It runs on a connection's reader, and does not wait.
 func (r room) Take() bool {
 	own, all := r.used.Add(1), r.c.callbacks.Add(1)
-	limit, overall := int64(r.c.cfg.Tenant(r.tenant).PendingCallbacks), int64(r.c.cfg.Overall().PendingCallbacks)
+	limit, overall := int64(r.c.cfg.Tenants.Limits(r.tenant).PendingCallbacks), int64(r.c.cfg.Overall().PendingCallbacks)
 	others, othersOfAll := r.c.cfg.Elsewhere(r.tenant)
 	own, all = own+int64(others.Callbacks), all+int64(othersOfAll.Callbacks)
 	if limit > 0 && own > limit || overall > 0 && all > overall {
@@ -278,8 +275,8 @@ func (c *Controller) Remembered(tenant string) (own, all idempotency.Quota) {
 		return idempotency.Quota{Requests: cmp.Or(l.RememberedRequests, requests), Bytes: cmp.Or(l.RememberedBytes, bytes)}
 	}
 	all = of(c.cfg.Overall(), idempotency.DefaultTotalRequests, idempotency.DefaultTotalBytes)
-	if !c.cfg.Tenants {
-		return of(c.cfg.Tenant(tenant), all.Requests, all.Bytes), all
+	if c.cfg.Tenants.Lookup == nil {
+		return of(c.cfg.Tenants.Limits(tenant), all.Requests, all.Bytes), all
 	}
-	return of(c.cfg.Tenant(tenant), idempotency.DefaultRequests, idempotency.DefaultBytes), all
+	return of(c.cfg.Tenants.Limits(tenant), idempotency.DefaultRequests, idempotency.DefaultBytes), all
 }

@@ -7,8 +7,8 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -17,7 +17,7 @@ func newStore() *Store {
 	return New(Config{
 		Session: func(string) session.Config { return session.Config{} },
 		Host:    func(*Entry) session.Host { return struct{ session.Host }{} },
-		Profile: func(tenant string) runtime.Profile { return runtime.Profile{Tenant: tenant} },
+		Tenants: &tenancy.Tenants{},
 		Forget:  func(string) {},
 		Log:     slog.New(slog.DiscardHandler),
 	})

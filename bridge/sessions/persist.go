@@ -66,7 +66,7 @@ func (st *Store) recordOf(e *Entry) (r record, ok bool) {
 	}
 	r = record{Tenant: s.Tenant(), Session: state, SharedWith: e.Shares.Records(), Boxed: e.Sandboxed.Load()}
 	profile, _ := e.Profile()
-	r.Profile, r.Lacks = withoutSecrets(profile, st.cfg.Profile(profile.Tenant))
+	r.Profile, r.Lacks = withoutSecrets(profile, st.cfg.Tenants.ProfileOf(profile.Tenant))
 	st.seal(s.Key(), &r, secret, profile)
 	return r, true
 }

@@ -143,7 +143,7 @@ func (st *Store) restore(key string, text json.RawMessage) (*Entry, error) {
 		e.Sandboxed.Store(true)
 	}
 	if r.Profile != nil {
-		p := withSecrets(*r.Profile, st.cfg.Profile(r.Profile.Tenant))
+		p := withSecrets(*r.Profile, st.cfg.Tenants.ProfileOf(r.Profile.Tenant))
 		secret.addTo(&p)
 		st.cfg.SetProfile(e, p)
 	}

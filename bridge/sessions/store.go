@@ -28,6 +28,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 )
 
 // Directory stores what outlives the bridge: its sessions, their state and their journals. Package
@@ -77,9 +78,8 @@ type Config struct {
 	// identity, host, journal and outbox.
 	Session func(tenant string) session.Config
 	// Host returns what the session of an entry uses of the bridge.
-	Host func(*Entry) session.Host
-	// Profile returns the default profile of a tenant's runtimes.
-	Profile func(tenant string) runtime.Profile
+	Host    func(*Entry) session.Host
+	Tenants *tenancy.Tenants
 	// SetProfile gives a restored session its profile.
 	SetProfile func(*Entry, runtime.Profile) (undo func())
 	// Defaults are members of the configuration of sessions that do not set them.
@@ -239,7 +239,7 @@ func (st *Store) create(tenant, id string) (*Entry, error) {
 			box.Edit()
 		}
 	}
-	e := NewEntry(st.cfg.Profile(tenant))
+	e := NewEntry(st.cfg.Tenants.ProfileOf(tenant))
 	cfg := st.cfg.Session(tenant)
 	cfg.ID, cfg.Tenant, cfg.Host = id, tenant, st.cfg.Host(e)
 	cfg.Epoch, cfg.Log, cfg.Outbox = epoch, disk, box

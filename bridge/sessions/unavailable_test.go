@@ -12,11 +12,11 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/usage"
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 )
 
 // failing is a data directory whose journals cannot be opened while it fails, or only after release is closed. Its
@@ -86,7 +86,7 @@ func openStore(t *testing.T, dir string) (*Store, *failing) {
 		Directory: f,
 		Session:   func(string) session.Config { return session.Config{} },
 		Host:      func(e *Entry) session.Host { return quiet{st: st, e: e} },
-		Profile:   func(tenant string) runtime.Profile { return runtime.Profile{Tenant: tenant} },
+		Tenants:   &tenancy.Tenants{},
 		Providers: func(string) session.Providers { return nil },
 		Forget:    func(string) {},
 		Log:       slog.New(slog.DiscardHandler),
