@@ -106,7 +106,7 @@ type startedTurn struct {
 	s     *session.Session
 	sent  session.Sent
 	begin *bridgev1.Position // its events come after; nil for all
-	ended <-chan struct{}    // closes when the session is disconnected too; nil if it stays
+	ended chan struct{}      // closes when the session is disconnected too; nil if it stays
 	// oneOff deletes the session after the turn; nil if it stays.
 	oneOff *oneOff
 }
@@ -122,13 +122,13 @@ func (svc *Service) runTurn(ctx context.Context, r *bridgev1.RunRequest, m sessi
 		if err != nil {
 			return nil, err
 		}
-		t := &startedTurn{s: s, oneOff: svc.oneOffOf(ctx, s, r)}
+		t := svc.newTurn(ctx, s, r)
 		if r.GetCreate() == nil {
 			t.begin = session.Proto(s.Journal().Last())
 		}
 		sent, err := async.Wait(ctx, func(done func(session.Sent, error)) { svc.StartMessage(ctx, s, m, done) })
 		if err != nil {
-			svc.disconnectAfter(t, r)
+			svc.disconnectAfter(t)
 			if r.GetRequestId() == "" {
 				t.oneOff.leave()
 			}
@@ -136,7 +136,7 @@ func (svc *Service) runTurn(ctx context.Context, r *bridgev1.RunRequest, m sessi
 		}
 		t.sent = sent
 		t.sent.Waiter = s.Follow(sent.Waiter, sent.MessageID)
-		svc.disconnectAfter(t, r)
+		svc.disconnectAfter(t)
 		svc.runs.put(t)
 		begun = t
 		return &bridgev1.RunStarted{SessionId: tenancy.NameOf(ctx, s), MessageId: begun.sent.MessageID}, nil
@@ -157,17 +157,22 @@ func (svc *Service) runTurn(ctx context.Context, r *bridgev1.RunRequest, m sessi
 	return svc.runAgain(ctx, r, started)
 }
 
-// oneOffOf returns what deletes the session of a Run: nil if the caller chose its id or its lifetime
-// is KEEP.
-func (svc *Service) oneOffOf(ctx context.Context, s *session.Session, r *bridgev1.RunRequest) *oneOff {
-	create := r.GetCreate()
-	if create == nil || create.GetSessionId() != "" || create.GetLifetime() == bridgev1.Lifetime_LIFETIME_KEEP {
-		return nil
+// newTurn returns a turn of a Run in a session. A session that the Run has created is disconnected after the turn, unless
+// its lifetime is KEEP, and deleted, unless the caller chose its id.
+func (svc *Service) newTurn(ctx context.Context, s *session.Session, r *bridgev1.RunRequest) *startedTurn {
+	t, create := &startedTurn{s: s}, r.GetCreate()
+	if create == nil || create.GetLifetime() == bridgev1.Lifetime_LIFETIME_KEEP {
+		return t
 	}
-	if r.GetRequestId() == "" { // its Run has entered
-		return &oneOff{svc: svc, s: s, as: context.WithoutCancel(ctx), users: 2}
+	t.ended = make(chan struct{})
+	switch {
+	case create.GetSessionId() != "":
+	case r.GetRequestId() == "": // its Run has entered
+		t.oneOff = &oneOff{svc: svc, s: s, as: context.WithoutCancel(ctx), users: 2}
+	default:
+		t.oneOff = &oneOff{svc: svc, s: s, as: context.WithoutCancel(ctx), users: 1, grace: oneOffGrace}
 	}
-	return &oneOff{svc: svc, s: s, as: context.WithoutCancel(ctx), users: 1, grace: oneOffGrace}
+	return t
 }
 
 // runSession returns the session of a Run.
@@ -179,17 +184,15 @@ func (svc *Service) runSession(ctx context.Context, r *bridgev1.RunRequest, id s
 	return s, err
 }
 
-// disconnectAfter disconnects the session that a Run has created when its turn has ended, at once if none was begun, and
-// deletes one that was created for a single turn. A caller whose connection broke finds it until then. Sessions with the
-// lifetime KEEP stay.
-func (svc *Service) disconnectAfter(t *startedTurn, r *bridgev1.RunRequest) {
-	if r.GetCreate() == nil || r.GetCreate().GetLifetime() == bridgev1.Lifetime_LIFETIME_KEEP {
+// disconnectAfter disconnects the session of a turn, if it is not to stay, when the turn has ended, at once if none was
+// begun. A caller whose connection broke finds the session until then.
+func (svc *Service) disconnectAfter(t *startedTurn) {
+	if t.ended == nil {
 		return
 	}
-	ended, s, w := make(chan struct{}), t.s, t.sent.Waiter
-	t.ended = ended
+	s, w := t.s, t.sent.Waiter
 	svc.cfg.Shutdown.Go(func(ctx context.Context) {
-		defer close(ended)
+		defer close(t.ended)
 		if w != nil && !svc.awaitRun(ctx, s, w) {
 			return
 		}

@@ -53,14 +53,14 @@ func (svc *Service) runAgain(
 	if err != nil {
 		return nil, err
 	}
-	t := &startedTurn{s: s, sent: session.Sent{MessageID: id, At: at, Waiter: waiter}}
+	t := svc.newTurn(ctx, s, r)
+	t.sent = session.Sent{MessageID: id, At: at, Waiter: waiter}
 	if r.GetCreate() == nil && found {
 		t.begin = session.Proto(journal.Position{Epoch: at.Epoch, Seq: at.Seq - 1})
 	}
-	t.oneOff = svc.oneOffOf(ctx, s, r)
 	if earlier := svc.runs.put(t); earlier != t {
 		return earlier, nil
 	}
-	svc.disconnectAfter(t, r)
+	svc.disconnectAfter(t)
 	return t, nil
 }
