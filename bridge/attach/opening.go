@@ -21,24 +21,21 @@ type opened struct {
 // a.opening has its end.
 func (a *Attachment) openAsync(ctx context.Context, j session.Joining) (*session.Session, session.Joined, error) {
 	needed := a.start.GetExact() || a.svc.needsParticipants(ctx, a.start)
-	inPlace, asked, end := make(chan opened, 1), make(chan opened, 1), make(chan opened, 1)
+	early, end := make(chan opened, 1), make(chan opened, 1)
 	var place opened // guarded by the session, which makes both calls
+	proceed := func() {
+		select {
+		case early <- place:
+		default: // it has returned, or is about to
+		}
+	}
 	j.OnPlaced = func(s *session.Session, joined session.Joined) {
 		place = opened{s: s, joined: joined}
-		if !needed {
-			return
-		}
-		select {
-		case inPlace <- place:
-		default: // it tries again, having come too late for its old place
+		if needed {
+			proceed()
 		}
 	}
-	j.Asked = func() {
-		select {
-		case asked <- place:
-		default: // it is known
-		}
-	}
+	j.Asked = proceed
 	ctx, cancel := context.WithCancelCause(ctx)
 	a.work.Go(func() {
 		defer cancel(nil)
@@ -46,10 +43,7 @@ func (a *Attachment) openAsync(ctx context.Context, j session.Joining) (*session
 		end <- opened{s, joined, err}
 	})
 	select {
-	case o := <-inPlace:
-		a.opening = end
-		return o.s, o.joined, nil
-	case o := <-asked:
+	case o := <-early:
 		a.opening = end
 		return o.s, o.joined, nil
 	case o := <-end:
