@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"regexp"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -59,22 +60,14 @@ func (c Class) String() string { return classes[c] }
 
 // ParseRole returns the role with a name; Nobody and false if there is none.
 func ParseRole(name string) (Role, bool) {
-	for i := Observer; i <= Admin; i++ {
-		if roles[i] == name {
-			return i, true
-		}
-	}
-	return Nobody, false
+	i := slices.Index(roles[Observer:], name) + 1
+	return Role(i), i > 0
 }
 
 // ParseClass returns the class with a name; Unclassed and false if there is none.
 func ParseClass(name string) (Class, bool) {
-	for i := Read; i <= Operate; i++ {
-		if classes[i] == name {
-			return i, true
-		}
-	}
-	return Unclassed, false
+	i := slices.Index(classes[Read:], name) + 1
+	return Class(i), i > 0
 }
 
 // needs is the lowest role for each class.
