@@ -2,6 +2,7 @@ package archive
 
 import (
 	"archive/tar"
+	"bufio"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -13,6 +14,8 @@ import (
 )
 
 const (
+	// bufferBytes is the size of the reads of an archive.
+	bufferBytes = 32 << 10
 	// headerBytes bounds what precedes the content of an entry: the padding of the entry before, its header, a long
 	// name and the extended attributes of PAX.
 	headerBytes = 16 << 10
@@ -32,16 +35,17 @@ const (
 func Read(
 	ctx context.Context, r io.Reader, limits Limits, start func(Manifest) error, part func(Part, io.Reader) error,
 ) (Manifest, error) {
-	in := &source{ctx: ctx, from: r}
-	m, err := read(in, limits, start, part)
-	if err != nil && in.err != nil {
-		err = in.err // the archive is not at fault
+	from := &source{ctx: ctx, from: r}
+	m, err := read(bufio.NewReaderSize(from, bufferBytes), limits, start, part)
+	if err != nil && from.err != nil {
+		err = from.err // the archive is not at fault
 	}
 	return m, err
 }
 
+// read is Read. in has no more data than gzip asks for, because it is an io.ByteReader.
 func read(
-	in *source, limits Limits, start func(Manifest) error, part func(Part, io.Reader) error,
+	in *bufio.Reader, limits Limits, start func(Manifest) error, part func(Part, io.Reader) error,
 ) (m Manifest, err error) {
 	inflated, err := gzip.NewReader(in)
 	if err != nil {

@@ -6,56 +6,22 @@ import (
 	"io"
 )
 
-// source remembers an error of the reader that an archive comes from. It has no more data than its
-// caller asks for, because it is an io.ByteReader.
+// source is the reader that an archive comes from. It remembers its error.
 type source struct {
 	ctx  context.Context
 	from io.Reader
 	err  error
-
-	buffer     [32 << 10]byte
-	start, end int
-}
-
-// fill reads the next bytes if there are none.
-func (s *source) fill() error {
-	for s.start == s.end {
-		if err := s.ctx.Err(); err != nil {
-			s.err = err
-			return err
-		}
-		n, err := s.from.Read(s.buffer[:])
-		s.start, s.end = 0, n
-		if n == 0 && err != nil {
-			if err != io.EOF {
-				s.err = err
-			}
-			return err
-		}
-	}
-	return nil
 }
 
 // Read implements io.Reader.
-func (s *source) Read(p []byte) (int, error) {
-	if len(p) == 0 {
-		return 0, nil
+func (s *source) Read(p []byte) (n int, err error) {
+	if err = s.ctx.Err(); err == nil {
+		n, err = s.from.Read(p)
 	}
-	if err := s.fill(); err != nil {
-		return 0, err
+	if err != nil && err != io.EOF {
+		s.err = err
 	}
-	n := copy(p, s.buffer[s.start:s.end])
-	s.start += n
-	return n, nil
-}
-
-// ReadByte implements io.ByteReader.
-func (s *source) ReadByte() (byte, error) {
-	if err := s.fill(); err != nil {
-		return 0, err
-	}
-	s.start++
-	return s.buffer[s.start-1], nil
+	return n, err
 }
 
 // bound returns ErrLimit after a number of bytes, unless the data end there.
