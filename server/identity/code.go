@@ -3,7 +3,6 @@ package identity
 import (
 	"context"
 	"crypto/subtle"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -31,7 +30,6 @@ type Client struct {
 type CodeFlow struct {
 	oidc   *OIDC
 	client Client
-	http   *http.Client
 }
 
 // Attempt is one login at an issuer. Its fields are secrets, except for Redirect.
@@ -53,16 +51,7 @@ type endpoints struct {
 
 // NewCodeFlow returns the logins at the issuer of o.
 func NewCodeFlow(o *OIDC, c Client) *CodeFlow {
-	next := o.issuer.Client
-	if next == nil {
-		next = &http.Client{}
-	}
-	own := *next
-	own.Timeout = issuerTimeout
-	own.Transport = bounded{next.Transport}
-	// A redirect could lead the code and the secret to another party.
-	own.CheckRedirect = func(*http.Request, []*http.Request) error { return errors.New("issuers may not redirect") }
-	return &CodeFlow{oidc: o, client: c, http: &own}
+	return &CodeFlow{oidc: o, client: c}
 }
 
 // Issuer returns the issuer's URL.
@@ -85,7 +74,7 @@ func (f *CodeFlow) Finish(ctx context.Context, a Attempt, code string) (*Identit
 		return nil, err
 	}
 	// The library's error has the issuer's answer, which may be a secret.
-	token, err := config.Exchange(context.WithValue(ctx, oauth2.HTTPClient, f.http), code,
+	token, err := config.Exchange(context.WithValue(ctx, oauth2.HTTPClient, f.oidc.client), code,
 		oauth2.VerifierOption(a.Verifier))
 	if err != nil {
 		return nil, fault.New(fault.Unauthenticated, "the issuer did not accept the login")
@@ -164,11 +153,7 @@ type bounded struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
-	next := b.next
-	if next == nil {
-		next = http.DefaultTransport
-	}
-	response, err := next.RoundTrip(r)
+	response, err := b.next.RoundTrip(r)
 	if err != nil {
 		return nil, fmt.Errorf("issuer: %w", err)
 	}

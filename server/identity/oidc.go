@@ -1,13 +1,11 @@
 package identity
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -16,6 +14,7 @@ import (
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-jose/go-jose/v4"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 )
@@ -69,8 +68,6 @@ type Issuer struct {
 	// requires it. If the issuer does not reply before KeysMaxAge has passed, its tokens are refused. The default is
 	// 15 minutes.
 	KeysMaxAge time.Duration
-	// Client sends requests to the issuer. The default is a client that only OIDC uses.
-	Client *http.Client
 	// Now is the clock.
 	Now func() time.Time
 }
@@ -95,19 +92,15 @@ type OIDC struct {
 
 // NewOIDC returns the authenticator of an issuer.
 func NewOIDC(issuer Issuer) *OIDC {
-	client := issuer.Client
-	if client == nil {
-		client = &http.Client{}
-	}
-	limited := *client
-	limited.Timeout = issuerTimeout
-	limited.Transport = &sparing{next: client.Transport, now: issuer.Now, kept: map[string]*kept{}}
 	if issuer.KeysMaxAge <= 0 {
 		issuer.KeysMaxAge = DefaultKeysMaxAge
 	}
-	// A redirect could lead to another party's keys.
-	limited.CheckRedirect = func(*http.Request, []*http.Request) error { return errors.New("issuers may not redirect") }
-	return &OIDC{issuer: issuer, client: &limited, fetching: make(chan struct{}, 1)}
+	client := &http.Client{
+		Timeout: issuerTimeout, Transport: bounded{http.DefaultTransport},
+		// A redirect could lead to another party's keys, and the code and the secret of a login to that party.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return errors.New("issuers may not redirect") },
+	}
+	return &OIDC{issuer: issuer, client: client, fetching: make(chan struct{}, 1)}
 }
 
 // URL returns the issuer's URL.
@@ -135,7 +128,12 @@ func (o *OIDC) verify(ctx context.Context, raw string, audiences []string) (*Ide
 		return nil, fault.New(fault.Unauthenticated,
 			"the keys of the token's issuer are not available").WithRetry(retryEvery)
 	}
-	token, err := verifier.Verify(oidc.ClientContext(ctx, o.client), raw)
+	token, err := verifier.Verify(ctx, raw)
+	if err != nil {
+		if newer := o.newer(ctx, verifier); newer != nil {
+			token, err = newer.Verify(ctx, raw)
+		}
+	}
 	if err != nil {
 		// Details would only help an attacker who forges tokens.
 		return nil, fault.New(fault.Unauthenticated, "the token is not valid")
@@ -214,6 +212,29 @@ func (o *OIDC) ready(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	return usable, nil
 }
 
+// newer returns a verifier with keys that were fetched after those of another one, which does not accept a token: the
+// issuer may have new keys. It returns nil if there is none, and fetches keys at most once in keyEvery.
+func (o *OIDC) newer(ctx context.Context, than *oidc.IDTokenVerifier) *oidc.IDTokenVerifier {
+	select {
+	case o.fetching <- struct{}{}:
+	case <-ctx.Done():
+		return nil
+	}
+	defer func() { <-o.fetching }()
+	usable, _ := o.current()
+	o.mu.Lock()
+	due := o.issuer.Now().Sub(o.fetched) >= keyEvery
+	o.mu.Unlock()
+	if usable == than && due {
+		o.fetch(ctx)
+		usable, _ = o.current()
+	}
+	if usable == than {
+		return nil
+	}
+	return usable
+}
+
 // current returns the verifier, nil if its keys are too old, and whether no refresh is due.
 func (o *OIDC) current() (usable *oidc.IDTokenVerifier, fresh bool) {
 	o.mu.Lock()
@@ -276,19 +297,17 @@ func (o *OIDC) discover(ctx context.Context) (*oidc.IDTokenVerifier, endpoints, 
 		return nil, urls, 0, err
 	}
 	defer func() { _ = response.Body.Close() }()
-	var keys struct {
-		Keys []json.RawMessage `json:"keys"`
-	}
 	if response.StatusCode != http.StatusOK {
 		return nil, urls, 0, fmt.Errorf("keys at %q: %s", found.Keys, response.Status)
 	}
-	if err := json.NewDecoder(response.Body).Decode(&keys); err != nil {
+	set := &keys{}
+	for _, algorithm := range o.issuer.Algorithms {
+		set.algorithms = append(set.algorithms, jose.SignatureAlgorithm(algorithm))
+	}
+	if err := json.NewDecoder(response.Body).Decode(&set.JSONWebKeySet); err != nil {
 		return nil, urls, 0, fmt.Errorf("keys at %q: %w", found.Keys, err)
 	}
-	// The key set stores its context. It fetches the keys with its first token, and gets the reply that was read
-	// here.
-	lasting := oidc.ClientContext(context.WithoutCancel(ctx), o.client)
-	verifier := oidc.NewVerifier(o.issuer.URL, oidc.NewRemoteKeySet(lasting, found.Keys), &oidc.Config{
+	verifier := oidc.NewVerifier(o.issuer.URL, set, &oidc.Config{
 		SkipClientIDCheck: true, SkipExpiryCheck: true, // both are checked here
 		SupportedSigningAlgs: o.issuer.Algorithms, Now: o.issuer.Now,
 	})
@@ -333,51 +352,26 @@ func issuerOf(token string) string {
 	return claims.Issuer
 }
 
-// sparing limits the rate of requests to an issuer and the size of its replies.
-type sparing struct {
-	next http.RoundTripper
-	now  func() time.Time
-
-	mu   sync.Mutex
-	kept map[string]*kept
+// keys are an issuer's keys. It is an oidc.KeySet.
+type keys struct {
+	jose.JSONWebKeySet
+	algorithms []jose.SignatureAlgorithm
 }
 
-type kept struct {
-	at   time.Time
-	head *http.Response
-	body []byte
-}
-
-func (s *sparing) RoundTrip(r *http.Request) (*http.Response, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	url := r.URL.String()
-	if k := s.kept[url]; k != nil && s.now().Sub(k.at) < keyEvery {
-		return k.response(r), nil
-	}
-	next := s.next
-	if next == nil {
-		next = http.DefaultTransport
-	}
-	response, err := next.RoundTrip(r)
+// VerifySignature implements oidc.KeySet.
+func (k *keys) VerifySignature(_ context.Context, token string) ([]byte, error) {
+	signed, err := jose.ParseSigned(token, k.algorithms)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxIssuerReply+1))
-	if err == nil && len(body) > maxIssuerReply {
-		err = fmt.Errorf("the issuer's reply has more than %d bytes", maxIssuerReply)
+	id := signed.Signatures[0].Header.KeyID
+	for _, key := range k.Keys {
+		if id != "" && key.KeyID != id {
+			continue
+		}
+		if payload, err := signed.Verify(&key); err == nil {
+			return payload, nil
+		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	k := &kept{at: s.now(), head: response, body: body}
-	s.kept[url] = k
-	return k.response(r), nil
-}
-
-func (k *kept) response(r *http.Request) *http.Response {
-	out := *k.head
-	out.Request, out.Body = r, io.NopCloser(bytes.NewReader(k.body))
-	return &out
+	return nil, errors.New("no key of the issuer has signed the token")
 }

@@ -169,6 +169,7 @@ func TestJWT(t *testing.T) {
 		"no subject":        {es(map[string]any{"sub": nil}), false},
 		"other key":         {sign(t, jose.ES256, wrong, "k1", claims(nil)), false},
 		"unknown key":       {sign(t, jose.ES256, wrong, "k9", claims(nil)), false},
+		"unknown key id":    {sign(t, jose.ES256, key, "k9", claims(nil)), false},
 		"other algorithm":   {sign(t, jose.RS256, rsaKey, "k1", claims(nil)), false},
 		"public key as mac": {sign(t, jose.HS256, public, "k1", claims(nil)), false},
 		"no signature":      {none, false},
