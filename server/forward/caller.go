@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"go.opentelemetry.io/otel/propagation"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
@@ -87,7 +88,11 @@ func outgoing(ctx context.Context) metadata.MD {
 		in = metadata.MD{}
 	}
 	in.Set(MetadataCaller, seal(caller.From(ctx)))
-	inject(ctx, in)
+	traces := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, traces) // the owner's spans become children of the entry's
+	for key, value := range traces {
+		in.Set(key, value)
+	}
 	return in
 }
 
