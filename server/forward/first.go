@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -57,14 +56,8 @@ func (r *replay) RecvMsg(m any) error {
 	return nil
 }
 
-// requestTypes are the types of the first messages, by full method name.
-var requestTypes sync.Map
-
 // requestType returns the type of the requests of a method.
 func requestType(method string) (protoreflect.MessageType, error) {
-	if found, ok := requestTypes.Load(method); ok {
-		return found.(protoreflect.MessageType), nil
-	}
 	name := protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(method, "/"), "/", "."))
 	found, err := protoregistry.GlobalFiles.FindDescriptorByName(name)
 	if err != nil {
@@ -78,6 +71,5 @@ func requestType(method string) (protoreflect.MessageType, error) {
 	if err != nil {
 		return nil, fmt.Errorf("forward: method %q: %w", method, err)
 	}
-	requestTypes.Store(method, kind) // served methods only, so the map is bounded
 	return kind, nil
 }
