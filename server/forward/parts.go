@@ -6,7 +6,32 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 )
+
+// partStream is a client's stream as one of its parts uses it. The call sends the header itself, and has received the only
+// message.
+type partStream struct {
+	grpc.ServerStream
+	ctx context.Context //nolint:containedctx // of one call
+}
+
+// Context implements grpc.ServerStream.
+func (p partStream) Context() context.Context { return p.ctx }
+
+// SetHeader implements grpc.ServerStream.
+func (partStream) SetHeader(metadata.MD) error { return nil }
+
+// SendHeader implements grpc.ServerStream.
+func (partStream) SendHeader(metadata.MD) error { return nil }
+
+// SetTrailer implements grpc.ServerStream.
+func (partStream) SetTrailer(metadata.MD) {}
+
+// RecvMsg implements grpc.ServerStream.
+func (partStream) RecvMsg(any) error { return errors.New("forward: the stream has no more messages") }
 
 // errOver ends the parts of a call whose result no longer matters.
 var errOver = errors.New("the call is over")

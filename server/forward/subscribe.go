@@ -2,7 +2,6 @@ package forward
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -41,7 +40,7 @@ func (f *Forwarder) subscribe(again *replay, info *grpc.StreamServerInfo, r *bri
 	}
 	s := &subscription{forwarder: f, info: info, request: r, local: local, parts: newParts(ctx),
 		last: time.Now().Add(patience)}
-	s.stream = &shared{ServerStream: again.ServerStream, ctx: s.parts.ctx}
+	s.stream = &shared{partStream: partStream{again.ServerStream, s.parts.ctx}}
 	s.start(groups, nil, 1, firstPause)
 	err := s.parts.wait()
 	if ctx.Err() != nil {
@@ -118,28 +117,11 @@ func (s *subscription) serve(owner Owner, cursors []*bridgev1.SessionCursor) (ta
 // locating is Locator.Locate or Locator.Verify.
 type locating func(_ context.Context, tenant, session string) (Owner, error)
 
-// shared is a stream on which several goroutines send. Its header has been sent.
+// shared is a stream on which several goroutines send.
 type shared struct {
-	grpc.ServerStream
-	ctx context.Context
-
+	partStream
 	mu sync.Mutex
 }
-
-// Context implements grpc.ServerStream.
-func (s *shared) Context() context.Context { return s.ctx }
-
-// SetHeader implements grpc.ServerStream.
-func (*shared) SetHeader(metadata.MD) error { return nil }
-
-// SendHeader implements grpc.ServerStream.
-func (*shared) SendHeader(metadata.MD) error { return nil }
-
-// SetTrailer implements grpc.ServerStream.
-func (*shared) SetTrailer(metadata.MD) {}
-
-// RecvMsg implements grpc.ServerStream. The only message has been received.
-func (*shared) RecvMsg(any) error { return errors.New("forward: the stream has no more messages") }
 
 // SendMsg implements grpc.ServerStream.
 func (s *shared) SendMsg(m any) error {

@@ -306,13 +306,12 @@ func sameReplicas(a, b []Owner) bool {
 
 // part returns the stream of one replica in the round.
 func (r *round) part(ctx context.Context, own bool) *watchPart {
-	return &watchPart{ServerStream: r.stream, ctx: ctx, round: r, own: own}
+	return &watchPart{partStream: partStream{r.stream, ctx}, round: r, own: own}
 }
 
 // watchPart is the stream of one replica in a round.
 type watchPart struct {
-	grpc.ServerStream
-	ctx   context.Context
+	partStream
 	round *round
 	own   bool
 	// begun reports that the method's first message was sent for the replica. The round's mu guards it.
@@ -321,15 +320,6 @@ type watchPart struct {
 	// caughtUp reports that the replica has sent its state. The round's mu guards it.
 	caughtUp bool
 }
-
-// Context implements grpc.ServerStream.
-func (p *watchPart) Context() context.Context { return p.ctx }
-
-// SetHeader implements grpc.ServerStream.
-func (*watchPart) SetHeader(metadata.MD) error { return nil }
-
-// SetTrailer implements grpc.ServerStream.
-func (*watchPart) SetTrailer(metadata.MD) {}
 
 // SendHeader implements grpc.ServerStream: the replica watches.
 func (p *watchPart) SendHeader(metadata.MD) error {
