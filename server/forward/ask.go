@@ -2,8 +2,6 @@ package forward
 
 import (
 	"context"
-	"errors"
-	"io"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -59,12 +57,7 @@ func (a *asking) at(ctx context.Context, peer Owner, request, reply proto.Messag
 		return unknown(peer)
 	}
 	defer conn.done()
-	stream, err := conn.NewStream(metadata.NewOutgoingContext(ctx, outgoing(ctx)), &grpc.StreamDesc{}, a.method)
-	if err == nil {
-		if err = stream.SendMsg(request); err == nil || errors.Is(err, io.EOF) {
-			err = stream.RecvMsg(reply)
-		}
-	}
+	err = conn.Invoke(metadata.NewOutgoingContext(ctx, outgoing(ctx)), a.method, request, reply)
 	switch {
 	case err == nil:
 		return nil
@@ -80,6 +73,12 @@ func (a *asking) at(ctx context.Context, peer Owner, request, reply proto.Messag
 func unknown(peer Owner) error {
 	return fault.New(fault.SessionUnavailable, "the sessions of the replica %q are unknown at the moment: it does not "+
 		"answer", peer.Node).WithRetry(retryAfter)
+}
+
+// alone returns the reply of this replica.
+func (a *asking) alone(ctx context.Context, request proto.Message) (any, error) {
+	a.forwarder.name(ctx, "")
+	return a.local(ctx, request)
 }
 
 // nameAll sets the header that names all replicas.

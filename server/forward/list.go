@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
@@ -74,11 +75,10 @@ type paged interface {
 // list merges the lists of all replicas.
 type list[T proto.Message] struct {
 	ask *asking
-	// request returns the request for a page of one replica.
-	request func(size int32, token string) proto.Message
-	// reply is an empty reply, read returns the content of a page.
+	// read returns the content of a page, and write a page with it. The zero reply is for its type.
 	reply proto.Message
 	read  func(proto.Message) (elements []T, next string)
+	write func(elements []T, next string) proto.Message
 	// compare orders the elements, as each replica does.
 	compare func(a, b T) int
 	// repeated reports that an element is that of another replica, or the same as the last one of the page.
@@ -102,20 +102,20 @@ func (s *source[T]) rest() (p place, ok bool) {
 	return place{Token: s.next}, s.next != ""
 }
 
-// page returns a page. local reports that this replica alone answers, by its own tokens.
-func (l *list[T]) page(ctx context.Context, r paged) (elements []T, next string, local bool, err error) {
+// page serves a request for a page.
+func (l *list[T]) page(ctx context.Context, r paged) (any, error) {
 	f := l.ask.forwarder
 	places, merged, err := parsePlaces(r.GetPageToken())
 	if err != nil {
-		return nil, "", false, err
+		return nil, err
 	}
 	peers := f.locator.Peers()
 	size := r.GetPageSize()
 	if !merged && len(peers) == 0 || size < 0 || size > maxPageSize {
-		return nil, "", true, nil // this replica reports the wrong size
+		return l.ask.alone(ctx, r) // by its own tokens; it reports the wrong size
 	}
 	if !merged && r.GetPageToken() != "" {
-		return nil, "", false, badToken()
+		return nil, badToken()
 	}
 	size = cmp.Or(size, defaultPageSize)
 	var sources []*source[T]
@@ -127,25 +127,35 @@ func (l *list[T]) page(ctx context.Context, r paged) (elements []T, next string,
 		}
 		s := &source[T]{node: replica.Node, place: at}
 		sources = append(sources, s)
-		calls.run(func(ctx context.Context) error { return l.fetch(ctx, replica, s, size) })
+		request := pageOf(r, min(maxPageSize, size+int32(at.Skip)), at.Token) //nolint:gosec // below maxPageSize
+		calls.run(func(ctx context.Context) error { return l.fetch(ctx, replica, s, request) })
 	}
 	if err := calls.wait(); err != nil {
-		return nil, "", false, err
+		return nil, err
 	}
 	f.nameAll(ctx, peers)
-	elements = l.merge(sources, int(size))
+	elements := l.merge(sources, int(size))
 	places = map[string]place{}
 	for _, s := range sources {
 		if at, ok := s.rest(); ok {
 			places[s.node] = at
 		}
 	}
-	return elements, tokenOf(places), false, nil
+	return l.write(elements, tokenOf(places)), nil
+}
+
+// pageOf returns a request for another page of the same list.
+func pageOf(r paged, size int32, token string) proto.Message {
+	request := proto.Clone(r)
+	m := request.ProtoReflect()
+	fields := m.Descriptor().Fields()
+	m.Set(fields.ByName("page_size"), protoreflect.ValueOfInt32(size))
+	m.Set(fields.ByName("page_token"), protoreflect.ValueOfString(token))
+	return request
 }
 
 // fetch gets what a page needs at most from one replica.
-func (l *list[T]) fetch(ctx context.Context, replica Owner, s *source[T], size int32) (err error) {
-	request := l.request(min(maxPageSize, size+int32(s.Skip)), s.Token) //nolint:gosec // below maxPageSize
+func (l *list[T]) fetch(ctx context.Context, replica Owner, s *source[T], request proto.Message) (err error) {
 	reply := l.reply.ProtoReflect().New().Interface()
 	if replica.Here {
 		reply, err = l.ask.here(ctx, request)
@@ -193,14 +203,12 @@ func (l *list[T]) merge(sources []*source[T], size int) (page []T) {
 func (a *asking) sessions(ctx context.Context, r *bridgev1.ListSessionsRequest) (any, error) {
 	tenant := caller.From(ctx).Tenant
 	l := &list[*bridgev1.Session]{ask: a, reply: (*bridgev1.ListSessionsResponse)(nil),
-		request: func(size int32, token string) proto.Message {
-			part := proto.CloneOf(r)
-			part.PageSize, part.PageToken = size, token
-			return part
-		},
 		read: func(m proto.Message) ([]*bridgev1.Session, string) {
 			reply := m.(*bridgev1.ListSessionsResponse)
 			return reply.GetSessions(), reply.GetNextPageToken()
+		},
+		write: func(page []*bridgev1.Session, next string) proto.Message {
+			return &bridgev1.ListSessionsResponse{Sessions: page, NextPageToken: next}
 		},
 		compare: func(a, b *bridgev1.Session) int {
 			newer := b.GetUpdateTime().AsTime().Compare(a.GetUpdateTime().AsTime())
@@ -211,66 +219,41 @@ func (a *asking) sessions(ctx context.Context, r *bridgev1.ListSessionsRequest) 
 			return err == nil && owner.Node != "" && owner.Node != node || s.GetSessionId() == last.GetSessionId()
 		},
 	}
-	page, next, local, err := l.page(ctx, r)
-	if err != nil || local {
-		return a.alone(ctx, r, err)
-	}
-	return &bridgev1.ListSessionsResponse{Sessions: page, NextPageToken: next}, nil
-}
-
-// alone returns an error, or the reply of this replica.
-func (a *asking) alone(ctx context.Context, r proto.Message, err error) (any, error) {
-	if err != nil {
-		return nil, err
-	}
-	a.forwarder.name(ctx, "")
-	return a.local(ctx, r)
+	return l.page(ctx, r)
 }
 
 // pending serves ListPending without a session.
 func (a *asking) pending(ctx context.Context, r *bridgev1.ListPendingRequest) (any, error) {
 	l := &list[*bridgev1.Callback]{ask: a, reply: (*bridgev1.ListPendingResponse)(nil),
-		request: func(size int32, token string) proto.Message {
-			part := proto.CloneOf(r)
-			part.PageSize, part.PageToken = size, token
-			return part
-		},
 		read: func(m proto.Message) ([]*bridgev1.Callback, string) {
 			reply := m.(*bridgev1.ListPendingResponse)
 			return reply.GetCallbacks(), reply.GetNextPageToken()
+		},
+		write: func(page []*bridgev1.Callback, next string) proto.Message {
+			return &bridgev1.ListPendingResponse{Callbacks: page, NextPageToken: next}
 		},
 		compare: func(a, b *bridgev1.Callback) int {
 			return a.GetCreateTime().AsTime().Compare(b.GetCreateTime().AsTime())
 		},
 		repeated: func(string, *bridgev1.Callback, *bridgev1.Callback) bool { return false },
 	}
-	page, next, local, err := l.page(ctx, r)
-	if err != nil || local {
-		return a.alone(ctx, r, err)
-	}
-	return &bridgev1.ListPendingResponse{Callbacks: page, NextPageToken: next}, nil
+	return l.page(ctx, r)
 }
 
 // offers serves ListShareOffers.
 func (a *asking) offers(ctx context.Context, r *bridgev1.ListShareOffersRequest) (any, error) {
 	l := &list[*bridgev1.ShareOffer]{ask: a, reply: (*bridgev1.ListShareOffersResponse)(nil),
-		request: func(size int32, token string) proto.Message {
-			part := proto.CloneOf(r)
-			part.PageSize, part.PageToken = size, token
-			return part
-		},
 		read: func(m proto.Message) ([]*bridgev1.ShareOffer, string) {
 			reply := m.(*bridgev1.ListShareOffersResponse)
 			return reply.GetOffers(), reply.GetNextPageToken()
+		},
+		write: func(page []*bridgev1.ShareOffer, next string) proto.Message {
+			return &bridgev1.ListShareOffersResponse{Offers: page, NextPageToken: next}
 		},
 		compare: func(a, b *bridgev1.ShareOffer) int { return cmp.Compare(a.GetSessionId(), b.GetSessionId()) },
 		repeated: func(_ string, s, last *bridgev1.ShareOffer) bool {
 			return s.GetSessionId() == last.GetSessionId()
 		},
 	}
-	page, next, local, err := l.page(ctx, r)
-	if err != nil || local {
-		return a.alone(ctx, r, err)
-	}
-	return &bridgev1.ListShareOffersResponse{Offers: page, NextPageToken: next}, nil
+	return l.page(ctx, r)
 }

@@ -20,7 +20,7 @@ const bySession = bridgev1.UsageGroup_USAGE_GROUP_SESSION
 func (a *asking) usage(ctx context.Context, r *bridgev1.GetUsageRequest) (any, error) {
 	peers := a.forwarder.locator.Peers()
 	if len(peers) == 0 {
-		return a.alone(ctx, r, nil)
+		return a.alone(ctx, r)
 	}
 	grouped := slices.Contains(r.GetGroupBy(), bySession)
 	request := proto.CloneOf(r)
