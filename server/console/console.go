@@ -6,6 +6,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
 	"embed"
@@ -18,6 +19,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 //go:embed all:dist
@@ -95,26 +97,15 @@ func newFile(name string, content []byte) *file {
 	return f
 }
 
-// contentType returns the type by the extension. The table does not depend on the machine's.
+// contentTypes are the types by extension. They do not depend on the machine's table.
+var contentTypes = map[string]string{
+	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
+	".svg": "image/svg+xml", ".webmanifest": "application/manifest+json", ".txt": "text/plain; charset=utf-8",
+}
+
 func contentType(name string) string {
-	switch path.Ext(name) {
-	case ".html":
-		return "text/html; charset=utf-8"
-	case ".js":
-		return "text/javascript; charset=utf-8"
-	case ".css":
-		return "text/css; charset=utf-8"
-	case ".svg":
-		return "image/svg+xml"
-	case ".webmanifest":
-		return "application/manifest+json"
-	case ".txt":
-		return "text/plain; charset=utf-8"
-	}
-	if t := mime.TypeByExtension(path.Ext(name)); t != "" {
-		return t
-	}
-	return "application/octet-stream"
+	extension := path.Ext(name)
+	return cmp.Or(contentTypes[extension], mime.TypeByExtension(extension), "application/octet-stream")
 }
 
 func compressed(f *file) []byte {
@@ -183,10 +174,6 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request) {
 	header.Set("Cache-Control", f.cache)
 	header.Set("ETag", f.etag)
 	header.Add("Vary", "Accept-Encoding")
-	if matches(r.Header.Get("If-None-Match"), f.etag) {
-		w.WriteHeader(http.StatusNotModified)
-		return
-	}
 	content := f.content
 	if acceptsGzip(r.Header.Get("Accept-Encoding")) {
 		if zipped := f.zipped(); zipped != nil {
@@ -194,23 +181,8 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request) {
 			header.Set("Content-Encoding", "gzip")
 		}
 	}
-	header.Set("Content-Length", strconv.Itoa(len(content)))
-	w.WriteHeader(http.StatusOK)
-	if r.Method != http.MethodHead {
-		// A write fails only if the client has gone.
-		_, _ = w.Write(content)
-	}
-}
-
-// matches reports whether an If-None-Match header has the tag. The tag is compared weakly, as RFC 9110 requires.
-func matches(header, etag string) bool {
-	for candidate := range strings.SplitSeq(header, ",") {
-		candidate = strings.TrimPrefix(strings.TrimSpace(candidate), "W/")
-		if candidate == etag || candidate == "*" {
-			return true
-		}
-	}
-	return false
+	r.Header.Del("Range") // both forms of a file have the same tag, so that a part could be one of the other form
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 }
 
 // acceptsGzip reports whether an Accept-Encoding header has gzip with a quality other than 0.
