@@ -54,23 +54,19 @@ func Of(err error) (st *status.Status, told bool) {
 }
 
 // Reason returns the reason in a status from Of; "" if there is none.
-func Reason(st *status.Status) string {
-	for _, d := range st.Details() {
-		if info, ok := d.(*errdetails.ErrorInfo); ok {
-			return info.GetReason()
-		}
-	}
-	return ""
-}
+func Reason(st *status.Status) string { return infoOf(st).GetReason() }
 
 // Field returns the offending field in a status from Of; "" if there is none.
-func Field(st *status.Status) string {
+func Field(st *status.Status) string { return infoOf(st).GetMetadata()[metadataField] }
+
+// infoOf returns the ErrorInfo of a status; nil if there is none.
+func infoOf(st *status.Status) *errdetails.ErrorInfo {
 	for _, d := range st.Details() {
 		if info, ok := d.(*errdetails.ErrorInfo); ok {
-			return info.GetMetadata()[metadataField]
+			return info
 		}
 	}
-	return ""
+	return nil
 }
 
 // The trailers that repeat an error's reason and field, for callers that do not read its details.
