@@ -32,8 +32,7 @@ type gate struct {
 	// token is the digest of the server's token. Digests have equal lengths, so comparing them takes constant time.
 	token [sha256.Size]byte
 	// policy, if set, replaces the token.
-	policy  *policy.Store
-	methods policy.Methods
+	policy *policy.Store
 	// served has the full names of the registered methods. It is set before the first call.
 	served map[string]bool
 	// logins are the logins of browsers; nil without a listener for them. It is set before the first call.
@@ -45,8 +44,7 @@ type gate struct {
 }
 
 func newGate(c *Config) *gate {
-	g := &gate{token: sha256.Sum256([]byte(c.Token)), policy: c.Policy, methods: policy.NewMethods(),
-		confining: c.Confining}
+	g := &gate{token: sha256.Sum256([]byte(c.Token)), policy: c.Policy, confining: c.Confining}
 	if g.confining == nil {
 		g.confining = func(string) error { return nil }
 	}
@@ -80,7 +78,7 @@ func (g *gate) admit(ctx context.Context, c *call) (context.Context, error) {
 	if err != nil {
 		return ctx, err
 	}
-	who.Class, who.Peer, who.Identity = g.methods.Class(c.method), peerOf(ctx), id.Key()
+	who.Class, who.Peer, who.Identity = policy.Class(c.method), peerOf(ctx), id.Key()
 	c.caller = who
 	if g.served[c.method] { // the server reports unknown methods itself
 		if err := who.Require(who.Class, c.method); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	"github.com/copilot-grpc/copilot-grpc/server/codec"
 	"github.com/copilot-grpc/copilot-grpc/server/forward"
+	"github.com/copilot-grpc/copilot-grpc/server/policy"
 )
 
 // minReplicaPingTime is the shortest interval of PINGs of other replicas.
@@ -110,7 +111,7 @@ func (r *replica) admit(g *gate) func(context.Context, *call) (context.Context, 
 		if err != nil {
 			return ctx, err
 		}
-		who.Class = g.methods.Class(c.method)
+		who.Class = policy.Class(c.method)
 		if who.Tenant != caller.HostTenant {
 			confined, err := g.confines(who.Tenant)
 			if err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
+	"github.com/copilot-grpc/copilot-grpc/server/policy"
 	"github.com/copilot-grpc/copilot-grpc/server/status"
 )
 
@@ -112,7 +113,7 @@ func (s *Server) audited(ctx context.Context, c *call, err error) {
 		return
 	case c.caller.Class == caller.Host || c.caller.Class == caller.Operate:
 		e.Action = "call.host"
-	case s.gate.methods.Permits(c.method):
+	case policy.Permits(c.method):
 		e.Action = "call.permissions"
 	default:
 		return

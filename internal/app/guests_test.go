@@ -238,9 +238,9 @@ func TestGuestsNameNothingOfTheHost(t *testing.T) {
 	fields := hostFields(t)
 	guests(t, func(t *testing.T, ts *tenants, owner, guest, name string) {
 		k := &marker{fields: fields, found: map[protoreflect.FullName][][]protoreflect.FieldDescriptor{}}
-		conn, methods, tried := ts.as(guest), policy.NewMethods(), map[string]int{}
+		conn, tried := ts.as(guest), map[string]int{}
 		for _, m := range ts.rpcs() {
-			if methods.Class(policy.FullMethod(m)) > caller.Drive {
+			if policy.Class(policy.FullMethod(m)) > caller.Drive {
 				continue
 			}
 			for _, exact := range []bool{false, true} {

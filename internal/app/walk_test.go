@@ -456,9 +456,9 @@ func cut(text, field string) string {
 // walkRole checks that a role may make exactly the calls of its classes.
 func (ts *tenants) walkRole(t *testing.T, rpcs []protoreflect.MethodDescriptor, name string, role caller.Role) {
 	ts.walkDenied(t, rpcs, name, role)
-	conn, methods := ts.as(name), policy.NewMethods()
+	conn := ts.as(name)
 	for _, m := range rpcs {
-		if class := methods.Class(policy.FullMethod(m)); (caller.Caller{Tenant: "acme", Role: role}).May(class) {
+		if class := policy.Class(policy.FullMethod(m)); (caller.Caller{Tenant: "acme", Role: role}).May(class) {
 			if _, st := call(t.Context(), conn, m,
 				naming(m.Input(), theirs)[0]); slices.Contains([]codes.Code{codes.PermissionDenied,
 				codes.Unauthenticated}, st.Code()) {
@@ -470,10 +470,10 @@ func (ts *tenants) walkRole(t *testing.T, rpcs []protoreflect.MethodDescriptor, 
 
 // walkDenied makes the calls that a role may not make.
 func (ts *tenants) walkDenied(t *testing.T, rpcs []protoreflect.MethodDescriptor, name string, role caller.Role) {
-	conn, methods := ts.as(name), policy.NewMethods()
+	conn := ts.as(name)
 	denied := 0
 	for _, m := range rpcs {
-		class := methods.Class(policy.FullMethod(m))
+		class := policy.Class(policy.FullMethod(m))
 		if class == caller.Unclassed {
 			t.Errorf("%s has no class", m.FullName())
 		}

@@ -31,37 +31,10 @@ const (
 var fieldsText string
 
 // fieldClasses are the rows of fields.txt, by full name.
-var fieldClasses = mustFields(fieldsText)
-
-func mustFields(text string) map[protoreflect.FullName]fieldClass {
-	table, err := parseFields(text)
-	if err != nil {
-		panic("policy: fields.txt: " + err.Error()) // it is part of the program
-	}
-	return table
-}
-
-func parseFields(text string) (map[protoreflect.FullName]fieldClass, error) {
-	table := map[protoreflect.FullName]fieldClass{}
-	for n, line := range strings.Split(text, "\n") {
-		words := strings.Fields(line)
-		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
-			continue
-		}
-		if len(words) != 2 {
-			return nil, fmt.Errorf("line %d: %d words, want FIELD CLASS", n+1, len(words))
-		}
-		name, class := fieldName(words[0]), fieldClass(words[1])
-		if class != fieldHost && class != fieldURL && class != fieldPlain {
-			return nil, fmt.Errorf("line %d: unknown class %q", n+1, class)
-		}
-		if table[name] != "" {
-			return nil, fmt.Errorf("line %d: %q has a class already", n+1, words[0])
-		}
-		table[name] = class
-	}
-	return table, nil
-}
+var fieldClasses = mustTable("fields.txt", fieldsText, fieldName, func(word string) (fieldClass, bool) {
+	class := fieldClass(word)
+	return class, class == fieldHost || class == fieldURL || class == fieldPlain
+})
 
 // fieldName expands a name of fields.txt.
 func fieldName(short string) protoreflect.FullName {

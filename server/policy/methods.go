@@ -19,40 +19,42 @@ import (
 var methodsText string
 
 // classes are the classes of calls, by the names in methods.txt.
-var classes = mustClasses(methodsText)
+var classes = mustTable("methods.txt", methodsText, methodName, caller.ParseClass)
 
-func mustClasses(text string) map[string]caller.Class {
-	table, err := parseClasses(text)
+func methodName(word string) string { return word }
+
+// mustTable parses an embedded table.
+func mustTable[K comparable, V any](file, text string, key func(string) K, value func(string) (V, bool)) map[K]V {
+	table, err := parseTable(text, key, value)
 	if err != nil {
-		panic("policy: methods.txt: " + err.Error()) // it is part of the program
+		panic("policy: " + file + ": " + err.Error()) // it is part of the program
 	}
 	return table
 }
 
-func parseClasses(text string) (map[string]caller.Class, error) {
-	table := map[string]caller.Class{}
+// parseTable parses lines "NAME CLASS". Lines that begin with "#" are comments.
+func parseTable[K comparable, V any](text string, key func(string) K, value func(string) (V, bool)) (map[K]V, error) {
+	table := map[K]V{}
 	for n, line := range strings.Split(text, "\n") {
-		fields := strings.Fields(line)
-		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
+		words := strings.Fields(line)
+		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
 			continue
 		}
-		if len(fields) != 2 {
-			return nil, fmt.Errorf("line %d: %d words, want METHOD CLASS", n+1, len(fields))
+		if len(words) != 2 {
+			return nil, fmt.Errorf("line %d: %d words, want NAME CLASS", n+1, len(words))
 		}
-		class, ok := caller.ParseClass(fields[1])
+		class, ok := value(words[1])
 		if !ok {
-			return nil, fmt.Errorf("line %d: unknown class %q", n+1, fields[1])
+			return nil, fmt.Errorf("line %d: unknown class %q", n+1, words[1])
 		}
-		if table[fields[0]] != caller.Unclassed {
-			return nil, fmt.Errorf("line %d: %q has a class already", n+1, fields[0])
+		name := key(words[0])
+		if _, twice := table[name]; twice {
+			return nil, fmt.Errorf("line %d: %q has a class already", n+1, words[0])
 		}
-		table[fields[0]] = class
+		table[name] = class
 	}
 	return table, nil
 }
-
-// Methods maps calls to classes. It is safe for concurrent use.
-type Methods struct{}
 
 // cliPackage is the package of the rpcs for CLI methods.
 const cliPackage = "copilot.cli.v1"
@@ -60,9 +62,6 @@ const cliPackage = "copilot.cli.v1"
 // jsonRPC has the JSON-RPC names of those rpcs for CLI methods that were asked for, by full name. Reading the
 // descriptors of all of them takes some milliseconds, for which the start of a server would have to wait.
 var jsonRPC sync.Map
-
-// NewMethods returns the classes of all calls.
-func NewMethods() Methods { return Methods{} }
 
 // cliMethod returns the JSON-RPC name of an rpc for a CLI method. The first call for a service reads its descriptors.
 func cliMethod(rpc string) (name string, ok bool) {
@@ -89,10 +88,10 @@ func FullMethod(m protoreflect.MethodDescriptor) string {
 
 // Class returns the class of an rpc by its full name, "/package.Service/Method". An rpc that is not in the table is
 // Unclassed, and therefore denied.
-func (m Methods) Class(rpc string) caller.Class { return classes[m.name(rpc)] }
+func Class(rpc string) caller.Class { return classes[nameOf(rpc)] }
 
-// name returns the name of an rpc in methods.txt.
-func (m Methods) name(rpc string) string {
+// nameOf returns the name of an rpc in methods.txt.
+func nameOf(rpc string) string {
 	if method, ok := cliMethod(rpc); ok {
 		return method
 	}
@@ -106,8 +105,8 @@ func protoName(rpc string) string { return strings.ReplaceAll(strings.TrimPrefix
 const permissions = "session.permissions."
 
 // Permits reports whether an rpc changes what agents may do without asking.
-func (m Methods) Permits(rpc string) bool {
-	name := m.name(rpc)
+func Permits(rpc string) bool {
+	name := nameOf(rpc)
 	return strings.HasPrefix(name, permissions) && classes[name] > caller.Read &&
 		!strings.Contains(name, ".handlePending")
 }

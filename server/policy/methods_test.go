@@ -23,7 +23,6 @@ import (
 func every(t *testing.T) map[string][]string {
 	t.Helper()
 	names := map[string][]string{}
-	m := NewMethods()
 	files := []protoreflect.FileDescriptor{
 		healthv1.File_grpc_health_v1_health_proto, reflectionv1.File_grpc_reflection_v1_reflection_proto,
 		reflectionv1alpha.File_grpc_reflection_v1alpha_reflection_proto,
@@ -41,7 +40,7 @@ func every(t *testing.T) map[string][]string {
 				rules, _ := proto.GetExtension(methods.Get(j).Options(), jsonv1.E_Method).(*jsonv1.MethodRules)
 				if !rules.GetCallback() { // those the CLI calls
 					full := FullMethod(methods.Get(j))
-					names[m.name(full)] = append(names[m.name(full)], full)
+					names[nameOf(full)] = append(names[nameOf(full)], full)
 				}
 			}
 		}
@@ -55,7 +54,7 @@ func TestEveryRPCHasAClass(t *testing.T) {
 	all := every(t)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		for _, rpc := range all[name] {
-			if class := NewMethods().Class(rpc); class == caller.Unclassed {
+			if class := Class(rpc); class == caller.Unclassed {
 				t.Errorf("%s (%s) has no class: add it to methods.txt", name, rpc)
 			}
 		}
@@ -79,7 +78,7 @@ func TestInternalMethodsAreForAdmins(t *testing.T) {
 				continue
 			}
 			n++
-			if class := NewMethods().Class(FullMethod(m)); class != caller.Operate {
+			if class := Class(FullMethod(m)); class != caller.Operate {
 				t.Errorf("%s is internal and of the class %q", rules.GetMethod(), class)
 			}
 		}
@@ -138,7 +137,7 @@ func TestTableIsRead(t *testing.T) {
 		"a read\n# b\n\n": "", "a": "1 words", "a b c": "3 words", "a look": `unknown class "look"`,
 		"a read\na read": "line 2",
 	} {
-		_, err := parseClasses(text)
+		_, err := parseTable(text, methodName, caller.ParseClass)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%q: error %v, want %q", text, err, want)
 		}
@@ -157,7 +156,7 @@ func TestMethodsWithoutSideEffects(t *testing.T) {
 				m := methods.Get(j)
 				options, _ := m.Options().(*descriptorpb.MethodOptions)
 				marked := options.GetIdempotencyLevel() == descriptorpb.MethodOptions_NO_SIDE_EFFECTS
-				reads := NewMethods().Class(FullMethod(m)) == caller.Read && m.FullName() != watchPending
+				reads := Class(FullMethod(m)) == caller.Read && m.FullName() != watchPending
 				if marked != reads {
 					t.Errorf("%s: marked %v, for observers %v", m.FullName(), marked, reads)
 				}
@@ -181,7 +180,7 @@ func TestReadsOfTheCLIAreForObservers(t *testing.T) {
 					continue
 				}
 				marked++
-				if class := NewMethods().Class(FullMethod(m)); class != caller.Read {
+				if class := Class(FullMethod(m)); class != caller.Read {
 					t.Errorf("%s has the class %v", m.FullName(), class)
 				}
 			}
@@ -197,7 +196,7 @@ func TestReadsOfTheCLIAreForObservers(t *testing.T) {
 func TestMethodsByExactName(t *testing.T) {
 	t.Parallel()
 	const rpc = "/copilot.cli.v1.SessionQueueService/Clear"
-	if NewMethods().Class(rpc) == caller.Unclassed {
+	if Class(rpc) == caller.Unclassed {
 		t.Errorf("%s has no class", rpc)
 	}
 	for _, name := range []string{
@@ -206,7 +205,7 @@ func TestMethodsByExactName(t *testing.T) {
 		"/copilot.cli.v1.SessionQueueService/", "/copilot.cli.v1.SessionQueueService/Nothing", "/copilot.cli.v1./",
 		"/copilot.cli.v1.SessionQueueService//Clear",
 	} {
-		if class := NewMethods().Class(name); class != caller.Unclassed {
+		if class := Class(name); class != caller.Unclassed {
 			t.Errorf("%s has the class %v", name, class)
 		}
 		if _, ok := jsonRPC.Load(name); ok {

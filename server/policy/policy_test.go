@@ -371,7 +371,7 @@ var sounds = []string{"path", "dir", "cwd", "command", "env", "url", "host", "ex
 // Every field of a request that callers other than the host's owner may send is checked.
 func TestFieldsThatSoundLikeTheHostAreClassed(t *testing.T) {
 	t.Parallel()
-	methods, seen := NewMethods(), map[protoreflect.FullName]bool{}
+	seen := map[protoreflect.FullName]bool{}
 	var walk func(d protoreflect.MessageDescriptor)
 	walk = func(d protoreflect.MessageDescriptor) {
 		if seen[d.FullName()] || !strings.HasPrefix(string(d.FullName()), "copilot.") {
@@ -402,7 +402,7 @@ func TestFieldsThatSoundLikeTheHostAreClassed(t *testing.T) {
 				for j := range f.Services().Get(i).Methods().Len() {
 					m := f.Services().Get(i).Methods().Get(j)
 					rules, _ := proto.GetExtension(m.Options(), jsonv1.E_Method).(*jsonv1.MethodRules)
-					if class := methods.Class(FullMethod(m)); !rules.GetCallback() && class < caller.Host {
+					if class := Class(FullMethod(m)); !rules.GetCallback() && class < caller.Host {
 						walk(m.Input())
 					}
 				}
