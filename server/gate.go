@@ -6,7 +6,6 @@ import (
 	"crypto/subtle"
 	"crypto/x509"
 	"errors"
-	"net"
 	"strings"
 
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/auth"
@@ -311,19 +310,11 @@ func checkOrigin(ctx context.Context, anyName bool) error {
 		return fault.New(fault.Forbidden, "calls from web pages are not allowed")
 	}
 	authority := md.Get(":authority")
-	if !anyName && (len(authority) != 1 || !loopback.Host(hostOf(authority[0]))) {
+	if !anyName && (len(authority) != 1 || !loopback.Authority(authority[0])) {
 		return fault.New(fault.Forbidden, "the authority must be localhost, 127.0.0.1 or [::1], not %q",
 			strings.Join(authority, ","))
 	}
 	return nil
-}
-
-// hostOf returns the host of an authority with an optional port.
-func hostOf(authority string) string {
-	if host, _, err := net.SplitHostPort(authority); err == nil {
-		return host
-	}
-	return strings.TrimSuffix(strings.TrimPrefix(authority, "["), "]")
 }
 
 // checkToken refuses calls without the server's token.

@@ -12,3 +12,12 @@ func Host(host string) bool {
 	ip := net.ParseIP(host)
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
+
+// Authority is Host for a host with an optional port, as requests have it.
+func Authority(authority string) bool {
+	host, _, err := net.SplitHostPort(authority)
+	if err != nil {
+		host = strings.TrimSuffix(strings.TrimPrefix(authority, "["), "]")
+	}
+	return Host(host)
+}

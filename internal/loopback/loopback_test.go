@@ -20,3 +20,15 @@ func TestHost(t *testing.T) {
 		}
 	}
 }
+
+func TestAuthority(t *testing.T) {
+	t.Parallel()
+	for authority, want := range map[string]bool{
+		"localhost": true, "localhost:80": true, "127.0.0.1:80": true, "[::1]": true, "[::1]:80": true, "::1": true,
+		"": false, ":80": false, "example.com:80": false, "localhost.example:80": false, "[::1]:80:80": false,
+	} {
+		if got := loopback.Authority(authority); got != want {
+			t.Errorf("Authority(%q) = %t, want %t", authority, got, want)
+		}
+	}
+}

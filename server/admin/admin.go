@@ -177,15 +177,10 @@ func say(w http.ResponseWriter, code int, text string) {
 func (s *Server) guard(next http.Handler) http.Handler {
 	unix := s.listener.Addr().Network() == "unix"
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host := r.Host
-		if h, _, err := net.SplitHostPort(host); err == nil {
-			host = h
-		}
-		host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
 		switch {
 		case fromWebPage(r.Header):
 			say(w, http.StatusForbidden, "requests from web pages are not allowed")
-		case !unix && !s.config.Wide && !loopback.Host(host):
+		case !unix && !s.config.Wide && !loopback.Authority(r.Host):
 			say(w, http.StatusForbidden, "the host name must be localhost, 127.0.0.1 or [::1]")
 		case !unix && !openPages[r.URL.Path] && !s.authorized(r.Header.Get("Authorization")):
 			w.Header().Set("WWW-Authenticate", "Bearer")

@@ -2,7 +2,6 @@ package web
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -86,7 +85,7 @@ func (o origins) check(w http.ResponseWriter, r *http.Request) (done bool, err e
 
 // checkHost refuses names in the Host header that a web page could make lead to this machine.
 func (o origins) checkHost(r *http.Request) error {
-	if !o.anyHost && !loopback.Host(hostOf(r.Host)) {
+	if !o.anyHost && !loopback.Authority(r.Host) {
 		return fault.New(fault.Forbidden, "the host must be localhost, 127.0.0.1 or [::1], not %q", r.Host)
 	}
 	return nil
@@ -97,12 +96,4 @@ func scheme(r *http.Request) string {
 		return "https"
 	}
 	return "http"
-}
-
-// hostOf returns the host of an authority with an optional port.
-func hostOf(authority string) string {
-	if host, _, err := net.SplitHostPort(authority); err == nil {
-		return host
-	}
-	return strings.TrimSuffix(strings.TrimPrefix(authority, "["), "]")
 }
