@@ -164,14 +164,14 @@ func (c *connection) pause(d time.Duration) bool {
 }
 
 // payer is the caller of calls on a connection, which pays for them with its tenant and the server: the connection of a
-// proxy has calls of many. It is a h2.Budget.
+// proxy has calls of many. It is an account.Budget.
 type payer struct {
 	on  *connection
 	use *callerUse // nil: no valid proof came with the call
 }
 
-// Take implements h2.Budget.
-func (p *payer) Take(n, _ int) error {
+// Take implements account.Budget.
+func (p *payer) Take(n int) error {
 	p.Change(n)
 	return p.exceeded()
 }
@@ -201,7 +201,7 @@ func (p *payer) exceeded() error {
 	return nil
 }
 
-// Change implements h2.Budget.
+// Change implements account.Budget.
 func (p *payer) Change(n int) {
 	p.on.held.Add(int64(n))
 	if p.use == nil {
@@ -212,23 +212,6 @@ func (p *payer) Change(n int) {
 	p.use.tenant.bytes.Add(int64(n))
 	p.on.table.bytes.Add(int64(n))
 }
-
-// work is the account.Budget of a payer's calls.
-type work payer
-
-// Take implements account.Budget.
-func (w *work) Take(n int) error {
-	p := (*payer)(w)
-	p.Change(n)
-	if err := p.exceeded(); err != nil {
-		p.Change(-n)
-		return err
-	}
-	return nil
-}
-
-// Give implements account.Budget.
-func (w *work) Give(n int) { (*payer)(w).Change(-n) }
 
 // callOverhead is the memory of a call in addition to its headers and messages: a goroutine, its stack, and the state
 // of the transport.

@@ -48,9 +48,4 @@ func (r checked) handler(method string, handle grpc.MethodHandler) grpc.MethodHa
 }
 
 // accountOf returns a new account for a call by gRPC; nil if its connection has no limits.
-func accountOf(ctx context.Context) *account.Account {
-	if p, ok := streamOf(ctx).Budget().(*payer); ok {
-		return account.New((*work)(p))
-	}
-	return nil
-}
+func accountOf(ctx context.Context) *account.Account { return account.New(streamOf(ctx).Budget()) }

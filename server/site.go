@@ -115,7 +115,7 @@ func (s *Server) greetWeb(ctx context.Context, r *http.Request) (context.Context
 		return ctx, nil, nil
 	}
 	md, _ := metadata.FromIncomingContext(ctx)
-	a := account.New((*work)(s.gate.payer(ctx, on, md)))
+	a := account.New(s.gate.payer(ctx, on, md))
 	return ctx, a, a.Open(sizeOf(md) + callOverhead)
 }
 

@@ -8,12 +8,13 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 )
 
-// Budget has the memory that a call may use, for instance that of its caller. It must neither block nor call back.
+// Budget counts the memory of requests, for instance those of a caller. It is called with locks held, and must neither
+// block nor call back.
 type Budget interface {
-	// Take adds n bytes, or returns LIMIT_EXCEEDED and adds nothing.
+	// Take adds n bytes. An error refuses them: whoever asked then gives them back by Change.
 	Take(n int) error
-	// Give subtracts n bytes.
-	Give(n int)
+	// Change adds or subtracts bytes that are never refused.
+	Change(n int)
 }
 
 // Account is the memory that a call's requests use now. It is safe for concurrent use. The methods of a nil Account do
@@ -89,6 +90,7 @@ func (a *Account) take(count *int, n int) error {
 	}
 	if err := a.budget.Take(more); err != nil {
 		*count -= n
+		a.budget.Change(-more)
 		return err
 	}
 	return nil
@@ -120,6 +122,6 @@ func (a *Account) End() {
 
 func (a *Account) give(n int) {
 	if n > 0 {
-		a.budget.Give(n)
+		a.budget.Change(-n)
 	}
 }

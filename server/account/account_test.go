@@ -13,14 +13,13 @@ type budget struct{ used, most int }
 var errFull = errors.New("full")
 
 func (b *budget) Take(n int) error {
-	if b.used+n > b.most {
+	if b.used += n; b.used > b.most {
 		return errFull
 	}
-	b.used += n
 	return nil
 }
 
-func (b *budget) Give(n int) { b.used -= n }
+func (b *budget) Change(n int) { b.used += n }
 
 func TestAccount(t *testing.T) {
 	t.Parallel()

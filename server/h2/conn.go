@@ -12,22 +12,14 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
-)
 
-// Budget counts the memory of requests on a connection. It is called with locks held, and must neither block nor call
-// back.
-type Budget interface {
-	// Take adds n bytes, on a connection that already uses held bytes. An error refuses the bytes' stream, which
-	// gives them back.
-	Take(n, held int) error
-	// Change adds or subtracts bytes that are never refused.
-	Change(n int)
-}
+	"github.com/copilot-grpc/copilot-grpc/server/account"
+)
 
 // Config configures a Conn.
 type Config struct {
 	// Budget is that of streams which are not open yet.
-	Budget Budget
+	Budget account.Budget
 	// Refusal returns the trailers for an error of a Budget.
 	Refusal func(error) []hpack.HeaderField
 	// MaxMessage is the size of the largest accepted message.
@@ -47,7 +39,6 @@ type Conn struct {
 	mu      sync.Mutex
 	streams map[uint32]*Stream
 	latest  *Stream // whose headers were received last
-	sum     int
 	closed  bool
 
 	// wmu guards writing. late are frames to write at the next boundary.
@@ -71,17 +62,9 @@ func (c *Conn) Latest() *Stream {
 	return c.latest
 }
 
-// Held returns the memory used by the connection's requests.
-func (c *Conn) Held() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.sum
-}
-
 // adjust counts a change that is never refused. The caller holds mu.
 func (s *Stream) adjust(n int) {
 	if n != 0 {
-		s.conn.sum += n
 		s.budget.Change(n)
 	}
 }
@@ -195,8 +178,7 @@ func (c *Conn) data(h head, payload []byte, begun bool) {
 		c.mu.Unlock()
 		return
 	}
-	err := s.budget.Take(cost, c.sum)
-	c.sum += cost
+	err := s.budget.Take(cost)
 	if err == nil {
 		c.mu.Unlock()
 		return

@@ -1,6 +1,10 @@
 package h2
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/copilot-grpc/copilot-grpc/server/account"
+)
 
 // messageOverhead is the cost of a waiting message in addition to its bytes.
 const messageOverhead = 16
@@ -18,7 +22,7 @@ type Stream struct {
 	// The connection's mu guards the following fields.
 
 	// budget counts the stream's cost.
-	budget Budget
+	budget account.Budget
 	// opened is the cost of its headers.
 	opened int
 	// answered reports that response headers were sent.
@@ -40,7 +44,7 @@ type Stream struct {
 }
 
 // Open counts the stream with headers of the given size by a budget, as all that comes after them. An error refuses it.
-func (s *Stream) Open(headers int, by Budget) error {
+func (s *Stream) Open(headers int, by account.Budget) error {
 	if s == nil {
 		return nil
 	}
@@ -53,8 +57,7 @@ func (s *Stream) Open(headers int, by Budget) error {
 	s.adjust(-s.waiting())
 	s.budget = by
 	s.opened = headers + streamOverhead
-	err := by.Take(s.waiting(), c.sum)
-	c.sum += s.waiting()
+	err := by.Take(s.waiting())
 	if err != nil {
 		s.refused = err
 		c.forget(s)
@@ -63,7 +66,7 @@ func (s *Stream) Open(headers int, by Budget) error {
 }
 
 // Budget returns what counts the stream's cost; nil for a nil Stream.
-func (s *Stream) Budget() Budget {
+func (s *Stream) Budget() account.Budget {
 	if s == nil {
 		return nil
 	}
