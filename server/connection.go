@@ -187,7 +187,7 @@ func (p *payer) exceeded() error {
 		return nil
 	}
 	t, use := p.on.table, p.use
-	own, all := t.limits(use.key.tenant)
+	own, all := limitsOf(t.policy, use.key.tenant)
 	switch {
 	case own.ConnectionRequestBytes > 0 && p.on.held.Load() > own.ConnectionRequestBytes:
 		return quota.Exceeded("connection_request_bytes", own.ConnectionRequestBytes, false, retryConnect)

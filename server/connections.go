@@ -117,16 +117,6 @@ func (t *connections) tune(c Connections) {
 	t.grace.Store(int64(c.AgeGrace))
 }
 
-// limits returns the limits of a tenant and of all tenants together.
-func (t *connections) limits(tenant string) (own, all quota.Limits) {
-	if t.policy == nil {
-		return own, all
-	}
-	p := t.policy.Current()
-	of, _ := p.Tenant(tenant)
-	return of.Limits, p.Limits()
-}
-
 // listener counts the TCP connections that it accepts.
 type listener struct {
 	net.Listener
@@ -294,7 +284,7 @@ func (t *connections) known(c *connection) {
 // own assigns a connection to a caller, unless the caller has too many; force ignores that limit. The caller holds
 // mu.
 func (t *connections) own(c *connection, key callerKey, force bool) error {
-	own, all := t.limits(key.tenant)
+	own, all := limitsOf(t.policy, key.tenant)
 	tenant := t.tenants[key.tenant]
 	if tenant == nil {
 		tenant = &tenantUse{}

@@ -28,9 +28,12 @@ type limiter struct {
 	streaming map[string]bool
 }
 
-// limits returns the current limits of a tenant and of all tenants.
-func (l *limiter) limits(tenant string) (own, all quota.Limits) {
-	p := l.policy.Current()
+// limitsOf returns the current limits of a tenant and of all tenants together; none without a policy.
+func limitsOf(s *policy.Store, tenant string) (own, all quota.Limits) {
+	if s == nil {
+		return own, all
+	}
+	p := s.Current()
 	t, _ := p.Tenant(tenant)
 	return t.Limits, p.Limits()
 }
@@ -44,7 +47,7 @@ func (l *limiter) limit(ctx context.Context, c *call) (context.Context, error) {
 	if err := l.rate(tenant); err != nil {
 		return ctx, err
 	}
-	own, all := l.limits(tenant)
+	own, all := limitsOf(l.policy, tenant)
 	gauge, bound := &l.calls, quota.Limit{Name: "calls", Tenant: own.Calls, Overall: all.Calls}
 	if l.streaming[c.method] {
 		gauge, bound = &l.streams, quota.Limit{Name: "streams", Tenant: own.Streams, Overall: all.Streams}
@@ -66,7 +69,7 @@ func (l *limiter) limit(ctx context.Context, c *call) (context.Context, error) {
 
 // rate counts a call, or a frame of one.
 func (l *limiter) rate(tenant string) error {
-	own, all := l.limits(tenant)
+	own, all := limitsOf(l.policy, tenant)
 	return l.rates.Do(tenant, "requests_per_second", rateOf(own), rateOf(all), time.Now())
 }
 
@@ -104,7 +107,7 @@ type incoming struct {
 // take counts a received frame. A frame above the rate waits, and by the stream's flow control so do the frames
 // behind it, because frames cannot be retried like calls.
 func (in *incoming) take(ctx context.Context, message any) error {
-	own, all := in.limiter.limits(in.tenant)
+	own, all := limitsOf(in.limiter.policy, in.tenant)
 	if err := checkSize(message, own, all); err != nil {
 		return err
 	}
