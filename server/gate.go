@@ -94,7 +94,7 @@ func (g *gate) admit(ctx context.Context, c *call) (context.Context, error) {
 	if c.stored, err = introduceOn(ctx, c.introduction); err != nil {
 		return ctx, err
 	}
-	return g.follow(ctx, c, now, &admission{proof: proof, id: id, who: who})
+	return g.follow(ctx, c, now, &admission{introduction: c.introduction})
 }
 
 // enter checks the request by the policy, and returns the context of a call by its caller, who has the right to the

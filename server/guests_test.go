@@ -229,7 +229,7 @@ func member(t *testing.T, p *policy.Policy, tenant string) *admission {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &admission{proof: proof, id: id, who: who}
+	return &admission{introduction: &introduction{proof: proof, id: id, who: who}}
 }
 
 // A policy change between the admission of a call and its registration checks the call again at once: no other

@@ -173,7 +173,7 @@ func (c *connection) drop(p *policy.Policy, of []*introduction) {
 	}
 	lost := map[*introduction]error{}
 	for _, i := range of {
-		if err := i.holds(p, c.table.trusted); err != nil {
+		if _, err := i.holds(p, c.table.trusted); err != nil {
 			lost[i] = err
 		}
 	}
@@ -225,29 +225,24 @@ func (c *connection) moveTo(i *introduction, force bool) {
 	}
 }
 
-// holds returns an error if an introduction is no longer valid.
-func (i *introduction) holds(p *policy.Policy, trusted func(identity.Proof) error) error {
+// holds returns the caller by a policy, or an error if the introduction is no longer valid.
+func (i *introduction) holds(p *policy.Policy, trusted func(identity.Proof) error) (caller.Caller, error) {
 	if at := i.id.Expires; !at.IsZero() && !time.Now().Before(at) {
-		return errorExpired()
+		return caller.Caller{}, errorExpired()
 	}
 	if trusted != nil {
 		if err := trusted(i.proof); err != nil {
-			return err
+			return caller.Caller{}, err
 		}
 	}
 	if p == nil {
-		return nil
+		return i.who, nil
 	}
 	id, err := p.Believe(i.proof, i.id)
 	if err != nil {
-		return err
+		return caller.Caller{}, err
 	}
-	tenant := i.who.Tenant
-	if tenant == caller.HostTenant {
-		tenant = caller.HostName
-	}
-	_, err = p.Resolve(id, tenant)
-	return err
+	return p.Resolve(id, login.TenantName(i.who.Tenant))
 }
 
 // streamKey is the context key of a call's stream.

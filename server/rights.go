@@ -12,10 +12,8 @@ import (
 
 // admission is a call in progress that a policy has admitted.
 type admission struct {
-	proof identity.Proof
-	id    *identity.Identity
-	who   caller.Caller
-	end   context.CancelCauseFunc
+	*introduction
+	end context.CancelCauseFunc
 }
 
 // admissions are all admitted calls. A call ends if a new policy would not admit it with all its rights.
@@ -80,35 +78,16 @@ func (w *withdrawal) Is(target error) bool { return target == caller.ErrWithdraw
 // check ends the call unless the policy gives it all its initial rights with its initial confinement, and its
 // certificate is still trusted.
 func (a *admission) check(p *policy.Policy, of *admissions) {
-	err := a.holds(p)
-	if err == nil && of.trusted != nil {
-		err = of.trusted(a.proof)
-	}
-	if err == nil && a.who.Class == caller.Host && a.who.Tenant != caller.HostTenant {
+	who, err := a.holds(p, of.trusted)
+	switch {
+	case err != nil:
+	case who.Role < a.who.Role || a.who.Confined && !who.Confined:
+		err = fault.New(fault.Forbidden, "%q has fewer rights than at the start of the call: start a new call",
+			a.id.Name())
+	case a.who.Class == caller.Host && a.who.Tenant != caller.HostTenant:
 		err = of.confining(a.who.Tenant)
 	}
 	if err != nil {
 		a.end(&withdrawal{err})
 	}
-}
-
-// holds returns an error if a policy reduces the call's rights.
-func (a *admission) holds(p *policy.Policy) error {
-	id, err := p.Believe(a.proof, a.id)
-	if err != nil {
-		return err
-	}
-	tenant := a.who.Tenant
-	if tenant == caller.HostTenant {
-		tenant = caller.HostName
-	}
-	who, err := p.Resolve(id, tenant)
-	if err != nil {
-		return err
-	}
-	if who.Role < a.who.Role || a.who.Confined && !who.Confined {
-		return fault.New(fault.Forbidden, "%q has fewer rights than at the start of the call: start a new call",
-			id.Name())
-	}
-	return nil
 }

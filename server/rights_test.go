@@ -81,7 +81,7 @@ func begin(
 		t.Fatal(err)
 	}
 	who.Class = class
-	ctx, ended = s.under(t.Context(), store, before, &admission{proof: proof, id: id, who: who})
+	ctx, ended = s.under(t.Context(), store, before, &admission{introduction: &introduction{proof: proof, id: id, who: who}})
 	return ctx, ended
 }
 
@@ -133,7 +133,7 @@ func TestCallsOfAnEarlierPolicyAreAskedAgain(t *testing.T) {
 	}
 	store.Use(with(", sandbox: [box]", ""))
 	ctx, _ := s.under(t.Context(), store, before,
-		&admission{proof: identity.Proof{Bearer: rightsToken}, id: id, who: who})
+		&admission{introduction: &introduction{proof: identity.Proof{Bearer: rightsToken}, id: id, who: who}})
 	if ctx.Err() == nil {
 		t.Error("the call goes on with the sandbox gone")
 	}
