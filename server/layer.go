@@ -15,6 +15,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/leaving"
 	"github.com/copilot-grpc/copilot-grpc/server/account"
 	"github.com/copilot-grpc/copilot-grpc/server/codec"
+	"github.com/copilot-grpc/copilot-grpc/server/forward"
 	"github.com/copilot-grpc/copilot-grpc/server/h2"
 )
 
@@ -306,35 +307,11 @@ func metered(_ context.Context, c *call, err error) error {
 
 // sessionID returns the call's session; "" if there is none or several.
 func (c *call) sessionID() string {
-	switch m := c.request.(type) {
-	case interface{ GetSessionId() string }:
-		if id := m.GetSessionId(); id != "" {
-			return id
-		}
-	case *bridgev1.SubscribeRequest:
-		if s := m.GetSessions(); len(s) == 1 {
-			return s[0].GetSessionId()
-		}
-	case *bridgev1.SendStreamRequest:
-		return m.GetRequest().GetSessionId()
-	case *bridgev1.ImportSessionRequest:
-		return m.GetHeader().GetSessionId()
-	case *bridgev1.AttachRequest:
-		return startedSession(m.GetStart())
+	if ids := forward.SessionsOf(c.request); len(ids) == 1 && ids[0] != "" {
+		return ids[0]
 	}
 	if m, ok := c.reply.(interface{ GetSession() *bridgev1.Session }); ok {
 		return m.GetSession().GetSessionId()
-	}
-	return ""
-}
-
-// startedSession returns the session of an AttachStart.
-func startedSession(start *bridgev1.AttachStart) string {
-	for _, id := range []string{start.GetJoinSessionId(), start.GetResume().GetSessionId(),
-		start.GetCreate().GetSessionId()} {
-		if id != "" {
-			return id
-		}
 	}
 	return ""
 }
