@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +21,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/frame"
 	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
-	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/server"
 	"github.com/copilot-grpc/copilot-grpc/server/servertest"
 	"github.com/copilot-grpc/copilot-grpc/server/status"
@@ -129,25 +127,6 @@ func TestUnknownMethodsHaveAReason(t *testing.T) {
 		err := r.Conn.Invoke(t.Context(), method, new(bridgev1.PingRequest), new(bridgev1.PingResponse))
 		if st := grpcstatus.Convert(err); st.Code() != codes.Unimplemented || status.Reason(st) != "METHOD_UNKNOWN" {
 			t.Errorf("%s: %v", method, st)
-		}
-	}
-}
-
-// TestRenamedMethods calls each rpc by its old name: the error names the rpc that replaced it, which exists.
-func TestRenamedMethods(t *testing.T) {
-	t.Parallel()
-	r := servertest.Start(t, server.Config{}, info{})
-	for old, now := range map[string]string{
-		"bridge.v1.CallbackService/RespondToModelRequest": bridgev1.CallbackService_SendModelResponse_FullMethodName,
-		"bridge.v1.SessionService/Log":                    bridgev1.SessionService_WriteLog_FullMethodName,
-		"cli.v1.InternalServerService/Connect":            cliv1.InternalServerService_ConnectServer_FullMethodName,
-		"cli.v1.SessionsService/Connect":                  cliv1.SessionsService_ConnectSession_FullMethodName,
-		"cli.v1.SessionConnectorsService/Connect":         cliv1.SessionConnectorsService_ConnectConnector_FullMethodName,
-	} {
-		err := r.Conn.Invoke(t.Context(), "/copilot."+old, new(bridgev1.PingRequest), new(bridgev1.PingResponse))
-		st := grpcstatus.Convert(err)
-		if status.Reason(st) != "METHOD_UNKNOWN" || !strings.Contains(st.Message(), strconv.Quote(now)) {
-			t.Errorf("%s: %v", old, st)
 		}
 	}
 }

@@ -212,29 +212,10 @@ func (s *Server) options() []grpc.ServerOption {
 	}
 }
 
-// renamed contains the rpcs that had another name before the first release.
-var renamed = map[string]string{
-	"/copilot.bridge.v1.CallbackService/RespondToModelRequest": "/copilot.bridge.v1.CallbackService/SendModelResponse",
-	"/copilot.bridge.v1.SessionService/Log":                    "/copilot.bridge.v1.SessionService/WriteLog",
-
-	"/copilot.cli.v1.InternalServerService/Connect":    "/copilot.cli.v1.InternalServerService/ConnectServer",
-	"/copilot.cli.v1.SessionsService/Connect":          "/copilot.cli.v1.SessionsService/ConnectSession",
-	"/copilot.cli.v1.SessionConnectorsService/Connect": "/copilot.cli.v1.SessionConnectorsService/ConnectConnector",
-}
-
-// unknownMethod refuses unknown methods with a reason, and tells clients of an older version a method's new name.
+// unknownMethod refuses unknown methods with a reason.
 func unknownMethod(_ any, stream grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(stream)
-	return errorUnknown(method)
-}
-
-// errorUnknown returns the error for an unknown method.
-func errorUnknown(method string) error {
-	text := fmt.Sprintf("the server has no method %q", method)
-	if now, ok := renamed[method]; ok {
-		text += fmt.Sprintf(": it is called %q now", now)
-	}
-	return fault.New(fault.MethodUnknown, "%s", text).With("method", method)
+	return fault.New(fault.MethodUnknown, "the server has no method %q", method).With("method", method)
 }
 
 // Addrs returns the addresses that the server listens on, in the order of Config.Listen.

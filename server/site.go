@@ -42,7 +42,7 @@ func (s *Server) newSite(ctx context.Context, c *Web) (*site, error) {
 	}
 	handler, err := web.New(web.Config{
 		Register: s.register, Unary: s.chain.unary, Stream: s.chain.stream, Unreadable: s.chain.unreadable,
-		Unknown: errorUnknown, Enter: s.greetWeb, Stats: s.spanned(), MaxRecvBytes: s.config.MaxRecvBytes,
+		Enter: s.greetWeb, Stats: s.spanned(), MaxRecvBytes: s.config.MaxRecvBytes,
 		Origins: c.Origins, AnyHost: s.certificates != nil && s.config.Policy != nil, Pages: c.Pages,
 		Auth: login.NewHandler(s.gate.logins, (*authority)(s), s.config.Audit, s.config.Logger),
 	})

@@ -37,8 +37,6 @@ type Config struct {
 	// Unreadable is called instead of Unary for a request that cannot be read, with the reason. It returns the error of
 	// the call, which is that of the caller's rights before the reason. By default it is the reason.
 	Unreadable func(ctx context.Context, method string, reason error) error
-	// Unknown returns the error for an unknown method.
-	Unknown func(method string) error
 	// Status returns the status that callers receive for an error of a call. The default is status.Of of package
 	// server/status, which adds details.
 	Status func(error) *grpcstatus.Status
@@ -104,11 +102,6 @@ func New(c Config) (*Handler, error) {
 	}
 	if c.Unreadable == nil {
 		c.Unreadable = func(_ context.Context, _ string, reason error) error { return reason }
-	}
-	if c.Unknown == nil {
-		c.Unknown = func(method string) error {
-			return fault.New(fault.MethodUnknown, "the server has no method %q", method)
-		}
 	}
 	allowed, err := newOrigins(c.Origins, c.AnyHost)
 	if err != nil {
@@ -224,7 +217,8 @@ func (h *Handler) other(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	h.refuse(notFound{w}, r, h.config.Unknown(r.URL.Path))
+	method := r.URL.Path
+	h.refuse(notFound{w}, r, fault.New(fault.MethodUnknown, "the server has no method %q", method).With("method", method))
 }
 
 // notFound replaces the HTTP status that Connect has for UNIMPLEMENTED. Its clients map 404 to this code too.
