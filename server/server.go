@@ -323,36 +323,35 @@ func (s *Server) drain(ctx context.Context) error {
 // stop waits for the calls in progress, and cancels them after StopTimeout. It returns an error if a handler
 // still does not return within ReturnTimeout.
 func (s *Server) stop() error {
-	graceful, forced := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(graceful)
-		var web sync.WaitGroup
-		web.Go(s.web.shutdown)
-		web.Go(s.replica.shutdown)
-		for _, g := range s.servers() {
-			web.Go(g.GracefulStop)
-		}
-		web.Wait()
-	}()
-	if closedWithin(graceful, s.config.StopTimeout) {
+	graceful, forced := []func(){s.web.shutdown, s.replica.shutdown}, []func(){s.web.close, s.replica.stop}
+	for _, g := range s.servers() {
+		graceful, forced = append(graceful, g.GracefulStop), append(forced, g.Stop)
+	}
+	ended := afterAll(graceful)
+	if closedWithin(ended, s.config.StopTimeout) {
 		return nil
 	}
 	s.config.Logger.Warn("cancelled calls that had not ended before the stop timeout",
 		slog.Duration("stop_timeout", s.config.StopTimeout))
-	go func() {
-		defer close(forced)
-		var web sync.WaitGroup
-		web.Go(s.web.close)
-		web.Go(s.replica.stop)
-		for _, g := range s.servers() {
-			web.Go(g.Stop)
-		}
-		web.Wait()
-	}()
-	if closedWithin(forced, s.config.ReturnTimeout) && closedWithin(graceful, s.config.ReturnTimeout) {
+	cancelled := afterAll(forced)
+	if closedWithin(cancelled, s.config.ReturnTimeout) && closedWithin(ended, s.config.ReturnTimeout) {
 		return nil
 	}
 	return errors.New("server: handlers still run after their calls were cancelled")
+}
+
+// afterAll calls functions in parallel, and returns a channel that is closed when all have returned.
+func afterAll(functions []func()) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var running sync.WaitGroup
+		for _, f := range functions {
+			running.Go(f)
+		}
+		running.Wait()
+	}()
+	return done
 }
 
 // closedWithin waits for c and reports whether it was closed in time.
