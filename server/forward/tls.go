@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
+	"sync"
 	"sync/atomic"
 
 	"google.golang.org/grpc/credentials"
@@ -31,6 +31,8 @@ type TLS struct {
 type identity struct {
 	pair  tls.Certificate
 	roots *x509.CertPool
+	// checked has the certificates, in DER, that Check has verified.
+	checked sync.Map
 }
 
 // load reads the files, and checks that the replica would trust itself.
@@ -144,16 +146,9 @@ func (c *Credentials) server() *tls.Config {
 	}
 }
 
-// replica is the result of a handshake with a replica.
-type replica struct {
-	credentials.TLSInfo
-	// trusted is the identity of this replica that trusts the certificate.
-	trusted atomic.Pointer[identity]
-}
-
 // Listener returns the transport credentials of the listener for other replicas.
 func (c *Credentials) Listener() credentials.TransportCredentials {
-	return &listening{credentials.NewTLS(c.server()), c}
+	return credentials.NewTLS(c.server())
 }
 
 // Dialer returns the transport credentials of connections to other replicas.
@@ -161,46 +156,19 @@ func (c *Credentials) Dialer() credentials.TransportCredentials {
 	return credentials.NewTLS(c.client())
 }
 
-// listening marks the connections that it has authenticated.
-type listening struct {
-	credentials.TransportCredentials
-	of *Credentials
-}
-
-// ServerHandshake implements credentials.TransportCredentials.
-func (l *listening) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	now := l.of.current.Load()
-	safe, info, err := l.TransportCredentials.ServerHandshake(conn)
-	if err != nil {
-		return nil, nil, err
-	}
-	state, ok := info.(credentials.TLSInfo)
-	if !ok {
-		return nil, nil, errors.Join(errors.New("the connection of a replica has no TLS"), safe.Close())
-	}
-	shown := &replica{TLSInfo: state}
-	shown.trusted.Store(now)
-	return safe, shown, nil
-}
-
-// Clone implements credentials.TransportCredentials.
-func (l *listening) Clone() credentials.TransportCredentials {
-	return &listening{l.TransportCredentials.Clone(), l.of}
-}
-
 // Check refuses a call unless its connection is that of a replica whose certificate is still trusted.
 func (c *Credentials) Check(info credentials.AuthInfo) error {
-	shown, ok := info.(*replica)
-	if !ok {
+	shown, ok := info.(credentials.TLSInfo)
+	if !ok || len(shown.State.PeerCertificates) == 0 {
 		return fault.New(fault.Unauthenticated, "only replicas may call this listener")
 	}
-	now := c.current.Load()
-	if shown.trusted.Load() == now {
+	now, chain := c.current.Load(), shown.State.PeerCertificates
+	if _, ok := now.checked.Load(string(chain[0].Raw)); ok {
 		return nil
 	}
-	if err := now.verify(shown.State.PeerCertificates, x509.ExtKeyUsageClientAuth); err != nil {
+	if err := now.verify(chain, x509.ExtKeyUsageClientAuth); err != nil {
 		return fault.Wrap(err, fault.Unauthenticated, "the replica's certificate is no longer trusted")
 	}
-	shown.trusted.Store(now)
+	now.checked.Store(string(chain[0].Raw), nil)
 	return nil
 }
