@@ -34,31 +34,32 @@ type TLS struct {
 	ClientCRLFile string
 }
 
-// Load reads the files.
-func (t *TLS) Load() (*tls.Config, error) {
+// Load reads the files. The lists are nil if there are none.
+func (t *TLS) Load() (*tls.Config, *identity.RevocationLists, error) {
 	pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
 	if err != nil {
-		return nil, fmt.Errorf("certificate %q, key %q: %w", t.CertFile, t.KeyFile, err)
+		return nil, nil, fmt.Errorf("certificate %q, key %q: %w", t.CertFile, t.KeyFile, err)
 	}
 	c := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}}
-	if t.ClientCAFile == "" {
-		return c, nil
+	switch {
+	case t.ClientCAFile == "" && t.ClientCRLFile != "":
+		return nil, nil, fmt.Errorf("revocation lists %q require a CA of client certificates (--tls-client-ca)",
+			t.ClientCRLFile)
+	case t.ClientCAFile == "":
+		return c, nil, nil
 	}
 	text, err := os.ReadFile(t.ClientCAFile)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	c.ClientCAs = x509.NewCertPool()
 	if !c.ClientCAs.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("client CA %q: the file contains no certificate", t.ClientCAFile)
+		return nil, nil, fmt.Errorf("client CA %q: the file contains no certificate", t.ClientCAFile)
 	}
 	c.ClientAuth = tls.VerifyClientCertIfGiven
-	if t.ClientCRLFile == "" {
-		return c, nil
-	}
 	lists, err := t.loadLists()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	c.VerifyConnection = func(state tls.ConnectionState) error {
 		if len(state.VerifiedChains) == 0 {
@@ -66,17 +67,13 @@ func (t *TLS) Load() (*tls.Config, error) {
 		}
 		return lists.Check(state.VerifiedChains[0]) // the chain that authenticates calls
 	}
-	return c, nil
+	return c, lists, nil
 }
 
 // loadLists reads the revocation lists; nil if there are none.
 func (t *TLS) loadLists() (*identity.RevocationLists, error) {
 	if t.ClientCRLFile == "" {
 		return nil, nil
-	}
-	if t.ClientCAFile == "" {
-		return nil, fmt.Errorf("revocation lists %q require a CA of client certificates (--tls-client-ca)",
-			t.ClientCRLFile)
 	}
 	text, err := os.ReadFile(t.ClientCRLFile)
 	if err != nil {
@@ -108,11 +105,7 @@ func newCertificates(files *TLS, p *policy.Store, log *slog.Logger) (*certificat
 
 // use reads files and makes their content current. If they are invalid, the current content stays.
 func (c *certificates) use(files *TLS) error {
-	read, err := files.Load()
-	if err != nil {
-		return err
-	}
-	lists, err := files.loadLists()
+	read, lists, err := files.Load()
 	if err != nil {
 		return err
 	}

@@ -101,7 +101,7 @@ func (c *Config) policyCheck(logger *slog.Logger) fileCheck {
 func (c *Config) certificateCheck() fileCheck {
 	return fileCheck{subject: "tls_cert", remedy: correctPair, read: func(out *checked) error {
 		out.certificates = c.tls()
-		_, err := out.certificates.Load()
+		_, _, err := out.certificates.Load()
 		return wrong("tls_cert", err)
 	}, find: c.certificateFindings}
 }

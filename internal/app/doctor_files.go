@@ -124,7 +124,7 @@ func (c *Config) certificateFindings(_ context.Context, out *checked) []runtime.
 // serverFinding tells whether clients can trust the server's certificate.
 func (out *checked) serverFinding(path string, now time.Time) runtime.Finding {
 	const subject = "tls_cert"
-	config, err := out.certificates.Load()
+	config, _, err := out.certificates.Load()
 	if err != nil {
 		return failed(subject, err, "")
 	}
