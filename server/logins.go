@@ -121,7 +121,24 @@ func (a *authority) Flow(issuer string) *identity.CodeFlow {
 func (a *authority) Caller(r *http.Request) (*login.Caller, error) {
 	s := (*Server)(a)
 	ctx, _ := s.withPeer(r.Context(), r)
-	return a.caller(s.withLogin(ctx, r))
+	ctx = s.withLogin(ctx, r)
+	now := a.gate.now()
+	id, proof, err := a.gate.identify(ctx, now)
+	if err != nil {
+		return nil, err
+	}
+	who, err := a.gate.resolve(ctx, id, proof.Login, now)
+	if err != nil {
+		return nil, err
+	}
+	c := &login.Caller{Caller: who, Method: login.MethodToken, Expires: id.Expires}
+	switch {
+	case proof.Login != nil:
+		c.Method = proof.Login.Method
+	case id.Source == identity.Certificate:
+		c.Method = login.MethodCertificate
+	}
+	return c, nil
 }
 
 // CallerOf implements login.Authority.
@@ -140,26 +157,6 @@ func (a *authority) CallerOf(r *http.Request, l *identity.Login) (*login.Caller,
 		return nil, err
 	}
 	return &login.Caller{Caller: who, Method: l.Method, Expires: l.Expires}, nil
-}
-
-func (a *authority) caller(ctx context.Context) (*login.Caller, error) {
-	now := a.gate.now()
-	id, proof, err := a.gate.identify(ctx, now)
-	if err != nil {
-		return nil, err
-	}
-	who, err := a.gate.resolve(ctx, id, proof.Login, now)
-	if err != nil {
-		return nil, err
-	}
-	c := &login.Caller{Caller: who, Method: login.MethodToken, Expires: id.Expires}
-	switch {
-	case proof.Login != nil:
-		c.Method = proof.Login.Method
-	case id.Source == identity.Certificate:
-		c.Method = login.MethodCertificate
-	}
-	return c, nil
 }
 
 // Methods implements login.Authority.
