@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
@@ -135,17 +134,4 @@ func retryOf(err error) time.Duration {
 		return f.RetryAfter
 	}
 	return 0
-}
-
-// streamingOf returns the full names of the streaming rpcs of a server.
-func streamingOf(services map[string]grpc.ServiceInfo) map[string]bool {
-	names := map[string]bool{}
-	for service, info := range services {
-		for _, m := range info.Methods {
-			if m.IsServerStream || m.IsClientStream {
-				names["/"+service+"/"+m.Name] = true
-			}
-		}
-	}
-	return names
 }

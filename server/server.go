@@ -122,7 +122,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		return nil, errors.Join(fmt.Errorf("server: %w", err), s.closeListeners())
 	}
 	s.setHealth(healthv1.HealthCheckResponse_NOT_SERVING)
-	s.gate.served, s.limiter.streaming = served(s.grpc), streamingOf(s.grpc.GetServiceInfo())
+	s.gate.served, s.limiter.streaming = methodsOf(s.grpc)
 	if c.Web != nil {
 		var err error
 		if s.web, err = s.newSite(ctx, c.Web); err != nil {
@@ -293,15 +293,19 @@ func (s *Server) watch(ctx context.Context) *sync.WaitGroup {
 	return &watches
 }
 
-// served returns the full names of all methods of a server.
-func served(r reflection.ServiceInfoProvider) map[string]bool {
-	names := map[string]bool{}
+// methodsOf returns the full names of all methods of a server, and of the streaming ones.
+func methodsOf(r reflection.ServiceInfoProvider) (all, streaming map[string]bool) {
+	all, streaming = map[string]bool{}, map[string]bool{}
 	for service, info := range r.GetServiceInfo() {
 		for _, m := range info.Methods {
-			names["/"+service+"/"+m.Name] = true
+			name := "/" + service + "/" + m.Name
+			all[name] = true
+			if m.IsServerStream || m.IsClientStream {
+				streaming[name] = true
+			}
 		}
 	}
-	return names
+	return all, streaming
 }
 
 // drain tells clients that the server is about to stop.
