@@ -8,14 +8,12 @@ import (
 
 	"google.golang.org/grpc"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
-	"github.com/copilot-grpc/copilot-grpc/server/codec"
 	"github.com/copilot-grpc/copilot-grpc/server/forward"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
 )
@@ -54,28 +52,15 @@ func (s *Server) newReplica(ctx context.Context, c *forward.Config) (*replica, e
 	ch := &chain{panicked: s.reporter.rescue, router: forward.NewReceiver(c),
 		layers: []layer{{enter: traced}, s.reporter.layer(),
 			{enter: r.admit(s.gate)}, trail}}
-	r.grpc = grpc.NewServer(
+	r.grpc = grpc.NewServer(append(commonOptions(minReplicaPingTime),
 		grpc.Creds(creds.Listener()),
 		grpc.UnaryInterceptor(probed(ch.unary)),
 		grpc.StreamInterceptor(ch.stream),
-		grpc.ForceServerCodecV2(codec.New()),
 		grpc.MaxRecvMsgSize(math.MaxInt32), // the entry replica has a limit
 		grpc.MaxConcurrentStreams(math.MaxUint32),
 		grpc.MaxHeaderListSize(2*maxHeaderBytes), // the caller's and its identity
-		grpc.StaticStreamWindowSize(streamWindow),
-		grpc.StaticConnWindowSize(connWindow),
-		grpc.ConnectionTimeout(handshakeTimeout),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minReplicaPingTime,
-			PermitWithoutStream: true}),
-		grpc.WaitForHandlers(true),
-		grpc.NumStreamWorkers(streamWorkers),
-		grpc.UnknownServiceHandler(unknownMethod),
-	)
-	for _, service := range s.config.Services {
-		service.Register(r.grpc)
-	}
-	healthv1.RegisterHealthServer(r.grpc, healthService{s.health, s.grpc})
+	)...)
+	s.register(r.grpc)
 	return r, nil
 }
 

@@ -191,24 +191,29 @@ func (s *Server) register(r grpc.ServiceRegistrar) {
 
 // options are the fixed parts of the gRPC server.
 func (s *Server) options() []grpc.ServerOption {
-	return []grpc.ServerOption{
+	return append(commonOptions(minClientPingTime),
 		grpc.UnaryInterceptor(s.chain.unary),
 		grpc.StreamInterceptor(s.chain.stream),
-		grpc.ForceServerCodecV2(codec.New()),
 		grpc.MaxRecvMsgSize(s.config.MaxRecvBytes),
 		grpc.MaxConcurrentStreams(s.config.MaxConcurrentStreams),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.InTapHandle(s.gate.greet),
+		s.instrumented(),
+	)
+}
+
+// commonOptions are those of the listeners for callers and for other replicas.
+func commonOptions(minPingTime time.Duration) []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ForceServerCodecV2(codec.New()),
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connWindow),
 		grpc.ConnectionTimeout(handshakeTimeout),
-		grpc.InTapHandle(s.gate.greet),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPingTime,
-			PermitWithoutStream: true}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPingTime, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.UnknownServiceHandler(unknownMethod),
-		s.instrumented(),
 	}
 }
 
