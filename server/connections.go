@@ -5,6 +5,7 @@ import (
 	"container/list"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -244,9 +245,9 @@ func (t *connections) close() {
 
 // idlest returns the caller's newest connection without calls, or else its newest one.
 func (u *callerUse) idlest() *connection {
-	for i := len(u.conns) - 1; i >= 0; i-- {
-		if u.conns[i].calls.all.Load() == 0 {
-			return u.conns[i]
+	for _, c := range slices.Backward(u.conns) {
+		if c.calls.all.Load() == 0 {
+			return c
 		}
 	}
 	return u.conns[len(u.conns)-1]
@@ -337,12 +338,7 @@ func (t *connections) disown(c *connection) {
 		return
 	}
 	c.use = nil
-	for i, other := range use.conns {
-		if other == c {
-			use.conns = append(use.conns[:i:i], use.conns[i+1:]...)
-			break
-		}
-	}
+	use.conns = slices.DeleteFunc(use.conns, func(other *connection) bool { return other == c })
 	use.tenant.conns--
 	if len(use.conns) > 0 || len(t.callers) < 2*t.open+sweepCallers {
 		return
