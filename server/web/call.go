@@ -20,7 +20,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server/codec"
 )
 
-// call is a call between connect's stream and a gRPC handler.
+// call is a call between connect's stream and a gRPC handler, which uses it as its grpc.ServerStream.
 type call struct {
 	method *method
 	ctx    context.Context
@@ -48,7 +48,7 @@ func (h *Handler) handle(m *method) connect.ServerFunc {
 // serve carries out a call and returns the handler's error.
 func (h *Handler) serve(ctx context.Context, m *method, stream connect.ServerStream, info *connect.CallInfo) error {
 	c := &call{method: m, ctx: ctx, stream: stream, info: info, memory: accountOf(ctx), stats: h.config.Stats}
-	c.ctx = grpc.NewContextWithServerTransportStream(c.ctx, (*transport)(c))
+	c.ctx = grpc.NewContextWithServerTransportStream(c.ctx, transport{c})
 	end := c.measure()
 	err := c.run(&h.config)
 	end(err)
@@ -65,9 +65,9 @@ func (c *call) run(config *Config) error {
 	if c.method.unary == nil {
 		info := c.method.info
 		if config.Stream == nil {
-			return c.method.stream(c.method.impl, (*serverStream)(c))
+			return c.method.stream(c.method.impl, c)
 		}
-		return config.Stream(c.method.impl, (*serverStream)(c), &info, c.method.stream)
+		return config.Stream(c.method.impl, c, &info, c.method.stream)
 	}
 	reply, err := c.method.unary(c.method.impl, c.ctx, c.request, config.Unary)
 	if c.unread != nil {
@@ -80,7 +80,7 @@ func (c *call) run(config *Config) error {
 	put(c.info.ResponseTrailer(), c.trailer)
 	c.trailer = nil
 	c.mu.Unlock()
-	return c.send(reply)
+	return c.SendMsg(reply)
 }
 
 // measure reports the begin of a call, and returns what reports its end.
@@ -100,12 +100,12 @@ func (c *call) measure() (end func(error)) {
 
 // request receives the request of a unary call.
 func (c *call) request(m any) error {
-	c.unread = c.receive(m)
+	c.unread = c.RecvMsg(m)
 	return c.unread
 }
 
-// receive receives a message. It returns io.EOF after the last one.
-func (c *call) receive(m any) error {
+// RecvMsg receives a message. It returns io.EOF after the last one.
+func (c *call) RecvMsg(m any) error {
 	if c.method.info.IsServerStream { // the handler of a client stream collects all messages
 		c.memory.Reset()
 	}
@@ -126,8 +126,8 @@ func (c *call) receive(m any) error {
 	return nil
 }
 
-// send sends a message, after the header if it is the first one.
-func (c *call) send(m any) error {
+// SendMsg sends a message, after the header if it is the first one.
+func (c *call) SendMsg(m any) error {
 	c.begin()
 	if err := c.stream.Send(&item{value: m, kind: c.method.schema.Output()}); err != nil {
 		if c.ctx.Err() != nil {
@@ -152,8 +152,8 @@ func (c *call) begin() {
 	}
 }
 
-// addHeader adds metadata to the header.
-func (c *call) addHeader(md metadata.MD) error {
+// SetHeader adds metadata to the header.
+func (c *call) SetHeader(md metadata.MD) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.begun {
@@ -163,60 +163,36 @@ func (c *call) addHeader(md metadata.MD) error {
 	return nil
 }
 
-// sendHeader sends the header.
-func (c *call) sendHeader(md metadata.MD) error {
-	if err := c.addHeader(md); err != nil {
+// SendHeader sends the header.
+func (c *call) SendHeader(md metadata.MD) error {
+	if err := c.SetHeader(md); err != nil {
 		return err
 	}
 	c.begin()
 	return c.stream.SendHeaders()
 }
 
-// addTrailer adds metadata to the trailer.
-func (c *call) addTrailer(md metadata.MD) {
+// SetTrailer adds metadata to the trailer.
+func (c *call) SetTrailer(md metadata.MD) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.trailer = metadata.Join(c.trailer, md)
 }
 
+// Context implements grpc.ServerStream.
+func (c *call) Context() context.Context { return c.ctx }
+
 // transport is the grpc.ServerTransportStream of a call, by which handlers set metadata with the context only.
-type transport call
+type transport struct{ *call }
 
 // Method implements grpc.ServerTransportStream.
-func (t *transport) Method() string { return t.method.spec.Procedure }
-
-// SetHeader implements grpc.ServerTransportStream.
-func (t *transport) SetHeader(md metadata.MD) error { return (*call)(t).addHeader(md) }
-
-// SendHeader implements grpc.ServerTransportStream.
-func (t *transport) SendHeader(md metadata.MD) error { return (*call)(t).sendHeader(md) }
+func (t transport) Method() string { return t.method.spec.Procedure }
 
 // SetTrailer implements grpc.ServerTransportStream.
-func (t *transport) SetTrailer(md metadata.MD) error {
-	(*call)(t).addTrailer(md)
+func (t transport) SetTrailer(md metadata.MD) error {
+	t.call.SetTrailer(md)
 	return nil
 }
-
-// serverStream is the grpc.ServerStream of a call.
-type serverStream call
-
-// Context implements grpc.ServerStream.
-func (s *serverStream) Context() context.Context { return s.ctx }
-
-// SetHeader implements grpc.ServerStream.
-func (s *serverStream) SetHeader(md metadata.MD) error { return (*call)(s).addHeader(md) }
-
-// SendHeader implements grpc.ServerStream.
-func (s *serverStream) SendHeader(md metadata.MD) error { return (*call)(s).sendHeader(md) }
-
-// SetTrailer implements grpc.ServerStream.
-func (s *serverStream) SetTrailer(md metadata.MD) { (*call)(s).addTrailer(md) }
-
-// SendMsg implements grpc.ServerStream.
-func (s *serverStream) SendMsg(m any) error { return (*call)(s).send(m) }
-
-// RecvMsg implements grpc.ServerStream.
-func (s *serverStream) RecvMsg(m any) error { return (*call)(s).receive(m) }
 
 // received converts an error of connect's stream to one for gRPC handlers.
 func received(err error) error {
