@@ -78,14 +78,16 @@ func (h *Handler) lines(w http.ResponseWriter, r *http.Request, m *method) {
 	err = h.serve(ctx, m, s, s.info)
 	trailers := trailersOf(s.info.ResponseTrailer())
 	switch {
-	case !s.begun && err != nil:
+	case err == nil:
+		s.end(nil, trailers)
+	case s.begun:
+		s.end(h.errorText(r, err), trailers)
+	default:
 		s.copyHeader()
 		for name, values := range trailers { // as in unary calls of Connect
 			w.Header()[http.CanonicalHeaderKey(trailerPrefix+name)] = values
 		}
 		h.refuse(w, r, err)
-	default:
-		s.end(h.lineOf(err), trailers)
 	}
 }
 
@@ -238,22 +240,18 @@ func (s *lineStream) write(name, id string, text []byte) error {
 // end writes the last line or event: {"error": …} for an error; a nil one means that there was none. Trailers are its
 // member "metadata". A stream of events that ended without an error gets the event "end", so that a page can stop its
 // EventSource, which would reconnect. Lines get {"end": …} only for trailers.
-func (s *lineStream) end(failed *line, trailers map[string][]string) {
+func (s *lineStream) end(failed json.RawMessage, trailers map[string][]string) {
 	if s.SendHeaders() != nil {
 		return // the client has gone
 	}
-	var last any
-	name := "end"
+	var last any = line{Error: failed, Metadata: trailers}
+	name := "error"
 	switch {
 	case failed != nil:
-		failed.Metadata = trailers
-		last, name = failed, "error"
 	case s.kind == typeEvents:
-		last = endOf{trailers}
+		name = "end"
 	case len(trailers) > 0:
-		last = struct {
-			End endOf `json:"end"`
-		}{endOf{trailers}}
+		last = map[string]any{"end": last}
 	default:
 		return
 	}

@@ -35,7 +35,7 @@ func (h *Handler) auth(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Body != nil && r.Body != http.NoBody {
-		r.Body = &body{ReadCloser: r.Body, timeout: h.config.BodyTimeout, control: http.NewResponseController(w)}
+		r.Body = h.bodyOf(w, r, h.config.BodyTimeout)
 	}
 	h.config.Auth.ServeHTTP(w, r.WithContext(withMetadata(r)))
 }

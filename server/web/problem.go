@@ -1,12 +1,12 @@
 package web
 
 import (
-	"encoding/base64"
+	"bytes"
 	"encoding/json"
+	"net/http"
 
 	"connectrpc.com/connect/v2"
 	"connectrpc.com/connect/v2/connectproto"
-	"google.golang.org/protobuf/encoding/protojson"
 )
 
 // problem converts the error of a call to one that connect sends, with the same code, text and details as gRPC's; nil
@@ -25,45 +25,29 @@ func (h *Handler) problem(err error) error {
 	return e
 }
 
-// line is the JSON of an error at the end of lines or events: as in the body of a failed unary call of Connect.
+// line is the JSON of the end of lines or events.
 type line struct {
-	Error lineError `json:"error"`
+	// Error is that of a failed unary call of Connect; nil without one.
+	Error json.RawMessage `json:"error,omitempty"`
 	// Metadata has the trailers.
 	Metadata map[string][]string `json:"metadata,omitempty"`
 }
 
-// endOf is the JSON of the end of lines or events without an error.
-type endOf struct {
-	// Metadata has the trailers.
-	Metadata map[string][]string `json:"metadata,omitempty"`
+// errorText returns the JSON of the error of a call, as in the body of a failed unary call of Connect.
+func (h *Handler) errorText(r *http.Request, err error) []byte {
+	text := &buffer{header: http.Header{}}
+	h.refuse(text, r, err)
+	return text.Bytes()
 }
 
-type lineError struct {
-	Code    connect.Code `json:"code"`
-	Message string       `json:"message,omitempty"`
-	Details []lineDetail `json:"details,omitempty"`
+// buffer is an http.ResponseWriter for the body of a response.
+type buffer struct {
+	bytes.Buffer
+	header http.Header
 }
 
-type lineDetail struct {
-	Type string `json:"type"`
-	// Value is the message in unpadded base64, Debug the same in JSON.
-	Value string          `json:"value"`
-	Debug json.RawMessage `json:"debug,omitempty"`
-}
+// Header implements http.ResponseWriter.
+func (b *buffer) Header() http.Header { return b.header }
 
-// lineOf returns the last line for an error; nil if there is none.
-func (h *Handler) lineOf(err error) *line {
-	if err == nil {
-		return nil
-	}
-	st := h.config.Status(err)
-	l := &line{Error: lineError{Code: connect.Code(st.Code()), Message: st.Message()}}
-	for _, any := range st.Proto().GetDetails() {
-		d := lineDetail{Type: string(any.MessageName()), Value: base64.RawStdEncoding.EncodeToString(any.GetValue())}
-		if m, err := any.UnmarshalNew(); err == nil {
-			d.Debug, _ = protojson.Marshal(m) // best effort, as in Connect
-		}
-		l.Error.Details = append(l.Error.Details, d)
-	}
-	return l
-}
+// WriteHeader implements http.ResponseWriter.
+func (*buffer) WriteHeader(int) {}
