@@ -4,7 +4,6 @@ import (
 	_ "embed"
 	"fmt"
 	"strings"
-	"sync"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -59,17 +58,10 @@ func parseTable[K comparable, V any](text string, key func(string) K, value func
 // cliPackage is the package of the rpcs for CLI methods.
 const cliPackage = "copilot.cli.v1"
 
-// jsonRPC has the JSON-RPC names of those rpcs for CLI methods that were asked for, by full name. Reading the
-// descriptors of all of them takes some milliseconds, for which the start of a server would have to wait.
-var jsonRPC sync.Map
-
-// cliMethod returns the JSON-RPC name of an rpc for a CLI method. The first call for a service reads its descriptors.
+// cliMethod returns the JSON-RPC name of an rpc for a CLI method.
 func cliMethod(rpc string) (name string, ok bool) {
 	if !strings.HasPrefix(rpc, "/"+cliPackage+".") {
 		return "", false
-	}
-	if name, ok := jsonRPC.Load(rpc); ok {
-		return name.(string), true
 	}
 	found, _ := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(protoName(rpc)))
 	method, ok := found.(protoreflect.MethodDescriptor)
@@ -77,7 +69,6 @@ func cliMethod(rpc string) (name string, ok bool) {
 		return "", false
 	}
 	rules, _ := proto.GetExtension(method.Options(), jsonv1.E_Method).(*jsonv1.MethodRules)
-	jsonRPC.Store(rpc, rules.GetMethod())
 	return rules.GetMethod(), true
 }
 
