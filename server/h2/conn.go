@@ -110,14 +110,14 @@ func (c *Conn) follow(p []byte) (taken int) {
 		taken += n
 		switch h := c.in.at; {
 		case !begun && len(payload) == 0 && !ended:
-		case h.kind == http2.FrameHeaders && begun:
-			c.begin(h.stream)
-		case h.kind == http2.FrameData:
+		case h.Type == http2.FrameHeaders && begun:
+			c.begin(h.StreamID)
+		case h.Type == http2.FrameData:
 			c.data(h, payload, begun)
-		case h.kind == http2.FrameRSTStream && begun:
-			c.end(h.stream)
+		case h.Type == http2.FrameRSTStream && begun:
+			c.end(h.StreamID)
 		}
-		headers := c.in.at.kind == http2.FrameHeaders || c.in.at.kind == http2.FrameContinuation
+		headers := c.in.at.Type == http2.FrameHeaders || c.in.at.Type == http2.FrameContinuation
 		if ended && !c.in.block && (headers || len(c.inserted) > 0) {
 			return taken
 		}
@@ -153,16 +153,16 @@ func (c *Conn) forget(s *Stream) {
 }
 
 // data counts the payload of a DATA frame.
-func (c *Conn) data(h head, payload []byte, begun bool) {
+func (c *Conn) data(h http2.FrameHeader, payload []byte, begun bool) {
 	c.mu.Lock()
-	s := c.streams[h.stream]
+	s := c.streams[h.StreamID]
 	if s == nil || c.closed {
 		c.mu.Unlock()
 		return
 	}
 	if begun {
 		s.padding = -1
-		if !h.flags.Has(http2.FlagDataPadded) {
+		if !h.Flags.Has(http2.FlagDataPadded) {
 			s.padding = 0
 		}
 	}
@@ -187,7 +187,7 @@ func (c *Conn) data(h head, payload []byte, begun bool) {
 	s.refused = err
 	c.forget(s)
 	c.mu.Unlock()
-	c.refuse(h.stream, answered, err)
+	c.refuse(h.StreamID, answered, err)
 }
 
 // refuse ends a stream for both sides: the client receives the error, gRPC a reset. Only the reader calls it.

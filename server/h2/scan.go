@@ -9,14 +9,6 @@ import (
 // headLen is the length of a frame header.
 const headLen = 9
 
-// head is a frame header.
-type head struct {
-	length int
-	kind   http2.FrameType
-	flags  http2.Flags
-	stream uint32
-}
-
 // scanner follows the frames of one direction of a connection, in pieces of any size.
 type scanner struct {
 	// preface is the missing part of the client's preface.
@@ -24,7 +16,7 @@ type scanner struct {
 	raw     [headLen]byte
 	have    int
 	// at is the current frame, left the missing length of its payload.
-	at   head
+	at   http2.FrameHeader
 	left int
 	// frames counts the started frames.
 	frames int
@@ -50,15 +42,15 @@ func (s *scanner) next(p []byte) (n int, payload []byte, begun, ended bool) {
 		}
 		s.have, begun = 0, true
 		s.frames++
-		s.at = head{
-			length: int(s.raw[0])<<16 | int(s.raw[1])<<8 | int(s.raw[2]),
-			kind:   http2.FrameType(s.raw[3]), flags: http2.Flags(s.raw[4]),
-			stream: binary.BigEndian.Uint32(s.raw[5:]) & (1<<31 - 1),
+		s.at = http2.FrameHeader{
+			Length: uint32(s.raw[0])<<16 | uint32(s.raw[1])<<8 | uint32(s.raw[2]),
+			Type:   http2.FrameType(s.raw[3]), Flags: http2.Flags(s.raw[4]),
+			StreamID: binary.BigEndian.Uint32(s.raw[5:]) & (1<<31 - 1),
 		}
-		s.left = s.at.length
-		switch s.at.kind {
+		s.left = int(s.at.Length)
+		switch s.at.Type {
 		case http2.FrameHeaders, http2.FramePushPromise, http2.FrameContinuation:
-			s.block = !s.at.flags.Has(http2.FlagHeadersEndHeaders)
+			s.block = !s.at.Flags.Has(http2.FlagHeadersEndHeaders)
 		}
 	}
 	m := min(s.left, len(p)-n)

@@ -28,17 +28,17 @@ func (c *Conn) Write(p []byte) (int, error) {
 }
 
 // answered records the effect of a server's frame on its stream.
-func (c *Conn) answered(h head) {
-	ends := (h.kind == http2.FrameHeaders || h.kind == http2.FrameData) && h.flags.Has(http2.FlagHeadersEndStream)
-	if h.kind != http2.FrameHeaders && h.kind != http2.FrameRSTStream && !ends {
+func (c *Conn) answered(h http2.FrameHeader) {
+	ends := (h.Type == http2.FrameHeaders || h.Type == http2.FrameData) && h.Flags.Has(http2.FlagHeadersEndStream)
+	if h.Type != http2.FrameHeaders && h.Type != http2.FrameRSTStream && !ends {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := c.streams[h.stream]
+	s := c.streams[h.StreamID]
 	switch {
 	case s == nil:
-	case ends || h.kind == http2.FrameRSTStream:
+	case ends || h.Type == http2.FrameRSTStream:
 		c.forget(s)
 	default:
 		s.answered = true
