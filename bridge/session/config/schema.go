@@ -1,14 +1,15 @@
 package config
 
 import (
+	"bytes"
 	"encoding/json"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 )
 
 // checkSchema refuses a JSON Schema that no reader can use: a keyword with a value of the wrong type, an unknown type,
@@ -16,49 +17,27 @@ import (
 // provider then rejects every request of the turn. Unknown keywords, annotations and patterns are not checked: the
 // dialects differ in them. field names the schema in errors.
 func checkSchema(schema json.RawMessage, field string) error {
-	c := schemaCheck{root: schema, objects: map[string]map[string]json.RawMessage{}}
-	c.schema(schema)
+	var c schemaCheck
+	decoder := json.NewDecoder(bytes.NewReader(schema))
+	decoder.UseNumber() // a number of any size
+	if err := decoder.Decode(&c.root); err != nil {
+		return fault.Wrap(err, fault.InvalidField, "not JSON").WithField(field)
+	}
+	c.schema(c.root)
 	if c.problem == "" {
 		return nil
 	}
 	return fault.New(fault.InvalidField, "not a JSON Schema: at %q, %s", "#"+c.at, c.problem).WithField(field)
 }
 
-// schemaCheck finds the first problem of a schema. Its time and memory grow with the schema's length and depth alone,
-// whatever is in the schema.
+// schemaCheck finds the first problem of a schema. Its time and memory grow with the schema's length alone, whatever is in
+// the schema.
 type schemaCheck struct {
-	root json.RawMessage
-	// objects are the members of the objects and arrays that references lead through, by JSON pointer. With them, a
-	// schema with many references is read once and not once for each.
-	objects map[string]map[string]json.RawMessage
+	root any
 	// path leads to the part that is being checked.
 	path []string
 	// problem is what is wrong, and at the JSON pointer of the place.
 	problem, at string
-}
-
-// keyword is the form of a keyword's value.
-type keyword int
-
-const (
-	oneSchema  keyword = iota + 1
-	schemaList         // a non-empty array of schemas
-	schemaMap          // an object of schemas
-	oneOrList          // a schema, or an array of schemas
-	stringList         // an array of strings
-	anyList            // an array
-	typeName           // a type, or an array of types
-	reference
-)
-
-// keywords are the keywords that the check reads.
-var keywords = map[string]keyword{
-	"type": typeName, "$ref": reference, "enum": anyList, "required": stringList,
-	"properties": schemaMap, "patternProperties": schemaMap, "$defs": schemaMap, "definitions": schemaMap, "dependentSchemas": schemaMap,
-	"allOf": schemaList, "anyOf": schemaList, "oneOf": schemaList, "prefixItems": schemaList,
-	"items": oneOrList, "additionalItems": oneSchema, "additionalProperties": oneSchema, "unevaluatedItems": oneSchema,
-	"unevaluatedProperties": oneSchema, "contains": oneSchema, "propertyNames": oneSchema, "not": oneSchema,
-	"if": oneSchema, "then": oneSchema, "else": oneSchema,
 }
 
 // typeNames are the types of JSON Schema.
@@ -74,95 +53,86 @@ func (c *schemaCheck) fail(problem string) {
 	}
 }
 
-// under checks a part of the current part.
+// under checks a part of the current part, unless there is a problem.
 func (c *schemaCheck) under(name string, check func()) {
+	if c.problem != "" {
+		return
+	}
 	c.path = append(c.path, name)
 	check()
 	c.path = c.path[:len(c.path)-1]
 }
 
 // schema checks a schema.
-func (c *schemaCheck) schema(text json.RawMessage) {
-	if s := string(text); s == "true" || s == "false" {
-		return
+func (c *schemaCheck) schema(value any) {
+	if _, ok := value.(bool); !ok {
+		c.members(value, "there is neither an object nor a boolean", c.keyword)
 	}
-	c.members(text, "there is neither an object nor a boolean", func(m jsonobj.Member) { c.keyword(keywords[m.Key], m.Value) })
 }
 
-// members checks the members of an object, up to the first problem.
-func (c *schemaCheck) members(text json.RawMessage, otherwise string, check func(jsonobj.Member)) {
-	members, err := jsonobj.Parse(text)
-	if err != nil {
+// members checks the members of an object, in the order of their names.
+func (c *schemaCheck) members(value any, otherwise string, check func(name string, value any)) {
+	object, ok := value.(map[string]any)
+	if !ok {
 		c.fail(otherwise)
 	}
-	for _, m := range members {
-		if c.problem != "" {
-			return
-		}
-		c.under(m.Key, func() { check(m) })
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		c.under(name, func() { check(name, object[name]) })
 	}
 }
 
 // keyword checks the value of a keyword.
-func (c *schemaCheck) keyword(form keyword, value json.RawMessage) {
-	switch form {
-	case oneSchema:
+func (c *schemaCheck) keyword(name string, value any) {
+	list, isList := value.([]any)
+	switch name {
+	case "additionalItems", "additionalProperties", "contains", "else", "if", "not", "propertyNames", "then",
+		"unevaluatedItems", "unevaluatedProperties":
 		c.schema(value)
-	case schemaList:
-		c.list(value)
-	case oneOrList:
-		if len(value) > 0 && value[0] == '[' {
-			c.list(value)
+	case "items":
+		if isList {
+			c.list(list)
 		} else {
 			c.schema(value)
 		}
-	case schemaMap:
-		c.members(value, "there is no object of schemas", func(m jsonobj.Member) { c.schema(m.Value) })
-	case stringList:
-		var list []string
-		if string(value) == "null" || json.Unmarshal(value, &list) != nil {
+	case "allOf", "anyOf", "oneOf", "prefixItems":
+		c.list(list)
+	case "properties", "patternProperties", "$defs", "definitions", "dependentSchemas":
+		c.members(value, "there is no object of schemas", func(_ string, schema any) { c.schema(schema) })
+	case "required":
+		if !isList || slices.ContainsFunc(list, func(e any) bool { _, ok := e.(string); return !ok }) {
 			c.fail("there is no array of strings")
 		}
-	case anyList:
-		var list []json.RawMessage
-		if string(value) == "null" || json.Unmarshal(value, &list) != nil {
+	case "enum":
+		if !isList {
 			c.fail("there is no array")
 		}
-	case typeName:
-		c.types(value)
-	case reference:
+	case "type":
+		if !isList {
+			list = []any{value}
+		}
+		unknown := func(e any) bool { name, ok := e.(string); return !ok || !slices.Contains(typeNames, name) }
+		if len(list) == 0 || slices.ContainsFunc(list, unknown) {
+			c.fail("there is no type among " + strings.Join(typeNames, ", "))
+		}
+	case "$ref":
 		c.reference(value)
 	}
 }
 
-func (c *schemaCheck) list(value json.RawMessage) {
-	var list []json.RawMessage
-	if json.Unmarshal(value, &list) != nil || len(list) == 0 {
+// list checks an array of schemas, which must not be empty.
+func (c *schemaCheck) list(list []any) {
+	if len(list) == 0 {
 		c.fail("there is no array of schemas")
 	}
 	for i, schema := range list {
-		if c.problem != "" {
-			return
-		}
 		c.under(strconv.Itoa(i), func() { c.schema(schema) })
-	}
-}
-
-func (c *schemaCheck) types(value json.RawMessage) {
-	list := []string{jsonobj.Text(value)}
-	if len(value) > 0 && value[0] == '[' && json.Unmarshal(value, &list) != nil {
-		list = nil
-	}
-	unknown := func(name string) bool { return !slices.Contains(typeNames, name) }
-	if len(list) == 0 || slices.ContainsFunc(list, unknown) {
-		c.fail("there is no type among " + strings.Join(typeNames, ", "))
 	}
 }
 
 // reference checks that a pointer into the schema leads somewhere. It ignores other references: a reader may know the
 // anchor or the other schema.
-func (c *schemaCheck) reference(value json.RawMessage) {
-	ref := jsonobj.Text(value)
+func (c *schemaCheck) reference(value any) {
+	ref, _ := value.(string)
 	if ref == "" {
 		c.fail("there is no reference")
 		return
@@ -171,44 +141,34 @@ func (c *schemaCheck) reference(value json.RawMessage) {
 	if !local {
 		return
 	}
-	if path, err := url.PathUnescape(pointer); err != nil || !c.resolves("/"+path) {
+	if path, err := url.PathUnescape(pointer); err != nil || !c.resolves(path) {
 		c.fail("the reference " + strconv.Quote(ref) + " leads nowhere")
 	}
 }
 
-// resolves reports whether the schema has a part at a JSON pointer.
+// resolves reports whether the schema has a part at a JSON pointer without its first slash.
 func (c *schemaCheck) resolves(pointer string) bool {
 	value := c.root
-	for at := 0; at < len(pointer); {
-		members, known := c.objects[pointer[:at]]
-		if !known {
-			members = membersOf(value)
-			c.objects[pointer[:at]] = members
-		}
-		step, _, _ := strings.Cut(pointer[at+1:], "/")
-		if value = members[unescapePointer.Replace(step)]; value == nil {
+	for step := range strings.SplitSeq(pointer, "/") {
+		step = unescapePointer.Replace(step)
+		switch parent := value.(type) {
+		case map[string]any:
+			part, ok := parent[step]
+			if !ok {
+				return false
+			}
+			value = part
+		case []any:
+			i, err := strconv.Atoi(step)
+			if err != nil || i < 0 || i >= len(parent) {
+				return false
+			}
+			value = parent[i]
+		default:
 			return false
 		}
-		at += 1 + len(step)
 	}
 	return true
-}
-
-// membersOf returns the members of a JSON object, or the elements of an array by their index.
-func membersOf(value json.RawMessage) map[string]json.RawMessage {
-	members := map[string]json.RawMessage{}
-	var list []json.RawMessage
-	if json.Unmarshal(value, &list) == nil {
-		for i, element := range list {
-			members[strconv.Itoa(i)] = element
-		}
-		return members
-	}
-	object, _ := jsonobj.Parse(value) // anything else has no parts
-	for _, m := range object {
-		members[m.Key] = m.Value
-	}
-	return members
 }
 
 var (
