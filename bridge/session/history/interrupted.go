@@ -40,53 +40,43 @@ func Unfinished(events []*journal.Record) bool {
 // Unended reports whether a history ends within a turn in which a caller's tool has answered a call that has no end. The
 // CLI process that had the answer would have written the end; another one waits for it until the turn is aborted.
 func Unended(events []*journal.Record) bool {
-	asked := map[string]string{} // calls by their requests
-	calls := map[string]bool{}   // those with an answer and without an end
-	for _, rec := range events {
-		if rec.Agent != "" {
-			continue
-		}
-		switch rec.Type {
-		case "external_tool.requested":
-			asked[event.Text(rec, "requestId")] = CallID(event.Raw(rec))
-		case "external_tool.completed":
-			if call := asked[event.Text(rec, "requestId")]; call != "" {
-				calls[call] = true
-			}
-		case "tool.execution_complete":
-			delete(calls, CallID(event.Raw(rec)))
-		case "user.message", "assistant.turn_end", "abort":
-			clear(calls)
-		}
-	}
-	return len(calls) > 0
+	every := func(*journal.Record) bool { return true }
+	return len(unended(events, "external_tool.requested", "external_tool.completed", every)) > 0
 }
 
 // Refused returns the ids of the permission requests with which a history ends that were refused and whose calls have no
 // end. A CLI process that resumes the session ends such calls, and goes on with the turn by itself.
 func Refused(events []*journal.Record) (requests []string) {
-	asked := map[string]string{} // calls by their requests
-	refused := map[string]string{}
+	denied := func(answer *journal.Record) bool {
+		var result struct{ Kind string }
+		return json.Unmarshal(event.Member(answer, "result"), &result) == nil && strings.HasPrefix(result.Kind, "denied")
+	}
+	return slices.Sorted(maps.Values(unended(events, "permission.requested", "permission.completed", denied)))
+}
+
+// unended returns the requests of a type in the last turn of the session's own agent that have an answer of a type and of a
+// kind, by their tool calls, which have no end.
+func unended(events []*journal.Record, request, answer string, kind func(answer *journal.Record) bool) map[string]string {
+	calls, out := map[string]string{}, map[string]string{}
 	for _, rec := range events {
 		if rec.Agent != "" {
 			continue
 		}
-		switch id := event.Text(rec, "requestId"); rec.Type {
-		case "permission.requested":
-			asked[id] = CallID(event.Raw(rec))
-		case "permission.completed":
-			var result struct{ Kind string }
-			err := json.Unmarshal(event.Member(rec, "result"), &result)
-			if call := asked[id]; err == nil && call != "" && strings.HasPrefix(result.Kind, "denied") {
-				refused[call] = id
+		switch rec.Type {
+		case request:
+			calls[event.Text(rec, "requestId")] = CallID(event.Raw(rec))
+		case answer:
+			id := event.Text(rec, "requestId")
+			if call := calls[id]; call != "" && kind(rec) {
+				out[call] = id
 			}
 		case "tool.execution_complete":
-			delete(refused, CallID(event.Raw(rec)))
+			delete(out, CallID(event.Raw(rec)))
 		case "user.message", "assistant.turn_end", "abort":
-			clear(refused)
+			clear(out)
 		}
 	}
-	return slices.Sorted(maps.Values(refused))
+	return out
 }
 
 // LeftRunning reports whether the last turn in a recovered journal has no end there, and where
