@@ -12,6 +12,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -229,6 +230,26 @@ func TestPendingOfNobody(t *testing.T) {
 	})
 }
 
+// givenPrompt is a waiter for a prompt that a CLI has accepted and that must not be sent again.
+func givenPrompt(t *testing.T, s *Session, id string) *Waiter {
+	t.Helper()
+	n, _, err := s.prompts.add(outbox.Prompt{Params: json.RawMessage(`{"prompt":"hi"}`), AskedAt: time.Now()}, s.journal.Appended())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := s.turns.expect(nil)
+	s.update(func() { s.prompts.expect(w.state, n) })
+	w.accept()
+	s.prompts.accepted(n, []string{id}, s.journal.Appended(), func(_, _ bool, err error) {
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	s.prompts.Edit()
+	w.identify(id)
+	return w
+}
+
 // A caller waits for a turn of a session that no call loads.
 func TestDesertedWaiters(t *testing.T) {
 	t.Parallel()
@@ -261,11 +282,13 @@ func TestDesertedWaiters(t *testing.T) {
 				if test.state != 0 {
 					s.loader.state = test.state
 				}
-				w := s.turns.expect(nil)
-				w.accept()
-				w.identify("m1")
+				var w *Waiter
 				if test.begun {
+					w = s.turns.expect(nil)
+					w.accept()
 					s.turns.machine.AwaitRest(w.state)
+				} else {
+					w = givenPrompt(t, s, "m1")
 				}
 				begin := time.Now()
 				for !w.state.Over() && time.Since(begin) < time.Hour {
@@ -295,9 +318,7 @@ func TestMessageWhileDropped(t *testing.T) {
 		p := &puppet{answer: func(method string) (string, error) {
 			switch method {
 			case "session.destroy":
-				w = s.turns.expect(nil)
-				w.accept()
-				w.identify("m2")
+				w = givenPrompt(t, s, "m2")
 			case "session.getMessages":
 				return `{"events":[]}`, nil
 			}

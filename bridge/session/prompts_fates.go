@@ -27,7 +27,7 @@ func (s fates) forgot() bool {
 }
 
 // lookUp compares the prompts with the history, or notes why that could not be read. It comes
-// before the journal takes the history up, and Apply after.
+// before the journal takes the history up, and apply after.
 func (q *Prompts) lookUp(ctx context.Context, history []*journal.Record, unread error) fates {
 	entries := q.outbox.Entries()
 	if len(entries) == 0 {
@@ -98,8 +98,14 @@ func (q *Prompts) keepOwed(found fates) {
 	q.flush()
 }
 
-// Apply does with the prompts what the history says. The caller flushes after.
-func (q *Prompts) Apply(found fates) {
+// resolve is apply for callers without the lock.
+func (q *Prompts) resolve(found fates) {
+	q.s.update(func() { q.apply(found) })
+	q.flush()
+}
+
+// apply does with the prompts what the history says. The caller holds the lock, and flushes after.
+func (q *Prompts) apply(found fates) {
 	for i := range found.entries {
 		e, d := &found.entries[i], found.decisions[i]
 		if e.Owed && found.unread == nil && e.Obstacle() == "" {
@@ -108,15 +114,15 @@ func (q *Prompts) Apply(found fates) {
 		if d.Verdict == outbox.Forgotten && found.unread != nil {
 			d.Verdict = outbox.Taken // as far as can be known
 		}
-		q.apply(e, d, found.outcomes[i], found.unread)
+		q.applyOne(e, d, found.outcomes[i], found.unread)
 	}
 	if q.outbox.Owes() {
 		q.redeliver()
 	}
 }
 
-// apply is Apply for one prompt.
-func (q *Prompts) apply(e *outbox.Entry, d outbox.Decision, out turn.Outcome, unread error) {
+// applyOne is apply for one prompt.
+func (q *Prompts) applyOne(e *outbox.Entry, d outbox.Decision, out turn.Outcome, unread error) {
 	w := q.waiters[e.N]
 	if (d.Verdict == outbox.Taken || d.Verdict == outbox.Partly) && d.At.Seq == 0 && !e.Ended {
 		// Readers do not know of its turn yet.

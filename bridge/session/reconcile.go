@@ -59,7 +59,7 @@ func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bo
 	// turn because of them.
 	r.s.ingester.Known.TurnEnd = r.s.journal.Appended()
 	r.s.markDirty()
-	r.applyLocked(found)
+	r.s.prompts.apply(found)
 	if continuePending {
 		for _, rec := range open {
 			if k := callback.ForEvent(rec.Type); k.Survives {
@@ -255,20 +255,6 @@ func (r *Reconciler) toolEnded(rec *journal.Record) {
 	}, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
 }
 
-// applyLocked resolves the messages whose outcome was unknown since their runtime ended. The caller holds the lock.
-func (r *Reconciler) applyLocked(found fates) {
-	r.s.turns.confirm()
-	r.s.prompts.Apply(found)
-}
-
-// resolve is applyLocked with the lock.
-func (r *Reconciler) resolve(found fates) {
-	defer r.s.prompts.flush()
-	r.s.mu.Lock()
-	defer r.s.mu.Unlock()
-	r.applyLocked(found)
-}
-
 // beginAnew prepares the journal for a session that the CLI has no history of, and that is created again under
 // its id. A new epoch tells readers that the CLI does not know the earlier events. The caller calls resolve
 // after the creation, to resolve the earlier messages.
@@ -280,7 +266,7 @@ func (r *Reconciler) beginAnew(ctx context.Context) (resolve func()) {
 	r.s.mu.Lock()
 	r.s.ingester.Known.HasHistory = false
 	r.s.mu.Unlock()
-	return func() { r.resolve(found) }
+	return func() { r.s.prompts.resolve(found) }
 }
 
 // tie begins a new epoch if the journal contradicts the history in the order or the presence of events.

@@ -70,9 +70,6 @@ func (sd *Sender) Repeat(ctx context.Context, id string) (Repeated, error) {
 	}
 	sd.s.mu.Lock()
 	defer sd.s.mu.Unlock()
-	if err := sd.s.turns.machine.LostMessage(id); err != nil {
-		return Repeated{}, err
-	}
 	out := Repeated{ResentID: box.MovedTo(id)}
 	if w := sd.s.prompts.Restored(id); w != nil {
 		out.Waiter = sd.s.turns.waiter(w)

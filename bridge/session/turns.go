@@ -115,9 +115,6 @@ func (t *Turns) lose(status bridgev1.TurnStatus) *turn.Outcome {
 // losePast ends turns that a load found in the history. The caller holds the lock.
 func (t *Turns) losePast() { t.carryOut(t.machine.LosePast(t.s.journal.Last())) }
 
-// confirm resolves unconfirmed messages once the history was applied. The caller holds the lock.
-func (t *Turns) confirm() { t.carryOut(t.machine.Confirm(t.s.journal.Last())) }
-
 // Running reports whether a turn runs.
 func (t *Turns) Running() bool {
 	t.s.mu.Lock()

@@ -76,23 +76,6 @@ func TestRuntimeEndsBehindAnAbort(t *testing.T) {
 	}
 }
 
-// A message whose outcome cannot be found out is lost once the attempts have ended.
-func TestDoubtEndsWithTheTrying(t *testing.T) {
-	t.Parallel()
-	s := played()
-	w := s.turns.expect(nil)
-	w.accept()
-	s.mu.Lock()
-	s.turns.lose(lost)
-	s.mu.Unlock()
-	s.watchdog.GiveUp(t.Context(), errBroken)
-	if w.state.Over() {
-		t.Fatal("it is over before its id is known")
-	}
-	w.identify("m1")
-	wantReason(t, w.Wait(t.Context(), 0).Err, fault.SendUnconfirmed)
-}
-
 // The runtime ends while a message is being sent.
 func TestSendDuringTheEnd(t *testing.T) {
 	t.Parallel()

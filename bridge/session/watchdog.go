@@ -169,11 +169,7 @@ func (w *Watchdog) GiveUp(ctx context.Context, err error) {
 		if w.s.loader.State() == Unloaded {
 			found = w.s.prompts.lookUp(ctx, nil, err)
 		}
-		w.s.mu.Lock()
-		w.s.turns.confirm()
-		w.s.prompts.Apply(found)
-		w.s.mu.Unlock()
-		w.s.prompts.flush()
+		w.s.prompts.resolve(found)
 		return nil
 	})
 }

@@ -1,25 +1,9 @@
 package turn
 
 import (
-	"fmt"
 	"testing"
 	"time"
 )
-
-// TestLostMessagesAreBounded: the oldest is forgotten.
-func TestLostMessagesAreBounded(t *testing.T) {
-	t.Parallel()
-	d := newDriver()
-	for n := range maxLost + 1 {
-		d.sent(fmt.Sprint("m", n))
-	}
-	_, effects := d.m.Lose(runtimeLost, d.at())
-	d.carryOut(effects)
-	d.carryOut(d.m.Confirm(d.at()))
-	if d.m.LostMessage("m0") != nil || d.m.LostMessage("m1") == nil || d.m.Waiting() {
-		t.Error("not the oldest was forgotten, or waiters are left")
-	}
-}
 
 // TestOverdue has the time limits: which one holds, and what does not count.
 func TestOverdue(t *testing.T) {

@@ -97,7 +97,6 @@ type Machine struct {
 	// goesOn: the turn has ended because the CLI takes another message up, whose event is about to be applied.
 	goesOn  bool
 	waiters []*Waiter
-	lost    messageIDs // of messages that were accepted and lost
 
 	effects []Effect // of the call that is being made
 }

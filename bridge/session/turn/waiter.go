@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 )
@@ -31,9 +30,8 @@ type Waiter struct {
 	// begun: the message was taken up, at takenAt.
 	begun   bool
 	takenAt journal.Position
-	// unconfirmed: the runtime ended before the message was seen to be taken up; notInHistory:
-	// a load has found that it was not.
-	unconfirmed, notInHistory bool
+	// unconfirmed: the runtime ended before the message was seen to be taken up.
+	unconfirmed bool
 	// removed: the CLI has confirmed an abort that removed the message; the event that says so may
 	// still come.
 	removed bool
@@ -144,10 +142,10 @@ func (w *Waiter) own(out Outcome) Outcome {
 	return out
 }
 
-// doubt makes a waiter unconfirmed if its message was accepted and not seen since, and reports
-// whether it is.
+// doubt makes a waiter unconfirmed if its prompt was given to the CLI and not seen since, and reports whether it is. The outbox
+// has the prompt, and tells what has become of it.
 func (w *Waiter) doubt() bool {
-	w.unconfirmed = w.unconfirmed || (w.accepted || w.Entry != 0) && !w.begun && !w.untilRest
+	w.unconfirmed = w.unconfirmed || w.Entry != 0 && !w.begun
 	return w.unconfirmed && !w.begun
 }
 
@@ -185,9 +183,6 @@ func (m *Machine) Identify(w *Waiter, messageID string) []Effect {
 	if w.leftBehind && !w.begun && !w.finished {
 		m.finish(w, Outcome{Status: aborted, End: w.leftAt})
 	}
-	if w.notInHistory && !w.finished && w.Entry == 0 {
-		m.finish(w, notTaken(w.messageID))
-	}
 	return m.take()
 }
 
@@ -205,7 +200,7 @@ func (m *Machine) Finish(w *Waiter, out Outcome) []Effect {
 
 // Again makes a waiter ready for another delivery of its prompt.
 func (m *Machine) Again(w *Waiter) {
-	w.accepted, w.known, w.begun, w.unconfirmed, w.notInHistory, w.messageID = false, false, false, false, false, ""
+	w.accepted, w.known, w.begun, w.unconfirmed, w.messageID = false, false, false, false, ""
 	w.aborted, w.doubtful, w.leftBehind = false, false, false
 	w.takenAt, w.seen = journal.Position{}, nil
 }
@@ -221,57 +216,4 @@ func (m *Machine) MarkUnconfirmed(w *Waiter) {
 func (m *Machine) Recover(w *Waiter, messageID string) {
 	w.accepted, w.known, w.unconfirmed, w.messageID = true, true, true, messageID
 	m.waiters = append(m.waiters, w)
-}
-
-// maxLost bounds the lost messages that are remembered, for callers that ask again.
-const maxLost = 1024
-
-// Confirm resolves unconfirmed messages that are not in the outbox, after the events of the
-// history were applied: a message that the history has was taken up, and its turn was lost; any
-// other is lost.
-func (m *Machine) Confirm(at journal.Position) []Effect {
-	out := Outcome{Status: runtimeLost, End: at}
-	for _, w := range m.waiters {
-		switch {
-		case !w.unconfirmed || w.Entry != 0:
-		case w.begun:
-			m.finish(w, out)
-		case !w.known:
-			w.note(out)
-			w.notInHistory = true
-		default:
-			m.lost.add(w.messageID)
-			m.finish(w, notTaken(w.messageID))
-		}
-	}
-	return m.take()
-}
-
-// messageIDs are ids of messages, oldest first.
-type messageIDs []string
-
-func (l *messageIDs) add(id string) {
-	if id == "" {
-		return
-	}
-	if *l = append(*l, id); len(*l) > maxLost {
-		*l = (*l)[1:]
-	}
-}
-
-// LostMessage returns SEND_UNCONFIRMED for a message that was accepted and is known to be lost.
-func (m *Machine) LostMessage(id string) error {
-	if slices.Contains(m.lost, id) {
-		return errNotTaken(id)
-	}
-	return nil
-}
-
-// notTaken is the outcome of a message that was lost.
-func notTaken(id string) Outcome { return Outcome{Status: runtimeLost, Err: errNotTaken(id)} }
-
-// errNotTaken says that a message was accepted and lost.
-func errNotTaken(id string) error {
-	return fault.New(fault.SendUnconfirmed, "the runtime ended before it confirmed the message; the history does not contain it").
-		With("message_id", id)
 }
