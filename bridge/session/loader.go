@@ -26,7 +26,7 @@ import (
 //     the CLI's connection. That goroutine never waits for the lifecycle lock.
 type Loader struct {
 	s         *Session
-	lifecycle chan struct{} // the lifecycle lock; capacity 1
+	lifecycle slot // the lifecycle lock
 
 	state       State
 	runtime     Runtime
@@ -47,29 +47,16 @@ func newLoader(s *Session, timeout time.Duration) *Loader {
 		timeout = callback.DefaultTimeout
 	}
 	return &Loader{
-		s: s, lifecycle: make(chan struct{}, 1), opening: make(chan struct{}), timeout: timeout, usedAt: time.Now(),
+		s: s, lifecycle: make(slot, 1), opening: make(chan struct{}), timeout: timeout, usedAt: time.Now(),
 	}
 }
-
-// acquire takes the lifecycle lock. It fails when ctx ends first.
-func (l *Loader) acquire(ctx context.Context) error {
-	select {
-	case l.lifecycle <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return Classify(ctx.Err(), "")
-	}
-}
-
-// release releases the lifecycle lock.
-func (l *Loader) release() { <-l.lifecycle }
 
 // exclusive calls f with the lifecycle lock held.
 func (l *Loader) exclusive(ctx context.Context, f func() error) error {
-	if err := l.acquire(ctx); err != nil {
+	if err := l.lifecycle.acquire(ctx); err != nil {
 		return err
 	}
-	defer l.release()
+	defer l.lifecycle.release()
 	return f()
 }
 
@@ -121,10 +108,10 @@ func (l *Loader) Load(ctx context.Context) (Runtime, error) {
 	if state == Loaded {
 		return rt, nil
 	}
-	if err := l.acquire(ctx); err != nil {
+	if err := l.lifecycle.acquire(ctx); err != nil {
 		return nil, err
 	}
-	defer l.release()
+	defer l.lifecycle.release()
 	return l.load(ctx)
 }
 

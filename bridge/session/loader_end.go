@@ -48,10 +48,10 @@ func (l *Loader) DisconnectWith(ctx context.Context, leaving *roster.Participant
 
 // disconnect ends the use of the session unless prevents returns true for a participant.
 func (l *Loader) disconnect(ctx context.Context, prevents func(*roster.Participant) bool) (bool, error) {
-	if err := l.acquire(ctx); err != nil {
+	if err := l.lifecycle.acquire(ctx); err != nil {
 		return false, err
 	}
-	defer l.release()
+	defer l.lifecycle.release()
 	l.s.mu.Lock()
 	state, rt := l.state, l.runtime
 	attached := l.s.roster.Any(prevents)
@@ -127,10 +127,10 @@ func (l *Loader) InUse() bool {
 // delete deletes the session if check, which is called with the lifecycle lock held, permits it.
 func (l *Loader) delete(ctx context.Context, storedByCaller bool, check func() error) (err error) {
 	defer func() { l.s.audit.did(ctx, "session.delete", err) }()
-	if err := l.acquire(ctx); err != nil {
+	if err := l.lifecycle.acquire(ctx); err != nil {
 		return err
 	}
-	defer l.release()
+	defer l.lifecycle.release()
 	if err := check(); err != nil {
 		return err
 	}
@@ -159,12 +159,10 @@ func (l *Loader) delete(ctx context.Context, storedByCaller bool, check func() e
 // did. It does nothing while a call holds the lifecycle lock, such as a resume. After true the session must
 // not be used.
 func (l *Loader) Evict() bool {
-	select {
-	case l.lifecycle <- struct{}{}:
-	default:
+	if !l.lifecycle.tryAcquire() {
 		return false
 	}
-	defer l.release()
+	defer l.lifecycle.release()
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
 	if l.state != Disconnected {

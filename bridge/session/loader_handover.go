@@ -26,10 +26,10 @@ const (
 // that their readers continue elsewhere, and the session is Deleted in memory: the caller must drop it. The
 // participants keep their grace time.
 func (l *Loader) HandOver(ctx context.Context, quiet bool, save func()) (bool, error) {
-	if err := l.acquire(ctx); err != nil {
+	if err := l.lifecycle.acquire(ctx); err != nil {
 		return false, err
 	}
-	defer l.release()
+	defer l.lifecycle.release()
 	var idle time.Duration
 	if quiet {
 		idle = quietFor

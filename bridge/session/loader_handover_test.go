@@ -92,7 +92,7 @@ func TestEvict(t *testing.T) {
 	for _, state := range []State{Creating, Loaded, Unloaded, Disconnected, Deleted} {
 		s := onPuppet(t, &puppet{})
 		s.loader.state = state
-		release, err := s.loader.release, s.loader.acquire(t.Context())
+		release, err := s.loader.lifecycle.release, s.loader.lifecycle.acquire(t.Context())
 		if err != nil || s.loader.Evict() || s.loader.State() != state {
 			t.Errorf("%v: it is dropped during a call, %v", state, err)
 		}
@@ -100,7 +100,7 @@ func TestEvict(t *testing.T) {
 		if got := s.loader.Evict(); got != (state == Disconnected) || got != (s.loader.State() == Deleted && state != Deleted) {
 			t.Errorf("%v: dropped %v, the session is %v", state, got, s.loader.State())
 		}
-		if err := s.loader.acquire(t.Context()); err != nil {
+		if err := s.loader.lifecycle.acquire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

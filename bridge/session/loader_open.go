@@ -61,10 +61,10 @@ func (o Opening) AnswersGitHubToken() bool {
 // Create creates the session in a runtime. After an error the session is Deleted.
 func (l *Loader) Create(ctx context.Context, o Opening) (_ Joined, err error) {
 	defer func() { l.s.audit.did(ctx, "session.create", err) }()
-	if err := l.acquire(ctx); err != nil {
+	if err := l.lifecycle.acquire(ctx); err != nil {
 		return Joined{}, err
 	}
-	defer l.release()
+	defer l.lifecycle.release()
 	if err := l.checkNames(ctx, o); err != nil {
 		return Joined{}, err
 	}
@@ -302,10 +302,10 @@ func (l *Loader) Resume(ctx context.Context, o Opening) (_ Joined, err error) {
 			return Joined{}, err
 		}
 	}
-	if err := l.acquire(ctx); err != nil {
+	if err := l.lifecycle.acquire(ctx); err != nil {
 		return Joined{}, err
 	}
-	defer l.release()
+	defer l.lifecycle.release()
 	if state := l.State(); state == Deleted || o.Found && state == Creating {
 		return Joined{}, l.gone()
 	}

@@ -59,10 +59,10 @@ func (l *Loader) Internal() bool {
 // schedule or shell of it. It reports whether it removed the session. For callers the session stays open;
 // the next call that needs a runtime loads it.
 func (l *Loader) Unload(ctx context.Context, idle time.Duration) (bool, error) {
-	if err := l.acquire(ctx); err != nil {
+	if err := l.lifecycle.acquire(ctx); err != nil {
 		return false, err
 	}
-	defer l.release()
+	defer l.lifecycle.release()
 	return l.unload(ctx, idle)
 }
 
@@ -110,10 +110,10 @@ func (l *Loader) unloadNow(ctx context.Context) error {
 // drop removes the session from rt without regard to running work. It is for a session that cannot continue in
 // its runtime. If rt no longer has the session, drop does nothing.
 func (l *Loader) drop(ctx context.Context, rt Runtime) error {
-	if err := l.acquire(ctx); err != nil {
+	if err := l.lifecycle.acquire(ctx); err != nil {
 		return err
 	}
-	defer l.release()
+	defer l.lifecycle.release()
 	l.s.mu.Lock()
 	here := l.state == Loaded && l.runtime == rt
 	if here {
@@ -155,10 +155,10 @@ func (l *Loader) destroy(ctx context.Context, rt Runtime) error {
 // removes the session from the runtime; the next call that needs a runtime loads it. That load does not continue
 // the work: the CLI would otherwise ask again what nobody answers any more, and the next prompt would wait for it.
 func (l *Loader) Shutdown(ctx context.Context, params jsonobj.Object) (json.RawMessage, journal.Position, error) {
-	if err := l.acquire(ctx); err != nil {
+	if err := l.lifecycle.acquire(ctx); err != nil {
 		return nil, journal.Position{}, err
 	}
-	defer l.release()
+	defer l.lifecycle.release()
 	l.s.mu.Lock()
 	rt, state, err := l.runtime, l.state, l.usable()
 	l.s.mu.Unlock()

@@ -255,7 +255,7 @@ func TestRemovedWhileJoining(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newCrowded()
-		if err := f.of.loader.acquire(t.Context()); err != nil {
+		if err := f.of.loader.lifecycle.acquire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		joined := make(chan error, 1)
@@ -265,7 +265,7 @@ func TestRemovedWhileJoining(t *testing.T) {
 		}()
 		synctest.Wait()
 		f.of.update(f.of.roster.Clear)
-		f.of.loader.release()
+		f.of.loader.lifecycle.release()
 		wantReason(t, <-joined, fault.ParticipantNotFound)
 	})
 }

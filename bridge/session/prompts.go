@@ -1,7 +1,6 @@
 package session
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"time"
@@ -23,8 +22,8 @@ import (
 type Prompts struct {
 	s      *Session
 	outbox *outbox.Outbox
-	// sending has capacity 1. A send holds it, and so does a turn with its own provider headers.
-	sending chan struct{}
+	// sending is held by a send, and by a turn with its own provider headers.
+	sending slot
 	// flusher removes prompts from the disk.
 	flusher *flusher
 
@@ -54,7 +53,7 @@ func newPrompts(s *Session, box *outbox.Outbox) *Prompts {
 		box, _ = outbox.Open(nil) // in memory nothing fails
 	}
 	q := &Prompts{
-		s: s, outbox: box, sending: make(chan struct{}, 1),
+		s: s, outbox: box, sending: make(slot, 1),
 		waiters: map[uint64]*turn.Waiter{}, restored: map[string]*turn.Waiter{}, forgotten: map[uint64]bool{},
 	}
 	q.flusher = &flusher{outbox: box, journal: s.journal, start: s.host.Go, flush: q.flush}
@@ -70,29 +69,6 @@ func (q *Prompts) Close() {
 	q.flush()
 	q.outbox.Close()
 }
-
-// acquire waits until no other send is under way; release ends that.
-func (q *Prompts) acquire(ctx context.Context) error {
-	select {
-	case q.sending <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return Classify(ctx.Err(), "")
-	}
-}
-
-// tryAcquire is acquire if no other send is under way; otherwise it returns false.
-func (q *Prompts) tryAcquire() bool {
-	select {
-	case q.sending <- struct{}{}:
-		return true
-	default:
-		return false
-	}
-}
-
-// release lets the next send begin.
-func (q *Prompts) release() { <-q.sending }
 
 // add adds a prompt that is about to be sent; before is the journal's end. It reports whether the prompt is in memory
 // only. A remote storage has the prompt before it is sent, so that the call can still fail; a disk has it with the

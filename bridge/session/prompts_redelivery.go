@@ -103,13 +103,13 @@ func (q *Prompts) awaitRedelivery(ctx context.Context) error {
 // redeliverNext sends the next owed prompt to the CLI. It fails if the session cannot be loaded now. It reports a
 // prompt that can never be sent as lost.
 func (q *Prompts) redeliverNext(ctx context.Context, d *redelivery) error {
-	if err := q.acquire(ctx); err != nil {
+	if err := q.sending.acquire(ctx); err != nil {
 		return err
 	}
 	keep := false
 	defer func() {
 		if !keep {
-			q.release()
+			q.sending.release()
 		}
 	}()
 	var given outbox.Entry

@@ -50,10 +50,10 @@ func (l *Loader) abortable(ctx context.Context) (bool, error) {
 	if l.State() == Loaded {
 		return true, nil
 	}
-	if err := l.acquire(ctx); err != nil {
+	if err := l.lifecycle.acquire(ctx); err != nil {
 		return false, err
 	}
-	defer l.release()
+	defer l.lifecycle.release()
 	l.s.mu.Lock()
 	state, err := l.state, l.usable()
 	continues := len(l.awaited) > 0 || l.s.callbacks.Registry().Len() > 0

@@ -37,7 +37,7 @@ func (sd *Sender) takeHeaders(ctx context.Context, rt Runtime) error {
 // the runtime has.
 func (sd *Sender) restoreAfter(w *turn.Waiter, rt Runtime) {
 	sd.s.host.Go(func(ctx context.Context) {
-		defer sd.s.prompts.release()
+		defer sd.s.prompts.sending.release()
 		select {
 		case <-w.Done():
 		case <-rt.Ended(): // the message may be sent to another runtime, which needs sending

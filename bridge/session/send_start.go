@@ -52,7 +52,7 @@ type attempt struct {
 func (a *attempt) startAtOnce() bool {
 	sd := a.sd
 	if a.m.Override || a.m.Immediate || !sd.s.prompts.Outbox().Fits(a.m.size()) || sd.s.journal.Remote() ||
-		!sd.s.prompts.tryAcquire() {
+		!sd.s.prompts.sending.tryAcquire() {
 		return false
 	}
 	if a.rt = sd.s.loader.holdLoaded(); a.rt == nil || sd.s.prompts.owes() {
@@ -102,7 +102,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 		return unavailable(err)
 	}
 	for {
-		if err := sd.s.prompts.acquire(ctx); err != nil {
+		if err := sd.s.prompts.sending.acquire(ctx); err != nil {
 			return err
 		}
 		err := a.enter(ctx)
@@ -251,7 +251,7 @@ func (a *attempt) end() {
 	if a.rt != nil {
 		a.sd.s.loader.letGo()
 	}
-	a.sd.s.prompts.release()
+	a.sd.s.prompts.sending.release()
 }
 
 // give makes the call, with the waiter in sent, which was registered before. It sets what the CLI replies in sent, and then

@@ -183,7 +183,7 @@ func TestStoppingWhileAMessageWaits(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	h.ctx = ctx
 	s.loader.runtime, s.loader.state = p, Loaded
-	if err := s.prompts.acquire(t.Context()); err != nil {
+	if err := s.prompts.sending.acquire(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	failed := make(chan error, 1)
