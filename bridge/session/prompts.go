@@ -212,9 +212,7 @@ func (q *Prompts) restore() {
 			continue
 		}
 		names := e.Names()
-		w := &turn.Waiter{}
-		w.Init()
-		w.Entry = e.N
+		w := turn.NewWaiter(e.N)
 		q.s.turns.machine.Recover(w, lastOf(names))
 		q.waiters[e.N] = w
 		for _, id := range names {

@@ -241,9 +241,7 @@ func (q *Prompts) beginRedelivery(ctx context.Context) (outbox.Entry, bool, erro
 func (q *Prompts) reset(e outbox.Entry) *turn.Waiter {
 	w := q.waiters[e.N]
 	if w == nil {
-		w = &turn.Waiter{}
-		w.Init()
-		w.Entry = e.N
+		w = turn.NewWaiter(e.N)
 		q.waiters[e.N] = w
 		q.s.turns.machine.Expect(w)
 	}

@@ -164,8 +164,7 @@ func TestTurnEndsBeforeTheNextMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	queued := &turn.Waiter{}
-	queued.Init()
+	queued := turn.NewWaiter(0)
 	s.mu.Lock()
 	s.turns.machine.Expect(queued)
 	s.turns.machine.Identify(queued, "m2")
@@ -218,8 +217,7 @@ func TestPromptsStayUntilTheCLIRests(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				w := &turn.Waiter{}
-				w.Init()
+				w := turn.NewWaiter(0)
 				s.mu.Lock()
 				s.prompts.expect(w, n)
 				s.turns.machine.Expect(w)

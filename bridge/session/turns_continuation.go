@@ -19,8 +19,7 @@ func (s *Session) Continues() bool {
 // Follow returns a waiter for the turn of w, which a message began. If the turn is lost with its CLI process and the session
 // Continues, the waiter also waits for the turn with which the agent continues it, and has the outcome of the last of them.
 func (s *Session) Follow(w *Waiter, message string) *Waiter {
-	state := &turn.Waiter{}
-	state.Init()
+	state := turn.NewWaiter(0)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w.state.Then(func(out turn.Outcome) {

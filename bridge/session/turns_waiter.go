@@ -22,25 +22,18 @@ type Waiter struct {
 
 // EndedWaiter returns a waiter for a turn that has ended. It need not be closed.
 func EndedWaiter(out turn.Outcome) *Waiter {
-	w := &turn.Waiter{}
-	w.InitEnded(out)
-	return &Waiter{state: w}
+	return &Waiter{state: turn.EndedWaiter(out)}
 }
 
 // expect registers a waiter for a message with a span, which may be nil. The caller sends the
 // message afterwards.
 func (t *Turns) expect(span *observe.Span) *Waiter {
-	both := &struct { // one allocation
-		w     Waiter
-		state turn.Waiter
-	}{}
-	both.w = Waiter{t, &both.state}
-	both.state.Init()
-	both.state.Span = span
+	w := t.waiter(turn.NewWaiter(0))
+	w.state.Span = span
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
-	t.machine.Expect(&both.state)
-	return &both.w
+	t.machine.Expect(w.state)
+	return w
 }
 
 // waiter returns a waiter by its state.

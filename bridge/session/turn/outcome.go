@@ -60,16 +60,15 @@ func position(p journal.Position) *bridgev1.Position {
 // with NewReplay.
 type Replay struct {
 	m *Machine
-	w Waiter
+	w *Waiter
 }
 
 // NewReplay returns a replay of the turn of a message, which is the first event.
 func NewReplay(classify Classifier) *Replay {
-	r := &Replay{m: New(Bounds{}, classify)}
+	r := &Replay{m: New(Bounds{}, classify), w: NewWaiter(0)}
 	r.m.running = true
-	r.w.Init()
 	r.w.accepted, r.w.begun, r.w.known = true, true, true
-	r.m.Expect(&r.w)
+	r.m.Expect(r.w)
 	return r
 }
 

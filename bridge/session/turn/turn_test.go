@@ -60,8 +60,7 @@ func (d *driver) playRecord(rec *journal.Record) {
 }
 
 func (d *driver) expect() *Waiter {
-	w := &Waiter{}
-	w.Init()
+	w := NewWaiter(0)
 	d.m.Expect(w)
 	return w
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // Waiter waits for the end of the turn that a message begins or steers. A turn that takes several
-// messages ends once, for all of them. Init comes first; only Done and Outcome may be called
+// messages ends once, for all of them. Make one with NewWaiter or EndedWaiter; only Done and Outcome may be called
 // without the machine's lock.
 type Waiter struct {
 	// Span is that of the message; nil if it waits for a turn of others. The session sets it
@@ -60,13 +60,14 @@ type seen struct {
 	out  Outcome
 }
 
-// Init makes a waiter ready for Expect.
-func (w *Waiter) Init() { w.done = make(chan struct{}) }
+// NewWaiter returns a waiter for the turn of a prompt with an entry in the outbox; 0 if it waits for a turn of others.
+func NewWaiter(entry uint64) *Waiter { return &Waiter{Entry: entry, done: make(chan struct{})} }
 
-// InitEnded makes a waiter for a turn that has ended.
-func (w *Waiter) InitEnded(out Outcome) {
-	w.done, w.finished, w.out = make(chan struct{}), true, out
-	close(w.done)
+// EndedWaiter returns a waiter for a turn that has ended.
+func EndedWaiter(out Outcome) *Waiter {
+	w := NewWaiter(0)
+	w.Finish(out)
+	return w
 }
 
 // Done returns a channel that closes when the waiter has its outcome.
