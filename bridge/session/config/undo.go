@@ -2,7 +2,6 @@ package config
 
 import (
 	"bytes"
-	"maps"
 	"reflect"
 	"slices"
 
@@ -12,21 +11,11 @@ import (
 // Undo takes back a change that led from before to after. What was changed since then by others stays.
 func (s *State) Undo(before, after State) {
 	s.Object = undoObject(s.Object, before.Object, after.Object)
-	if reflect.DeepEqual(s.Tools, after.Tools) {
-		s.Tools = before.Tools
-	}
-	if reflect.DeepEqual(s.Handling, after.Handling) {
-		s.Handling = before.Handling
-	}
-	if s.ProviderRef == after.ProviderRef {
-		s.ProviderRef = before.ProviderRef
-	}
-	if s.Continues == after.Continues {
-		s.Continues = before.Continues
-	}
-	if maps.Equal(s.Labels, after.Labels) {
-		s.Labels = before.Labels
-	}
+	undo(&s.Tools, before.Tools, after.Tools)
+	undo(&s.Handling, before.Handling, after.Handling)
+	undo(&s.ProviderRef, before.ProviderRef, after.ProviderRef)
+	undo(&s.Continues, before.Continues, after.Continues)
+	undo(&s.Labels, before.Labels, after.Labels)
 	if len(after.Settings) == 0 { // forgotten
 		since := s.Settings
 		s.Settings = before.Settings
@@ -35,6 +24,13 @@ func (s *State) Undo(before, after State) {
 		}
 	}
 	s.Missing = undoMissing(s.Missing, before.Missing, after.Missing)
+}
+
+// undo sets a value to what it was before a change, unless it has changed since.
+func undo[T any](now *T, before, after T) {
+	if reflect.DeepEqual(*now, after) {
+		*now = before
+	}
 }
 
 // undoObject returns now with those members as in before that are still as in after.
