@@ -251,3 +251,15 @@ func (s *Session) call(
 	}
 	return result, at, nil
 }
+
+// query is call for a method whose result is decoded.
+func (s *Session) query(ctx context.Context, rt Callee, method string, params jsonobj.Object, into any) error {
+	result, _, err := s.call(ctx, rt, method, params)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(result, into); err != nil {
+		return fault.Wrap(err, fault.CLIProtocolError, "reading the result of %s for session %q", method, s.id)
+	}
+	return nil
+}

@@ -9,7 +9,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/activity"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -74,11 +73,7 @@ func (l *Loader) unload(ctx context.Context, idle time.Duration) (bool, error) {
 	if !unused {
 		return false, nil
 	}
-	alive, err := activity.Any(ctx, func(ctx context.Context, method string) (json.RawMessage, error) {
-		result, _, err := l.s.call(ctx, rt, method, nil)
-		return result, err
-	})
-	if err != nil || alive {
+	if runs, err := l.s.anythingRuns(ctx, rt); err != nil || runs {
 		l.s.mu.Lock()
 		l.usedAt = time.Now() // ask the CLI again after another idle time
 		l.s.mu.Unlock()

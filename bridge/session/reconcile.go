@@ -135,7 +135,7 @@ func (r *Reconciler) unseen(records []*journal.Record) bool {
 // only, with copies of the state; session.eventLog.read has the events of all files.
 func (r *Reconciler) read(ctx context.Context, rt Runtime) ([]*journal.Record, error) {
 	var reply struct{ Events []json.RawMessage }
-	if err := r.call(ctx, rt, "session.getMessages", nil, &reply); err != nil {
+	if err := r.s.query(ctx, rt, "session.getMessages", nil, &reply); err != nil {
 		return nil, err
 	}
 	records := r.records(reply.Events)
@@ -154,7 +154,7 @@ func (r *Reconciler) read(ctx context.Context, rt Runtime) ([]*journal.Record, e
 			CursorStatus string
 			HasMore      bool
 		}
-		if err := r.call(ctx, rt, readLog, params, &page); err != nil {
+		if err := r.s.query(ctx, rt, readLog, params, &page); err != nil {
 			return nil, err
 		}
 		events = append(events, page.Events...)
@@ -171,18 +171,6 @@ func (r *Reconciler) read(ctx context.Context, rt Runtime) ([]*journal.Record, e
 
 // readLog is the method that reads all files of a record.
 const readLog = "session.eventLog.read"
-
-// call calls a method of the CLI about its history.
-func (r *Reconciler) call(ctx context.Context, rt Runtime, method string, params jsonobj.Object, reply any) error {
-	result, _, err := r.s.call(ctx, rt, method, params)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(result, reply); err != nil {
-		return fault.Wrap(err, fault.CLIProtocolError, "reading the history of session %q", r.s.id)
-	}
-	return nil
-}
 
 // records returns the events of a history, without the copies with which a later file of the CLI's record begins.
 func (r *Reconciler) records(events []json.RawMessage) (out []*journal.Record) {

@@ -2,13 +2,11 @@ package session
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/history"
 )
 
 // The methods that list what the CLI waits for.
@@ -22,45 +20,34 @@ var pendingLists = []struct{ event, list string }{
 	{callback.PermissionRequested, listPermissions}, {callback.ToolRequested, listTools},
 }
 
-// pendingList is the result of these methods.
-type pendingList struct{ Items []struct{ RequestID string } }
-
-func (l pendingList) ids() (ids []string) {
-	for _, item := range l.Items {
-		ids = append(ids, item.RequestID)
-	}
-	return ids
-}
-
 // pending reconciles the pending tool calls and permissions with the CLI's lists, and returns how many it has asked, and
 // the ids of those that it has withdrawn. It withdraws callbacks that the CLI does not wait for. If the CLI waits for a
 // callback that is not pending, pending requests it from callers again: otherwise the turn would never end.
 func (r *Reconciler) pending(ctx context.Context, rt Runtime) (asked int, withdrawn []string, err error) {
 	pending := r.s.callbacks.Registry()
 	for _, of := range pendingLists {
-		method, list := of.event, of.list
 		// The CLI's list can lack callbacks that it asks while it makes the list, and can have callbacks that
 		// end before the reply is read.
 		ends, before := pending.Ends(), pending.List()
-		var waiting pendingList
-		result, _, err := r.s.call(ctx, rt, list, nil)
+		var waiting struct{ Items []struct{ RequestID string } }
+		err := r.s.query(ctx, rt, of.list, nil, &waiting)
 		if fault.ReasonOf(err) == fault.MethodUnknown {
 			continue // CLI 1.0.81 cannot list the tool calls that it waits for
 		}
 		if err != nil {
 			return asked, withdrawn, err
 		}
-		if err := json.Unmarshal(result, &waiting); err != nil {
-			return asked, withdrawn, fault.Wrap(err, fault.CLIProtocolError, "reading the result of %s", list)
-		}
-		for _, id := range waiting.ids() {
+		awaited := map[string]bool{}
+		for _, item := range waiting.Items {
+			id := item.RequestID
+			awaited[id] = true
 			pending.Awaited(id, ends)
-			if !pending.EndedSince(id, ends) && r.askAgain(ctx, rt, method, id) {
+			if !pending.EndedSince(id, ends) && r.askAgain(ctx, rt, of.event, id) {
 				asked++
 			}
 		}
-		for _, p := range history.Unawaited(method, before, waiting.ids()) {
-			if r.s.callbacks.over(p.ID) {
+		for _, p := range before {
+			if p.Kind.Method == of.event && !awaited[p.ID] && r.s.callbacks.over(p.ID) {
 				withdrawn = append(withdrawn, p.ID)
 			}
 		}

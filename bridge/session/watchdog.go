@@ -2,10 +2,8 @@ package session
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/activity"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -84,12 +82,17 @@ func (w *Watchdog) stillActive(ctx context.Context, rt Runtime) bool {
 	asking, machine := w.s.callbacks.Registry().Len() > 0, w.s.turns.machine
 	tools, missing := machine.ToolsRun(), machine.Missing()
 	w.s.mu.Unlock()
-	call := func(ctx context.Context, method string) (json.RawMessage, error) {
-		result, _, err := w.s.call(ctx, rt, method, nil)
-		return result, err
+	if asking { // each callback has its deadline
+		return true
 	}
-	// Each callback has its deadline.
-	return asking || tools && activity.Working(ctx, call) || missing && !activity.Idle(ctx, call) || activity.TasksRun(ctx, call)
+	if tools || missing {
+		works, err := w.s.agentWorks(ctx, rt, true)
+		if tools && works && err == nil || missing && (works || err != nil) {
+			return true
+		}
+	}
+	run, err := w.s.tasksIn(ctx, rt, "running")
+	return run && err == nil
 }
 
 // reloadForWaiters loads a session that has waiters, so that its history shows what became of their

@@ -108,15 +108,6 @@ func TestOrderedExtension(t *testing.T) {
 	})
 }
 
-func TestUnawaited(t *testing.T) {
-	t.Parallel()
-	tool, permission := callback.ForEvent(callback.ToolRequested), callback.ForEvent(callback.PermissionRequested)
-	pending := []*callback.Pending{{ID: "a", Kind: tool}, {ID: "b", Kind: tool}, {ID: "c", Kind: permission}}
-	if got := Unawaited(callback.ToolRequested, pending, []string{"b", "d"}); len(got) != 1 || got[0].ID != "a" {
-		t.Errorf("unawaited are %v", got)
-	}
-}
-
 func TestPast(t *testing.T) {
 	t.Parallel()
 	events := []*journal.Record{rec("e", 1), rec("e", 2), rec("e", 0), rec("e", 3)}

@@ -72,13 +72,3 @@ func withdraws(rec *journal.Record) bool {
 	var resumed struct{ ContinuePendingWork, SessionWasActive bool }
 	return event.Data(rec, &resumed) && !resumed.ContinuePendingWork && !resumed.SessionWasActive
 }
-
-// Unawaited returns the pending callbacks of a method that are not among the ids that the CLI waits for.
-func Unawaited(method string, pending []*callback.Pending, ids []string) (out []*callback.Pending) {
-	for _, p := range pending {
-		if p.Kind.Method == method && !slices.Contains(ids, p.ID) {
-			out = append(out, p)
-		}
-	}
-	return out
-}

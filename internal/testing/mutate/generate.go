@@ -19,7 +19,7 @@ import (
 
 // Deciding are the packages that decide about a session: their syntax trees give the generated mutations.
 var Deciding = []string{
-	"bridge/session", "bridge/session/activity", "bridge/session/history", "bridge/session/outbox", "bridge/session/reorder",
+	"bridge/session", "bridge/session/history", "bridge/session/outbox", "bridge/session/reorder",
 	"bridge/session/roster", "bridge/session/turn",
 }
 

@@ -1,8 +1,7 @@
-package activity
+package session
 
 import (
-	"context"
-	"encoding/json"
+	"cmp"
 	"errors"
 	"testing"
 
@@ -25,27 +24,23 @@ func TestActivity(t *testing.T) {
 		"a task that has ended":     {activity: nothing, tasks: `{"tasks":[{"status":"completed"}]}`},
 		"a schedule":                {activity: nothing, schedule: `{"entries":[{}]}`, any: true},
 		"a CLI without the methods": {err: unknown, working: true},
-		"a CLI that fails":          {err: broken, any: true, failed: true},
-		"an answer that is no JSON": {activity: `[`, any: true, failed: true},
+		"a CLI that fails":          {err: broken, working: true, any: true, failed: true},
+		"an answer that is no JSON": {activity: `[`, working: true, any: true, failed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			answers := map[string]string{
 				"session.metadata.activity": test.activity, "session.tasks.list": test.tasks, "session.schedule.list": test.schedule,
 			}
-			call := func(_ context.Context, method string) (json.RawMessage, error) {
-				if answers[method] == "" {
-					return json.RawMessage(`{}`), test.err
-				}
-				return json.RawMessage(answers[method]), test.err
+			p := &puppet{answer: func(method string) (string, error) { return cmp.Or(answers[method], "{}"), test.err }}
+			s := onPuppet(t, p)
+			if got, err := s.agentWorks(t.Context(), p, true); got != test.working || (err != nil) != test.failed {
+				t.Errorf("the agent works: %v, %v", got, err)
 			}
-			if got := Working(t.Context(), call); got != test.working {
-				t.Errorf("working is %v", got)
-			}
-			if got := TasksRun(t.Context(), call); got != test.run {
+			if got, _ := s.tasksIn(t.Context(), p, "running"); got != test.run {
 				t.Errorf("a task runs: %v", got)
 			}
-			if got, err := Any(t.Context(), call); got != test.any || (err != nil) != test.failed {
+			if got, err := s.anythingRuns(t.Context(), p); got != test.any || (err != nil) != test.failed {
 				t.Errorf("anything goes on: %v, %v", got, err)
 			}
 		})
