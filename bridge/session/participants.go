@@ -152,9 +152,9 @@ func (m *Participants) stays(p *roster.Participant) error {
 	return fault.New(fault.ParticipantNotFound, "the participant was removed while it joined").WithField("participant_token")
 }
 
-// withdraw takes back what a participant brought whose opening of the session failed: the CLI would reject it at every
-// later load and change too, those of other callers included. A participant that returned has what it had before; any
-// other leaves.
+// withdraw takes back what a participant brought when the CLI did not take it: the CLI would reject it at every later load
+// and change too, those of other callers included. A participant that was there before has what it had, unless another
+// stream has resumed it since; any other leaves.
 func (m *Participants) withdraw(joined Joined) {
 	p := joined.Participant
 	if !joined.Returned {
@@ -194,36 +194,26 @@ func (m *Participants) offer(p *roster.Participant) {
 // Change replaces a participant's tools or handlers; nil leaves them. It undoes a change that fails: the CLI would
 // reject it at every later load too.
 func (m *Participants) Change(ctx context.Context, p *roster.Participant, tools *[]config.Tool, handling *config.Handling) error {
-	undo, err := m.change(p, tools, handling)
+	was, err := m.change(p, tools, handling)
 	if err != nil {
 		return err
 	}
 	m.s.callbacks.orphans(ctx)
 	if err := m.sync(ctx); err != nil {
-		undo()
+		m.withdraw(was)
 		return err
 	}
 	return nil
 }
 
-// change is Change without the CLI. undo does nothing if another stream has resumed the participant.
-func (m *Participants) change(
-	p *roster.Participant, tools *[]config.Tool, handling *config.Handling,
-) (undo func(), err error) {
+// change is Change without the CLI. It returns the participant's place before the change.
+func (m *Participants) change(p *roster.Participant, tools *[]config.Tool, handling *config.Handling) (Joined, error) {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
-	toolsBefore, handlingBefore, stream := p.Tools, p.Handling, p.Streams
-	undo = func() {
-		m.s.mu.Lock()
-		defer m.s.mu.Unlock()
-		if p.Streams == stream {
-			p.Tools, p.Handling = toolsBefore, handlingBefore
-			m.s.markDirty()
-		}
-	}
+	was := Joined{Participant: p, Returned: true, before: p.Brings, stream: p.Streams}
 	if tools != nil {
 		if err := m.s.roster.CheckTools(*tools, m.s.settings.State.Tools, p, "command.set_tools.tools"); err != nil {
-			return nil, err
+			return Joined{}, err
 		}
 		p.Tools = *tools
 	}
@@ -232,7 +222,7 @@ func (m *Participants) change(
 	}
 	m.s.markDirty()
 	m.offer(p)
-	return undo, nil
+	return was, nil
 }
 
 // Lost notes that a participant's connection broke: the participant may return within its grace
