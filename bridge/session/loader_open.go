@@ -116,35 +116,11 @@ func (l *Loader) checkNames(ctx context.Context, o Opening) error {
 }
 
 // open applies an Opening to the configuration of a session that does not exist yet, and adds the participant.
-func (l *Loader) open(o Opening) (Joined, error) {
-	joined, end, err := l.try(o)
-	if err != nil {
-		return joined, err
-	}
-	l.s.mu.Lock()
-	defer l.s.mu.Unlock()
-	end(true) // it is not saved before the CLI has accepted it
-	return joined, nil
-}
-
-// try is open for a session that exists. end is that of Settings.try, and does not remove the participant.
-func (l *Loader) try(o Opening) (_ Joined, end func(accepted bool), _ error) {
-	l.s.mu.Lock()
-	defer l.s.mu.Unlock()
-	before, lifetime, timeout := l.s.settings.State, l.lifetime, l.timeout
-	joined, err := l.apply(o)
-	tried := l.s.settings.try(before)
-	end = func(accepted bool) {
-		if !accepted {
-			l.lifetime, l.timeout = lifetime, timeout
-		}
-		tried(accepted)
-	}
-	if err != nil {
-		end(false)
-		return Joined{}, nil, err
-	}
-	return joined, end, nil
+func (l *Loader) open(o Opening) (joined Joined, err error) {
+	return joined, l.s.settings.try(func() (err error) {
+		joined, err = l.apply(o)
+		return err
+	}, func() error { return nil }) // it is not saved before the CLI has accepted it
 }
 
 // apply is open with mu held.
@@ -312,17 +288,24 @@ func (l *Loader) Resume(ctx context.Context, o Opening) (_ Joined, err error) {
 	if err := l.checkNames(ctx, o); err != nil {
 		return Joined{}, err
 	}
-	l.s.mu.Lock()
-	before := l.s.settings.State.Object
-	l.s.mu.Unlock()
-	joined, end, err := l.try(o)
-	if err != nil {
-		return joined, err
-	}
-	err = l.resume(ctx, o, before)
-	l.s.mu.Lock()
-	end(err == nil)
-	l.s.mu.Unlock()
+	var joined Joined
+	var before jsonobj.Object
+	var undo func()
+	err = l.s.settings.try(func() (err error) {
+		before = l.s.settings.State.Object
+		lifetime, timeout := l.lifetime, l.timeout
+		undo = func() { l.lifetime, l.timeout = lifetime, timeout }
+		if joined, err = l.apply(o); err != nil {
+			undo()
+		}
+		return err
+	}, func() error {
+		err := l.resume(ctx, o, before)
+		if err != nil {
+			l.s.update(undo)
+		}
+		return err
+	})
 	if err != nil {
 		if joined.Participant != nil {
 			l.s.participants.withdraw(joined)

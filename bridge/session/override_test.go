@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -254,8 +255,7 @@ func TestRejectedToolsAreUndone(t *testing.T) {
 	has(t, r.last("session.resume"), `"tools":[{"name":"a"}]`)
 }
 
-// TestGivenCredentials: what was missing is there, and the session is saved with it once the CLI has accepted it. A provider
-// that a caller gives is not a configured one.
+// TestGivenCredentials: what was missing is there, and the session is saved with it once the CLI has accepted it.
 func TestGivenCredentials(t *testing.T) {
 	t.Parallel()
 	saves := 0
@@ -268,23 +268,38 @@ func TestGivenCredentials(t *testing.T) {
 		missing []string
 	}{{object(t, `{"apiKey":"k"}`), "", []string{config.GitHubToken}}, {nil, "token", nil}} {
 		before := st.State
-		_, end, err := st.giveCredentials(give.secrets, give.token)
-		if err != nil || !slices.Equal(st.State.Missing, give.missing) {
-			t.Errorf("%v; %v are missing", err, st.State.Missing)
+		err := st.try(func() error { return st.takeCredentials(give.secrets, give.token) }, func() error {
+			if !slices.Equal(st.State.Missing, give.missing) {
+				t.Errorf("%v are missing", st.State.Missing)
+			}
+			if saved := st.accepted(); saves != n || !slices.Equal(saved.Missing, before.Missing) {
+				t.Errorf("not accepted, %v are missing, saved %d times", saved.Missing, saves)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
 		}
-		if saved := st.accepted(); saves != n || !slices.Equal(saved.Missing, before.Missing) {
-			t.Errorf("not accepted, %v are missing, saved %d times", saved.Missing, saves)
-		}
-		end(true)
 		if saved := st.accepted(); saves != n+1 || !slices.Equal(saved.Missing, give.missing) {
 			t.Errorf("accepted, %v are missing, saved %d times", saved.Missing, saves)
 		}
 	}
-	st.State.ProviderRef = "configured"
-	st.replaceProvider(st.State.Object, object(t, `{"baseUrl":"http://y"}`), "m")(true)
-	has(t, string(st.State.Object.JSON()), `"baseUrl":"http://y"`, `"model":"m"`)
-	if st.State.ProviderRef != "" || saves != 3 {
-		t.Errorf("the provider is %q, saved %d times", st.State.ProviderRef, saves)
+}
+
+// TestGivenProvider: a provider that a caller gives is not a configured one, and is saved.
+func TestGivenProvider(t *testing.T) {
+	t.Parallel()
+	p, saves := &puppet{}, 0
+	s := onStock(t, &stock{rt: p})
+	s.host.(*stock).dirtied = func() { saves++ }
+	s.loader.runtime, s.loader.state, s.settings.State.ProviderRef = p, Loaded, "configured"
+	change := func(jsonobj.Object) (jsonobj.Object, error) { return object(t, `{"baseUrl":"http://y"}`), nil }
+	if err := s.settings.SetProvider(t.Context(), change, "m"); err != nil {
+		t.Fatal(err)
+	}
+	has(t, string(s.settings.State.Object.JSON()), `"baseUrl":"http://y"`, `"model":"m"`)
+	if s.settings.ProviderRef() != "" || saves == 0 {
+		t.Errorf("the provider is %q, saved %d times", s.settings.ProviderRef(), saves)
 	}
 }
 
@@ -293,24 +308,38 @@ func TestTrialsOverlap(t *testing.T) {
 	t.Parallel()
 	for _, accepted := range []bool{true, false} {
 		st := New(Config{ID: "s1", Host: &fixture{}}).settings
-		set := func(member string) (end func(accepted bool)) {
-			before := st.State
-			st.State.Object = before.Object.Clone()
-			st.State.Object.SetString(member, "new")
-			return st.try(before)
+		refused := errors.New("refused")
+		set := func(member string) (end func(error)) {
+			given, answer, ended := make(chan struct{}), make(chan error), make(chan struct{})
+			go func() {
+				defer close(ended)
+				_ = st.try(func() error {
+					st.State.Object = st.State.Object.Clone()
+					st.State.Object.SetString(member, "new")
+					return nil
+				}, func() error {
+					close(given)
+					return <-answer
+				})
+			}()
+			<-given
+			return func(err error) {
+				answer <- err
+				<-ended
+			}
 		}
 		first := set("a")
 		second := set("b")
-		first(false)
+		first(refused)
 		saved := st.accepted()
 		if text := string(saved.Object.JSON()); text != `{}` {
 			t.Errorf("under trial, saved is %s", text)
 		}
-		second(accepted)
-		want := `{}`
+		want, err := `{}`, refused
 		if accepted {
-			want = `{"b":"new"}`
+			want, err = `{"b":"new"}`, nil
 		}
+		second(err)
 		saved = st.accepted()
 		if now := string(st.State.Object.JSON()); now != want || string(saved.Object.JSON()) != want {
 			t.Errorf("the configuration is %s, saved is %s, want %s", now, saved.Object.JSON(), want)

@@ -205,10 +205,15 @@ func TestUnacceptedIsNotSaved(t *testing.T) {
 	t.Parallel()
 	s := New(Config{ID: "s1", Host: &fixture{}})
 	s.loader.state = Loaded
-	before := s.settings.State
-	s.settings.State.Object = object(t, `{"model":"m"}`)
-	end := s.settings.try(before)
-	lacks(t, string(s.Save(nil, nil)), `"model"`)
-	end(true)
+	err := s.settings.try(func() error {
+		s.settings.State.Object = object(t, `{"model":"m"}`)
+		return nil
+	}, func() error {
+		lacks(t, string(s.Save(nil, nil)), `"model"`)
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
 	has(t, string(s.Save(nil, nil)), `"model":"m"`)
 }

@@ -34,24 +34,34 @@ type Settings struct {
 // trial is a change of a configuration.
 type trial struct{ before, after config.State }
 
-// try notes a change that has been made, until the CLI has accepted or refused it. What it refuses end takes back, except
-// what others have changed since. The caller holds mu, also for end.
-func (st *Settings) try(before config.State) (end func(accepted bool)) {
-	t := &trial{before, st.State}
-	st.trials = append(st.trials, t)
-	return func(accepted bool) {
-		at := slices.Index(st.trials, t)
-		later := st.trials[at+1:]
-		st.trials = slices.Concat(st.trials[:at], later)
-		if !accepted {
-			st.State.Undo(t.before, t.after)
-			for _, l := range later {
-				l.before.Undo(t.before, t.after)
-				l.after.Undo(t.before, t.after)
-			}
-		}
-		st.s.markDirty()
+// try makes a change, which runs with mu held and leaves State as it is if it fails, and gives the CLI the configuration. It
+// takes back what the CLI refuses, except what others have changed since.
+func (st *Settings) try(change, give func() error) error {
+	st.s.mu.Lock()
+	t := &trial{before: st.State}
+	if err := change(); err != nil {
+		st.State = t.before
+		st.s.mu.Unlock()
+		return err
 	}
+	t.after = st.State
+	st.trials = append(st.trials, t)
+	st.s.mu.Unlock()
+	err := give()
+	st.s.mu.Lock()
+	defer st.s.mu.Unlock()
+	at := slices.Index(st.trials, t)
+	later := st.trials[at+1:]
+	st.trials = slices.Concat(st.trials[:at], later)
+	if err != nil {
+		st.State.Undo(t.before, t.after)
+		for _, l := range later {
+			l.before.Undo(t.before, t.after)
+			l.after.Undo(t.before, t.after)
+		}
+	}
+	st.s.markDirty()
+	return err
 }
 
 // accepted returns the configuration without changes that the CLI has not accepted yet. The caller holds mu.
@@ -136,19 +146,10 @@ func (st *Settings) repeat(ctx context.Context, rt Callee) error {
 
 // SetTools replaces the session's own tools.
 func (st *Settings) SetTools(ctx context.Context, tools []config.Tool) (journal.Position, error) {
-	st.s.mu.Lock()
-	before := st.State
-	if err := st.s.roster.CheckTools(tools, nil, nil, "tools"); err != nil {
-		st.s.mu.Unlock()
-		return journal.Position{}, err
-	}
-	st.State.Tools = tools
-	end := st.try(before)
-	st.s.mu.Unlock()
-	err := st.s.participants.sync(ctx)
-	st.s.mu.Lock()
-	defer st.s.mu.Unlock()
-	end(err == nil)
+	err := st.try(func() error {
+		st.State.Tools = tools
+		return st.s.roster.CheckTools(tools, nil, nil, "tools")
+	}, func() error { return st.s.participants.sync(ctx) })
 	if err != nil {
 		return journal.Position{}, err
 	}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 
@@ -71,67 +72,52 @@ func (st *Settings) SetProvider(
 		if err != nil {
 			return err
 		}
-		end := st.replaceProvider(before, provider, model)
-		err = st.s.participants.warmResume(ctx, rt, nil)
-		st.s.mu.Lock()
-		defer st.s.mu.Unlock()
-		end(err == nil)
-		return err
+		return st.try(func() error {
+			st.State.Object = before.Clone()
+			st.State.Object.Set("provider", provider.JSON())
+			st.State.ProviderRef = "" // it is the session's own from now on
+			if model != "" {
+				st.State.Object.SetString("model", model)
+			}
+			return nil
+		}, func() error { return st.s.participants.warmResume(ctx, rt, nil) })
 	})
-}
-
-// replaceProvider takes over a provider, which is the session's own from now on.
-func (st *Settings) replaceProvider(before, provider jsonobj.Object, model string) (end func(accepted bool)) {
-	st.s.mu.Lock()
-	defer st.s.mu.Unlock()
-	was := st.State
-	st.State.Object = before.Clone()
-	st.State.Object.Set("provider", provider.JSON())
-	st.State.ProviderRef = ""
-	if model != "" {
-		st.State.Object.SetString("model", model)
-	}
-	return st.try(was)
 }
 
 // SetCredentials gives the session secrets of its provider, or a GitHub token, in the place of those
 // it has.
 func (st *Settings) SetCredentials(ctx context.Context, secrets jsonobj.Object, token string) error {
 	return st.s.loader.exclusive(ctx, func() error {
-		loaded, end, err := st.giveCredentials(secrets, token)
-		if err != nil {
+		loaded := st.s.loader.State() == Loaded
+		var lacking error // of more secrets than these
+		err := st.try(func() error { return st.takeCredentials(secrets, token) }, func() error {
+			rt, err := st.s.loader.load(ctx)
+			if err == nil && loaded {
+				err = st.s.participants.warmResume(ctx, rt, nil)
+			}
+			if fault.ReasonOf(err) == fault.CredentialsNeeded {
+				lacking, err = err, nil
+			}
 			return err
-		}
-		rt, err := st.s.loader.load(ctx)
-		if err == nil && loaded {
-			err = st.s.participants.warmResume(ctx, rt, nil)
-		}
-		st.s.mu.Lock()
-		defer st.s.mu.Unlock()
-		end(err == nil || fault.ReasonOf(err) == fault.CredentialsNeeded) // some may still be missing
-		return err
+		})
+		return cmp.Or(err, lacking)
 	})
 }
 
-// giveCredentials takes over credentials, and reports whether a runtime had the session before.
-func (st *Settings) giveCredentials(secrets jsonobj.Object, token string) (loaded bool, end func(accepted bool), err error) {
-	st.s.mu.Lock()
-	defer st.s.mu.Unlock()
+// takeCredentials puts credentials into the configuration. The caller holds the lock.
+func (st *Settings) takeCredentials(secrets jsonobj.Object, token string) error {
 	provider, err := jsonobj.Parse(st.State.Object.Get("provider"))
 	if len(secrets) > 0 && err != nil {
-		return false, nil, fault.New(fault.InvalidField, "the session has no provider").WithField("provider")
+		return fault.New(fault.InvalidField, "the session has no provider").WithField("provider")
 	}
-	before := st.State
-	st.State.Object = before.Object.Clone()
+	st.State.Object = st.State.Object.Clone()
 	if len(secrets) > 0 {
 		st.State.Object.Set("provider", provider.Merge(secrets).JSON())
+		st.State.Regained("provider")
 	}
 	if token != "" {
 		st.State.Object.SetString(config.GitHubToken, token)
 		st.State.Regained(config.GitHubToken)
 	}
-	if len(secrets) > 0 {
-		st.State.Regained("provider")
-	}
-	return st.s.loader.state == Loaded, st.try(before), nil
+	return nil
 }
