@@ -104,7 +104,7 @@ type Bridge struct {
 	Data      string
 	Directory *store.Store
 
-	processes processes
+	processes *processes
 	script    fakecli.Script
 	options   []Option
 	// readers are waited for before the bridge closes.
@@ -116,7 +116,10 @@ type Bridge struct {
 // New makes a bridge, which closes when the test ends. Its fake CLI has the script, unless there are Scripts.
 func New(t *testing.T, script fakecli.Script, options ...Option) *Bridge {
 	t.Helper()
-	o := &Options{t: t, script: func(int) fakecli.Script { return script }, Config: bridge.Config{Version: "test"}}
+	o := &Options{
+		t: t, script: func(int) fakecli.Script { return script }, Config: bridge.Config{Version: "test"},
+		connection: func(c io.ReadWriteCloser) io.ReadWriteCloser { return c },
+	}
 	for _, set := range options {
 		set(o)
 	}
@@ -127,10 +130,8 @@ func New(t *testing.T, script fakecli.Script, options ...Option) *Bridge {
 			o.home = t.TempDir()
 		}
 		b.Home = o.home
-		b.processes = newRestarting(o)
-	} else {
-		b.processes = newSingle(o)
 	}
+	b.processes = newProcesses(o)
 	o.Runtimes = b.processes.supervise
 	var err error
 	if b.Bridge, err = bridge.New(o.Config); err != nil {

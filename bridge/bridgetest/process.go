@@ -2,7 +2,6 @@ package bridgetest
 
 import (
 	"context"
-	"errors"
 	"io"
 	"slices"
 	"sync"
@@ -19,96 +18,22 @@ type Process struct {
 	Profile runtime.Profile
 }
 
-// processes are the processes of a bridge's fake CLI.
-type processes interface {
-	// supervise returns the supervisor of the runtimes.
-	supervise(start bridge.Start) bridge.Runtimes
-	started() []Process
-	// stop ends the runtimes and the fake CLIs. A call that a CLI does not answer would hold the bridge's end.
-	stop(ctx context.Context)
-}
-
-// single is one fake CLI for all runtimes. It implements bridge.Runtimes, with one runtime for all profiles.
-type single struct {
-	cli        *fakecli.CLI
-	connection func(io.ReadWriteCloser) io.ReadWriteCloser
-	start      bridge.Start
-
-	mu sync.Mutex
-	rt *runtime.Runtime
-}
-
-func newSingle(o *Options) *single {
-	s := &single{cli: fakecli.New(fakecli.Options{Script: o.script(0)}), connection: o.connection}
-	if s.connection == nil {
-		s.connection = func(c io.ReadWriteCloser) io.ReadWriteCloser { return c }
-	}
-	return s
-}
-
-func (s *single) supervise(start bridge.Start) bridge.Runtimes {
-	s.start = start
-	return s
-}
-
-func (s *single) started() []Process { return []Process{{CLI: s.cli}} }
-
-// Get implements bridge.Runtimes.
-func (s *single) Get(ctx context.Context, p runtime.Profile) (*runtime.Runtime, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.rt != nil {
-		return s.rt, nil
-	}
-	run := func(context.Context, runtime.Spec) (io.ReadWriteCloser, error) {
-		return s.connection(s.cli.Connect()), nil
-	}
-	rt, err := s.start(ctx, runtime.Config{Profile: p, Runner: runtime.InProcess(run)})
-	s.rt = rt
-	return rt, err
-}
-
-// Down implements bridge.Runtimes.
-func (*single) Down(runtime.Profile) (time.Time, bool) { return time.Time{}, false }
-
-// Release implements bridge.Runtimes. A single runtime has no successor.
-func (*single) Release(*runtime.Runtime) bool { return false }
-
-// Retire implements bridge.Runtimes.
-func (s *single) Retire(ctx context.Context, _ runtime.Profile) error {
-	s.mu.Lock()
-	rt := s.rt
-	s.rt = nil
-	s.mu.Unlock()
-	if rt == nil {
-		return nil
-	}
-	return rt.Stop(ctx)
-}
-
-func (s *single) stop(context.Context) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.rt != nil {
-		s.rt.Kill(errors.New("the test is over"))
-		<-s.rt.Done()
-	}
-	s.cli.Close()
-}
-
-// restarting starts a fake CLI for each runtime, by a supervisor as the program has it.
-type restarting struct {
-	home       string
-	now        func() time.Time
-	script     func(process int) fakecli.Script
+// processes starts fake CLIs for the runtimes of a bridge, by a supervisor as the program has it.
+type processes struct {
+	options    *Options
 	supervisor *runtime.Supervisor
 
 	mu  sync.Mutex
 	all []Process
 }
 
-func newRestarting(o *Options) *restarting {
-	return &restarting{home: o.home, now: o.now, script: o.script}
+// newProcesses returns no process if they restart, and otherwise the one that all runtimes connect to.
+func newProcesses(o *Options) *processes {
+	p := &processes{options: o}
+	if !o.restarts {
+		p.all = []Process{{CLI: fakecli.New(fakecli.Options{Script: o.script(0)})}}
+	}
+	return p
 }
 
 // supervised is a supervisor as bridge.Runtimes.
@@ -124,34 +49,40 @@ func (s supervised) Down(runtime.Profile) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-func (r *restarting) supervise(start bridge.Start) bridge.Runtimes {
-	r.supervisor = runtime.NewSupervisor(runtime.SupervisorConfig{
-		Start: func(ctx context.Context, p runtime.Profile) (*runtime.Runtime, error) {
-			return start(ctx, runtime.Config{Profile: p, Runner: runtime.InProcess(r.run)})
+// supervise returns the supervisor of the runtimes.
+func (p *processes) supervise(start bridge.Start) bridge.Runtimes {
+	p.supervisor = runtime.NewSupervisor(runtime.SupervisorConfig{
+		Start: func(ctx context.Context, profile runtime.Profile) (*runtime.Runtime, error) {
+			return start(ctx, runtime.Config{Profile: profile, Runner: runtime.InProcess(p.run)})
 		},
 		Backoff: runtime.Backoff{First: time.Millisecond, Max: 20 * time.Millisecond},
 		Breaker: runtime.Breaker{Limit: 5, Cooldown: 200 * time.Millisecond},
 	})
-	return supervised{r.supervisor}
+	return supervised{p.supervisor}
 }
 
-func (r *restarting) run(_ context.Context, spec runtime.Spec) (io.ReadWriteCloser, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	cli := fakecli.New(fakecli.Options{Script: r.script(len(r.all)), Home: r.home, Now: r.now})
-	r.all = append(r.all, Process{cli, spec.Profile})
+func (p *processes) run(_ context.Context, spec runtime.Spec) (io.ReadWriteCloser, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	o := p.options
+	if !o.restarts {
+		return o.connection(p.all[0].Connect()), nil
+	}
+	cli := fakecli.New(fakecli.Options{Script: o.script(len(p.all)), Home: o.home, Now: o.now})
+	p.all = append(p.all, Process{cli, spec.Profile})
 	return cli.Connect(), nil
 }
 
-func (r *restarting) started() []Process {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.all)
+func (p *processes) started() []Process {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.all)
 }
 
-func (r *restarting) stop(ctx context.Context) {
-	_ = r.supervisor.Stop(ctx)
-	for _, p := range r.started() {
-		p.Close()
+// stop ends the runtimes and the fake CLIs. A call that a CLI does not answer would hold the bridge's end.
+func (p *processes) stop(ctx context.Context) {
+	_ = p.supervisor.Stop(ctx)
+	for _, one := range p.started() {
+		one.Close()
 	}
 }
