@@ -130,7 +130,7 @@ func (d *Callbacks) AnswerOf(ctx context.Context, id string) (at journal.Positio
 // answerSince is AnswerOf without the ends up to a position: the CLI may have lost them, and have asked again.
 func (d *Callbacks) answerSince(ctx context.Context, id string, since journal.Position) (at journal.Position, ok bool) {
 	aborted, call := false, ""
-	event.Scan(ctx, d.s.journal, journal.Position{}, func(rec *journal.Record) bool {
+	for rec := range event.Since(ctx, d.s.journal, journal.Position{}) {
 		asks, ends := callback.ForEvent(rec.Type) != nil, callback.Ends(rec.Type)
 		switch {
 		case rec.Type == "abort" && rec.Agent == "":
@@ -145,8 +145,7 @@ func (d *Callbacks) answerSince(ctx context.Context, id string, since journal.Po
 		default:
 			at, ok = rec.Pos, !aborted && !cancelled(rec)
 		}
-		return true
-	})
+	}
 	return at, ok
 }
 

@@ -66,7 +66,7 @@ func (q *Prompts) said(ctx context.Context, history []*journal.Record, entries [
 	if first := entries[0].Before; first.Epoch == q.s.journal.Last().Epoch {
 		after = first
 	}
-	event.Scan(ctx, q.s.journal, after, func(rec *journal.Record) bool {
+	for rec := range event.Since(ctx, q.s.journal, after) {
 		switch {
 		case rec.Agent != "":
 		case rec.Type == "user.message" && !there[rec.ID]:
@@ -76,8 +76,7 @@ func (q *Prompts) said(ctx context.Context, history []*journal.Record, entries [
 		case rec.Type == "abort":
 			out = append(out, abortOf(rec))
 		}
-		return true
-	})
+	}
 	return out
 }
 

@@ -76,12 +76,7 @@ func messageIDs(result json.RawMessage) []string {
 
 // contentOf returns the text of a user's message.
 func contentOf(rec *journal.Record) string {
-	var d struct{ Content json.RawMessage }
-	var text string
-	if !event.Data(rec, &d) || json.Unmarshal(d.Content, &text) != nil {
-		return ""
-	}
-	return text
+	return event.Text(rec, "content")
 }
 
 // saidBy is a user's message as the outbox compares it with prompts.

@@ -104,7 +104,7 @@ func (r *Reconciler) aborted(ctx context.Context) (aborted bool) {
 	if after.Epoch != r.s.journal.Last().Epoch {
 		after = journal.Position{}
 	}
-	event.Scan(ctx, r.s.journal, after, func(rec *journal.Record) bool {
+	for rec := range event.Since(ctx, r.s.journal, after) {
 		switch {
 		case rec.Agent != "":
 		case rec.Type == "user.message":
@@ -112,8 +112,7 @@ func (r *Reconciler) aborted(ctx context.Context) (aborted bool) {
 		case rec.Type == "abort":
 			aborted = aborted || !rec.Bridge
 		}
-		return true
-	})
+	}
 	return aborted
 }
 
@@ -283,7 +282,9 @@ func (r *Reconciler) rewritten(ctx context.Context, events []*journal.Record) bo
 	if after.Epoch != r.s.journal.Last().Epoch {
 		after = journal.Position{}
 	}
-	event.Scan(ctx, r.s.journal, after, cut.Kept)
+	for rec := range event.Since(ctx, r.s.journal, after) {
+		cut.Kept(rec)
+	}
 	return cut.Found()
 }
 
@@ -298,7 +299,9 @@ func (r *Reconciler) restart(ctx context.Context, events []*journal.Record) {
 		}
 		return true
 	}
-	event.Scan(ctx, r.s.journal, journal.Position{}, add)
+	for rec := range event.Since(ctx, r.s.journal, journal.Position{}) {
+		add(rec)
+	}
 	epoch := r.s.host.Epoch()
 	r.s.host.Logger().Warn("history and journal do not agree: the journal begins a new epoch", "session_id", r.s.id, "epoch", epoch)
 	r.s.mu.Lock()

@@ -81,13 +81,12 @@ func (r *Reconciler) askAgain(ctx context.Context, rt Runtime, method, id string
 		return false
 	}
 	var found *journal.Record
-	event.Scan(ctx, r.s.journal, journal.Position{}, func(rec *journal.Record) bool {
-		var d struct{ RequestID string }
-		if rec.Type == method && event.Data(rec, &d) && d.RequestID == id {
+	for rec := range event.Since(ctx, r.s.journal, journal.Position{}) {
+		if rec.Type == method && event.Text(rec, "requestId") == id {
 			found = rec
+			break
 		}
-		return found == nil
-	})
+	}
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	if found == nil || r.s.loader.runtime != rt || r.s.loader.state != Loaded {

@@ -15,13 +15,12 @@ import (
 
 // durableIDs are the ids of the events that the CLI keeps, as the journal has them.
 func (r *fixture) durableIDs() (ids []string) {
-	event.Scan(r.t.Context(), r.s.journal, journal.Position{}, func(rec *journal.Record) bool {
+	for rec := range event.Since(r.t.Context(), r.s.journal, journal.Position{}) {
 		var e struct{ ID string }
 		if !rec.Ephemeral && json.Unmarshal(rec.JSON, &e) == nil {
 			ids = append(ids, e.ID)
 		}
-		return true
-	})
+	}
 	return ids
 }
 

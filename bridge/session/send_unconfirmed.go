@@ -65,14 +65,12 @@ func inHistory(
 	if p.Method == "session.fleet.start" || len(messages) == 0 {
 		return nil, at
 	}
-	event.Scan(ctx, j, after, func(r *journal.Record) bool {
+	for r := range event.Since(ctx, j, after) {
 		if r.Type == "user.message" && r.Agent == "" && messages[len(ids)].Says(contentOf(r)) {
-			ids, at = append(ids, messageIDOf(r)), r.Pos
+			if ids = append(ids, messageIDOf(r)); len(ids) == len(messages) {
+				return ids, r.Pos
+			}
 		}
-		return len(ids) < len(messages)
-	})
-	if len(ids) < len(messages) {
-		return nil, journal.Position{}
 	}
-	return ids, at
+	return nil, at
 }

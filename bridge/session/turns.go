@@ -125,7 +125,11 @@ func (t *Turns) Running() bool {
 // OutcomeOf returns how the turn of the message at a position ended, as far as the journal shows.
 func (t *Turns) OutcomeOf(ctx context.Context, at journal.Position) turn.Outcome {
 	r := turn.NewReplay(turnReason)
-	event.Scan(ctx, t.s.journal, journal.Position{Epoch: at.Epoch, Seq: at.Seq - 1}, r.Apply)
+	for rec := range event.Since(ctx, t.s.journal, journal.Position{Epoch: at.Epoch, Seq: at.Seq - 1}) {
+		if !r.Apply(rec) {
+			break
+		}
+	}
 	return r.Outcome(t.s.journal.Last())
 }
 

@@ -23,20 +23,19 @@ func durable(rec *journal.Record) bool { return !rec.Ephemeral || journal.KeptTy
 // writeEvents writes the durable events of a journal, and returns the position of the last one.
 func writeEvents(ctx context.Context, j *journal.Journal, to io.Writer) (last journal.Position, err error) {
 	last = j.Last()
-	event.Scan(ctx, j, journal.Position{}, func(rec *journal.Record) bool {
+	for rec := range event.Since(ctx, j, journal.Position{}) {
 		if !durable(rec) {
-			return true
+			continue
 		}
-		var line []byte
-		if line, err = marshal(entry{rec.Bridge, rec.JSON}); err == nil {
-			_, err = to.Write(append(line, '\n'))
+		line, err := marshal(entry{rec.Bridge, rec.JSON})
+		if err != nil {
+			return last, err
 		}
-		return err == nil
-	})
-	if err == nil {
-		err = ctx.Err()
+		if _, err := to.Write(append(line, '\n')); err != nil {
+			return last, err
+		}
 	}
-	return last, err
+	return last, ctx.Err()
 }
 
 // settleBytes are the bytes of events that an import adds before it waits for the disk: the journal drops events if

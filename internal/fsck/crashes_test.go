@@ -272,10 +272,9 @@ func (c *crashes) check(s *store.Store, found map[string]fsck.Session) {
 		c.within(k, "outbox", &one.outbox, string(text))
 		c.openLog(s, k)
 		got := map[uint64]journal.ID{}
-		event.Scan(t.Context(), one.log, journal.Position{}, func(rec *journal.Record) bool {
+		for rec := range event.Since(t.Context(), one.log, journal.Position{}) {
 			got[rec.Pos.Seq] = rec.ID
-			return true
-		})
+		}
 		if v := found[k]; v.Events != len(got) {
 			t.Errorf("the verifier finds %d events of %s, and the store %d", v.Events, k, len(got))
 		}

@@ -75,15 +75,14 @@ func NewRewrite(history []*journal.Record, lookup Lookup) *Rewrite {
 	return r
 }
 
-// Kept takes the next event of the journal, and reports that it wants more.
-func (r *Rewrite) Kept(rec *journal.Record) bool {
+// Kept takes the next event of the journal.
+func (r *Rewrite) Kept(rec *journal.Record) {
 	switch {
 	case rec.Type == rewind:
 		r.gone = false // readers have received the rewind
 	case saidByUser(rec) && !r.there[rec.ID] && (r.lacks || rec.Pos.Seq < r.newest):
 		r.gone = true
 	}
-	return true
 }
 
 // Found reports whether the history was cut.
