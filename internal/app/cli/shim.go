@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -11,16 +10,12 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/keepalive"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
-	"github.com/copilot-grpc/copilot-grpc/internal/loopback"
 	"github.com/copilot-grpc/copilot-grpc/internal/shim"
 )
 
@@ -128,7 +123,7 @@ func shimCommand(ctx context.Context, p *program, args []string) (err error) {
 	}
 	defer func() { err = errors.Join(err, bridge.close()) }()
 	config := shim.Config{
-		Bridge: bridge.conn, Token: p.getenv("COPILOT_CONNECTION_TOKEN"), Profile: bridge.profile, Grace: o.grace,
+		Bridge: bridge.client.Conn(), Token: p.getenv("COPILOT_CONNECTION_TOKEN"), Profile: bridge.profile, Grace: o.grace,
 		Logger: logger, Hosts: bridge.hosts,
 	}
 	if bridge.own {
@@ -195,78 +190,29 @@ func (o *shimOptions) logger(stderr io.Writer) (*slog.Logger, func(), error) {
 }
 
 // dial connects to a bridge elsewhere.
-func (o *shimOptions) dial() (*grpc.ClientConn, error) {
+func (o *shimOptions) dial(ctx context.Context, p *program) (*copilot.Client, error) {
 	if err := checkTarget(o.target); err != nil {
 		return nil, err
 	}
-	creds := copilot.SocketCredentials()
-	plain := o.plain || !o.tls && o.ca == "" && o.cert == "" && local(o.target)
-	if !plain {
-		config, err := o.tlsConfig()
-		if err != nil {
-			return nil, err
-		}
-		creds = credentials.NewTLS(config)
+	to, options := endpoint{Target: o.target}, []copilot.Option{}
+	if o.plain {
+		options = append(options, copilot.WithInsecure())
+	} else {
+		to.TLSCA, to.TLSCert, to.TLSKey, to.TLSServerName = o.ca, o.cert, o.key, o.serverName
 	}
-	options := []grpc.DialOption{
-		grpc.WithTransportCredentials(creds), grpc.WithUserAgent("copilot-grpc-shim"),
-		grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connWindow),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: shimBackoff, MinConnectTimeout: 5 * time.Second}),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 20 * time.Second}),
+	if o.tls && !o.plain {
+		options = append(options, copilot.WithTLS(&tls.Config{MinVersion: tls.VersionTLS12}))
 	}
+	options = append(options, to.options(p))
 	if o.token != "" {
-		options = append(options, grpc.WithPerRPCCredentials(shimBearer{o.token, plain}))
+		options = append(options, copilot.WithToken(o.token))
 	}
-	return grpc.NewClient(o.target, options...)
+	return dialBridge(ctx, o.target, append(options,
+		copilot.WithGRPC(grpc.WithConnectParams(grpc.ConnectParams{Backoff: shimBackoff, MinConnectTimeout: 5 * time.Second})))...)
 }
 
-func (o *shimOptions) tlsConfig() (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.serverName}
-	if o.ca != "" {
-		pem, err := os.ReadFile(o.ca)
-		if err != nil {
-			return nil, err
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%q has no certificate", o.ca)
-		}
-	}
-	if o.cert != "" || o.key != "" {
-		pair, err := tls.LoadX509KeyPair(o.cert, o.key)
-		if err != nil {
-			return nil, err
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	return config, nil
+// dialBridge returns a client that has not called the bridge yet. The shim itself repeats calls.
+func dialBridge(ctx context.Context, target string, options ...copilot.Option) (*copilot.Client, error) {
+	return copilot.Dial(ctx, target, append(options, copilot.WithoutCheck(),
+		copilot.WithGRPC(grpc.WithUserAgent("copilot-grpc-shim"), grpc.WithDefaultServiceConfig("{}")))...)
 }
-
-// local reports whether what is sent to a target stays on this machine.
-func local(target string) bool {
-	if strings.HasPrefix(target, "unix:") || strings.HasPrefix(target, "unix-abstract:") {
-		return true
-	}
-	if i := strings.LastIndex(target, "/"); i >= 0 { // dns:///host:port
-		target = target[i+1:]
-	}
-	host, _, err := net.SplitHostPort(target)
-	if err != nil {
-		host = target
-	}
-	return loopback.Host(host)
-}
-
-// shimBearer sends a token with every call.
-type shimBearer struct {
-	token string
-	plain bool
-}
-
-// GetRequestMetadata implements credentials.PerRPCCredentials.
-func (b shimBearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	return map[string]string{"authorization": "Bearer " + b.token}, nil
-}
-
-// RequireTransportSecurity implements credentials.PerRPCCredentials.
-func (b shimBearer) RequireTransportSecurity() bool { return !b.plain }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -30,7 +32,7 @@ import (
 
 // shimBridge is the bridge behind a shim.
 type shimBridge struct {
-	conn *grpc.ClientConn
+	client *copilot.Client
 	// profile is what the runtimes are to be like, as far as the bridge allows it.
 	profile *bridgev1.RuntimeProfile
 	// close ends the connection, and the bridge if it is the shim's own; it may be called again.
@@ -48,16 +50,16 @@ func (o *shimOptions) bridge(ctx context.Context, p *program, logger *slog.Logge
 		return nil, usageError{fmt.Errorf("%q is an argument of the CLI, which the bridge of --target starts itself",
 			o.cliArgs[0])}
 	}
-	conn, err := o.dial()
+	client, err := o.dial(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	info, err := o.reach(ctx, conn, logger)
+	info, err := o.reach(ctx, client, logger)
 	if err != nil {
-		return nil, errors.Join(err, conn.Close())
+		return nil, errors.Join(err, client.Close())
 	}
 	profile := o.profile(ctx, p, info.GetCapabilities().GetRuntimeProfileFields(), logger)
-	return &shimBridge{conn: conn, profile: profile, close: sync.OnceValue(conn.Close)}, nil
+	return &shimBridge{client: client, profile: profile, close: client.Close}, nil
 }
 
 const (
@@ -134,10 +136,12 @@ func (o *shimOptions) private(ctx context.Context, p *program, logger *slog.Logg
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() { ended <- p.run(running, a) }()
-	conn, err := dialPrivate(a.Target())
-	b := &shimBridge{conn: conn, hosts: hosts, close: sync.OnceValue(func() error {
-		if conn != nil {
-			_ = conn.Close()
+	// A process that was suspended finds its own bridge as it was: no keepalive.
+	client, err := dialBridge(ctx, a.Target(), copilot.WithoutToken(),
+		copilot.WithGRPC(grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: math.MaxInt64})))
+	b := &shimBridge{client: client, hosts: hosts, close: sync.OnceValue(func() error {
+		if client != nil {
+			_ = client.Close()
 		}
 		stop()
 		return errors.Join(<-ended, folder.remove())
@@ -213,7 +217,7 @@ const firstContact = 5 * time.Second
 // reach asks the bridge about itself, again and again while it cannot be reached, for firstContact or --grace if that
 // is shorter. Why it cannot be reached is logged at once.
 func (o *shimOptions) reach(
-	ctx context.Context, conn *grpc.ClientConn, logger *slog.Logger,
+	ctx context.Context, client *copilot.Client, logger *slog.Logger,
 ) (*bridgev1.GetServerInfoResponse, error) {
 	var once sync.Once
 	warn := func(err error, _ time.Duration) {
@@ -224,7 +228,7 @@ func (o *shimOptions) reach(
 	info, err := backoff.Retry(ctx, func() (*bridgev1.GetServerInfoResponse, error) {
 		ctx, cancel := context.WithTimeout(ctx, firstContact) // a peer may accept the connection and say nothing
 		defer cancel()
-		info, err := bridgev1.NewRuntimeServiceClient(conn).GetServerInfo(ctx, &bridgev1.GetServerInfoRequest{})
+		info, err := client.Runtimes().GetServerInfo(ctx, &bridgev1.GetServerInfoRequest{})
 		if err != nil && status.Code(err) != codes.Unavailable {
 			err = backoff.Permanent(err)
 		}
@@ -319,18 +323,4 @@ func (f *flags) fromFile(p *program, path string) error {
 		}
 	}
 	return lines.Err()
-}
-
-// Static windows: with grpc-go's dynamic ones both ends answer a ping for every sparse message, which doubles the
-// cost of a stream of events.
-const (
-	streamWindow = 1 << 20
-	connWindow   = 4 << 20
-)
-
-// dialPrivate connects to a private bridge.
-func dialPrivate(address string) (*grpc.ClientConn, error) {
-	return grpc.NewClient(address, grpc.WithTransportCredentials(copilot.SocketCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply)), grpc.WithUserAgent("copilot-grpc-shim"),
-		grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connWindow))
 }

@@ -57,7 +57,7 @@ func (s *starts) ended() (exit exitError, stderr string, ok bool) {
 // instead, because of an unknown flag say, has the shim end like it: with what it wrote to
 // standard error and with its code.
 func startCLI(ctx context.Context, b *shimBridge, s *starts, stderr io.Writer) error {
-	_, err := bridgev1.NewRuntimeServiceClient(b.conn).Ping(ctx, &bridgev1.PingRequest{})
+	_, err := b.client.Runtimes().Ping(ctx, &bridgev1.PingRequest{})
 	if err == nil {
 		return nil
 	}
@@ -86,12 +86,12 @@ func (o *shimOptions) versionOfCLI(ctx context.Context, p *program) (string, err
 		return "", err
 	}
 	defer closeLog()
-	conn, err := o.dial()
+	client, err := o.dial(ctx, p)
 	if err != nil {
 		return "", err
 	}
-	defer conn.Close()
-	info, err := o.reach(ctx, conn, logger)
+	defer client.Close()
+	info, err := o.reach(ctx, client, logger)
 	if err != nil {
 		return "", err
 	}
@@ -99,7 +99,7 @@ func (o *shimOptions) versionOfCLI(ctx context.Context, p *program) (string, err
 		return info.GetCliVersion(), nil
 	}
 	// No CLI is running there: a ping starts one.
-	pong, err := bridgev1.NewRuntimeServiceClient(conn).Ping(ctx, &bridgev1.PingRequest{})
+	pong, err := client.Runtimes().Ping(ctx, &bridgev1.PingRequest{})
 	if err == nil && pong.GetGreeting().GetVersion() == "" {
 		err = errors.New("the bridge's CLI does not report its version")
 	}
