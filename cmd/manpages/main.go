@@ -19,7 +19,6 @@ func main() {
 	}
 }
 
-// write writes a page for each command.
 func write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

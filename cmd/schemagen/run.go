@@ -123,7 +123,6 @@ func schemaDirs(list string, pins schemagen.Pins) ([]string, error) {
 	return dirs, nil
 }
 
-// firstMissing returns the first folder that does not exist.
 func firstMissing(dirs []string) string {
 	for _, dir := range dirs {
 		if _, err := os.Stat(dir); err != nil {

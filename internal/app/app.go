@@ -219,7 +219,6 @@ func (a *App) newBridge(
 	return b, nil
 }
 
-// listen makes the server.
 func (a *App) listen(ctx context.Context, b *bridge.Bridge) (err error) {
 	site, err := a.web()
 	if err != nil {

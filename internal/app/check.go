@@ -49,7 +49,6 @@ func (c *Config) check(logger *slog.Logger) (checked, error) {
 	return out, nil
 }
 
-// fileChecks are the checks of all files.
 func (c *Config) fileChecks(logger *slog.Logger) []fileCheck {
 	var list []fileCheck
 	for _, name := range slices.Sorted(maps.Keys(c.Providers)) {

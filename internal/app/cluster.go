@@ -50,10 +50,8 @@ type Cluster struct {
 	Unsafe bool
 }
 
-// on reports whether there is a cluster.
 func (k *Cluster) on() bool { return k.URL != "" }
 
-// rows are the settings of the cluster.
 func (k *Cluster) rows() []setting.Row {
 	return []setting.Row{
 		fixed("cluster", &k.URL, "`URL` of the NATS servers, nats://HOST:PORT or tls://HOST:PORT, with commas between "+
@@ -140,7 +138,6 @@ func (k *Cluster) returnTimeout() time.Duration {
 	return natsstore.CallTimeout + callGrace
 }
 
-// storage is the configuration of the cluster's storage.
 func (k *Cluster) storage(log *slog.Logger) natsstore.Config {
 	return natsstore.Config{
 		URL: k.URL, Cluster: k.Name, Credentials: k.Credentials, CA: k.RootCA, Unsafe: k.Unsafe || k.embedded(),
@@ -148,7 +145,6 @@ func (k *Cluster) storage(log *slog.Logger) natsstore.Config {
 	}
 }
 
-// tls returns the files by which replicas authenticate each other.
 func (k *Cluster) tls() forward.TLS {
 	return forward.TLS{CertFile: k.Cert, KeyFile: k.Key, CAFile: k.CA}
 }
@@ -258,7 +254,6 @@ func (a *App) ended() error {
 	return nil
 }
 
-// errLease reports the end of the node's lease.
 var errLease = errors.New("its lease was not renewed in time")
 
 // lead gives the replica its bridge.
@@ -319,17 +314,15 @@ func (m *member) claim(ctx context.Context, key string) (bool, error) {
 	})
 }
 
-// forward returns the configuration of relayed calls.
 func (m *member) forward(k *Cluster) *forward.Config {
 	return &forward.Config{
 		Node: k.Node, Listen: k.Listen, TLS: k.tls(), Locator: locator{m},
 	}
 }
 
-// locator knows the owners of sessions by the names that callers use.
+// locator is a forward.Locator: it knows the owners of sessions by the names that callers use.
 type locator struct{ member *member }
 
-// Locate implements forward.Locator.
 func (l locator) Locate(ctx context.Context, tenant, name string) (forward.Owner, error) {
 	key := tenancy.KeyOf(tenant, name)
 	if err := l.member.mover.await(ctx, key); err != nil {
@@ -338,7 +331,6 @@ func (l locator) Locate(ctx context.Context, tenant, name string) (forward.Owner
 	return l.member.ready(ctx, key, l.member.node.Locate(key))
 }
 
-// Verify implements forward.Locator.
 func (l locator) Verify(ctx context.Context, tenant, name string) (forward.Owner, error) {
 	key := tenancy.KeyOf(tenant, name)
 	if err := l.member.mover.await(ctx, key); err != nil {
@@ -361,7 +353,6 @@ func (m *member) ready(ctx context.Context, key string, owner cluster.Owner) (fo
 	return forward.Owner(owner), nil
 }
 
-// Claim implements forward.Locator.
 func (l locator) Claim(ctx context.Context, tenant, name string) error {
 	_, err := l.member.claim(ctx, tenancy.KeyOf(tenant, name))
 	if errors.Is(err, cluster.ErrOwned) {
@@ -370,7 +361,6 @@ func (l locator) Claim(ctx context.Context, tenant, name string) error {
 	return err
 }
 
-// Place implements forward.Locator.
 func (l locator) Place(tenant, name string, labels map[string]string) (forward.Owner, error) {
 	key := ""
 	if name != "" {
@@ -386,7 +376,6 @@ func (l locator) Place(tenant, name string, labels map[string]string) (forward.O
 	return forward.Owner(owner), nil
 }
 
-// Peers implements forward.Locator.
 func (l locator) Peers() []forward.Owner {
 	peers := l.member.node.Peers()
 	out := make([]forward.Owner, len(peers))

@@ -314,7 +314,6 @@ func (c *Config) checkProfile() error {
 	return wrong("env", err) // directories were made absolute
 }
 
-// complete fills in defaults.
 func (c *Config) complete() {
 	c.Version = cmp.Or(c.Version, "dev")
 	c.DrainGrace = cmp.Or(c.DrainGrace, DefaultDrainGrace)
@@ -386,7 +385,6 @@ func (c *Config) checkNumbers() error {
 	return errors.Join(faults...)
 }
 
-// negative reports whether a value is a number below zero.
 func negative(value any) bool {
 	switch n := value.(type) {
 	case *int:

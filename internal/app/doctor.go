@@ -148,7 +148,6 @@ func (c *Config) addressFindings(ctx context.Context) (found []runtime.Finding) 
 	return found
 }
 
-// addressFinding tells whether an address can be listened on.
 func (c *Config) addressFinding(ctx context.Context, address string) runtime.Finding {
 	if path, ok := strings.CutPrefix(address, unixPrefix); ok {
 		return c.socketFinding(ctx, address, path)

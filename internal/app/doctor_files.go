@@ -27,7 +27,6 @@ const (
 	expirySoon = 14 * 24 * time.Hour
 )
 
-// warn returns a warning.
 func warn(subject, text, remedy string) runtime.Finding {
 	return runtime.Finding{Level: runtime.LevelWarning, Subject: subject, Text: text, Remedy: remedy}
 }
@@ -225,7 +224,6 @@ func parseDated(text []byte) (certificates []*x509.Certificate, lists map[string
 	return certificates, lists, err
 }
 
-// later returns the later of two times.
 func later(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b

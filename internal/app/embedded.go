@@ -12,10 +12,8 @@ import (
 // Embedded is the URL of a NATS server inside the process, for a trial. The replica is then the only one.
 const Embedded = "embedded"
 
-// embedded reports whether the NATS server is inside the process.
 func (k *Cluster) embedded() bool { return k.URL == Embedded }
 
-// checkEmbedded checks the other settings of a replica with an embedded NATS server.
 func (k *Cluster) checkEmbedded() error {
 	if !natsserver.Built {
 		return wrong("cluster", natsserver.ErrNotBuilt)
@@ -37,7 +35,6 @@ func embeddedFinding(subject string) runtime.Finding {
 	}
 }
 
-// embed starts the NATS server inside the process.
 func (a *App) embed() (*natsserver.Server, error) {
 	s, err := natsserver.Start(filepath.Join(a.config.DataDir, "nats"), a.logger)
 	if err != nil {

@@ -67,7 +67,6 @@ type openPath struct {
 	fileperm.Finding
 }
 
-// findOpenPaths returns the paths that other users can get at.
 func findOpenPaths(paths []trustedPath) (open []openPath, err error) {
 	for _, p := range paths {
 		found, err := fileperm.Check(p.path, p.kind)

@@ -56,7 +56,6 @@ func (c *Config) checkXDS() error {
 // wide tells whether addresses may be reached from elsewhere.
 func (c *Config) wide() bool { return c.TLSCert != "" && c.Policy != "" }
 
-// openPolicy reads the policy, if there is one.
 func (a *App) openPolicy(logger *slog.Logger) (*policy.Store, error) {
 	c := &a.config
 	if c.Policy == "" {

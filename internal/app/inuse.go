@@ -12,7 +12,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server"
 )
 
-// remediedError is an error with what mends it.
 type remediedError struct {
 	error
 	remedy string
@@ -20,10 +19,8 @@ type remediedError struct {
 	running bool
 }
 
-// Error implements error.
 func (e *remediedError) Error() string { return e.error.Error() + "; " + e.remedy }
 
-// Unwrap returns the cause.
 func (e *remediedError) Unwrap() error { return e.error }
 
 // unavailable adds to the error of an address on which the server cannot listen the setting of the address, which

@@ -30,7 +30,6 @@ type nodes struct {
 	audit audit.Sink
 }
 
-// ListNodes lists the replicas.
 func (s nodes) ListNodes(context.Context, *bridgev1.ListNodesRequest) (*bridgev1.ListNodesResponse, error) {
 	out := &bridgev1.ListNodesResponse{}
 	for _, m := range s.mover.node.Members() {
@@ -142,7 +141,6 @@ func (s nodes) target(key, name string) (cluster.Member, error) {
 	return m, err
 }
 
-// moveWait returns how long a call waits for sessions that are in use.
 func moveWait(r interface{ GetWait() *durationpb.Duration }) (time.Duration, error) {
 	if r.GetWait() == nil {
 		return defaultMoveWait, nil
@@ -150,7 +148,6 @@ func moveWait(r interface{ GetWait() *durationpb.Duration }) (time.Duration, err
 	return fields.Duration(r.GetWait(), "wait", 0, maxMoveWait)
 }
 
-// record writes to the audit log.
 func (s nodes) record(ctx context.Context, e audit.Entry, err error) {
 	e.Outcome = audit.Done
 	if err != nil {

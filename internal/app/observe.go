@@ -141,7 +141,6 @@ func (a *App) observe(ctx context.Context, set *settings) (err error) {
 	return a.openAudit()
 }
 
-// openAudit opens the audit log.
 func (a *App) openAudit() error {
 	var to io.Writer = os.Stderr
 	switch path := a.config.AuditLog; path {
@@ -238,7 +237,6 @@ func (o *observing) started(start func() (*runtime.Runtime, error)) (*runtime.Ru
 	return rt, err
 }
 
-// lastCLI returns the version of the CLI process that started last.
 func (o *observing) lastCLI() string {
 	if version := o.cliVersion.Load(); version != nil {
 		return *version
@@ -259,7 +257,6 @@ func builtFrom(version string) observe.Build {
 	return b
 }
 
-// ended counts the end of a CLI process.
 func (o *observing) ended(d runtime.Down) { o.observer.RuntimeEnded(d.Cause, d.Restart) }
 
 // instruments is what the server tells.

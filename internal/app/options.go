@@ -11,7 +11,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 )
 
-// settings are what options set.
 type settings struct {
 	logger   *slog.Logger
 	runner   runtime.Runner

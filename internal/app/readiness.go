@@ -32,7 +32,6 @@ type probe struct {
 	replied atomic.Bool           // the CLI has replied
 }
 
-// err is why the CLI is not ready, nil if it is.
 func (p *probe) err() error {
 	if problem := p.problem.Load(); problem != nil {
 		return *problem

@@ -125,7 +125,6 @@ func (c *Config) tuning(providers map[string][]byte) bridge.Tuning {
 	}
 }
 
-// connections bounds connections over TCP.
 func (c *Config) connections() server.Connections {
 	return server.Connections{
 		Max: c.MaxConnections, MaxAge: c.MaxConnectionAge,
@@ -133,12 +132,10 @@ func (c *Config) connections() server.Connections {
 	}
 }
 
-// turns bounds turns in which nothing happens.
 func (c *Config) turns() turn.Bounds {
 	return turn.Bounds{Stall: c.StallTimeout, ModelCall: c.ModelCallTimeout}
 }
 
-// wear says when CLI processes are replaced.
 func (c *Config) wear() fleet.Wear {
 	return fleet.Wear{Age: c.MaxRuntimeAge, RSS: c.MaxRuntimeRSS}
 }

@@ -15,13 +15,11 @@ const DefaultSealingTTL = 24 * time.Hour
 // sessions.Sealer.
 type sealer struct{ now atomic.Pointer[sealKeys] }
 
-// sealKeys are the keys and the settings of one configuration.
 type sealKeys struct {
 	keys *sealing.Keys // nil without a file
 	ttl  time.Duration
 }
 
-// Seal implements sessions.Sealer.
 func (s *sealer) Seal(text []byte, session string) []byte {
 	if k := s.now.Load().keys; k != nil {
 		return k.Seal(text, session)
@@ -29,7 +27,6 @@ func (s *sealer) Seal(text []byte, session string) []byte {
 	return nil
 }
 
-// Open implements sessions.Sealer.
 func (s *sealer) Open(sealed []byte, session string) ([]byte, error) {
 	if k := s.now.Load().keys; k != nil {
 		return k.Open(sealed, session)
@@ -37,7 +34,6 @@ func (s *sealer) Open(sealed []byte, session string) ([]byte, error) {
 	return nil, sealing.ErrSealed
 }
 
-// TTL implements sessions.Sealer.
 func (s *sealer) TTL() time.Duration { return s.now.Load().ttl }
 
 // readSealing reads the keys that a configuration names.

@@ -211,10 +211,8 @@ type KeyError struct {
 	Err error
 }
 
-// Error implements error.
 func (e *KeyError) Error() string { return e.Key + ": " + e.Err.Error() }
 
-// Unwrap returns the cause.
 func (e *KeyError) Unwrap() error { return e.Err }
 
 // wrong returns a KeyError for err, or nil if err is nil.

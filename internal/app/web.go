@@ -17,7 +17,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server/web"
 )
 
-// checkWeb checks the listener for browsers.
 func checkWeb(c *Config) error {
 	for _, origin := range c.WebOrigins {
 		if err := web.CheckOrigin(origin); err != nil {

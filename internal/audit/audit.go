@@ -66,7 +66,6 @@ func plain(groups []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// Record implements audit.Sink.
 func (l *Log) Record(ctx context.Context, e audit.Entry) {
 	if l == nil {
 		return

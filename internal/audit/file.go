@@ -29,7 +29,6 @@ func (f *File) open() (err error) {
 	return err
 }
 
-// Write implements io.Writer.
 func (f *File) Write(p []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -55,7 +54,6 @@ func (f *File) moved() bool {
 	return errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(ours, there)
 }
 
-// Close closes the file.
 func (f *File) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

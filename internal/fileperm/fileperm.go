@@ -37,7 +37,6 @@ type Finding struct {
 	Grave bool
 }
 
-// Error returns the finding as an error text.
 func (f Finding) Error() string {
 	return fmt.Sprintf("%q %s; fix it with: %s", f.Path, f.Text, f.Remedy)
 }
@@ -95,7 +94,6 @@ func way(path string) (entries []string) {
 	return entries
 }
 
-// checkSelf looks at the path itself.
 func checkSelf(path string, kind Kind) (found []Finding, err error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {

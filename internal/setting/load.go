@@ -27,7 +27,6 @@ const (
 	FromFlag
 )
 
-// String says it to people.
 func (o Origin) String() string {
 	switch o.Kind {
 	case FromFlag:
@@ -120,7 +119,6 @@ func (l *Loader) source(s Row, getenv func(string) string, file map[string]entry
 	return nil, Origin{}
 }
 
-// Type implements pflag.Value.
 func (g *given) Type() string {
 	if _, ok := g.setting.Value.(*bool); ok {
 		return "bool"
@@ -128,7 +126,6 @@ func (g *given) Type() string {
 	return g.setting.kind()
 }
 
-// String implements pflag.Value.
 func (g *given) String() string {
 	if g.setting.Value == nil || g.setting.Traits.Has(Secret) {
 		return ""
@@ -136,7 +133,6 @@ func (g *given) String() string {
 	return strings.Join(g.setting.texts(), ",")
 }
 
-// Set implements pflag.Value.
 func (g *given) Set(text string) error {
 	texts := []string{text}
 	if g.setting.list() {

@@ -30,7 +30,6 @@ func (l *Loader) Print(w io.Writer) error {
 	return err
 }
 
-// line is the setting as a line of a file.
 func (s Row) line() (string, error) {
 	texts := s.texts()
 	if s.Traits.Has(Secret) {
@@ -46,7 +45,6 @@ func (s Row) line() (string, error) {
 	return s.Key + ": " + strings.TrimSpace(string(text)), err
 }
 
-// plain is the value as YAML has it.
 func (s Row) plain() any {
 	switch v := s.Value.(type) {
 	case *[]string:
@@ -70,7 +68,6 @@ func (s Row) plain() any {
 	return strings.Join(s.texts(), ",")
 }
 
-// names are the names of NAME=VALUE texts.
 func names(texts []string) []string {
 	out := make([]string, len(texts))
 	for i, text := range texts {

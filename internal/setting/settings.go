@@ -53,7 +53,6 @@ type Section struct {
 // Table is all settings there are.
 type Table []Section
 
-// All returns the settings in their order.
 func (t Table) All() []Row {
 	var all []Row
 	for _, s := range t {
@@ -72,7 +71,6 @@ func (t Table) Lookup(key string) (Row, bool) {
 	return Row{}, false
 }
 
-// Flag is the name of the setting's flag, without dashes before it.
 func (s Row) Flag() string { return strings.ReplaceAll(s.Key, "_", "-") }
 
 // Variable is the name of the setting's environment variable.

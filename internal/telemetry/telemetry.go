@@ -127,7 +127,6 @@ func New(ctx context.Context, c Config) (*Telemetry, error) {
 	return t, nil
 }
 
-// otlp returns what sends spans and figures.
 func (c Config) otlp(ctx context.Context) (sdktrace.SpanExporter, sdkmetric.Reader, error) {
 	var spans sdktrace.SpanExporter
 	var figures sdkmetric.Exporter
@@ -161,7 +160,6 @@ func (c Config) otlp(ctx context.Context) (sdktrace.SpanExporter, sdkmetric.Read
 // Tracers returns the tracer provider; nil if spans are not exported.
 func (t *Telemetry) Tracers() trace.TracerProvider { return t.tracers }
 
-// Meters returns what takes figures.
 func (t *Telemetry) Meters() metric.MeterProvider { return t.meters }
 
 // Page is the page for Prometheus; nil if there is none.
@@ -182,7 +180,6 @@ type discreet struct {
 	redact func(string) string
 }
 
-// ExportSpans implements sdktrace.SpanExporter.
 func (d discreet) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	clean := make([]sdktrace.ReadOnlySpan, len(spans))
 	for i, span := range spans {
@@ -196,7 +193,6 @@ type discreetSpan struct {
 	redact func(string) string
 }
 
-// Status implements sdktrace.ReadOnlySpan.
 func (s discreetSpan) Status() sdktrace.Status {
 	st := s.ReadOnlySpan.Status()
 	st.Description = s.redact(st.Description)

@@ -284,7 +284,6 @@ func HowEnded(r *bridgev1.CallbackResolved) string {
 	}
 }
 
-// jsonOf is a value as indented JSON.
 func jsonOf(value any) string {
 	text, err := json.MarshalIndent(value, "", "  ")
 	if err != nil { // the callers' values always encode

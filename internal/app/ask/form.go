@@ -150,7 +150,6 @@ func (f Field) value(text string) (any, error) {
 	return text, nil
 }
 
-// jsonValues reads values from a JSON object.
 func jsonValues(text string) (map[string]any, error) {
 	values := map[string]any{}
 	if err := json.NewDecoder(bytes.NewReader([]byte(text))).Decode(&values); err != nil {

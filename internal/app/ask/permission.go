@@ -80,7 +80,6 @@ func (q *Question) bypass(asked bool, reason string) {
 	}
 }
 
-// requestJSON is a request as JSON.
 func requestJSON(req *cliv1.PermissionRequest) string {
 	if text := req.GetUnrecognized(); text != "" {
 		return text

@@ -33,7 +33,6 @@ type shape struct {
 	whole bool
 }
 
-// block draws an item.
 func (s shape) block(item view.Item) []string {
 	switch i := item.(type) {
 	case view.User:
@@ -122,7 +121,6 @@ var marks = map[view.ToolState]string{
 	view.ToolStreaming: "○", view.ToolRequested: "○", view.ToolRunning: "◐", view.ToolCompleted: "✓", view.ToolFailed: "✗",
 }
 
-// tool is the card of a tool call.
 func (s shape) tool(t view.Tool) []string {
 	style := cyan
 	if t.State == view.ToolFailed {
@@ -186,7 +184,6 @@ func Arguments(text string) string {
 	return terminal.CleanLine(command + " " + strings.Join(others, " "))
 }
 
-// note is a message of the CLI, or of this program.
 func (s shape) note(level view.Level, text string) []string {
 	switch level {
 	case view.Error:
@@ -227,7 +224,6 @@ func (s shape) question(q ask.Question, waiting int) []string {
 	return lines
 }
 
-// diffStyle is the style of a line of a diff.
 func diffStyle(isDiff bool, line string) lipgloss.Style {
 	switch {
 	case !isDiff:

@@ -10,7 +10,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/setting"
 )
 
-// command is a command that a person types with a slash.
 type command struct {
 	name, arg, help string
 	run             func(c *Conversation, arg string) ([]Effect, error)
@@ -56,7 +55,6 @@ func attach(c *Conversation, path string) ([]Effect, error) {
 	return []Effect{CheckFile{path}}, nil
 }
 
-// help lists the commands.
 func help() string {
 	lines := []string{"Commands:"}
 	for _, c := range commands() {
@@ -68,7 +66,6 @@ func help() string {
 // slashed is a line with a command: a path such as /etc/hosts is none.
 var slashed = regexp.MustCompile(`(?s)^/([a-z]+)(?:\s+(.*))?$`)
 
-// commandIn finds the command that a line has.
 func commandIn(line string) (name, arg string, ok bool) {
 	found := slashed.FindStringSubmatch(line)
 	if found == nil {
@@ -89,7 +86,6 @@ func guess(name string, all []command) string {
 	return "/help lists them"
 }
 
-// command runs a command.
 func (c *Conversation) command(name, arg string) ([]Effect, error) {
 	all := commands()
 	i := slices.IndexFunc(all, func(cmd command) bool { return cmd.name == name })

@@ -37,7 +37,6 @@ type Conversation struct {
 	answers map[string]*myAnswer
 }
 
-// myAnswer is an answer of this person.
 type myAnswer struct {
 	// The server's reply: it was taken, or another one was before it.
 	taken, late bool

@@ -44,7 +44,6 @@ func (e *editor) insert(text string) {
 	e.at = min(len(clusters(before)), len(e.text))
 }
 
-// remove removes the clusters between two places.
 func (e *editor) remove(from, to int) {
 	from, to = max(from, 0), min(to, len(e.text))
 	e.text = slices.Delete(e.text, from, to)

@@ -12,7 +12,6 @@ import (
 // maxFiles bounds each list of files: the changes of a working directory can be thousands.
 const maxFiles = 100
 
-// filesText lists changed files, and the files that a session keeps beside its history.
 func filesText(diff *cliv1.SessionWorkspacesServiceDiffResponse, kept []string) string {
 	head, none := "Changed with the agent's file tools:", "The agent's file tools have changed nothing."
 	switch {

@@ -34,7 +34,6 @@ func (h *history) add(text string) bool {
 	return fits
 }
 
-// older returns the input before the one that is shown.
 func (h *history) older(shown string) string {
 	if h.at == len(h.all) {
 		h.new = shown
@@ -46,7 +45,6 @@ func (h *history) older(shown string) string {
 	return h.all[h.at]
 }
 
-// newer returns the input after the one that is shown.
 func (h *history) newer(shown string) string {
 	if h.at == len(h.all) {
 		return shown

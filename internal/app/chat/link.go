@@ -119,7 +119,6 @@ func wait[Request, Answer any](ctx context.Context, _ Request) (none Answer, err
 	return none, copilot.ErrAbstain
 }
 
-// SessionID is the session's id.
 func (l *Link) SessionID() string { return l.session.ID() }
 
 // connection tells of a broken connection, and of its end.
@@ -197,7 +196,6 @@ func (l *Link) Latest() Update {
 	return u
 }
 
-// Do carries out an effect.
 func (l *Link) Do(ctx context.Context, e Effect) Result {
 	r := e.run(ctx, l)
 	r.Effect = e

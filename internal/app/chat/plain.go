@@ -117,7 +117,6 @@ func (c *lines) isOver() (bool, error) {
 	return false, nil
 }
 
-// interrupt takes a Ctrl-C.
 func (c *lines) interrupt() []Effect {
 	effects := c.Interrupt()
 	switch {
@@ -129,7 +128,6 @@ func (c *lines) interrupt() []Effect {
 	return effects
 }
 
-// line takes a line that was typed.
 func (c *lines) line(typed terminal.Line) []Effect {
 	effects, err := []Effect(nil), typed.Err
 	if err == nil {

@@ -41,10 +41,8 @@ type program struct {
 // changed says that the link has something new.
 type changed struct{}
 
-// Init implements tea.Model.
 func (p *program) Init() tea.Cmd { return p.listen }
 
-// listen waits for the link.
 func (p *program) listen() tea.Msg {
 	select {
 	case <-p.link.Changed():
@@ -54,7 +52,6 @@ func (p *program) listen() tea.Msg {
 	}
 }
 
-// Update implements tea.Model.
 func (p *program) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch m := msg.(type) {
 	case tea.WindowSizeMsg:
@@ -89,7 +86,6 @@ func (p *program) do(effects []Effect) tea.Cmd {
 	return tea.Batch(cmds...)
 }
 
-// View implements tea.Model.
 func (p *program) View() tea.View {
 	content, x, y := p.screen.Render()
 	v := tea.NewView(content)

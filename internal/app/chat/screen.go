@@ -38,16 +38,13 @@ type drawing struct {
 	lines []string
 }
 
-// Resize takes the size of the terminal.
 func (s *Screen) Resize(width, height int) {
 	s.width, s.height = width, height
 	s.drawn = nil
 }
 
-// Take takes what the stream says.
 func (s *Screen) Take(u Update) { s.change(func() { s.Conversation.Take(u) }) }
 
-// Finished takes the result of an effect.
 func (s *Screen) Finished(r Result) { s.change(func() { s.Conversation.Finished(r) }) }
 
 // change changes the conversation. What is scrolled up stays in its place, and what the person was typing is put aside
@@ -80,7 +77,6 @@ func (s *Screen) change(f func()) {
 	s.asked, s.problem = asked, ""
 }
 
-// Paste takes pasted text.
 func (s *Screen) Paste(text string) {
 	s.Typed()
 	s.input.insert(text)

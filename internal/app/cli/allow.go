@@ -31,7 +31,6 @@ func (r toolRule) String() string {
 // allows "git log; rm x".
 type toolRules []toolRule
 
-// String implements pflag.Value.
 func (r *toolRules) String() string {
 	texts := make([]string, len(*r))
 	for i, rule := range *r {
@@ -40,13 +39,11 @@ func (r *toolRules) String() string {
 	return strings.Join(texts, ",")
 }
 
-// Type implements pflag.Value.
 func (*toolRules) Type() string { return "rules" }
 
 // rule is the form of a rule: commas separate rules, except within parentheses.
 var rule = regexp.MustCompile(`^\s*([^\s(),][^(),]*?)\s*(?:\((.+)\))?\s*$`)
 
-// Set implements pflag.Value.
 func (r *toolRules) Set(text string) error {
 	depth := 0
 	parts := strings.FieldsFunc(text, func(c rune) bool {

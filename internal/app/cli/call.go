@@ -162,7 +162,6 @@ func send(stream grpc.ClientStream, first proto.Message, next func() (proto.Mess
 	return nil
 }
 
-// printStatus prints the status with which a call failed.
 func (p *program) printStatus(st *status.Status, details bool) {
 	fmt.Fprintf(p.stderr, "%s: %s\n", st.Code(), terminal.CleanLine(st.Message()))
 	for _, detail := range st.Details() {

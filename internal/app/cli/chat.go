@@ -25,7 +25,6 @@ FILE attaches a file of this machine to the next prompt, --file to the first.
 With --plain, and where stdin or stdout is no terminal, the conversation is in lines: without colours and without moving
 the cursor. A script's lines are taken one at a time, the next one when the turn has ended or asks something.`
 
-// chatOptions are the flags of chat.
 type chatOptions struct {
 	connection *connection
 	plain      bool

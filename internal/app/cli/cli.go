@@ -19,7 +19,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Exit codes.
 const (
 	exitOK     = 0
 	exitFailed = 1
@@ -255,7 +254,6 @@ func (p *program) help(w io.Writer) {
 	fmt.Fprint(w, "\n\"copilot-grpc help COMMAND\" lists a command's flags.\n")
 }
 
-// groupHelp prints the commands of a group.
 func groupHelp(w io.Writer, path string, group command) {
 	fmt.Fprintf(w, "Usage: copilot-grpc %s COMMAND [flags]\n\nCommands, to %s:\n", path, group.summary)
 	listCommands(w, group.commands)

@@ -42,7 +42,6 @@ func (p *program) completionCommand(root *cobra.Command) {
 
 const completionName = "completion"
 
-// completionGroup changes the command "completion" and those of the shells.
 func (p *program) completionGroup(cmd *cobra.Command) {
 	cmd.Args, cmd.DisableFlagParsing, cmd.SuggestionsMinimumDistance = cobra.ArbitraryArgs, true, 2
 	var shells []string
@@ -109,7 +108,6 @@ func (p *program) completeValues(cmd *cobra.Command, f *flags) {
 	})
 }
 
-// completeWords completes one of several words.
 func completeWords(words []string) completion {
 	return func(context.Context, *program, *flags, []string, string) []cobra.Completion { return words }
 }
@@ -252,7 +250,6 @@ func keys(d protoreflect.MessageDescriptor) []string {
 	return list
 }
 
-// values are the values of a field's enum as JSON.
 func values(field protoreflect.FieldDescriptor) []string {
 	if field == nil || field.Enum() == nil {
 		return nil

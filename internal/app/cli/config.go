@@ -69,10 +69,8 @@ func (s *serverCommand) invalid() []error {
 	return faults
 }
 
-// check tells what is wrong with the settings.
 func (s *serverCommand) check() error { return wrongSettings(s.invalid()) }
 
-// flatten returns the parts of a joined error.
 func flatten(err error) []error {
 	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // a fault may wrap several errors itself
 	switch {

@@ -135,7 +135,6 @@ func (c *connection) choose() error {
 	return err
 }
 
-// local chooses the local socket.
 func (c *connection) local() error {
 	path, err := app.DefaultSocket()
 	if err != nil {
@@ -198,10 +197,8 @@ func (c *connection) failed(ctx context.Context, client *copilot.Client, err err
 // reportedError is an [errReported] with its cause.
 type reportedError struct{ error }
 
-// Is makes it an errReported.
 func (reportedError) Is(target error) bool { return target == errReported }
 
-// Unwrap returns the cause.
 func (e reportedError) Unwrap() error { return e.error }
 
 // isNoServer reports whether a command has failed because no server answers.

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// contextCommands are the commands of the group "context".
 func contextCommands() []command {
 	return []command{
 		{name: "add", args: "NAME --target ADDRESS [flags]", summary: "name a server", help: contextAddUsage,
@@ -39,7 +38,6 @@ The file of contexts, copilot-grpc/contexts.json in your directory for configura
 a file, in an environment variable, or printed by a command of the shell. Without one of these flags no token is sent.
 Unix sockets and loopback addresses use plain text unless a TLS flag is set, all other servers TLS.`
 
-// contextName is the form of names.
 var contextName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 func setupContextAdd(p *program, f *flags) action {
@@ -157,7 +155,6 @@ func setupContextUse(p *program, f *flags) action {
 	}
 }
 
-// contextLabel names a context for people.
 func contextLabel(name string) string {
 	if name == "" {
 		return "the server on the local socket"
@@ -246,7 +243,6 @@ func setupContextShow(p *program, f *flags) action {
 	}
 }
 
-// fields are what an endpoint has.
 func (e endpoint) fields() []field {
 	return []field{{"target", e.Target}, {"token", e.tokenLabel()}, {"tls-ca", e.TLSCA}, {"tls-cert", e.TLSCert},
 		{"tls-key", e.TLSKey}, {"tls-server-name", e.TLSServerName}}
@@ -282,7 +278,6 @@ func setupContextRemove(p *program, _ *flags) action {
 	}
 }
 
-// completeContext completes the name of a context.
 func completeContext(_ context.Context, p *program, _ *flags, args []string, _ string) []cobra.Completion {
 	known, err := p.readContexts()
 	if err != nil || len(args) > 0 {

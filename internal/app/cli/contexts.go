@@ -117,7 +117,6 @@ type contexts struct {
 	Contexts map[string]endpoint `json:"contexts,omitempty"`
 }
 
-// find returns the context of that name.
 func (c contexts) find(name string) (endpoint, error) {
 	found, ok := c.Contexts[name]
 	if ok {
@@ -147,7 +146,6 @@ func (p *program) contextsPath() (string, error) {
 	return path, nil
 }
 
-// maxContexts bounds the file.
 const maxContexts = 1 << 20
 
 // readContexts reads the file. There are no contexts if it does not exist.

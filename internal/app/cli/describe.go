@@ -115,7 +115,6 @@ func declared(pkg protoreflect.FullName) []string {
 	return names
 }
 
-// completeDescribe completes the names of methods, services, messages and enums.
 func completeDescribe(_ context.Context, _ *program, _ *flags, args []string, word string) []cobra.Completion {
 	if len(args) > 0 {
 		return nil
@@ -132,7 +131,6 @@ func completeDescribe(_ context.Context, _ *program, _ *flags, args []string, wo
 	return slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, word) })
 }
 
-// describer prints descriptions.
 type describer struct {
 	out      io.Writer
 	comments map[protoreflect.FullName]string
@@ -144,7 +142,6 @@ func newDescriber(out io.Writer) (*describer, error) {
 	return &describer{out: out, comments: texts}, err
 }
 
-// services prints a line about each service.
 func (d *describer) services() error {
 	rows := table{columns: []column{{head: "SERVICE"}, {head: "METHODS"}, {head: "MEANING", least: 20}}}
 	for _, pkg := range packages {
@@ -188,7 +185,6 @@ func (d *describer) describe(of protoreflect.Descriptor) error {
 	return err
 }
 
-// head writes the kind, the name and the comment.
 func (d *describer) head(kind string, of protoreflect.Descriptor) {
 	fmt.Fprintf(&d.text, "%s %s\n\n", kind, of.FullName())
 	if comment := d.comments[of.FullName()]; comment != "" {
@@ -196,7 +192,6 @@ func (d *describer) head(kind string, of protoreflect.Descriptor) {
 	}
 }
 
-// member writes a line and, below it, a comment.
 func (d *describer) member(line, comment string) {
 	d.text.WriteString("  " + line + "\n")
 	if comment != "" {
@@ -226,7 +221,6 @@ func (d *describer) method(m protoreflect.MethodDescriptor) error {
 	return nil
 }
 
-// message writes a message with its fields.
 func (d *describer) message(m protoreflect.MessageDescriptor) {
 	d.head("message", m)
 	for i := range m.Fields().Len() {
@@ -249,7 +243,6 @@ func (d *describer) summary(of protoreflect.Descriptor) string {
 	return first
 }
 
-// signature is a method with the types of its messages.
 func signature(m protoreflect.MethodDescriptor) string {
 	stream := map[bool]string{true: "stream "}
 	return fmt.Sprintf("%s(%s%s) returns (%s%s)", m.Name(), stream[m.IsStreamingClient()], m.Input().Name(),

@@ -37,7 +37,6 @@ var marks = map[runtime.Level]string{
 	runtime.LevelOK: "ok", runtime.LevelWarning: "look", runtime.LevelError: "MISSING",
 }
 
-// doctorCommand is the command line of doctor.
 type doctorCommand struct {
 	*serverCommand
 	out *printer
@@ -129,7 +128,6 @@ func variableFindings(unknown map[string]string) (found []runtime.Finding) {
 	return found
 }
 
-// settingFindings are the faults of the settings.
 func settingFindings(faults []error) (found []runtime.Finding) {
 	for _, fault := range faults {
 		found = append(found, runtime.Finding{Level: runtime.LevelError, Subject: "settings", Text: fault.Error(),
@@ -138,7 +136,6 @@ func settingFindings(faults []error) (found []runtime.Finding) {
 	return found
 }
 
-// findings prints findings, for people or as JSON.
 func (p *printer) findings(found []runtime.Finding) error {
 	p.page()
 	if p.forPeople() {

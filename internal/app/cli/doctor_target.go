@@ -27,7 +27,6 @@ import (
 )
 
 const (
-	// probeTimeout bounds a small call.
 	probeTimeout = 5 * time.Second
 	// longTimeout bounds a call with a large message, and the first call, for which a command may ask for a token.
 	longTimeout = 30 * time.Second
@@ -291,7 +290,6 @@ func (t *targetProbe) request(ctx context.Context) runtime.Finding {
 	return passes(needRequest, "a request of %s arrives", sizeText(size))
 }
 
-// answer asks for a large answer.
 func (t *targetProbe) answer(ctx context.Context) runtime.Finding {
 	ctx, cancel := context.WithTimeout(ctx, longTimeout)
 	defer cancel()
@@ -302,7 +300,6 @@ func (t *targetProbe) answer(ctx context.Context) runtime.Finding {
 	return passes(needAnswer, "an answer of %s arrives", sizeText(int64(size)))
 }
 
-// health calls Check and Watch.
 func (t *targetProbe) health(ctx context.Context) runtime.Finding {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()

@@ -38,7 +38,6 @@ may have them.
 happen later are printed whatever their times are. With --raw each line is an event as the CLI sent it, byte for byte; at
 a terminal, characters that it would act on are escaped. Gaps are reported on stderr then.`
 
-// eventsOptions are the flags of "events".
 type eventsOptions struct {
 	connection    *connection
 	out           *printer
@@ -112,7 +111,6 @@ func (o *eventsOptions) begin() ([]copilot.EventsOption, error) {
 	return begin, nil
 }
 
-// sinceTime is the time that --since names.
 func sinceTime(text string, now time.Time) (time.Time, error) {
 	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
 		return now.Add(-ago), nil
@@ -173,7 +171,6 @@ func (o *eventsOptions) read(
 	return nil
 }
 
-// eventPrinter prints the events of a session.
 type eventPrinter struct {
 	out *printer
 	// all says that the events were asked for by their types.
@@ -193,7 +190,6 @@ type eventPrinter struct {
 	streamed  map[string]bool
 }
 
-// frame prints a frame of a session's stream.
 func (e *eventPrinter) frame(frame *bridgev1.SubscribeResponse) error {
 	switch f := frame.GetFrame().(type) {
 	case *bridgev1.SubscribeResponse_Events:
@@ -235,7 +231,6 @@ func (e *eventPrinter) isOlder(event *bridgev1.Event) bool {
 	return !e.since.IsZero() && event.GetEvent().GetTimestamp().AsTime().Before(e.since)
 }
 
-// gap prints that events are missing.
 func (e *eventPrinter) gap(gap *bridgev1.Gap) error {
 	if !e.since.IsZero() {
 		e.missing = gap
@@ -264,12 +259,10 @@ func (e *eventPrinter) other(at *bridgev1.Position, key string, m proto.Message,
 	return e.line(time.Time{}, what, short)
 }
 
-// document prints a JSON document with a position.
 func (e *eventPrinter) document(at *bridgev1.Position, key string, m proto.Message) error {
 	return e.out.line(members{{"position", copilot.FormatPosition(at)}, {key, m}})
 }
 
-// event prints an event.
 func (e *eventPrinter) event(event *bridgev1.Event) error {
 	if e.isOlder(event) {
 		e.missing = nil
@@ -305,7 +298,6 @@ func (e *eventPrinter) event(event *bridgev1.Event) error {
 	return e.line(at, event.GetEvent().GetEventType(), shortText(event.GetEvent()))
 }
 
-// raw prints an event as the CLI sent it.
 func (e *eventPrinter) raw(event *bridgev1.Event) error {
 	text := event.GetOriginalJson()
 	if event.GetTruncated() {
@@ -333,7 +325,6 @@ func isPart(event *cliv1.SessionEvent) bool {
 	return false
 }
 
-// whatWidth is the width of the column with an event's type.
 const whatWidth = 22
 
 // prefix begins the line of an event.

@@ -50,7 +50,6 @@ func setupFsck(p *program, f *flags) action {
 	}
 }
 
-// printReport prints what was found.
 func printReport(out *printer, r *fsck.Report) error {
 	if !out.forPeople() {
 		return out.document(r)
@@ -85,7 +84,6 @@ func printReport(out *printer, r *fsck.Report) error {
 	return err
 }
 
-// findings adds a line for each finding.
 func findings(to *strings.Builder, kind string, l fsck.List) {
 	for _, f := range l.List {
 		fmt.Fprintf(to, "%s: %s\n", kind, terminal.CleanLine(f.Path+" "+f.Text))

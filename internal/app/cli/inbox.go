@@ -27,7 +27,6 @@ const inboxUsage = `Shows what waits for a person in all sessions, and answers i
 While the live inbox runs, questions wait for it in sessions in which no program answers them. In the live inbox, type an
 answer, or "NUMBER: ANSWER" if several questions wait; Ctrl-C leaves.`
 
-// inboxOptions are the flags of inbox.
 type inboxOptions struct {
 	connection               *connection
 	out                      *printer
@@ -129,7 +128,6 @@ func (o *inboxOptions) pending(ctx context.Context, client *copilot.Client) iter
 	}
 }
 
-// list prints what waits.
 func (o *inboxOptions) list(p *program, pending iter.Seq2[*copilot.Callback, error]) error {
 	rows := table{columns: []column{{head: "ID"}, {head: "SESSION"}, {head: "KIND"}, {head: "QUESTION", least: 20}}}
 	list := []any{}
@@ -152,7 +150,6 @@ func (o *inboxOptions) list(p *program, pending iter.Seq2[*copilot.Callback, err
 // inboxWidth is how much of a question a line of the list has.
 const inboxWidth = 100
 
-// answerInbox answers a callback by its id.
 func (p *program) answerInbox(
 	ctx context.Context, client *copilot.Client, pending iter.Seq2[*copilot.Callback, error], id string, reply ask.Reply,
 ) error {

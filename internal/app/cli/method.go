@@ -100,7 +100,6 @@ func noMethod(name string) error {
 	return fmt.Errorf("there is no service %q%s", service, suggestion(service+"/"+method, near))
 }
 
-// listMethods prints all methods.
 func listMethods(w io.Writer) error {
 	var text strings.Builder
 	for _, m := range methodsOf(packages...) {

@@ -24,10 +24,8 @@ type notices struct {
 
 	mu      sync.Mutex
 	printed map[string]bool
-	// broken says that a stream is broken.
-	broken bool
-	// muted says that nothing more is printed.
-	muted bool
+	broken  bool
+	muted   bool
 }
 
 func (n *notices) logger() *slog.Logger { return slog.New(n) }
@@ -54,13 +52,11 @@ func (n *notices) intercept(
 	return noticed{stream, n}, nil
 }
 
-// noticed is a stream whose messages are noticed.
 type noticed struct {
 	grpc.ClientStream
 	notices *notices
 }
 
-// RecvMsg implements grpc.ClientStream.
 func (s noticed) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
 	if err == nil {
@@ -76,10 +72,8 @@ func (n *notices) mute() {
 	n.muted = true
 }
 
-// Enabled implements slog.Handler.
 func (*notices) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
 
-// Handle implements slog.Handler.
 func (n *notices) Handle(_ context.Context, record slog.Record) error {
 	line := record.Message
 	record.Attrs(func(a slog.Attr) bool {
@@ -109,8 +103,6 @@ func (n *notices) Handle(_ context.Context, record slog.Record) error {
 	return err
 }
 
-// WithAttrs implements slog.Handler.
 func (n *notices) WithAttrs([]slog.Attr) slog.Handler { return n }
 
-// WithGroup implements slog.Handler.
 func (n *notices) WithGroup(string) slog.Handler { return n }

@@ -30,10 +30,8 @@ type output struct {
 	pager *pager
 }
 
-// outputError is an error of stdout.
 type outputError struct{ error }
 
-// Error implements error.
 func (e outputError) Error() string {
 	cause := e.error
 	if path, ok := errors.AsType[*fs.PathError](cause); ok {
@@ -42,10 +40,8 @@ func (e outputError) Error() string {
 	return fmt.Sprintf("write the output: %v", cause)
 }
 
-// Unwrap returns the cause.
 func (e outputError) Unwrap() error { return e.error }
 
-// Write implements io.Writer.
 func (o *output) Write(text []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -124,7 +120,6 @@ func newBesides(stderr *os.File, stdout *output) io.Writer {
 	return &besides{stderr, stdout}
 }
 
-// Write implements io.Writer.
 func (b *besides) Write(text []byte) (int, error) {
 	_ = b.stdout.endLine() // the end of the command has the error
 	return b.Writer.Write(text)

@@ -16,7 +16,6 @@ type pager struct {
 	program *exec.Cmd
 }
 
-// noPagerFlag adds the flag for no pager.
 func (p *program) noPagerFlag(f *flags) {
 	f.BoolVar(&p.noPager, "no-pager", false, "no pager (PAGER, or less) for a text longer than the terminal")
 }

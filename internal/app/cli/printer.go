@@ -39,7 +39,6 @@ func (p *program) printer(f *flags) *printer {
 	return out
 }
 
-// forPeople reports whether the format is text.
 func (p *printer) forPeople() bool { return p.format == formatText }
 
 // print prints a table, or its rows as JSON.
@@ -266,7 +265,6 @@ type choice struct {
 	of    []string
 }
 
-// String implements pflag.Value.
 func (c *choice) String() string {
 	if c.value == nil {
 		return ""
@@ -274,10 +272,8 @@ func (c *choice) String() string {
 	return *c.value
 }
 
-// Type implements pflag.Value.
 func (*choice) Type() string { return "choice" }
 
-// Set implements pflag.Value.
 func (c *choice) Set(text string) error {
 	if !slices.Contains(c.of, text) {
 		return fmt.Errorf("want one of %s", strings.Join(c.of, ", "))

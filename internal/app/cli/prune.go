@@ -24,7 +24,6 @@ Not deleted are sessions that are in use or shared, and sessions of the CLI that
 prune prints the ids of the deleted sessions, the longest unused first.`
 )
 
-// pruneOptions are the flags of prune.
 type pruneOptions struct {
 	connection *connection
 	idle       time.Duration
@@ -50,7 +49,6 @@ func setupPrune(p *program, f *flags) action {
 	}
 }
 
-// prune deletes the sessions and prints their ids.
 func (o *pruneOptions) prune(ctx context.Context, p *program) error {
 	var reply *bridgev1.PruneSessionsResponse
 	err := o.connection.with(ctx, func(client *copilot.Client) (err error) {

@@ -130,7 +130,6 @@ func fieldNamed(d protoreflect.MessageDescriptor, name string) protoreflect.Fiel
 	return d.Fields().ByTextName(name)
 }
 
-// fieldNames are the names of a message's fields in JSON.
 func fieldNames(d protoreflect.MessageDescriptor) []string {
 	var names []string
 	for i := range d.Fields().Len() {
@@ -139,7 +138,6 @@ func fieldNames(d protoreflect.MessageDescriptor) []string {
 	return names
 }
 
-// valueNames are the names of an enum's values.
 func valueNames(d protoreflect.EnumDescriptor) []string {
 	var names []string
 	for i := range d.Values().Len() {

@@ -108,7 +108,6 @@ func asksForHelp(args []string) bool {
 	return slices.ContainsFunc(args, func(arg string) bool { return strings.TrimLeft(arg, "-") == "h" || arg == "--help" })
 }
 
-// programName is the program's name.
 const programName = "copilot-grpc"
 
 // noCommand reports an unknown command with suggestions.
@@ -127,7 +126,6 @@ func noCommand(parent *cobra.Command, args []string) error {
 // a colon is not the end of the argument.
 type completion func(ctx context.Context, p *program, f *flags, args []string, word string) []cobra.Completion
 
-// completing makes a completion one of cobra's.
 func (p *program) completing(
 	complete completion, f *flags,
 ) func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {

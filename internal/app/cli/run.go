@@ -61,7 +61,6 @@ const (
 	exitAborted    exitError = exitInterrupted
 )
 
-// Values of --approve.
 const (
 	approveNone  = "none"
 	approveReads = "reads"
@@ -69,7 +68,6 @@ const (
 	approveAsk   = "ask"
 )
 
-// runOptions are the flags of "run", and its state.
 type runOptions struct {
 	program    *program
 	connection *connection
@@ -93,7 +91,6 @@ type runOptions struct {
 
 func setupRun(p *program, f *flags) action { return newRun(p, f).start }
 
-// newRun adds the flags of "run".
 func newRun(p *program, f *flags) *runOptions {
 	o := &runOptions{program: p, connection: p.connection(f), out: p.printer(f)}
 	o.created.flags(f)
@@ -107,7 +104,6 @@ func newRun(p *program, f *flags) *runOptions {
 	return o
 }
 
-// start runs the command.
 func (o *runOptions) start(ctx context.Context, args []string) error {
 	if err := want(args, "PROMPT"); err != nil {
 		return err
@@ -122,7 +118,6 @@ func (o *runOptions) start(ctx context.Context, args []string) error {
 	return o.run(ctx, prompt)
 }
 
-// check completes the options.
 func (o *runOptions) check(prompt string) error {
 	if n := o.created; o.session != "" && (n.model != "" || n.dir != "" || n.provider != "" || n.labels.set != nil) {
 		return usageError{errors.New("--model, --dir, --provider-ref and --label are for new sessions, not for --session")}
@@ -313,7 +308,6 @@ type runResult struct {
 	Usage     runUsageResult     `json:"usage"`
 }
 
-// runUsageResult is what a turn has used.
 type runUsageResult struct {
 	Requests     int     `json:"requests"`
 	InputTokens  int64   `json:"inputTokens"`
@@ -355,7 +349,6 @@ func (o *runOptions) finish(session *copilot.Session, outcome *copilot.Outcome, 
 	return exitTurnFailed
 }
 
-// decide answers a permission request.
 func (o *runOptions) decide(ctx context.Context, req *copilot.PermissionRequest) (*copilot.Decision, error) {
 	switch {
 	case o.approve == approveAll, o.approve == approveReads && req.Kind == "read",
@@ -369,7 +362,6 @@ func (o *runOptions) decide(ctx context.Context, req *copilot.PermissionRequest)
 	return copilot.Reject("No person is there to approve this, and this run does not allow it."), nil
 }
 
-// ask asks the person at the terminal.
 func (o *runOptions) ask(ctx context.Context, req *copilot.PermissionRequest) (*copilot.Decision, error) {
 	o.asking.Lock()
 	defer o.asking.Unlock()
@@ -418,7 +410,6 @@ func (t *turnPrinter) begins(event *bridgev1.Event) bool {
 	return t.begun
 }
 
-// event prints an event.
 func (t *turnPrinter) event(event *bridgev1.Event) error {
 	if start := event.GetEvent().GetToolExecutionStart(); start != nil {
 		line := "tool " + start.GetToolName() + " " + start.GetArgumentsJson()
@@ -444,7 +435,6 @@ func (t *turnPrinter) event(event *bridgev1.Event) error {
 	return nil
 }
 
-// text prints a part of a message.
 func (t *turnPrinter) text(message, text string) error {
 	if t.message != message {
 		if err := t.out.out.endLine(); err != nil {

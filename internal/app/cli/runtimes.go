@@ -13,7 +13,6 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// runtimeCommands are the commands of the group "runtimes".
 func runtimeCommands() []command {
 	return []command{
 		{name: "list", args: "[flags]", summary: "list the CLI processes", help: runtimesListUsage,
@@ -47,7 +46,6 @@ func setupRuntimesList(p *program, f *flags) action {
 	}
 }
 
-// printRuntimes prints runtimes.
 func printRuntimes(out *printer, list []*bridgev1.RuntimeInfo, now time.Time) error {
 	rows, values := runtimeTable(list, now)
 	return out.print(rows, values)
@@ -76,7 +74,6 @@ func runtimeTable(list []*bridgev1.RuntimeInfo, now time.Time) (table, []any) {
 	return rows, values
 }
 
-// runtimeState is a runtime's state for people.
 func runtimeState(r *bridgev1.RuntimeInfo) string {
 	return enumText(r.GetState(), "RUNTIME_STATE_")
 }
@@ -136,7 +133,6 @@ func setupRecycle(p *program, f *flags) action {
 	}
 }
 
-// completeRuntime completes the id of a runtime, with its state.
 func completeRuntime(ctx context.Context, p *program, f *flags, args []string, _ string) []cobra.Completion {
 	if len(args) > 0 {
 		return nil

@@ -87,13 +87,11 @@ func serve(ctx context.Context, p *program, args []string) error {
 	return nil
 }
 
-// serveCommand is the command line of serve.
 type serveCommand struct {
 	*serverCommand
 	print bool
 }
 
-// newServe returns the command line of serve.
 func (p *program) newServe() *serveCommand {
 	command := &serveCommand{serverCommand: p.newServerCommand("serve", serveUsage, "info")}
 	command.BoolVar(&command.print, "print-config", false,
@@ -172,7 +170,6 @@ func tlsExamples(target string) []string {
 	}
 }
 
-// webExample is a call with curl.
 func webExample(url string, token bool) string {
 	call := "curl "
 	if token {

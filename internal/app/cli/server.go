@@ -46,7 +46,6 @@ func setupServer(p *program, f *flags) action {
 	}
 }
 
-// serverFields are what people want to know of a server.
 func serverFields(target, health string, info *bridgev1.GetServerInfoResponse) []field {
 	can, l := info.GetCapabilities(), info.GetLimits()
 	var features []string
@@ -108,7 +107,6 @@ func callerFields(who *bridgev1.CallerInfo) []field {
 	}
 }
 
-// proofTexts are the proofs of callers for people.
 var proofTexts = map[bridgev1.CallerProof]string{
 	bridgev1.CallerProof_CALLER_PROOF_SOCKET:       "the unix socket",
 	bridgev1.CallerProof_CALLER_PROOF_SERVER_TOKEN: "the server's token",

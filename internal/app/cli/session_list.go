@@ -32,13 +32,11 @@ line for each change, until Ctrl-C; with JSON a document a line, as of WatchSess
 // stateRunning is the state of a loaded session that has a turn.
 const stateRunning = "running"
 
-// sessionStates are the states that sessions list knows.
 var sessionStates = []string{
 	string(copilot.StateLoaded), stateRunning, string(copilot.StateUnloaded), string(copilot.StateDisconnected),
 	string(copilot.StateCredentialsNeeded), string(copilot.StateStored), string(copilot.StateDamaged),
 }
 
-// listOptions are the flags of "sessions list".
 type listOptions struct {
 	connection *connection
 	out        *printer
@@ -103,7 +101,6 @@ func stateOf(s *copilot.SessionInfo) string {
 	return string(s.State)
 }
 
-// list prints the sessions.
 func (o *listOptions) list(ctx context.Context, client *copilot.Client) error {
 	var found []*copilot.SessionInfo
 	list := []any{}
@@ -171,7 +168,6 @@ func (*listOptions) cells(s *copilot.SessionInfo, now time.Time) []string {
 		s.Proto.GetContext().GetWorkingDirectory()}
 }
 
-// follow prints the open sessions and their changes.
 func (o *listOptions) follow(ctx context.Context, client *copilot.Client) error {
 	rows := table{columns: []column{{width: 8}, {width: 12}, {width: 36}, {width: 12}, {width: 4}, {width: 30, least: 10},
 		{width: 20, least: 6}, {width: 40, least: 8}}}
@@ -200,7 +196,6 @@ func (o *listOptions) follow(ctx context.Context, client *copilot.Client) error 
 	return nil
 }
 
-// change prints one change.
 func (o *listOptions) change(change *copilot.SessionChange, rows *table) error {
 	if !o.out.forPeople() {
 		return o.out.line(change.Proto)
@@ -253,7 +248,6 @@ func setupShow(p *program, f *flags) action {
 	}
 }
 
-// sessionFields are what people want to know of a session.
 func sessionFields(s *copilot.SessionInfo) []field {
 	m := s.Proto
 	var participants, shares, labels []string
@@ -302,7 +296,6 @@ func (p *program) completeFrom(ctx context.Context, f *flags, ask func(context.C
 	_ = c.with(ctx, func(client *copilot.Client) error { return ask(ctx, client) })
 }
 
-// completeSession completes the id of a session, with its title.
 func completeSession(ctx context.Context, p *program, f *flags, args []string, _ string) []cobra.Completion {
 	if len(args) > 0 {
 		return nil

@@ -25,7 +25,6 @@ const createUsage = `Creates a session and prints its id. The session stays unti
 
 Its requests for permission are refused unless a program, or a person, is attached to answer them.`
 
-// newSession are the flags of commands that create a session.
 type newSession struct {
 	id, model, dir, provider string
 	labels                   labels
@@ -38,7 +37,6 @@ func (n *newSession) flags(f *flags) {
 	f.Var(&n.labels, "label", "label of the session, as `KEY=VALUE`; repeatable")
 }
 
-// config is the configuration of the session.
 func (n *newSession) config() *copilot.SessionConfig {
 	config := &copilot.SessionConfig{ClientName: proto.String(clientName), Streaming: proto.Bool(true)}
 	if n.model != "" {
@@ -255,7 +253,6 @@ The other tenant accepts with the name in the column NAME:
 
   copilot-grpc call SessionService/AcceptShare '{"sessionId":"OWNER/SESSION"}'`
 
-// shareAccess are the kinds of access, as flags have them.
 var shareAccess = map[string]bridgev1.ShareAccess{
 	"observe": bridgev1.ShareAccess_SHARE_ACCESS_OBSERVE, "participate": bridgev1.ShareAccess_SHARE_ACCESS_PARTICIPATE,
 }
@@ -312,7 +309,6 @@ func share(
 	return reply.GetShares(), err
 }
 
-// shareText is a share on one line.
 func shareText(s *bridgev1.SessionShare) string {
 	return fmt.Sprintf("%s (%s, %s)", s.GetTenant(), word(s.GetAccess()), word(s.GetState()))
 }

@@ -13,7 +13,6 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// sessionCommands are the commands of the group "sessions".
 func sessionCommands() []command {
 	return []command{
 		{name: "list", args: "[flags]", summary: "list sessions, or watch them", help: listUsage, setup: setupList},
@@ -114,7 +113,6 @@ func unjoined(err error) error {
 	return err
 }
 
-// importSession makes a session of a file.
 func (p *program) importSession(ctx context.Context, client *copilot.Client, name, id string) error {
 	from := p.stdin
 	if name != "-" {

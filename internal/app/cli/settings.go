@@ -22,8 +22,7 @@ type flags struct {
 	*pflag.FlagSet
 	usage string
 	// given are the settings of the command line.
-	given map[string]bool
-	// interspersed says that flags may follow arguments.
+	given        map[string]bool
 	interspersed bool
 	// table are the settings that the table reads.
 	table setting.Table
@@ -34,7 +33,6 @@ func (f *flags) isSet(p *program, name string) bool {
 	return f.given[name] || p.getenv(variable(name)) != ""
 }
 
-// newFlags returns an empty set for the command of that name.
 func newFlags(name, args, usage string) *flags {
 	f := &flags{FlagSet: pflag.NewFlagSet(name, pflag.ContinueOnError)}
 	f.SetInterspersed(false) // what follows the first argument is not ours
@@ -44,7 +42,6 @@ func newFlags(name, args, usage string) *flags {
 	return f
 }
 
-// SetInterspersed sets whether flags may follow arguments.
 func (f *flags) SetInterspersed(may bool) {
 	f.interspersed = may
 	f.FlagSet.SetInterspersed(may)
@@ -61,7 +58,6 @@ func want(args []string, names ...string) error {
 	return nil
 }
 
-// variable is the environment variable of a flag.
 func variable(flag string) string {
 	return app.EnvPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
@@ -70,7 +66,6 @@ func variable(flag string) string {
 // another command has the same name and another meaning.
 const variableKey = "variable"
 
-// variableOf is the environment variable of a flag.
 func variableOf(fl *pflag.Flag) string {
 	if other := fl.Annotations[variableKey]; len(other) > 0 {
 		return variable(other[0])
@@ -115,7 +110,6 @@ func unknownVariables(p *program) map[string]string {
 	return unknown
 }
 
-// warnOfVariables warns of variables that no command reads.
 func warnOfVariables(p *program) {
 	unknown := unknownVariables(p)
 	for _, name := range slices.Sorted(maps.Keys(unknown)) {
@@ -229,7 +223,6 @@ func wrongValue(of string, err error) error {
 	return fmt.Errorf("%s: invalid value %q: %w", of, bad.GetValue(), bad.Unwrap())
 }
 
-// tabled reports whether a flag is in the table.
 func (f *flags) tabled(name string) bool {
 	_, ok := f.table.Lookup(strings.ReplaceAll(name, "-", "_"))
 	return ok
@@ -246,7 +239,6 @@ func (f *flags) parseOnly(p *program, args []string) error {
 	return nil
 }
 
-// print prints the table of the flags.
 func (f *flags) print(w io.Writer) {
 	fmt.Fprint(w, f.usage)
 	if !f.HasFlags() {
@@ -278,13 +270,10 @@ func (f *flags) print(w io.Writer) {
 // list is a flag that may occur several times, or once with commas.
 type list []string
 
-// String implements pflag.Value.
 func (l *list) String() string { return strings.Join(*l, ",") }
 
-// Type implements pflag.Value.
 func (*list) Type() string { return "list" }
 
-// Set implements pflag.Value.
 func (l *list) Set(text string) error {
 	for one := range strings.SplitSeq(text, ",") {
 		if one = strings.TrimSpace(one); one != "" {
@@ -306,7 +295,6 @@ func defaultSocket() string {
 // labels are flags of the form KEY=VALUE.
 type labels struct{ set map[string]string }
 
-// String implements pflag.Value.
 func (l *labels) String() string {
 	var all []string
 	for key, value := range l.set {
@@ -316,7 +304,6 @@ func (l *labels) String() string {
 	return strings.Join(all, ",")
 }
 
-// Type implements pflag.Value.
 func (*labels) Type() string { return "labels" }
 
 // Set implements pflag.Value. A value may have commas.
@@ -335,13 +322,10 @@ func (l *labels) Set(text string) error {
 // choices is a flag with some of several values; it may occur several times, or once with commas.
 type choices struct{ chosen, of []string }
 
-// String implements pflag.Value.
 func (c *choices) String() string { return strings.Join(c.chosen, ",") }
 
-// Type implements pflag.Value.
 func (*choices) Type() string { return "choices" }
 
-// Set implements pflag.Value.
 func (c *choices) Set(text string) error {
 	for one := range strings.SplitSeq(text, ",") {
 		if !slices.Contains(c.of, one) {

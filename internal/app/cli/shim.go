@@ -86,7 +86,6 @@ var shimBackoff = backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 
 // shimMarker keeps a shim from being started as the CLI behind a shim.
 const shimMarker = "COPILOT_GRPC_INSIDE_SHIM"
 
-// newShim returns the command line of shim.
 func newShim(o *shimOptions) *flags {
 	f := newFlags("shim", "[flags]", shimUsage)
 	o.register(f)
@@ -164,7 +163,6 @@ func (o *shimOptions) listen(ctx context.Context, p *program, s *shim.Server) er
 	return s.Listen(ctx, l)
 }
 
-// report tells which methods went which way.
 func (o *shimOptions) report(w io.Writer, s *shim.Server) error {
 	counts := s.Counts()
 	if o.counts {

@@ -30,7 +30,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/shim"
 )
 
-// shimBridge is the bridge behind a shim.
 type shimBridge struct {
 	client *copilot.Client
 	// profile is what the runtimes are to be like, as far as the bridge allows it.

@@ -60,10 +60,8 @@ func newPrivateFolder() (_ *privateFolder, err error) {
 	return f, os.Rename(early, filepath.Join(path, folderLock))
 }
 
-// socket is the path of the bridge's socket.
 func (f *privateFolder) socket() string { return filepath.Join(f.path, folderSocket) }
 
-// remove removes the folder.
 func (f *privateFolder) remove() error {
 	err := os.RemoveAll(f.path)
 	if f.lock != nil {

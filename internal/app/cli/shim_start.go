@@ -26,7 +26,6 @@ type starts struct {
 	last runtime.Transport
 }
 
-// Start implements runtime.Runner.
 func (s *starts) Start(ctx context.Context, spec runtime.Spec) (runtime.Transport, error) {
 	t, err := s.Runner.Start(ctx, spec)
 	s.mu.Lock()
@@ -106,7 +105,6 @@ func (o *shimOptions) versionOfCLI(ctx context.Context, p *program) (string, err
 	return pong.GetGreeting().GetVersion(), err
 }
 
-// printVersion prints the version in the CLI's own form.
 func (o *shimOptions) printVersion(ctx context.Context, p *program) error {
 	version, err := o.versionOfCLI(ctx, p)
 	if err != nil {

@@ -54,7 +54,6 @@ func setupTop(p *program, f *flags) action {
 	}
 }
 
-// snapshot is what a server does at a time.
 type snapshot struct {
 	at       time.Time
 	info     *bridgev1.GetServerInfoResponse
@@ -65,7 +64,6 @@ type snapshot struct {
 	rates map[string]float64
 }
 
-// look takes a snapshot.
 func look(ctx context.Context, client *copilot.Client) (*snapshot, error) {
 	info, err := client.ServerInfo(ctx)
 	if err != nil {
@@ -121,7 +119,6 @@ func (s *snapshot) rank(one *copilot.SessionInfo) float64 {
 	return s.rates[one.ID]
 }
 
-// head is the line about the whole.
 func (s *snapshot) head() string {
 	turns, memory, rate := 0, int64(0), 0.0
 	for _, one := range s.sessions {
@@ -141,7 +138,6 @@ func (s *snapshot) head() string {
 	return line
 }
 
-// table lists the sessions.
 func (s *snapshot) table() table {
 	rows := table{columns: []column{{head: "SESSION", least: 8}, {head: "STATE"}, {head: "AGE"}, {head: "EVENTS/S"},
 		{head: "TITLE", least: 10}, {head: "MODEL", least: 6}}}
@@ -167,7 +163,6 @@ func (s *snapshot) render(width, height int) string {
 	return strings.TrimSuffix(strings.Join(lines, ""), "\n")
 }
 
-// print prints the snapshot, for people or as JSON.
 func (s *snapshot) print(out *printer) error {
 	if out.forPeople() {
 		_, err := fmt.Fprintln(out.out, s.render(terminalWidth(out.out), 0))
@@ -205,7 +200,6 @@ func watchTop(ctx context.Context, p *program, client *copilot.Client, first *sn
 	return screen.failed
 }
 
-// topScreen is the live screen.
 type topScreen struct {
 	shown *snapshot
 	every time.Duration
@@ -217,7 +211,6 @@ type topScreen struct {
 	failed        error
 }
 
-// looked is what a look at the server has found.
 type looked struct {
 	snapshot *snapshot
 	err      error
@@ -225,7 +218,6 @@ type looked struct {
 	at time.Time
 }
 
-// Init implements tea.Model.
 func (t *topScreen) Init() tea.Cmd { return t.next() }
 
 // next looks at the server after the interval.
@@ -236,7 +228,6 @@ func (t *topScreen) next() tea.Cmd {
 	})
 }
 
-// Update implements tea.Model.
 func (t *topScreen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch m := msg.(type) {
 	case tea.WindowSizeMsg:
@@ -274,7 +265,6 @@ func (t *topScreen) mayReturn(m looked) bool {
 	return m.at.Sub(t.lostAt) < t.patience
 }
 
-// View implements tea.Model.
 func (t *topScreen) View() tea.View {
 	text := t.shown.render(t.width, t.height)
 	if !t.lostAt.IsZero() {

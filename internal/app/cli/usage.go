@@ -19,7 +19,6 @@ const usageUsage = `Prints what sessions have used of models: requests, tokens, 
 
 Usage is counted by days in UTC. COST is the sum of the models' billing multipliers, as the CLI reports them.`
 
-// usageOptions are the flags of usage.
 type usageOptions struct {
 	by     []string
 	since  time.Duration
@@ -76,11 +75,9 @@ func (o *usageOptions) options(args []string, now time.Time) (copilot.UsageOptio
 	return options, nil
 }
 
-// usageGroups are the groups that --by has.
 var usageGroups = []string{string(copilot.UsageByDay), string(copilot.UsageByModel), string(copilot.UsageBySession),
 	string(copilot.UsageByOwner)}
 
-// printUsage prints rows with a column for each group.
 func printUsage(out *printer, by []copilot.UsageGroup, list []*bridgev1.UsageRow) error {
 	var rows table
 	for _, group := range by {
@@ -105,6 +102,5 @@ func printUsage(out *printer, by []copilot.UsageGroup, list []*bridgev1.UsageRow
 	return out.print(rows, values)
 }
 
-// usageHeads are the heads of the groups' columns.
 var usageHeads = map[copilot.UsageGroup]string{copilot.UsageByDay: "DAY", copilot.UsageByModel: "MODEL",
 	copilot.UsageBySession: "SESSION", copilot.UsageByOwner: "OWNER"}

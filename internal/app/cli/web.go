@@ -20,7 +20,6 @@ listener for browsers (serve --web); other devices reach one with TLS and a poli
 
   copilot-grpc web link --role observer --ttl 5m`
 
-// webOptions are the flags of "web link".
 type webOptions struct {
 	connection *connection
 	role       string
@@ -43,7 +42,6 @@ func setupWebLink(p *program, f *flags) action {
 	}
 }
 
-// link makes a link and prints it.
 func (o *webOptions) link(ctx context.Context, p *program) error {
 	role, ok := bridgev1.Role_value["ROLE_"+strings.ToUpper(o.role)]
 	if o.role != "" && (!ok || role == 0) {

@@ -66,13 +66,11 @@ func Run(ctx context.Context, c Config) (err error) {
 	return err
 }
 
-// demo is one showing.
 type demo struct {
 	screen *screen
 	seen   seen
 }
 
-// build creates the server, in a private directory.
 func (d *demo) build(ctx context.Context, c Config, dir string) (*app.App, error) {
 	work, temp := filepath.Join(dir, "work"), filepath.Join(dir, "tmp")
 	if err := errors.Join(os.Mkdir(work, 0o700), os.Mkdir(temp, 0o700)); err != nil {
@@ -117,7 +115,6 @@ func (d *demo) show(ctx context.Context, target string) error {
 	return d.talk(ctx, c)
 }
 
-// ready waits for the CLI.
 func (d *demo) ready(ctx context.Context, c *copilot.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()

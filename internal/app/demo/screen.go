@@ -13,7 +13,6 @@ var colours = map[string]string{
 	"session": "36", "end": "36",
 }
 
-// margin is the width of the labels.
 const margin = 9
 
 // screen shows who says what. Several goroutines may use it.
@@ -28,7 +27,6 @@ type screen struct {
 
 func newScreen(out io.Writer, colour bool) *screen { return &screen{out: out, colour: colour} }
 
-// say shows a line.
 func (s *screen) say(label, format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +46,6 @@ func (s *screen) add(label, piece string) {
 	s.write(indented(piece))
 }
 
-// gap shows an empty line.
 func (s *screen) gap() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +53,6 @@ func (s *screen) gap() {
 	s.write("\n")
 }
 
-// finish ends an unfinished line.
 func (s *screen) finish() {
 	if s.speaker != "" {
 		s.speaker = ""

@@ -21,7 +21,6 @@ type seen struct {
 	tools, permissions atomic.Int32
 }
 
-// talk has a conversation.
 func (d *demo) talk(ctx context.Context, c *copilot.Client) error {
 	s, err := c.CreateSession(ctx, copilot.SessionOptions{
 		Config:       &cliv1.SessionConfig{Streaming: proto.Bool(true)},

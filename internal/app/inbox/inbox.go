@@ -28,7 +28,6 @@ type list struct {
 	last int
 }
 
-// entry is a question that waits.
 type entry struct {
 	number int
 	change copilot.PendingChange
