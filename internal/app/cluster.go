@@ -29,25 +29,16 @@ import (
 )
 
 // Cluster makes the server a replica of a cluster on NATS JetStream (docs/cluster.md). With an empty URL it is alone.
+// Its rows have the meaning of each setting.
 type Cluster struct {
-	// URL is the URL of the NATS servers, or several with commas in between; Embedded for one in this process.
-	URL string
-	// Name begins the names of everything that the cluster stores. The default is natsstore's.
-	Name string
-	// Credentials is the path of a file with NATS credentials; "" for none. RootCA is that of a PEM file with the CAs
-	// of the NATS servers; "" for the CAs of the machine.
+	URL                 string
+	Name                string
 	Credentials, RootCA string
-	// Node is the replica's name, which no other replica has. The default is the host name.
-	Node string
-	// Listen is the address for other replicas, "HOST:PORT". Address is the one by which they reach it; the default is
-	// Listen.
-	Listen, Address string
-	// Cert, Key and CA are PEM files: the replica's certificate, its key, and the CA that signs replicas only.
-	Cert, Key, CA string
-	// Lease is how long a replica that does not answer keeps its sessions.
-	Lease time.Duration
-	// Unsafe accepts NATS servers that can lose acknowledged data.
-	Unsafe bool
+	Node                string
+	Listen, Address     string
+	Cert, Key, CA       string
+	Lease               time.Duration
+	Unsafe              bool
 }
 
 func (k *Cluster) on() bool { return k.URL != "" }

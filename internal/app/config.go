@@ -44,206 +44,120 @@ const (
 	DefaultConnectionAgeGrace = 10 * time.Minute
 )
 
-// Config says what to run. The zero value listens on the default socket, finds the CLI
-// and lets it use the home directory and the login of the user.
+// Config says what to run. Table has the meaning of each setting, its unit and its default; the comments here have
+// what a program that makes a Config needs besides. The zero value listens on the default socket, finds the CLI and
+// lets it use the home directory and the login of the user.
 type Config struct {
 	// Version is the version that the program reports to callers.
 	Version string
 
-	// Listen are the addresses to listen on: "unix:PATH" or "HOST:PORT", which takes TLS and
-	// a policy unless it is on the loopback interface. Default: DefaultSocket.
 	Listen []string
-	// XDS lets a control plane configure the TCP addresses of Listen (docs/mesh.md). It takes TLS and a policy, and a
-	// program with the build tag xds.
-	XDS bool
-	// Token is what callers over TCP have to show. Default: a random one if there is a
-	// TCP address, which App.Token tells.
+	XDS    bool
+	// Token is random by default if there is a TCP address: see App.Token.
 	Token string
-	// Web adds a listener for browsers and curl at WebListen, a "HOST:PORT" like those of Listen; the default is
-	// DefaultWebListen. WebListen alone adds it too. WebOrigins are the origins of web pages of other servers that may
-	// call there.
-	Web        bool
-	WebListen  string
-	WebOrigins []string
-	// WebURL is the URL by which browsers reach that listener, for links; by default it follows from the address.
-	// WebLoginTime is how long a login of a browser lasts; the default is login.DefaultLifetime.
+	// WebListen alone adds the listener for browsers, too.
+	Web          bool
+	WebListen    string
+	WebOrigins   []string
 	WebURL       string
 	WebLoginTime time.Duration
 
-	// TLSCert, TLSKey and TLSClientCA are files in PEM: the certificate and key of TCP
-	// addresses, and the CAs of client certificates. They are read anew when they change.
-	// Default: TCP addresses speak no TLS.
-	TLSCert     string
-	TLSKey      string
-	TLSClientCA string
-	// TLSClientCRL are the revocation lists of client certificates.
+	TLSCert      string
+	TLSKey       string
+	TLSClientCA  string
 	TLSClientCRL string
-	// Policy is the policy file (docs/security.md). It is reloaded when it changes. By default callers on a socket or
-	// with Token are the host's owner.
-	Policy string
+	Policy       string
 
-	// CLIPath is the CLI's executable. Default: it is looked for, and installed if it
-	// is not found.
-	CLIPath string
-	// InstallCLI uses the private copy of the pinned version, which is installed if it is missing, although another
-	// CLI is on PATH or in COPILOT_CLI_PATH.
-	InstallCLI bool
-	// NoInstall makes it an error that the CLI is not found.
-	NoInstall bool
-	// TestedCLIOnly refuses a CLI that is newer than every version that was tested with this server.
+	CLIPath       string
+	InstallCLI    bool
+	NoInstall     bool
 	TestedCLIOnly bool
-	// VerifyCLI selects the executables that must be in the table of published ones (clibin.Verify). The default is
-	// found.
-	VerifyCLI string
-	// Dial is the HOST:PORT of a CLI server that runs already, to be used in place of
-	// processes of our own; DialToken is its connection token.
-	Dial      string
-	DialToken string
-	// Home is the CLI's state directory (COPILOT_HOME), UserHome the home directory
-	// (HOME) of the CLI and of the shells it starts. Default: the user's own.
-	Home     string
-	UserHome string
-	// WorkDir is the working directory of sessions that name none. Default: our own.
-	WorkDir string
-	// Env is added to the CLI's environment, which otherwise has little of ours. The
-	// shells of the CLI see it.
-	Env map[string]string
-	// GitHubToken is the token of all sessions that bring none. The shells of the CLI
-	// see it too.
+	VerifyCLI     string // a clibin.Verify
+	Dial          string
+	DialToken     string
+	Home          string
+	UserHome      string
+	WorkDir       string
+	// Env is added to the CLI's environment, which otherwise has little of ours.
+	Env         map[string]string
 	GitHubToken string
-	// NoLogin keeps the CLI from using the login that it has stored on this machine. An
-	// offline model implies it.
-	NoLogin bool
-	// CLILogLevel is how much the CLI writes to its own log files. Default: its own.
+	// NoLogin is implied by an offline model.
+	NoLogin     bool
 	CLILogLevel string
-	// CLIArgs are further arguments of the CLI, of a program that embeds the server, as the shim
-	// does. Default: none.
+	// CLIArgs are further arguments of the CLI, of a program that embeds the server, as the shim does.
 	CLIArgs []string
 
-	// ProfileFields are the members of RuntimeProfile that callers may set. Nil is
-	// tenancy.DefaultProfileFields. Homes are state directories by the names that callers
-	// may use for them.
-	ProfileFields []string
-	Homes         map[string]string
-	// MaxSessionsPerRuntime bounds the loaded sessions of a CLI process, MaxRuntimes the processes. RuntimeIdle is
-	// how long a process other than the first may have no session before it is ended. The defaults are those of
-	// package placement.
+	ProfileFields         []string
+	Homes                 map[string]string
 	MaxSessionsPerRuntime int
 	MaxRuntimes           int
 	RuntimeIdle           time.Duration
-	// WarmRuntimes is how many CLI processes of the server's own profile always have room for a session, once the CLI
-	// has been started. DefaultConfig has DefaultWarmRuntimes.
-	WarmRuntimes int
-	// ExtensionLaunch has callers say how extensions are started, in place of the CLI.
+	// WarmRuntimes is not 0 in DefaultConfig only, as MaxConnectionAge.
+	WarmRuntimes    int
 	ExtensionLaunch bool
-	// MultiConnection has the CLI take several connections: participants with canvases
-	// get one each. It then listens on a loopback port, with a token, in place of stdio.
 	MultiConnection bool
 
-	// OfflineModel is the path of a script that plays the model, or OfflineDefault. ""
-	// leaves sessions to real models.
+	// OfflineModel is the path of a script that plays the model, or OfflineDefault.
 	OfflineModel string
-	// NodeLabels are the labels of this server, which sessions can require.
-	NodeLabels map[string]string
-	// Providers are files, by the names that callers may use (provider_ref): each is a model
-	// provider as the CLI takes it, a JSON object with its secrets.
-	Providers map[string]string
-	// Raw switches RawService on, which passes any call on to the CLI.
-	Raw bool
+	NodeLabels   map[string]string
+	Providers    map[string]string
+	Raw          bool
 	// SingleClient says that the server is one program's own: if that asks for the CLI's own
 	// behaviour, it may also call what changes a whole CLI process.
 	SingleClient bool
-	// Internal adds the methods to copilot.cli.v1 that the CLI marks as internal, for
-	// which it promises nothing.
-	Internal bool
+	Internal     bool
 
-	// DataDir is the folder of data that survives the process; "" stores nothing. Fsync selects when written data is
-	// synced to survive a crash of the machine: always, interval or never; the default is interval, every
-	// FsyncInterval. JournalBytes and JournalAge are the retention of each session's events; zero stores everything.
-	// SealingKeys is the path of a file with keys that encrypt the credentials of sessions (package sealing), which are
-	// then stored with the sessions; "" stores no credentials. SealingTTL is how long they can be used after the last
-	// save of their session.
-	SealingKeys   string
-	SealingTTL    time.Duration
-	DataDir       string
-	Fsync         string
-	FsyncInterval time.Duration
-	JournalBytes  int64
-	JournalAge    time.Duration
-	// Cluster makes the server a replica of a cluster.
-	Cluster Cluster
-	// MaxMemoryBytes bounds the events of all sessions in memory. Default: that of package
-	// journal.
+	SealingKeys    string
+	SealingTTL     time.Duration
+	DataDir        string
+	Fsync          string
+	FsyncInterval  time.Duration
+	JournalBytes   int64
+	JournalAge     time.Duration
+	Cluster        Cluster
 	MaxMemoryBytes int
 
-	// MaxPromptBytes bounds a prompt's text, MaxAttachmentBytes an attachment sent in pieces, MaxRequestBytes any
-	// message from a caller, and MaxEphemeralBytes the stored ephemeral events of each session. The defaults are
-	// those of packages bridge, server and journal.
 	MaxPromptBytes     int
 	MaxAttachmentBytes int
 	MaxRequestBytes    int
-	MaxEphemeralBytes  int
-	// CallbackTimeout is how long callbacks wait for an answer, unless a session sets
-	// its own. Default: that of package callback.
-	CallbackTimeout time.Duration
-	// DrainGrace is how long streams and turns may go on once the server drains. Default:
-	// DefaultDrainGrace.
-	DrainGrace time.Duration
-
-	// StallTimeout is how long a turn may make no progress, ModelCallTimeout how long while it waits for a model.
-	// IdleUnload is how long a session must be idle before it is unloaded. The defaults are those of packages turn
-	// and fleet.
-	StallTimeout     time.Duration
-	ModelCallTimeout time.Duration
-	IdleUnload       time.Duration
+	// MaxEphemeralBytes bounds the stored ephemeral events of each session; it is no setting.
+	MaxEphemeralBytes int
+	CallbackTimeout   time.Duration
+	DrainGrace        time.Duration
+	StallTimeout      time.Duration
+	ModelCallTimeout  time.Duration
+	IdleUnload        time.Duration
 	// ConfinementGrace is how long a CLI process may go on when the policy has changed what
-	// confines it. Default: that of package fleet.
+	// confines it; it is no setting.
 	ConfinementGrace time.Duration
 
-	// MaxConnections bounds connections over TCP. 0 is what follows from the limit of open files.
-	MaxConnections int
-	// MaxConnectionAge is how long a connection over TCP may live, and ConnectionAgeGrace how long
-	// its calls may go on then. An age of 0 sets no limit; DefaultConfig has
-	// DefaultMaxConnectionAge.
-	MaxConnectionAge   time.Duration
+	MaxConnections   int
+	MaxConnectionAge time.Duration
+	// ConnectionAgeGrace is how long calls may go on when their connection has its age; it is no setting.
 	ConnectionAgeGrace time.Duration
-
-	// MaxRuntimeAge and MaxRuntimeRSS (bytes) say when a CLI process is replaced, as soon as nothing goes on in it; KillRSS when it is ended at once. 0
-	// sets no limit.
-	MaxRuntimeAge time.Duration
-	MaxRuntimeRSS int64
-	KillRSS       int64
-	// PingTimeout is the time limit of the reply to a ping of a CLI process; the default is that of package runtime.
-	// PingInterval is the interval of pings; the default is half of it.
+	MaxRuntimeAge      time.Duration
+	MaxRuntimeRSS      int64
+	KillRSS            int64
+	// PingInterval is the interval of pings, by default half of PingTimeout; it is no setting.
 	PingInterval time.Duration
 	PingTimeout  time.Duration
 
-	// LaxPermissions starts the server although every user of the machine can change a file
-	// or directory that it trusts; it warns in place of refusing.
 	LaxPermissions bool
 
-	// AdminListen is the address of the admin listener (docs/telemetry.md), "unix:PATH" or
-	// "HOST:PORT"; "" is none. A TCP address takes AdminToken, at least 16 characters.
-	// AdminWide allows an address that other machines reach.
 	AdminListen string
 	AdminToken  string
 	AdminWide   bool
-	// OTLP sends spans and figures by OTLP, as the environment (OTEL_*) says and as the
-	// endpoint and the protocol say, which win. An endpoint switches it on.
-	OTLP         bool
-	OTLPEndpoint string
-	OTLPProtocol string
-	// MetricsByTenant are the tenants that metrics name; without any there are no metrics of tenants.
+	// OTLP sends spans and metrics as the environment (OTEL_*) says; OTLPEndpoint and OTLPProtocol win over it. An
+	// endpoint switches it on.
+	OTLP            bool
+	OTLPEndpoint    string
+	OTLPProtocol    string
 	MetricsByTenant []string
-	// AuditLog is the file of the audit log, or AuditStderr; "" is none.
+	// AuditLog is the file of the audit log, or AuditStderr.
 	AuditLog string
 
-	// LogLevel is debug, info, warn or error, LogFormat text or json. Default: info,
-	// text.
-	LogLevel  string
-	LogFormat string
-	// LogRequests puts requests into the log, without what the contract marks as
-	// secret.
+	LogLevel    string
+	LogFormat   string
 	LogRequests bool
 }
 
