@@ -113,7 +113,7 @@ func New(ctx context.Context, c Config, options ...Option) (_ *App, err error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := a.newBridge(directory, &set, profile, defaults)
+	b, err := a.newBridge(directory, &set, profile, defaults, files.providers)
 	if err != nil {
 		return nil, err
 	}
@@ -154,12 +154,8 @@ func (a *App) startOffline(ctx context.Context, profile *runtime.Profile) (defau
 
 // newBridge makes the bridge and the supervisor of its runtimes, which stops first.
 func (a *App) newBridge(
-	directory bridge.Directory, set *settings, profile runtime.Profile, defaults []byte,
+	directory bridge.Directory, set *settings, profile runtime.Profile, defaults []byte, providers map[string][]byte,
 ) (*bridge.Bridge, error) {
-	providers, err := a.config.readProviders()
-	if err != nil {
-		return nil, err
-	}
 	var others func(tenant string) (own, all quota.Use)
 	if a.member != nil {
 		others = a.member.elsewhere.of

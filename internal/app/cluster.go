@@ -153,10 +153,8 @@ func (k *Cluster) finding(ctx context.Context) runtime.Finding {
 	text := fmt.Sprintf("NATS %s; copies of each stream: %d; sync_interval: %s", recipe.Version, recipe.Replicas,
 		recipe.Sync)
 	if len(recipe.Risks) > 0 {
-		return runtime.Finding{
-			Level: runtime.LevelWarning, Subject: subject, Text: text + "; " + strings.Join(recipe.Risks, "; "),
-			Remedy: "mend it, or keep cluster_unsafe and accept that data can be lost",
-		}
+		return warn(subject, text+"; "+strings.Join(recipe.Risks, "; "),
+			"mend it, or keep cluster_unsafe and accept that data can be lost")
 	}
 	return fine(subject, "%s", text)
 }

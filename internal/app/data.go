@@ -29,19 +29,6 @@ func DefaultDataDir() (string, error) {
 	return filepath.Join(home, ".local", "state", "copilot-grpc"), nil
 }
 
-// readProviders reads the files of the providers that callers may name.
-func (c *Config) readProviders() (map[string][]byte, error) {
-	out := map[string][]byte{}
-	for name := range c.Providers {
-		text, err := c.readProvider(name)
-		if err != nil {
-			return nil, err
-		}
-		out[name] = text
-	}
-	return out, nil
-}
-
 // readProvider reads the file of a provider, which has to be a JSON object.
 func (c *Config) readProvider(name string) ([]byte, error) {
 	text, err := os.ReadFile(c.Providers[name])

@@ -72,12 +72,7 @@ func (c *Config) fileFindings(ctx context.Context) (found []runtime.Finding) {
 
 // Grave tells whether something was found that keeps a server from working.
 func Grave(found []runtime.Finding) bool {
-	for _, f := range found {
-		if f.Level == runtime.LevelError {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(found, func(f runtime.Finding) bool { return f.Level == runtime.LevelError })
 }
 
 func fine(subject, format string, args ...any) runtime.Finding {

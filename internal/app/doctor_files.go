@@ -176,14 +176,15 @@ func dateFinding(setting, path string, now time.Time) runtime.Finding {
 		return failed(setting, fmt.Errorf("%q has no certificate or revocation list that can be read: %w", path, err),
 			"replace the file")
 	}
-	var from, to time.Time
+	var begins, ends []time.Time
 	soon := time.Duration(0) // lists are replaced shortly before their end
 	for _, list := range lists {
-		from, to = later(from, list.ThisUpdate), sooner(to, list.NextUpdate)
+		begins, ends = append(begins, list.ThisUpdate), append(ends, list.NextUpdate)
 	}
 	for _, cert := range certificates {
-		soon, from, to = expirySoon, later(from, cert.NotBefore), sooner(to, cert.NotAfter)
+		soon, begins, ends = expirySoon, append(begins, cert.NotBefore), append(ends, cert.NotAfter)
 	}
+	from, to := slices.MaxFunc(begins, time.Time.Compare), slices.MinFunc(ends, time.Time.Compare)
 	switch {
 	case now.Before(from):
 		return failed(setting, fmt.Errorf("%q is not valid before %s", path, from.Format(time.RFC3339)),
@@ -222,21 +223,6 @@ func parseDated(text []byte) (certificates []*x509.Certificate, lists map[string
 		}
 	}
 	return certificates, lists, err
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
-// sooner returns the earlier of two times, of which a is zero if there is none yet.
-func sooner(a, b time.Time) time.Time {
-	if a.IsZero() || b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // renew is the remedy of a file that expires.

@@ -27,12 +27,8 @@ func (k *Cluster) checkEmbedded() error {
 
 // embeddedFinding says what an embedded NATS server risks.
 func embeddedFinding(subject string) runtime.Finding {
-	return runtime.Finding{
-		Level: runtime.LevelWarning, Subject: subject,
-		Text: "the NATS server is inside the process: there is one copy of the data, on this disk, and no other " +
-			"replica",
-		Remedy: "for more than a trial, run three NATS servers (docs/cluster.md)",
-	}
+	return warn(subject, "the NATS server is inside the process: there is one copy of the data, on this disk, and no "+
+		"other replica", "for more than a trial, run three NATS servers (docs/cluster.md)")
 }
 
 func (a *App) embed() (*natsserver.Server, error) {

@@ -41,19 +41,12 @@ func (c *Config) modelFinding(signed *signedIn) runtime.Finding {
 		names := strings.Join(slices.Sorted(maps.Keys(c.Providers)), ", ")
 		return fine(subject, "not needed by sessions that name a provider of the server: %s", names)
 	case signed != nil:
-		return runtime.Finding{
-			Level: runtime.LevelWarning, Subject: subject,
-			Text: "the CLI is not signed in to GitHub: sessions without a provider fail with NOT_SIGNED_IN",
-			Remedy: "sign in with \"copilot login\" as the server's user, set COPILOT_GRPC_GITHUB_TOKEN, " +
-				"or configure a model provider (--provider)",
-		}
+		return warn(subject, "the CLI is not signed in to GitHub: sessions without a provider fail with NOT_SIGNED_IN",
+			"sign in with \"copilot login\" as the server's user, set COPILOT_GRPC_GITHUB_TOKEN, or configure a model "+
+				"provider (--provider)")
 	case c.GitHubToken != "":
 		return fine(subject, "a GitHub token is configured; --start asks the CLI whether it is accepted")
 	}
-	return runtime.Finding{
-		Level: runtime.LevelWarning, Subject: subject,
-		Text: "no GitHub token and no model provider is configured, and only the CLI can report " +
-			"whether it is signed in",
-		Remedy: "run doctor with --start",
-	}
+	return warn(subject, "no GitHub token and no model provider is configured, and only the CLI can report whether it is "+
+		"signed in", "run doctor with --start")
 }
