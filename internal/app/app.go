@@ -136,22 +136,6 @@ func New(ctx context.Context, c Config, options ...Option) (_ *App, err error) {
 	return a, nil
 }
 
-// startOffline starts the offline model and lets runtimes of the profile know it. It
-// returns what sessions have by default because of it.
-func (a *App) startOffline(ctx context.Context, profile *runtime.Profile) (defaults []byte, err error) {
-	a.offline, defaults, err = startOffline(ctx, a.config.OfflineModel, a.logger)
-	if err != nil {
-		return nil, err
-	}
-	a.closers.add("offline model", a.offline.Close)
-	env := offlineEnv(a.offline)
-	for name, value := range profile.Env { // explicit settings take precedence
-		env[name] = value
-	}
-	profile.Env = env
-	return defaults, nil
-}
-
 // newBridge makes the bridge and the supervisor of its runtimes, which stops first.
 func (a *App) newBridge(
 	directory bridge.Directory, set *settings, profile runtime.Profile, defaults []byte, providers map[string][]byte,

@@ -14,18 +14,11 @@ const (
 
 var logFormats = []string{formatText, formatJSON}
 
-func parseLevel(name string) (slog.Level, error) {
-	switch strings.ToLower(name) {
-	case "debug":
-		return slog.LevelDebug, nil
-	case "info":
-		return slog.LevelInfo, nil
-	case "warn":
-		return slog.LevelWarn, nil
-	case "error":
-		return slog.LevelError, nil
+func parseLevel(name string) (level slog.Level, err error) {
+	if level.UnmarshalText([]byte(name)) != nil || strings.ContainsAny(name, "+-") {
+		return 0, fmt.Errorf("log level %q is not one of debug, info, warn, error", name)
 	}
-	return 0, fmt.Errorf("log level %q is not one of debug, info, warn, error", name)
+	return level, nil
 }
 
 // NewLogger returns the logger of a valid configuration, writing to w.

@@ -165,7 +165,7 @@ func startObserved(t *testing.T, change func(*Config), options ...Option) *obser
 		if change != nil {
 			change(c)
 		}
-	}, append(options, WithSpans(o.spans))...)
+	}, append(options, func(s *settings) { s.spans = o.spans })...)
 	return o
 }
 

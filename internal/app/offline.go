@@ -6,42 +6,39 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
+	"maps"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
 )
 
-// startOffline starts the offline model and returns the members of the configuration
-// that sessions have by default because of it.
-func startOffline(ctx context.Context, source string, logger *slog.Logger) (*offlinemodel.Server, []byte, error) {
+// startOffline starts the offline model and sends runtimes of the profile to it. It returns the members of the
+// configuration that sessions have by default because of it.
+func (a *App) startOffline(ctx context.Context, profile *runtime.Profile) (defaults []byte, err error) {
 	script := offlinemodel.Default()
-	if source != OfflineDefault {
-		var err error
-		if script, err = loadScript(source); err != nil {
-			return nil, nil, err
+	if a.config.OfflineModel != OfflineDefault {
+		if script, err = loadScript(a.config.OfflineModel); err != nil {
+			return nil, err
 		}
 	}
-	s, err := offlinemodel.Start(ctx, offlinemodel.Options{Script: script, Logger: logger})
-	if err != nil {
-		return nil, nil, err
+	if a.offline, err = offlinemodel.Start(ctx, offlinemodel.Options{Script: script, Logger: a.logger}); err != nil {
+		return nil, err
 	}
+	a.closers.add("offline model", a.offline.Close)
+	// Sessions with a GitHub token call GitHub's own API.
+	env := map[string]string{"COPILOT_API_URL": a.offline.URL(), "COPILOT_DEBUG_GITHUB_API_URL": a.offline.URL()}
+	maps.Copy(env, profile.Env) // explicit settings take precedence
+	profile.Env = env
 	model := offlinemodel.DefaultModel
 	if len(script.Models) > 0 {
 		model = script.Models[0].ID
 	}
-	defaults, err := json.Marshal(map[string]any{
+	return json.Marshal(map[string]any{
 		"model": model,
 		"provider": map[string]any{
-			"type": "openai", "wireApi": "completions", "baseUrl": s.OpenAIBaseURL(), "apiKey": "offline",
+			"type": "openai", "wireApi": "completions", "baseUrl": a.offline.OpenAIBaseURL(), "apiKey": "offline",
 		},
 	})
-	return s, defaults, err
-}
-
-// offlineEnv are the variables that send a CLI's calls of GitHub's own API to the
-// offline model, for sessions with a GitHub token.
-func offlineEnv(s *offlinemodel.Server) map[string]string {
-	return map[string]string{"COPILOT_API_URL": s.URL(), "COPILOT_DEBUG_GITHUB_API_URL": s.URL()}
 }
 
 func loadScript(path string) (*offlinemodel.Script, error) {

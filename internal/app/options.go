@@ -15,13 +15,15 @@ type settings struct {
 	logger   *slog.Logger
 	runner   runtime.Runner
 	progress Progress
-	tidy     time.Duration
 	level    *slog.LevelVar
 	backoff  runtime.Backoff
 	breaker  runtime.Breaker
-	spans    sdktrace.SpanExporter
 	probe    bool
 	host     bridge.HostCallbacks
+	// Only tests set these: how often the server deletes journal files beyond their retention (0 is the default of
+	// package journal), and what receives spans, too.
+	tidy  time.Duration
+	spans sdktrace.SpanExporter
 }
 
 func newSettings(options []Option) settings {
@@ -53,13 +55,6 @@ func WithHostCallbacks(h bridge.HostCallbacks) Option { return func(s *settings)
 // WithProgress tells f of the installation and unpacking of the CLI, in addition to the
 // log. It must not block.
 func WithProgress(f Progress) Option { return func(s *settings) { s.progress = f } }
-
-// WithTidying sets how often the server deletes journal files beyond their retention. The default is that of package
-// journal.
-func WithTidying(every time.Duration) Option { return func(s *settings) { s.tidy = every } }
-
-// WithSpans makes e receive the spans of calls, turns and callbacks too. A slow e delays calls.
-func WithSpans(e sdktrace.SpanExporter) Option { return func(s *settings) { s.spans = e } }
 
 // WithProbe has the App start a CLI when it runs, and be ready only once that has answered.
 func WithProbe() Option { return func(s *settings) { s.probe = true } }

@@ -18,7 +18,7 @@ func TestReaderOfWhatIsTrimmed(t *testing.T) {
 	t.Parallel()
 	const most = 1 << 20
 	r := start(t, Config{DataDir: t.TempDir(), JournalBytes: most, MaxMemoryBytes: most},
-		WithRunner(fake(t, fakecli.Script{})), WithTidying(10*time.Millisecond))
+		WithRunner(fake(t, fakecli.Script{})), func(s *settings) { s.tidy = 10 * time.Millisecond })
 	ctx, client := r.dial(t)
 	conn := client.Conn().(*grpc.ClientConn)
 	if err := sessions(t, conn, 1); err != nil {
