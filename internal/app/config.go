@@ -305,8 +305,6 @@ func negative(value any) bool {
 		return *n < 0
 	case *int64:
 		return *n < 0
-	case *float64:
-		return *n < 0
 	case *time.Duration:
 		return *n < 0
 	}

@@ -22,7 +22,7 @@ const MaxQueue = 4096
 // maxText bounds each text of an entry: names come from callers.
 const maxText = 256
 
-// Log is an audit.Sink that writes entries. A nil Log keeps nothing. Its methods may be called from any goroutine.
+// Log is an audit.Sink that writes entries. Its methods may be called from any goroutine.
 type Log struct {
 	out  slog.Handler
 	fail func(error)
@@ -67,9 +67,6 @@ func plain(groups []string, a slog.Attr) slog.Attr {
 }
 
 func (l *Log) Record(ctx context.Context, e audit.Entry) {
-	if l == nil {
-		return
-	}
 	r := record{at: e.At, who: caller.From(ctx), e: e}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,17 +88,11 @@ func (l *Log) Record(ctx context.Context, e audit.Entry) {
 // Counts returns how many entries were written, dropped since too many were waiting, and
 // lost since they could not be written, and how many wait.
 func (l *Log) Counts() (written, dropped, failed, queued int64) {
-	if l == nil {
-		return 0, 0, 0, 0
-	}
 	return l.written.Load(), l.dropped.Load(), l.broke.Load(), int64(len(l.queue))
 }
 
 // Close writes what waits, and ends the Log.
 func (l *Log) Close() {
-	if l == nil {
-		return
-	}
 	l.mu.Lock()
 	was := l.closed
 	l.closed = true

@@ -159,16 +159,6 @@ func TestFailuresAreCounted(t *testing.T) {
 	}
 }
 
-func TestNilLogKeepsNothing(t *testing.T) {
-	t.Parallel()
-	var l *Log
-	l.Record(t.Context(), audit.Entry{Action: "x"})
-	if written, _, _, _ := l.Counts(); written != 0 {
-		t.Error("it has written")
-	}
-	l.Close()
-}
-
 // A file that was moved away gets a successor, and both have all lines.
 func TestFileIsMadeAnew(t *testing.T) {
 	t.Parallel()

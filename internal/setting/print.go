@@ -62,8 +62,6 @@ func (s Row) plain() any {
 		return *v
 	case *int64:
 		return *v
-	case *float64:
-		return *v
 	}
 	return strings.Join(s.texts(), ",")
 }

@@ -17,7 +17,6 @@ type values struct {
 	yes         bool
 	number      int
 	bytes       int64
-	share       float64
 	wait        time.Duration
 	list        []string
 	env         map[string]string
@@ -34,7 +33,6 @@ func (v *values) table() Table {
 		{Title: "Second", Rows: []Row{
 			{Key: "number", Value: &v.number, Traits: Live, Help: "how many"},
 			{Key: "bytes", Value: &v.bytes, Help: "how much"},
-			{Key: "share", Value: &v.share, Help: "which part"},
 			{Key: "max_wait", Value: &v.wait, Help: "how long"},
 			{Key: "env", Value: &v.env, Traits: Secret, Help: "variables"},
 		}},
@@ -72,7 +70,6 @@ yes: true
 list: [a, "b,c"]
 number: 3
 bytes: 4
-share: 0.5
 max_wait: 90s
 env:
   A: b=c
@@ -82,7 +79,7 @@ env:
 // Every type comes out of every source as it went in.
 func TestSources(t *testing.T) {
 	t.Parallel()
-	want := values{"from the file", "secret-1", true, 3, 4, 0.5, 90 * time.Second, []string{"a", "b,c"},
+	want := values{"from the file", "secret-1", true, 3, 4, 90 * time.Second, []string{"a", "b,c"},
 		map[string]string{"A": "b=c", "B": "1,2"}}
 	noComma := want
 	noComma.list = []string{"a", "b"}
@@ -94,13 +91,11 @@ func TestSources(t *testing.T) {
 		"file": {nil, nil, whole, want},
 		"environment": {nil, []string{
 			"X_TEXT=from the file", "X_TOKEN=secret-1", "X_YES=true", "X_LIST=a, b", "X_NUMBER=3", "X_BYTES=4",
-			"X_SHARE=0.5",
 			"X_MAX_WAIT=90s", "X_ENV=A=b=c\nB=1,2",
 		}, "", noComma},
 		"flags": {[]string{
 			"--text", "from the file", "--token=secret-1", "--yes", "--list", "a", "--list", "b", "--number", "3",
-			"--bytes", "4", "--share", "0.5",
-			"--max-wait", "90s", "--env", "A=b=c", "--env", "B=1,2",
+			"--bytes", "4", "--max-wait", "90s", "--env", "A=b=c", "--env", "B=1,2",
 		}, nil, "", noComma},
 		"a file with a list as text": {nil, nil, strings.Replace(whole, `[a, "b,c"]`, "a, b", 1), noComma},
 		"an empty file":              {nil, nil, "# nothing\n", values{}},
@@ -116,8 +111,7 @@ func TestSources(t *testing.T) {
 func same(a, b values) bool {
 	lists, envs := slices.Equal(a.list, b.list), maps.Equal(a.env, b.env)
 	return lists && envs && a.text == b.text && a.token == b.token && a.yes == b.yes && a.number == b.number &&
-		a.bytes == b.bytes &&
-		a.share == b.share && a.wait == b.wait
+		a.bytes == b.bytes && a.wait == b.wait
 }
 
 // A flag wins over the environment, that over the file, that over the default; lists whole.
@@ -198,7 +192,7 @@ func TestPrint(t *testing.T) {
 	for _, want := range []string{
 		"number: 7 # flag --number\n", "max_wait: 2h # environment variable X_MAX_WAIT\n",
 		"# token: not shown # c.yaml:3\n",
-		"# env: not shown, A, B # c.yaml:10\n", "# First\n",
+		"# env: not shown, A, B # c.yaml:9\n", "# First\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, out.String())

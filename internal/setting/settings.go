@@ -36,7 +36,7 @@ type Row struct {
 	// --max-prompt-bytes, the variable has the prefix and capitals.
 	Key string
 	// Value points to where the value goes, which has the default: a *string, *bool, *int,
-	// *int64, *float64, *time.Duration, *[]string or *map[string]string.
+	// *int64, *time.Duration, *[]string or *map[string]string.
 	Value any
 	// Traits are what else holds for it.
 	Traits Trait
@@ -90,7 +90,7 @@ func (s Row) kind() string {
 	switch s.Value.(type) {
 	case *bool:
 		return ""
-	case *int, *int64, *float64:
+	case *int, *int64:
 		return "number"
 	case *time.Duration:
 		return "duration"
@@ -122,8 +122,6 @@ func (s Row) parse(texts []string) error {
 		*v, err = strconv.Atoi(texts[0])
 	case *int64:
 		*v, err = strconv.ParseInt(texts[0], 10, 64)
-	case *float64:
-		*v, err = strconv.ParseFloat(texts[0], 64)
 	case *time.Duration:
 		*v, err = time.ParseDuration(texts[0])
 	default:
@@ -208,8 +206,6 @@ func (s Row) texts() []string {
 		return []string{strconv.Itoa(*v)}
 	case *int64:
 		return []string{strconv.FormatInt(*v, 10)}
-	case *float64:
-		return []string{strconv.FormatFloat(*v, 'g', -1, 64)}
 	case *time.Duration:
 		return []string{Short(*v)}
 	}
