@@ -173,8 +173,8 @@ func (o *eventsOptions) read(
 
 type eventPrinter struct {
 	out *printer
-	// all says that the events were asked for by their types.
-	all bool
+	// all says that the events were asked for by their types, textOnly that messages have no prefix.
+	all, textOnly bool
 	// whole reads the JSON of an event that was shortened, and says that events are printed raw; nil otherwise.
 	whole func(*bridgev1.Position) (json.RawMessage, error)
 	// rest is where the others go that are no events, if events are printed raw.
@@ -282,20 +282,28 @@ func (e *eventPrinter) event(event *bridgev1.Event) error {
 	if t := event.GetEvent().GetTimestamp(); t != nil {
 		at = t.AsTime()
 	}
-	switch d := event.GetEvent().GetData().(type) {
-	case *cliv1.SessionEvent_AssistantMessageDelta:
-		return e.text(at, d.AssistantMessageDelta.GetMessageId(), d.AssistantMessageDelta.GetDeltaContent())
-	case *cliv1.SessionEvent_AssistantMessage:
-		id, text := d.AssistantMessage.GetMessageId(), d.AssistantMessage.GetContent()
-		if e.streamed[id] || text == "" { // a message that only calls tools
-			return e.endText()
-		}
-		return errors.Join(e.text(at, id, text), e.endText())
+	if isText, err := e.message(at, event.GetEvent()); isText {
+		return err
 	}
 	if !e.all && (isPart(event.GetEvent()) || strings.HasPrefix(event.GetEvent().GetEventType(), "model.")) {
 		return nil
 	}
 	return e.line(at, event.GetEvent().GetEventType(), shortText(event.GetEvent()))
+}
+
+// message prints the text of the agent that an event has, and reports whether it is such an event.
+func (e *eventPrinter) message(at time.Time, event *cliv1.SessionEvent) (isText bool, err error) {
+	switch d := event.GetData().(type) {
+	case *cliv1.SessionEvent_AssistantMessageDelta:
+		return true, e.text(at, d.AssistantMessageDelta.GetMessageId(), d.AssistantMessageDelta.GetDeltaContent())
+	case *cliv1.SessionEvent_AssistantMessage:
+		id, text := d.AssistantMessage.GetMessageId(), d.AssistantMessage.GetContent()
+		if e.streamed[id] || text == "" { // a message that only calls tools
+			return true, e.endText()
+		}
+		return true, errors.Join(e.text(at, id, text), e.endText())
+	}
+	return false, nil
 }
 
 func (e *eventPrinter) raw(event *bridgev1.Event) error {
@@ -352,7 +360,9 @@ func (e *eventPrinter) text(at time.Time, message, text string) error {
 		if err := e.endText(); err != nil {
 			return err
 		}
-		text = prefix(at, "assistant.message") + text
+		if !e.textOnly {
+			text = prefix(at, "assistant.message") + text
+		}
 	}
 	if e.streamed == nil {
 		e.streamed = map[string]bool{}

@@ -15,7 +15,6 @@ import (
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	"github.com/copilot-grpc/copilot-grpc/clients/go/view"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
-	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/terminal"
 )
 
@@ -216,8 +215,8 @@ func (o *runOptions) turn(
 	}
 	turn := session.Run(ctx, prompt, opts...)
 	var state view.View
-	printed := &turnPrinter{out: o.out, progress: o.program.stderr, events: eventPrinter{out: o.out},
-		prompt: prompt, messageID: turn.MessageID}
+	printed := &turnPrinter{progress: o.program.stderr, events: eventPrinter{out: o.out, textOnly: true}, prompt: prompt,
+		messageID: turn.MessageID}
 	for event, err := range turn.Events() {
 		var gap *copilot.GapError
 		switch {
@@ -388,16 +387,12 @@ func (o *runOptions) ask(ctx context.Context, req *copilot.PermissionRequest) (*
 
 // turnPrinter prints a turn: the agent's text, or its events as JSON lines, and the progress.
 type turnPrinter struct {
-	out      *printer
 	progress io.Writer
 	events   eventPrinter
 	// prompt is the text of the message that begins the turn, messageID its id; begun says that it has come.
 	prompt    string
 	messageID func() string
 	begun     bool
-	// message is the message whose text was printed last.
-	message  string
-	streamed map[string]bool
 }
 
 // begins reports whether the turn has begun, with this event or before. CLIs before 1.0.83 do not say which message a
@@ -416,35 +411,11 @@ func (t *turnPrinter) event(event *bridgev1.Event) error {
 		fmt.Fprintln(t.progress, cut(terminal.CleanLine(line), terminalWidth(t.progress)))
 	}
 	switch {
-	case t.out.format == formatLines:
+	case t.events.out.format == formatLines:
 		return t.events.event(event)
-	case t.out.format == formatJSON || event.GetEvent().GetAgentId() != "":
+	case t.events.out.format == formatJSON || event.GetEvent().GetAgentId() != "":
 		return nil
 	}
-	switch d := event.GetEvent().GetData().(type) {
-	case *cliv1.SessionEvent_AssistantMessageDelta:
-		return t.text(d.AssistantMessageDelta.GetMessageId(), d.AssistantMessageDelta.GetDeltaContent())
-	case *cliv1.SessionEvent_AssistantMessage:
-		if id := d.AssistantMessage.GetMessageId(); !t.streamed[id] && d.AssistantMessage.GetContent() != "" {
-			if err := t.text(id, d.AssistantMessage.GetContent()); err != nil {
-				return err
-			}
-		}
-		return t.out.out.endLine()
-	}
-	return nil
-}
-
-func (t *turnPrinter) text(message, text string) error {
-	if t.message != message {
-		if err := t.out.out.endLine(); err != nil {
-			return err
-		}
-	}
-	if t.streamed == nil {
-		t.streamed = map[string]bool{}
-	}
-	t.message, t.streamed[message] = message, true
-	_, err := io.WriteString(t.out.out, terminal.Clean(text))
+	_, err := t.events.message(time.Time{}, event.GetEvent())
 	return err
 }

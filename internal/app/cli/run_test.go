@@ -177,7 +177,8 @@ func TestTurnBegins(t *testing.T) {
 func TestTurnText(t *testing.T) {
 	t.Parallel()
 	var out, progress bytes.Buffer
-	p := &turnPrinter{out: &printer{out: &output{w: &out}, format: formatText}, progress: &progress}
+	p := &turnPrinter{progress: &progress,
+		events: eventPrinter{out: &printer{out: &output{w: &out}, format: formatText}, textOnly: true}}
 	sub := message("9", "of a sub-agent")
 	sub.Event.AgentId = new("a")
 	for _, one := range []*bridgev1.Event{
@@ -190,7 +191,7 @@ func TestTurnText(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := p.out.out.endLine(); err != nil {
+	if err := p.events.out.out.endLine(); err != nil {
 		t.Fatal(err)
 	}
 	if out.String() != "a␛b\nc\nd\n" || progress.String() != "tool bash { }\n" {
