@@ -36,7 +36,7 @@ func TestSessionsPruned(t *testing.T) {
 	}
 	prune := func(want string, flags ...string) {
 		t.Helper()
-		args := append([]string{"prune", "--idle", "1h", "--target", "unix:" + filepath.Join(d.Root, "s")}, flags...)
+		args := append([]string{"sessions", "prune", "--idle", "1h", "--target", "unix:" + filepath.Join(d.Root, "s")}, flags...)
 		if out, err := exec.CommandContext(d.Ctx, path, args...).CombinedOutput(); err != nil || string(out) != want {
 			t.Errorf("prune %q: %v, %q, want %q", flags, err, out, want)
 		}

@@ -66,8 +66,6 @@ type command struct {
 	// flags and run replace help and setup in commands that read their command line more than once.
 	flags func(p *program) *flags
 	run   func(ctx context.Context, p *program, args []string) error
-	// hidden commands are synonyms, which no list has.
-	hidden bool
 	// commands are those of a group, which has nothing of its own but name and summary.
 	commands []command
 }
@@ -114,8 +112,6 @@ func commands() []command {
 			help: issuerUsage, setup: setupIssuer},
 		{name: "version", summary: "print the version of this program and the supported CLI versions",
 			help: versionUsage, setup: setupVersion},
-		// The name that "sessions prune" had before.
-		{name: "prune", args: pruneArgs, summary: pruneSummary, help: pruneUsage, setup: setupPrune, hidden: true},
 	}
 }
 
@@ -262,9 +258,7 @@ func groupHelp(w io.Writer, path string, group command) {
 
 func listCommands(w io.Writer, list []command) {
 	for _, c := range list {
-		if !c.hidden {
-			fmt.Fprintf(w, "  %-10s %s\n", c.name, c.summary)
-		}
+		fmt.Fprintf(w, "  %-10s %s\n", c.name, c.summary)
 	}
 }
 

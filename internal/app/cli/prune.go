@@ -13,16 +13,12 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-const (
-	pruneArgs    = "--idle DURATION [flags]"
-	pruneSummary = "delete sessions that have not been used for some time"
-	pruneUsage   = `Deletes sessions of the server that have not been used for some time, with their history.
+const pruneUsage = `Deletes sessions of the server that have not been used for some time, with their history.
 
   copilot-grpc sessions prune --idle 720h [--dry-run]
 
 Not deleted are sessions that are in use or shared, and sessions of the CLI that were never opened through the server.
 prune prints the ids of the deleted sessions, the longest unused first.`
-)
 
 type pruneOptions struct {
 	connection *connection

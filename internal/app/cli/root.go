@@ -40,7 +40,7 @@ func (p *program) root(described bool) *cobra.Command {
 // node returns the command, or the group of commands, at a path of names.
 func (p *program) node(c command, path string, described bool) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: strings.TrimSpace(c.name + " " + c.args), Short: c.summary, Hidden: c.hidden,
+		Use: strings.TrimSpace(c.name + " " + c.args), Short: c.summary,
 		DisableFlagParsing: !described, DisableFlagsInUseLine: true, SuggestionsMinimumDistance: 2,
 		Args: cobra.ArbitraryArgs, ValidArgsFunction: cobra.NoFileCompletions,
 	}

@@ -36,7 +36,8 @@ func sessionCommands() []command {
 			help: exportUsage, setup: setupExport, complete: completeSession},
 		{name: "import", args: "FILE [flags]", summary: "carry a session to this server: read it from a file",
 			help: importUsage, setup: setupImport},
-		{name: "prune", args: pruneArgs, summary: pruneSummary, help: pruneUsage, setup: setupPrune},
+		{name: "prune", args: "--idle DURATION [flags]", summary: "delete sessions that have not been used for some time",
+			help: pruneUsage, setup: setupPrune},
 	}
 }
 
