@@ -45,7 +45,7 @@ type program struct {
 	// configDir is the user's directory for configuration, as of [os.UserConfigDir].
 	configDir func() (string, error)
 	// again tells of the second signal, after the first has ended the context.
-	again <-chan struct{}
+	again context.Context
 	// processors sets how many processors the goroutines of this process use.
 	processors func(n int)
 }
@@ -151,27 +151,28 @@ func standingIn(name string, args []string) []string {
 	return args
 }
 
-// signals ends the context at the first signal that asks the program to end, and tells
-// of the second.
-func signals() (ctx context.Context, again <-chan struct{}, release func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	second, over := make(chan struct{}), make(chan struct{})
+// signals ends the first context at the first signal that asks the program to end, and the other at the second.
+func signals() (ctx, again context.Context, release func()) {
+	ctx, first := context.WithCancel(context.Background())
+	again, second := context.WithCancel(context.Background())
+	over := make(chan struct{})
 	received := make(chan os.Signal, 2)
 	signal.Notify(received, os.Interrupt, syscall.SIGTERM)
 	go func() {
-		for _, tell := range []func(){cancel, func() { close(second) }} {
+		for _, end := range []func(){first, second} {
 			select {
 			case <-received:
-				tell()
+				end()
 			case <-over:
 				return
 			}
 		}
 	}()
-	return ctx, second, func() {
+	return ctx, again, func() {
 		signal.Stop(received)
 		close(over)
-		cancel()
+		first()
+		second()
 	}
 }
 
@@ -224,12 +225,10 @@ func (p *program) exit(of *cobra.Command, err error) int {
 	if isNoServer(err) {
 		return exitNoServer
 	}
-	select {
-	case <-p.again:
+	if p.again.Err() != nil {
 		return exitInterrupted
-	default:
-		return exitFailed
 	}
+	return exitFailed
 }
 
 // printHelp prints a help to stdout, in lines that fit the terminal. It returns errHelped, or the error of stdout.
@@ -269,13 +268,9 @@ func self() string {
 		return path
 	}
 	// go run removes the executable afterwards.
-	if built := "bin/copilot-grpc"; exists(built) {
+	const built = "bin/copilot-grpc"
+	if _, err := os.Stat(built); err == nil {
 		return built
 	}
 	return "go run ./cmd/copilot-grpc"
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }

@@ -34,6 +34,7 @@ func newProgram(env []string, stdin string) (p *program, stdout, stderr *bytes.B
 	stdout, stderr = new(bytes.Buffer), new(bytes.Buffer)
 	return &program{
 		version: "v1", stdin: strings.NewReader(stdin), stdout: &output{w: stdout}, stderr: stderr, patience: patience,
+		again: context.Background(),
 		getenv: func(name string) string {
 			for _, entry := range env {
 				if value, ok := strings.CutPrefix(entry, name+"="); ok {

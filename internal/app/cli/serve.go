@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"go.opentelemetry.io/otel"
@@ -107,29 +108,12 @@ func (p *program) serverConfig(args []string) (*serveCommand, error) {
 
 // run runs the app, and hastens its end at the second signal.
 func (p *program) run(ctx context.Context, a *app.App) error {
-	over := make(chan struct{})
-	joined := make(chan struct{})
-	go func() {
-		defer close(joined)
-		select {
-		case <-p.again:
-			a.Abort()
-		case <-over:
-		}
-	}()
-	err := a.Run(ctx)
-	close(over)
-	<-joined
-	return err
+	defer context.AfterFunc(p.again, a.Abort)()
+	return a.Run(ctx)
 }
 
 func listensOnTCP(addresses []string) bool {
-	for _, address := range addresses {
-		if !strings.HasPrefix(address, "unix:") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(addresses, func(address string) bool { return !strings.HasPrefix(address, "unix:") })
 }
 
 // welcome prints the first steps. It prints a generated token.
