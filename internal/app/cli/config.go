@@ -102,18 +102,19 @@ func readConfig(path string) ([]byte, error) {
 	if path == "" {
 		return nil, nil
 	}
+	return readFile("the file of settings", path, maxConfig)
+}
+
+// readFile reads a file that has at most a number of bytes.
+func readFile(what, path string, most int64) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("the file of settings: %w", err)
-	case info.Size() > maxConfig:
-		return nil, fmt.Errorf("the file of settings %q has %d bytes, more than %d", path, info.Size(), maxConfig)
+		return nil, fmt.Errorf("%s: %w", what, err)
+	case info.Size() > most:
+		return nil, fmt.Errorf("%s %q has %d bytes, more than %d", what, path, info.Size(), most)
 	}
-	text, err := os.ReadFile(path)
-	if text == nil && err == nil {
-		text = []byte{}
-	}
-	return text, err
+	return os.ReadFile(path)
 }
 
 // sourced adds to an error of a setting where its value is from.

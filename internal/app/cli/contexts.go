@@ -158,14 +158,12 @@ func (p *program) readContexts() (contexts, error) {
 }
 
 func readContextsFile(path string) (contexts, error) {
-	info, err := os.Stat(path)
+	text, err := readFile("the file of contexts", path, maxContexts)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return contexts{}, nil
 	case err != nil:
-		return contexts{}, fmt.Errorf("the file of contexts: %w", err)
-	case info.Size() > maxContexts:
-		return contexts{}, fmt.Errorf("the file of contexts %q has %d bytes, more than %d", path, info.Size(), maxContexts)
+		return contexts{}, err
 	}
 	// Who can write the file can have a command run and learn tokens.
 	found, err := fileperm.Check(path, fileperm.Trusted)
@@ -176,10 +174,6 @@ func readContextsFile(path string) (contexts, error) {
 		if one.Grave {
 			return contexts{}, fmt.Errorf("the file of contexts: %w", one)
 		}
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return contexts{}, fmt.Errorf("the file of contexts: %w", err)
 	}
 	var known contexts
 	decoder := json.NewDecoder(bytes.NewReader(text))
