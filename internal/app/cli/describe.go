@@ -35,11 +35,12 @@ func setupDescribe(p *program, f *flags) action {
 			return want(args, "NAME")
 		}
 		p.page()
-		d, err := newDescriber(p.stdout)
-		switch {
-		case err != nil:
+		texts, err := readComments()
+		if err != nil {
 			return err
-		case len(args) == 0:
+		}
+		d := &describer{out: p.stdout, comments: texts}
+		if len(args) == 0 {
 			return d.services()
 		}
 		found, err := findDescriptor(args[0])
@@ -135,11 +136,6 @@ type describer struct {
 	out      io.Writer
 	comments map[protoreflect.FullName]string
 	text     strings.Builder
-}
-
-func newDescriber(out io.Writer) (*describer, error) {
-	texts, err := readComments()
-	return &describer{out: out, comments: texts}, err
 }
 
 func (d *describer) services() error {

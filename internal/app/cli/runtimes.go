@@ -41,14 +41,9 @@ func setupRuntimesList(p *program, f *flags) action {
 			if err != nil {
 				return err
 			}
-			return printRuntimes(out, reply.GetRuntimes(), time.Now())
+			return out.print(runtimeTable(reply.GetRuntimes(), time.Now()))
 		})
 	}
-}
-
-func printRuntimes(out *printer, list []*bridgev1.RuntimeInfo, now time.Time) error {
-	rows, values := runtimeTable(list, now)
-	return out.print(rows, values)
 }
 
 // runtimeTable is the table of runtimes, and what it is in JSON.
@@ -96,7 +91,7 @@ func setupDrain(p *program, f *flags) action {
 			if err != nil {
 				return err
 			}
-			return printRuntimes(out, []*bridgev1.RuntimeInfo{reply.GetRuntime()}, time.Now())
+			return out.print(runtimeTable([]*bridgev1.RuntimeInfo{reply.GetRuntime()}, time.Now()))
 		})
 	}
 }
@@ -128,7 +123,7 @@ func setupRecycle(p *program, f *flags) action {
 			if n := reply.GetInterruptedSessions(); n > 0 {
 				fmt.Fprintf(p.stderr, "interrupted sessions: %d\n", n)
 			}
-			return printRuntimes(out, []*bridgev1.RuntimeInfo{reply.GetRuntime()}, time.Now())
+			return out.print(runtimeTable([]*bridgev1.RuntimeInfo{reply.GetRuntime()}, time.Now()))
 		})
 	}
 }

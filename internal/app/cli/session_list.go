@@ -233,19 +233,13 @@ const showUsage = `Prints what the server knows of a session; with -o json every
 func setupShow(p *program, f *flags) action {
 	c := p.connection(f)
 	out := p.printer(f)
-	return func(ctx context.Context, args []string) error {
-		if err := want(args, "SESSION"); err != nil {
+	return c.forSession(func(ctx context.Context, client *copilot.Client, id string) error {
+		s, err := client.GetSession(ctx, id)
+		if err != nil {
 			return err
 		}
-		c.session = args[0]
-		return c.with(ctx, func(client *copilot.Client) error {
-			s, err := client.GetSession(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			return out.record(sessionFields(s), s.Proto)
-		})
-	}
+		return out.record(sessionFields(s), s.Proto)
+	})
 }
 
 func sessionFields(s *copilot.SessionInfo) []field {

@@ -56,15 +56,9 @@ func setupExport(p *program, f *flags) action {
 	c := p.connection(f)
 	output := f.String("output", "", "`file` to write, which must not exist (default: SESSION.tar.gz)")
 	_ = f.SetAnnotation("output", variableKey, []string{"export-output"}) // the flag exists
-	return func(ctx context.Context, args []string) error {
-		if err := want(args, "SESSION"); err != nil {
-			return err
-		}
-		return c.with(ctx, func(client *copilot.Client) error {
-			c.session = args[0]
-			return p.exportSession(ctx, client, args[0], *output)
-		})
-	}
+	return c.forSession(func(ctx context.Context, client *copilot.Client, id string) error {
+		return p.exportSession(ctx, client, id, *output)
+	})
 }
 
 func setupImport(p *program, f *flags) action {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,13 +102,7 @@ func (s *snapshot) since(last *snapshot) {
 		}
 	}
 	slices.SortStableFunc(s.sessions, func(a, b *copilot.SessionInfo) int {
-		switch ra, rb := s.rank(a), s.rank(b); {
-		case ra > rb:
-			return -1
-		case ra < rb:
-			return 1
-		}
-		return 0
+		return cmp.Compare(s.rank(b), s.rank(a))
 	})
 }
 
