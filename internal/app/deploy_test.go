@@ -117,7 +117,7 @@ func TestChartSettings(t *testing.T) {
 	var want []string
 	c := DefaultConfig()
 	for _, row := range c.Table().All() {
-		if !row.Traits.Has(setting.Secret) && !slices.Contains(own, row.Key) {
+		if !row.Secret && !slices.Contains(own, row.Key) {
 			want = append(want, row.Key)
 		}
 	}

@@ -116,7 +116,7 @@ func (a *App) observe(ctx context.Context, set *settings) (err error) {
 		return nil
 	})
 	if o.observer, err = observe.New(observe.Config{
-		Tracers: o.telemetry.Tracers(), Meters: o.telemetry.Meters(),
+		Tracers: o.telemetry.Tracers, Meters: o.telemetry.Meters,
 		Tenants: c.MetricsByTenant,
 	}); err != nil {
 		return err
@@ -126,7 +126,7 @@ func (a *App) observe(ctx context.Context, set *settings) (err error) {
 	}
 	if c.AdminListen != "" {
 		o.admin, err = admin.New(ctx, admin.Config{
-			Listen: c.AdminListen, Token: c.AdminToken, Wide: c.AdminWide, Metrics: o.telemetry.Page(), Ready: a.ready,
+			Listen: c.AdminListen, Token: c.AdminToken, Wide: c.AdminWide, Metrics: o.telemetry.Page, Ready: a.ready,
 			Logger: a.logger,
 		})
 		if err != nil {
@@ -261,9 +261,9 @@ func (o *observing) ended(d runtime.Down) { o.observer.RuntimeEnded(d.Cause, d.R
 
 // instruments is what the server tells.
 func (o *observing) instruments(c *Config) *server.Telemetry {
-	t := &server.Telemetry{Observer: o.observer, Tracers: o.telemetry.Tracers()}
+	t := &server.Telemetry{Observer: o.observer, Tracers: o.telemetry.Tracers}
 	if c.OTLP || c.AdminListen != "" {
-		t.Meters = o.telemetry.Meters()
+		t.Meters = o.telemetry.Meters
 	}
 	return t
 }

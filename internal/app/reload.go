@@ -9,7 +9,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fleet"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
-	"github.com/copilot-grpc/copilot-grpc/internal/setting"
 	"github.com/copilot-grpc/copilot-grpc/server"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
 )
@@ -80,7 +79,7 @@ func (c *Config) with(other *Config) (next *Config, changed, later []string) {
 		path, isPath := row.Value.(*string)
 		switch {
 		case row.Same(want):
-		case !row.Traits.Has(setting.Live),
+		case !row.Live,
 			isPath && slices.Contains(switches, row.Key) && (*path == "") != (*want.Value.(*string) == ""):
 			later = append(later, row.Key)
 		default:

@@ -110,7 +110,7 @@ func TestReloadOfEachSetting(t *testing.T) {
 		}
 		now, _ := a.current.Load().Table().Lookup(row.Key)
 		waits := strings.Contains(out.String(), "require a restart\" settings=["+row.Key+"]")
-		if now.Same(changed) != row.Traits.Has(setting.Live) || waits == row.Traits.Has(setting.Live) {
+		if now.Same(changed) != row.Live || waits == row.Live {
 			t.Errorf("%s: in force %t, said to wait %t", row.Key, now.Same(changed), waits)
 		}
 	}

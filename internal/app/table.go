@@ -19,12 +19,12 @@ func fixed(key string, value any, help string) setting.Row {
 
 // live is a setting that Reload changes.
 func live(key string, value any, help string) setting.Row {
-	return setting.Row{Key: key, Value: value, Traits: setting.Live, Help: help}
+	return setting.Row{Key: key, Value: value, Live: true, Help: help}
 }
 
 // secret is a setting that is never printed.
 func secret(key string, value any, help string) setting.Row {
-	return setting.Row{Key: key, Value: value, Traits: setting.Secret, Help: help}
+	return setting.Row{Key: key, Value: value, Secret: true, Help: help}
 }
 
 // Table lists every setting of the server; the members of c are the values. Each line defines the

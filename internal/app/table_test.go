@@ -138,8 +138,8 @@ func TestSecretsAreMarked(t *testing.T) {
 	c := DefaultConfig()
 	sound := regexp.MustCompile(`token|secret|password|credential|header|^env$`)
 	for _, row := range c.Table().All() {
-		if sound.MatchString(row.Key) != row.Traits.Has(setting.Secret) {
-			t.Errorf("%s: secret is %t", row.Key, row.Traits.Has(setting.Secret))
+		if sound.MatchString(row.Key) != row.Secret {
+			t.Errorf("%s: secret is %t", row.Key, row.Secret)
 		}
 	}
 }

@@ -127,7 +127,7 @@ func (g *given) Type() string {
 }
 
 func (g *given) String() string {
-	if g.setting.Value == nil || g.setting.Traits.Has(Secret) {
+	if g.setting.Value == nil || g.setting.Secret {
 		return ""
 	}
 	return strings.Join(g.setting.texts(), ",")

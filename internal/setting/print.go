@@ -32,7 +32,7 @@ func (l *Loader) Print(w io.Writer) error {
 
 func (s Row) line() (string, error) {
 	texts := s.texts()
-	if s.Traits.Has(Secret) {
+	if s.Secret {
 		switch {
 		case len(texts) == 0 || !s.pairs() && texts[0] == "":
 			return "# " + s.Key + ": not set", nil
@@ -76,7 +76,7 @@ func names(texts []string) []string {
 
 // byDefault is the default for people: what is there before anything is loaded.
 func (s Row) byDefault() string {
-	if s.Traits.Has(Secret) {
+	if s.Secret {
 		return ""
 	}
 	switch text := strings.Join(s.texts(), ","); text {
@@ -119,10 +119,10 @@ func (t Table) Markdown(w io.Writer, prefix string) {
 			if byDefault != "" {
 				byDefault = "`" + byDefault + "`"
 			}
-			if s.Traits.Has(Live) {
+			if s.Live {
 				live = "yes"
 			}
-			if s.Traits.Has(Secret) {
+			if s.Secret {
 				help += ". A secret: never shown"
 			}
 			fmt.Fprintf(w, "| `%s` | `--%s%s` | `%s` | %s | %s | %s |\n", s.Key, s.Flag(), value, s.Variable(prefix),

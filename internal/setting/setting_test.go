@@ -26,15 +26,15 @@ func (v *values) table() Table {
 	return Table{
 		{Title: "First", Rows: []Row{
 			{Key: "text", Value: &v.text, Help: "a `word`"},
-			{Key: "token", Value: &v.token, Traits: Secret, Help: "a `token`"},
+			{Key: "token", Value: &v.token, Secret: true, Help: "a `token`"},
 			{Key: "yes", Value: &v.yes, Help: "whether | not"},
 			{Key: "list", Value: &v.list, Help: "some"},
 		}},
 		{Title: "Second", Rows: []Row{
-			{Key: "number", Value: &v.number, Traits: Live, Help: "how many"},
+			{Key: "number", Value: &v.number, Live: true, Help: "how many"},
 			{Key: "bytes", Value: &v.bytes, Help: "how much"},
 			{Key: "max_wait", Value: &v.wait, Help: "how long"},
-			{Key: "env", Value: &v.env, Traits: Secret, Help: "variables"},
+			{Key: "env", Value: &v.env, Secret: true, Help: "variables"},
 		}},
 	}
 }

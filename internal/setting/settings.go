@@ -16,20 +16,6 @@ import (
 	"time"
 )
 
-// Trait is something that holds for a setting.
-type Trait uint8
-
-// The traits, which can be added up.
-const (
-	// Secret is a setting whose value is never shown.
-	Secret Trait = 1 << iota
-	// Live is a setting that can change while the program runs.
-	Live
-)
-
-// Has reports whether all of the other are among the traits.
-func (t Trait) Has(other Trait) bool { return t&other == other }
-
 // Row is a row of a table.
 type Row struct {
 	// Key is the setting's name in files, such as "max_prompt_bytes". The flag is
@@ -38,8 +24,8 @@ type Row struct {
 	// Value points to where the value goes, which has the default: a *string, *bool, *int,
 	// *int64, *time.Duration, *[]string or *map[string]string.
 	Value any
-	// Traits are what else holds for it.
-	Traits Trait
+	// Secret says that the value is never shown, Live that it can change while the program runs.
+	Secret, Live bool
 	// Help says what it is. A word in back quotes names the value, as in package pflag.
 	Help string
 }
@@ -135,7 +121,7 @@ func (s Row) parse(texts []string) error {
 
 // shown is a text for an error.
 func (s Row) shown(text string) string {
-	if s.Traits.Has(Secret) {
+	if s.Secret {
 		return "the value"
 	}
 	return strconv.Quote(text)

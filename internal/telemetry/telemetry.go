@@ -72,9 +72,11 @@ func CheckProtocol(protocol string) error {
 // Telemetry is what is wanted, at work. Its fields have types of OpenTelemetry's API only: a package whose types lead to
 // one of the SDK compiles 1,450 of the SDK's generic functions again, which takes 3 s.
 type Telemetry struct {
-	tracers  trace.TracerProvider
-	meters   metric.MeterProvider
-	page     http.Handler
+	// Tracers is nil if spans are not exported.
+	Tracers trace.TracerProvider
+	Meters  metric.MeterProvider
+	// Page is the page for Prometheus; nil if there is none.
+	Page     http.Handler
 	shutdown []func(context.Context) error
 }
 
@@ -107,7 +109,7 @@ func New(ctx context.Context, c Config) (*Telemetry, error) {
 	}
 	if c.OTLP || c.Spans != nil {
 		tracers := sdktrace.NewTracerProvider(spans...)
-		t.tracers, t.shutdown = tracers, append(t.shutdown, tracers.Shutdown)
+		t.Tracers, t.shutdown = tracers, append(t.shutdown, tracers.Shutdown)
 	}
 	if c.Prometheus {
 		registry := prometheus.NewRegistry()
@@ -120,10 +122,10 @@ func New(ctx context.Context, c Config) (*Telemetry, error) {
 		}
 		figures = append(figures, sdkmetric.WithReader(reader))
 		// Exemplars, which the SDK takes from sampled spans, need OpenMetrics. Prometheus asks for that.
-		t.page = promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
+		t.Page = promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 	}
 	meters := sdkmetric.NewMeterProvider(figures...)
-	t.meters, t.shutdown = meters, append(t.shutdown, meters.Shutdown)
+	t.Meters, t.shutdown = meters, append(t.shutdown, meters.Shutdown)
 	return t, nil
 }
 
@@ -156,14 +158,6 @@ func (c Config) otlp(ctx context.Context) (sdktrace.SpanExporter, sdkmetric.Read
 	}
 	return spans, sdkmetric.NewPeriodicReader(figures), nil
 }
-
-// Tracers returns the tracer provider; nil if spans are not exported.
-func (t *Telemetry) Tracers() trace.TracerProvider { return t.tracers }
-
-func (t *Telemetry) Meters() metric.MeterProvider { return t.meters }
-
-// Page is the page for Prometheus; nil if there is none.
-func (t *Telemetry) Page() http.Handler { return t.page }
 
 // Shutdown sends what is left, for as long as ctx lasts, and ends everything.
 func (t *Telemetry) Shutdown(ctx context.Context) error {

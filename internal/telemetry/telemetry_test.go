@@ -122,10 +122,10 @@ func TestOTLP(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, span := tel.Tracers().Tracer("test").Start(t.Context(), "worked")
+			_, span := tel.Tracers.Tracer("test").Start(t.Context(), "worked")
 			span.SetStatus(codes.Error, "no entry with hunter2")
 			span.End()
-			counter, err := tel.Meters().Meter("test").Int64Counter("things")
+			counter, err := tel.Meters.Meter("test").Int64Counter("things")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -155,11 +155,11 @@ func TestPageAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if tel.Tracers() != nil {
+	if tel.Tracers != nil {
 		t.Error("spans are made for nobody")
 	}
 	w := httptest.NewRecorder()
-	tel.Page().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	tel.Page.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if text := w.Body.String(); !strings.Contains(text, "go_goroutines") || !strings.Contains(text, "process_cpu") {
 		t.Errorf("the page is %s", text)
 	}
