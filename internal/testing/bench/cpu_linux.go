@@ -42,18 +42,3 @@ func childOf(pid int) (int, error) {
 	}
 	return strconv.Atoi(children[0])
 }
-
-// anonymous returns the bytes of a process's memory that are its own.
-func anonymous(pid int) (int64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(status)) {
-		if value, ok := strings.CutPrefix(line, "RssAnon:"); ok {
-			kb, err := strconv.ParseInt(strings.Fields(value)[0], 10, 64)
-			return kb << 10, err
-		}
-	}
-	return 0, fmt.Errorf("process %d tells no RssAnon", pid)
-}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/procfs"
+
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/bench/loadcli"
@@ -169,7 +171,7 @@ func createMany(ctx context.Context, c *copilot.Client, n int) ([]string, error)
 // growth is by how many bytes the bridge grows through what f does.
 func growth(b *bridge, f func() error) (float64, error) {
 	time.Sleep(settling)
-	before, err := anonymous(b.cmd.Process.Pid)
+	before, err := b.anonymous()
 	if err != nil {
 		return 0, err
 	}
@@ -177,6 +179,16 @@ func growth(b *bridge, f func() error) (float64, error) {
 		return 0, err
 	}
 	time.Sleep(settling)
-	after, err := anonymous(b.cmd.Process.Pid)
-	return float64(after - before), err
+	after, err := b.anonymous()
+	return after - before, err
+}
+
+// anonymous returns the bytes of the bridge's memory that are its own.
+func (b *bridge) anonymous() (float64, error) {
+	p, err := procfs.NewProc(b.cmd.Process.Pid)
+	if err != nil {
+		return 0, err
+	}
+	status, err := p.NewStatus()
+	return float64(status.RssAnon), err
 }

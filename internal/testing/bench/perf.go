@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // The names of sums among the counts of systemCalls.
@@ -156,25 +158,13 @@ func parseCounts(text []byte) (map[string]float64, error) {
 
 // contextSwitches returns how often the threads of a process have left a processor.
 func contextSwitches(pid int) (sum float64, err error) {
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
-	if err != nil || len(files) == 0 {
-		return 0, fmt.Errorf("process %d has no threads: %w", pid, err)
+	threads, err := procfs.AllThreads(pid)
+	if err != nil {
+		return 0, err
 	}
-	for _, name := range files {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			continue // the thread has ended
-		}
-		for line := range strings.Lines(string(text)) {
-			key, value, _ := strings.Cut(line, ":")
-			if !strings.HasSuffix(key, "_ctxt_switches") {
-				continue
-			}
-			n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-			if err != nil {
-				return 0, err
-			}
-			sum += n
+	for _, t := range threads {
+		if status, err := t.NewStatus(); err == nil { // else the thread has ended
+			sum += float64(status.TotalCtxtSwitches())
 		}
 	}
 	return sum, nil

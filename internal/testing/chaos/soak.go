@@ -1,16 +1,16 @@
 package chaos
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -193,13 +193,12 @@ func (s *soak) count(turns int64, stdout io.Writer) {
 
 // residentSize is the memory of a process.
 func residentSize(pid int) int64 {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	_, rest, _ := bytes.Cut(text, []byte("VmRSS:"))
-	if fields := bytes.Fields(rest); len(fields) > 0 {
-		kib, _ := strconv.ParseInt(string(fields[0]), 10, 64)
-		return kib << 10
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		return 0
 	}
-	return 0
+	status, _ := p.NewStatus()
+	return int64(status.VmRSS) //nolint:gosec // no machine has more
 }
 
 // report tells the memory over time, and whether it is flat.

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 )
@@ -82,7 +83,7 @@ func awaitZombie(t *testing.T, pid int) {
 // its exit code and words: the gate as its users meet it.
 func TestMainFailsOnLeaks(t *testing.T) {
 	t.Parallel()
-	if _, err := os.Stat(filepath.Join(procDir, "self", "stat")); err != nil {
+	if _, err := os.Stat(filepath.Join(procfs.DefaultMountPoint, "self", "stat")); err != nil {
 		t.Skipf("no proc file system: %v", err)
 	}
 	tests := []struct {
@@ -131,9 +132,9 @@ func exitCode(err error) int {
 
 func TestSettleWaitsForWhatIsEnding(t *testing.T) {
 	t.Parallel()
-	answers := [][]process{{{pid: 1}}, {{pid: 1}}, nil}
+	answers := [][]procfs.ProcStat{{{PID: 1}}, {{PID: 1}}, nil}
 	asked := 0
-	left, err := settle(time.Minute, func() ([]process, error) {
+	left, err := settle(time.Minute, func() ([]procfs.ProcStat, error) {
 		asked++
 		return answers[asked-1], nil
 	})
@@ -144,13 +145,13 @@ func TestSettleWaitsForWhatIsEnding(t *testing.T) {
 
 func TestSettleGivesUp(t *testing.T) {
 	t.Parallel()
-	want := process{pid: 7, name: "sh", state: "S"}
-	left, err := settle(0, func() ([]process, error) { return []process{want}, nil })
-	if err != nil || !slices.Equal(left, []process{want}) {
+	want := procfs.ProcStat{PID: 7, Comm: "sh", State: "S"}
+	left, err := settle(0, func() ([]procfs.ProcStat, error) { return []procfs.ProcStat{want}, nil })
+	if err != nil || !slices.Equal(left, []procfs.ProcStat{want}) {
 		t.Errorf("got %v, %v, want %v", left, err, want)
 	}
 	broken := errors.New("no access")
-	if _, err := settle(time.Minute, func() ([]process, error) { return nil, broken }); !errors.Is(err, broken) {
+	if _, err := settle(time.Minute, func() ([]procfs.ProcStat, error) { return nil, broken }); !errors.Is(err, broken) {
 		t.Errorf("got %v, want %v", err, broken)
 	}
 }
@@ -158,38 +159,29 @@ func TestSettleGivesUp(t *testing.T) {
 func TestChildrenReadsOnlyOnesOwn(t *testing.T) {
 	t.Parallel()
 	proc := t.TempDir()
-	for pid, rest := range map[int]string{
-		10: "(sh) S 5 10 10",
-		11: "(a) b (c) Z 5 11 11",
-		12: "(other) R 6 12 12",
+	for pid, head := range map[int]string{
+		10: "(sh) S 5",
+		11: "(a) b (c) Z 5",
+		12: "(other) R 6",
 	} {
 		dir := filepath.Join(proc, strconv.Itoa(pid))
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		line := fmt.Sprintf("%d %s\n", pid, rest)
+		line := fmt.Sprintf("%d %s%s\n", pid, head, strings.Repeat(" 0", 48))
 		if err := os.WriteFile(filepath.Join(dir, "stat"), []byte(line), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	got, err := children(proc, 5)
+	tree, err := procfs.NewFS(proc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []process{{pid: 10, name: "sh", state: "S"}, {pid: 11, name: "a) b (c", state: "Z"}}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
+	got, err := children(tree, 5)
+	if err != nil {
+		t.Fatal(err)
 	}
 	if text := describe(got); text != `"sh" (pid 10, running), "a) b (c" (pid 11, zombie)` {
 		t.Errorf("described as %s", text)
-	}
-}
-
-func TestParseStatRefusesGarbage(t *testing.T) {
-	t.Parallel()
-	for _, line := range []string{"", "12 sh S 1", "12 (sh)", "12 (sh) S", "x (sh) S 1", "12 (sh) S x", ")12("} {
-		if p, _, err := parseStat([]byte(line)); err == nil {
-			t.Errorf("%q was read as %v", line, p)
-		}
 	}
 }
