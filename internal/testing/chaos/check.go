@@ -51,11 +51,11 @@ func (w *world) check(r *Report) {
 		given: &w.positions, disorders: disorders(w.host.said()), early: map[string]bool{},
 		load: func(c *conversation) { w.logEvent(step{pick: [4]uint32{uint32(c.n)}}) },
 	}
-	r.Counts.Lives = w.host.lives()
-	r.Counts.Unordered = len(k.disorders)
-	r.Counts.Readers = len(w.audience.readers) + len(w.audience.participants)
+	r.Counts["CLI processes"] = w.host.lives()
+	r.Counts["bursts left out of order"] = len(k.disorders)
+	r.Counts["readers and participants"] = len(w.audience.readers) + len(w.audience.participants)
 	for id, n := range fakecli.Accepted(log) {
-		r.Counts.Callbacks += n
+		r.Counts["answers the CLI took"] += n
 		if n > 1 {
 			w.rec.violated("callback %s was answered %d times in the CLI", id, n)
 			k.quote(log, id)
@@ -66,7 +66,7 @@ func (w *world) check(r *Report) {
 		if log, err = w.host.entries(); err != nil {
 			w.rec.violated("the oracle cannot be read: %v", err)
 		}
-		r.Counts.Durable += len(history)
+		r.Counts["durable events of the CLI"] += len(history)
 		if log != nil {
 			k.checkOrder(c, journal, emitted(log))
 			k.checkGiven(c, emitted(log))
@@ -75,14 +75,14 @@ func (w *world) check(r *Report) {
 		for _, f := range w.audience.followers() {
 			if f.session == c.id {
 				f.check(journal)
-				r.Counts.Delivered += len(f.events)
+				r.Counts["events delivered"] += len(f.events)
 				for _, n := range f.gaps {
-					r.Counts.Gaps += n
+					r.Counts["gaps told"] += n
 				}
 			}
 		}
 	}
-	r.Counts.Early = len(k.early)
+	r.Counts["events told early by the CLI"] = len(k.early)
 	k.checkList(w.sessions, int(w.abandoned.Load()))
 }
 

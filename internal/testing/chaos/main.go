@@ -80,7 +80,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 			return 1
 		}
 	}
-	if sum.failed > 0 || sum.played == 0 {
+	if len(sum.failed) > 0 || len(sum.forms) == 0 {
 		return 1
 	}
 	return 0

@@ -17,12 +17,12 @@ type recorder struct {
 	mu     sync.Mutex
 	log    []string
 	found  []string // violations
-	faults map[string]int
-	calls  map[string]int // by method and result
+	faults tally
+	calls  tally // by method and result
 }
 
 func newRecorder(quiet bool) *recorder {
-	return &recorder{begun: time.Now(), quiet: quiet, faults: map[string]int{}, calls: map[string]int{}}
+	return &recorder{begun: time.Now(), quiet: quiet, faults: tally{}, calls: tally{}}
 }
 
 // logf writes a line into the log.

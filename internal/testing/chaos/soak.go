@@ -219,18 +219,6 @@ func (s *soak) report() (text string, flat bool) {
 	last := s.samples[n-1]
 	flat = late-early < soakGrowth
 	return fmt.Sprintf("%d turns in %v, %d not completed\nresident memory: %.1f MiB in the second quarter, %.1f MiB "+
-		"in the last; slope of the second half %.1f KiB per 1,000 turns\n",
-		last.turns, last.at.Round(time.Second), s.failed.Load(), early/(1<<20), late/(1<<20),
-		slope(s.samples[n/2:])*1000/1024), flat
-}
-
-// slope is that of the line through the samples, in bytes a turn.
-func slope(of []sample) float64 {
-	var x, y, xx, xy float64
-	n := float64(len(of))
-	for _, one := range of {
-		t, r := float64(one.turns), float64(one.rss)
-		x, y, xx, xy = x+t, y+r, xx+t*t, xy+t*r
-	}
-	return (n*xy - x*y) / (n*xx - x*x)
+		"in the last\n",
+		last.turns, last.at.Round(time.Second), s.failed.Load(), early/(1<<20), late/(1<<20)), flat
 }

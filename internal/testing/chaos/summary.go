@@ -11,32 +11,54 @@ import (
 	"time"
 )
 
+// tally counts by names.
+type tally map[string]int
+
+func (t tally) add(other tally) {
+	for name, n := range other {
+		t[name] += n
+	}
+}
+
+func (t tally) total() (sum int) {
+	for _, n := range t {
+		sum += n
+	}
+	return sum
+}
+
+// String is a line for each name, the largest count first.
+func (t tally) String() string {
+	names := slices.SortedFunc(maps.Keys(t),
+		func(x, y string) int { return cmp.Or(cmp.Compare(t[y], t[x]), cmp.Compare(x, y)) })
+	var b strings.Builder
+	for _, name := range names {
+		_, _ = fmt.Fprintf(&b, "  %8d  %s\n", t[name], name)
+	}
+	return b.String()
+}
+
 // summary is what came of many schedules.
 type summary struct {
 	o     options
 	begun time.Time
 
-	mu       sync.Mutex
-	played   int
-	failed   int
-	forms    map[string]int // of CLIs
-	times    map[string]time.Duration
-	longest  map[string]time.Duration
-	steps    int
-	sessions int
-	faults   map[string]int
-	fewest   int // faults of one schedule
-	calls    map[string]int
-	counts   Counts
-	first    uint64
-	last     uint64
-	notes    []string
+	mu      sync.Mutex
+	forms   tally // schedules, by CLI
+	times   map[string]time.Duration
+	longest map[string]time.Duration
+	counts  tally
+	faults  tally
+	fewest  int // faults of one schedule
+	calls   tally
+	last    uint64   // seed
+	failed  []string // a line for each schedule with violations
 }
 
 func newSummary(o options) *summary {
 	return &summary{
-		o: o, begun: time.Now(), forms: map[string]int{}, times: map[string]time.Duration{},
-		longest: map[string]time.Duration{}, faults: map[string]int{}, calls: map[string]int{}, fewest: -1,
+		o: o, begun: time.Now(), forms: tally{}, times: map[string]time.Duration{}, longest: map[string]time.Duration{},
+		counts: tally{}, faults: tally{}, calls: tally{}, fewest: -1,
 	}
 }
 
@@ -44,53 +66,27 @@ func newSummary(o options) *summary {
 func (s *summary) add(r *Report, stdout io.Writer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.played++
 	form := r.Plan.form()
 	s.forms[form]++
 	s.times[form] += r.Took
 	s.longest[form] = max(s.longest[form], r.Took)
-	s.steps += r.Steps
-	s.sessions += r.Sessions
-	faults := 0
-	for kind, n := range r.Faults {
-		s.faults[kind] += n
-		faults += n
-	}
-	if s.fewest < 0 || faults < s.fewest {
+	s.counts.add(r.Counts)
+	s.faults.add(r.Faults)
+	s.calls.add(r.Calls)
+	if faults := r.Faults.total(); s.fewest < 0 || faults < s.fewest {
 		s.fewest = faults
 	}
-	for name, n := range r.Calls {
-		s.calls[name] += n
-	}
-	s.counts.Durable += r.Counts.Durable
-	s.counts.Delivered += r.Counts.Delivered
-	s.counts.Readers += r.Counts.Readers
-	s.counts.Gaps += r.Counts.Gaps
-	s.counts.Callbacks += r.Counts.Callbacks
-	s.counts.Lives += r.Counts.Lives
-	s.counts.Unordered += r.Counts.Unordered
-	s.counts.Early += r.Counts.Early
-	if s.played == 1 || r.Plan.Seed < s.first {
-		s.first = r.Plan.Seed
-	}
 	s.last = max(s.last, r.Plan.Seed)
+	played := s.forms.total()
 	if len(r.Violations) > 0 {
-		s.failed++
-		line := fmt.Sprintf("FAILED seed %d, %s: %d violations, the first: %s", r.Plan.Seed, form,
-			len(r.Violations), head(r.Violations[0]))
-		s.notes = append(s.notes, line)
+		line := fmt.Sprintf("FAILED seed %d, %s: %d violations, the first: %.400s", r.Plan.Seed, form, len(r.Violations),
+			r.Violations[0])
+		s.failed = append(s.failed, line)
 		_, _ = fmt.Fprintf(stdout, "%s (%s)\n", line, s.o.keep(r))
-	} else if s.played%50 == 0 {
-		_, _ = fmt.Fprintf(stdout, "%v: %d played, %d failed\n", time.Since(s.begun).Round(time.Second), s.played,
-			s.failed)
+	} else if played%50 == 0 {
+		_, _ = fmt.Fprintf(stdout, "%v: %d played, %d failed\n", time.Since(s.begun).Round(time.Second), played,
+			len(s.failed))
 	}
-}
-
-func head(text string) string {
-	if len(text) > 400 {
-		return text[:400] + "…"
-	}
-	return text
 }
 
 // String is the summary for people.
@@ -101,45 +97,19 @@ func (s *summary) String() string {
 	line := func(name, format string, args ...any) {
 		_, _ = fmt.Fprintf(&b, "%-28s %s\n", name, fmt.Sprintf(format, args...))
 	}
-	line("schedules", "%d, seeds %d to %d", s.played, s.first, s.last)
-	line("with violations", "%d", s.failed)
+	line("schedules", "%d, seeds %d to %d", s.forms.total(), s.o.seed, s.last)
+	line("with violations", "%d", len(s.failed))
 	line("took", "%v, %d at once", time.Since(s.begun).Round(time.Second), s.o.parallel)
-	for _, form := range []string{"fake", "real"} {
-		if n := s.forms[form]; n > 0 {
-			line("  "+form+" CLI", "%d, %v each, at most %v", n, (s.times[form] / time.Duration(n)).Round(time.Millisecond),
-				s.longest[form].Round(time.Millisecond))
-		}
+	for _, form := range slices.Sorted(maps.Keys(s.forms)) {
+		n := s.forms[form]
+		line("  "+form+" CLI", "%d, %v each, at most %v", n, (s.times[form] / time.Duration(n)).Round(time.Millisecond),
+			s.longest[form].Round(time.Millisecond))
 	}
-	line("steps", "%d", s.steps)
-	line("sessions", "%d", s.sessions)
-	line("lives of CLI processes", "%d", s.counts.Lives)
-	line("durable events compared", "%d", s.counts.Durable)
-	line("events delivered", "%d to %d readers and participants, %d gaps told", s.counts.Delivered, s.counts.Readers,
-		s.counts.Gaps)
-	line("bursts left out of order", "%d", s.counts.Unordered)
-	line("told early by the CLI", "%d", s.counts.Early)
-	line("answers the CLI took", "%d", s.counts.Callbacks)
-	line("faults", "%d, at least %d in each schedule", total(s.faults), s.fewest)
-	table(&b, s.faults)
-	line("calls and turns", "%d", total(s.calls))
-	table(&b, s.calls)
-	for _, note := range s.notes {
-		_, _ = fmt.Fprintln(&b, note)
+	line("compared", "\n%v", s.counts)
+	line("faults", "%d, at least %d in each schedule\n%v", s.faults.total(), s.fewest, s.faults)
+	line("calls and turns", "%d\n%v", s.calls.total(), s.calls)
+	for _, failed := range s.failed {
+		_, _ = fmt.Fprintln(&b, failed)
 	}
 	return b.String()
-}
-
-func total(of map[string]int) (n int) {
-	for _, k := range of {
-		n += k
-	}
-	return n
-}
-
-func table(b *strings.Builder, of map[string]int) {
-	names := slices.SortedFunc(maps.Keys(of),
-		func(x, y string) int { return cmp.Or(cmp.Compare(of[y], of[x]), cmp.Compare(x, y)) })
-	for _, name := range names {
-		_, _ = fmt.Fprintf(b, "  %8d  %s\n", of[name], name)
-	}
 }

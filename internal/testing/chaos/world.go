@@ -39,28 +39,15 @@ func newWorld(ctx context.Context, p Plan) *world {
 
 // Report is what came of a schedule.
 type Report struct {
-	Plan     Plan
-	Took     time.Duration
-	Steps    int
-	Sessions int
-	Faults   map[string]int
-	Calls    map[string]int
-	Counts   Counts
+	Plan   Plan
+	Took   time.Duration
+	Faults tally
+	Calls  tally
+	// Counts is how much was compared.
+	Counts tally
 	// Violations is empty when all is well. Log is only there when it is not.
 	Violations []string
 	Log        []string
-}
-
-// Counts is how much was compared.
-type Counts struct {
-	Durable   int // events of the CLI's histories
-	Delivered int // events that readers got
-	Readers   int
-	Gaps      int
-	Callbacks int // that the CLI was answered
-	Lives     int // of CLI processes
-	Unordered int // bursts that the server left out of order
-	Early     int // events of histories that the CLI told before what came before them
 }
 
 // Run plays a schedule.
@@ -69,7 +56,7 @@ func Run(ctx context.Context, p Plan) *Report {
 	defer cancel()
 	w := newWorld(ctx, p)
 	defer w.cancel()
-	r := &Report{Plan: p, Steps: p.Steps}
+	r := &Report{Plan: p, Counts: tally{"steps": p.Steps}}
 	var err error
 	if w.dir, err = os.MkdirTemp("", "chaos"); err == nil {
 		err = w.play(r)
@@ -78,7 +65,7 @@ func Run(ctx context.Context, p Plan) *Report {
 	if err != nil {
 		w.rec.violated("the schedule could not be played: %v", err)
 	}
-	r.Sessions = len(w.sessions)
+	r.Counts["sessions"] = len(w.sessions)
 	w.rec.report(r)
 	return r
 }
