@@ -77,13 +77,6 @@ func TestCheckImports(t *testing.T) {
 		{name: "dead import exception", rules: "leaf never os/... except os/signal # r", want: []string{
 			`imports.txt:1: the exception of import "os/signal" excuses nothing`,
 		}},
-		{name: "pending", rules: "pending gone/... never os # r"},
-		{name: "pending still binds", rules: "pending gone bridge never os # r", want: []string{
-			"bridge/a.go:2: bridge must not import os (imports.txt line 1: r)",
-		}},
-		{name: "pending no longer", rules: "pending leaf never os # r", want: []string{
-			`imports.txt:1: the mark "pending" is no longer needed`,
-		}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -102,7 +95,7 @@ func TestCheckImports(t *testing.T) {
 func TestCheckImportsRefusesBadRows(t *testing.T) {
 	t.Parallel()
 	for _, rules := range []string{
-		"a never b", "a never # r", "never b # r", "a b # r", "pending # r",
+		"a never b", "a never # r", "never b # r", "a b # r",
 		"except a never b # r", "a within b except c # r",
 	} {
 		if _, err := CheckImports(tree(nil), rules); err == nil || !strings.Contains(err.Error(), "line 1: ") {

@@ -110,8 +110,7 @@ func (r rule) violations(graph importGraph) []Finding {
 	return findings
 }
 
-// stale lists the patterns of the rule that do nothing. A row marked pending is one
-// whose packages are still to come: its mark is what goes stale.
+// stale lists the patterns of the rule that do nothing.
 func (r rule) stale(graph importGraph) []Finding {
 	var dead []string
 	for _, p := range r.packages {
@@ -128,12 +127,6 @@ func (r rule) stale(graph importGraph) []Finding {
 		if !r.excuses(graph, "...", p) {
 			dead = append(dead, fmt.Sprintf("the exception of import %q excuses nothing", p))
 		}
-	}
-	if r.pending {
-		if len(dead) > 0 {
-			return nil
-		}
-		dead = []string{`the mark "pending" is no longer needed`}
 	}
 	findings := make([]Finding, len(dead))
 	for i, what := range dead {

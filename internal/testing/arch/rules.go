@@ -36,8 +36,7 @@ func anyMatches(patterns []pattern, pkg string) bool {
 
 // rule is one row of the file.
 type rule struct {
-	line    int
-	pending bool
+	line int
 	// packages and their exceptions say whom the rule binds.
 	packages, exceptPackages []pattern
 	verb                     verb
@@ -69,12 +68,9 @@ func parseRules(text string) ([]rule, error) {
 	return rules, nil
 }
 
-// parseRule reads "[pending] packages… [except packages…] verb imports… [except imports…]".
+// parseRule reads "packages… [except packages…] verb imports… [except imports…]".
 func parseRule(words []string) (rule, error) {
 	var r rule
-	if words[0] == "pending" {
-		r.pending, words = true, words[1:]
-	}
 	at := slices.IndexFunc(words, func(w string) bool { return verb(w) == never || verb(w) == within })
 	if at < 1 {
 		return rule{}, fmt.Errorf("want packages, then %q or %q, then imports, got %q", never, within, words)
