@@ -33,10 +33,11 @@ type conn struct {
 	end  context.CancelFunc
 
 	sessions *sessions
-	feeds    *feeds
+	feeds    sync.WaitGroup // the goroutines of watch.go
 
 	mu        sync.Mutex
 	connected bool // it has shown the token
+	telemetry bool // it is forwarded
 }
 
 func newConn(ctx context.Context, s *Server, rwc io.ReadWriteCloser, trusted bool) *conn {
@@ -53,14 +54,14 @@ func newConn(ctx context.Context, s *Server, rwc io.ReadWriteCloser, trusted boo
 		Strict: true,
 		Logger: s.config.Logger,
 	})
-	c.feeds = &feeds{ctx: c.life, server: s, log: c.log, sessions: c.sessions, rpc: c.rpc}
 	close(ready)
 	return c
 }
 
 // serve runs the connection to its end.
 func (c *conn) serve(ctx context.Context) error {
-	c.feeds.start()
+	c.feeds.Go(c.watchSessions)
+	c.feeds.Go(c.watchHostEvents)
 	select {
 	case <-c.rpc.Done():
 	case <-ctx.Done():
@@ -75,7 +76,7 @@ func (c *conn) serve(ctx context.Context) error {
 	_ = c.rpc.Close()
 	c.end()
 	c.rpc.Wait()
-	c.feeds.wait()
+	c.feeds.Wait()
 	if err := c.rpc.Err(); !ended(err) {
 		return err
 	}
@@ -158,7 +159,7 @@ func (c *conn) profile() *bridgev1.RuntimeProfile {
 	c.server.mu.Lock()
 	p := proto.CloneOf(c.server.profile)
 	c.server.mu.Unlock()
-	p.Telemetry = p.Telemetry || c.feeds.forwarding()
+	p.Telemetry = p.Telemetry || c.forwarding()
 	if proto.Size(p) == 0 {
 		return nil
 	}

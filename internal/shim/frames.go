@@ -120,7 +120,7 @@ func (p *participant) arrived(batch []byte) error {
 	}
 	p.mu.Unlock()
 	for _, b := range held {
-		if err := p.events(b); err != nil {
+		if err := arrivals(b, p.event); err != nil {
 			return err
 		}
 	}
@@ -136,17 +136,12 @@ func (p *participant) unhold(answer position) error {
 	p.mu.Unlock()
 	answered := false
 	for _, batch := range held {
-		err := fields(batch, func(number protowire.Number, value []byte) error {
-			if number != fieldBatch || value == nil {
-				return nil
-			}
-			if at, err := positionIn(value); err != nil {
-				return err
-			} else if !answered && answer.before(at) {
+		err := arrivals(batch, func(a arrival) error {
+			if !answered && answer.before(a.at) {
 				answered = true
 				p.openUp()
 			}
-			return p.event(value)
+			return p.event(a)
 		})
 		if err != nil {
 			return err
@@ -167,69 +162,76 @@ func (p *participant) openUp() {
 	p.until(p.life, func() bool { return p.released || p.left })
 }
 
-// positionIn finds the position of an event.
-func positionIn(event []byte) (at position, err error) {
-	err = fields(event, func(number protowire.Number, value []byte) error {
-		if number != fieldPosition {
-			return nil
-		}
-		m := &bridgev1.Position{}
-		at = position{}
-		err := proto.Unmarshal(value, m)
-		at = positionOf(m)
-		return err
-	})
-	return at, err
+// arrival is an event of the stream, with what is read of it before it becomes JSON.
+type arrival struct {
+	at    position
+	event []byte // a SessionEvent
+	kind  string
+	raw   bool // no message holds its payload
+	// bridges says that it is what the bridge did for itself, truncated that its message was cut.
+	bridges, truncated bool
 }
 
-// events writes a batch of events.
-func (p *participant) events(batch []byte) error {
+func arrivalOf(b []byte) (a arrival, err error) {
+	err = fields(b, func(number protowire.Number, value []byte) error {
+		switch number {
+		case fieldPosition:
+			m := &bridgev1.Position{}
+			err := proto.Unmarshal(value, m)
+			a.at = positionOf(m)
+			return err
+		case fieldEvent:
+			a.event = value
+			return fields(value, func(number protowire.Number, value []byte) error {
+				switch number {
+				case fieldType:
+					a.kind = string(value)
+				case fieldUnrecognized:
+					a.raw = true
+				}
+				return nil
+			})
+		case fieldCause:
+			a.bridges = true
+		case fieldTruncated:
+			a.truncated = true
+		}
+		return nil
+	})
+	return a, err
+}
+
+// arrivals calls visit for each event of a batch.
+func arrivals(batch []byte, visit func(arrival) error) error {
 	return fields(batch, func(number protowire.Number, value []byte) error {
 		if number != fieldBatch || value == nil {
 			return nil
 		}
-		return p.event(value)
+		a, err := arrivalOf(value)
+		if err != nil {
+			return err
+		}
+		return visit(a)
 	})
 }
 
 // event writes one event.
-func (p *participant) event(b []byte) error {
-	var at position
-	var event []byte
-	truncated, bridges := false, false
-	err := fields(b, func(number protowire.Number, value []byte) error {
-		switch number {
-		case fieldPosition:
-			m := &bridgev1.Position{}
-			if err := proto.Unmarshal(value, m); err != nil {
-				return err
-			}
-			at = positionOf(m)
-		case fieldEvent:
-			event = value
-		case fieldCause: // set for what the bridge did for itself
-			bridges = true
-		case fieldTruncated:
-			truncated = true
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	if bridges {
-		p.reach(at)
+func (p *participant) event(a arrival) error {
+	if a.bridges {
+		p.reach(a.at)
 		return nil
 	}
-	text, err := p.eventJSON(event, at, truncated)
+	text, err := p.eventJSON(a)
 	if err != nil {
 		return err
 	}
 	p.farewell = nil // it went on after that
-	if isFarewell(event) {
+	// The CLI says session.shutdown, too, when its process or the bridge ends, and the session goes on in the next: then
+	// it is none of the program's affairs.
+	if a.kind == "session.shutdown" {
 		if !p.ending() {
 			p.farewell = text
-			p.reach(at)
+			p.reach(a.at)
 			return nil
 		}
 		p.conn.sessions.ended(p)
@@ -237,19 +239,8 @@ func (p *participant) event(b []byte) error {
 	if err := p.tell("session.event", text); err != nil {
 		return err
 	}
-	p.reach(at)
+	p.reach(a.at)
 	return nil
-}
-
-// isFarewell reports whether an event is session.shutdown. The CLI says it, too, when its
-// process or the bridge ends, and the session goes on in the next: then it is none of the
-// program's affairs.
-func isFarewell(event []byte) (is bool) {
-	_ = fields(event, func(number protowire.Number, value []byte) error {
-		is = is || number == fieldType && string(value) == "session.shutdown"
-		return nil
-	})
-	return is
 }
 
 // ending reports whether the program has asked for the session's end.
@@ -259,43 +250,28 @@ func (p *participant) ending() bool {
 	return p.left || p.shutting
 }
 
-// eventJSON makes the parameters of session.event.
-func (p *participant) eventJSON(event []byte, at position, truncated bool) ([]byte, error) {
+// eventJSON makes the parameters of session.event, and counts the event by its type.
+func (p *participant) eventJSON(a arrival) ([]byte, error) {
 	id, err := json.Marshal(p.id)
 	if err != nil {
 		return nil, err
 	}
+	if a.raw {
+		p.conn.server.counter.raw("session.event:" + a.kind)
+	} else {
+		p.conn.server.counter.typed("session.event:" + a.kind)
+	}
 	text := append(append([]byte(`{"sessionId":`), id...), `,"event":`...)
-	p.count(event)
-	if truncated {
-		whole, err := p.readEvent(at)
+	if a.truncated {
+		whole, err := p.readEvent(a.at)
 		if err != nil {
 			return nil, err
 		}
 		text = append(text, whole...)
-	} else if text, err = p.conn.server.tables.event.AppendJSON(text, event, translate.JSONOptions{}); err != nil {
+	} else if text, err = p.conn.server.tables.event.AppendJSON(text, a.event, translate.JSONOptions{}); err != nil {
 		return nil, err
 	}
 	return append(text, '}'), nil
-}
-
-// count counts an event by its type: raw if no message holds its payload.
-func (p *participant) count(event []byte) {
-	name, raw := "", false
-	_ = fields(event, func(number protowire.Number, value []byte) error {
-		switch number {
-		case fieldType:
-			name = string(value)
-		case fieldUnrecognized:
-			raw = true
-		}
-		return nil
-	})
-	if raw {
-		p.conn.server.counter.raw("session.event:" + name)
-	} else {
-		p.conn.server.counter.typed("session.event:" + name)
-	}
 }
 
 // readEvent reads an event whose message was cut.

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/google/uuid"
+
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 )
@@ -123,10 +125,10 @@ func (c *conn) callHost(ctx context.Context, r *rpcconn.Request) (json.RawMessag
 		return c.call(ctx, r.Method, params)
 	}
 	if owner := hosts.owner(hostOf(params)); owner != nil && owner != c {
-		params = replaceMember(params, "hostId", newUUID())
+		params = replaceMember(params, "hostId", uuid.NewString())
 	}
 	if id := about(params).SessionID; r.Method == "host.publishSession" && id != "" && !c.sessions.in(id) {
-		params = replaceMember(params, "sessionId", newUUID())
+		params = replaceMember(params, "sessionId", uuid.NewString())
 	}
 	return c.call(ctx, r.Method, params)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -285,5 +286,5 @@ func newSessionID(o *opening) string {
 	if o.cloud != nil {
 		return "" // GitHub chooses it
 	}
-	return newUUID()
+	return uuid.NewString()
 }

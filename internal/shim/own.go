@@ -71,7 +71,7 @@ func (c *conn) connect(ctx context.Context, r *rpcconn.Request) (json.RawMessage
 	}
 	_ = json.Unmarshal(params, &p) // an array, which the CLI accepts, sets nothing
 	if p.Telemetry {
-		c.feeds.forwardTelemetry()
+		c.forwardTelemetry()
 	}
 	reply := &bridgev1.PingResponse{}
 	if err := c.invoke(ctx, bridgev1.RuntimeService_Ping_FullMethodName,

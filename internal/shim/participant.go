@@ -103,7 +103,7 @@ func (p *participant) run() {
 		if err != nil && p.regain(err) {
 			continue
 		}
-		if err == nil || !broken(err) || p.leaves() {
+		if err == nil || !passes(err) || p.leaves() {
 			break
 		}
 		if lived {
@@ -123,9 +123,6 @@ func (p *participant) run() {
 	p.questions.wait()
 	p.conn.sessions.drop(p, nil)
 }
-
-// broken reports whether a stream ended on the way, and not by the bridge's will.
-func broken(err error) bool { return passes(err) }
 
 // leaves reports whether the participant has said goodbye.
 func (p *participant) leaves() bool {
