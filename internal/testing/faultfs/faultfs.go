@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"testing/fstest"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
@@ -283,18 +284,18 @@ func (f *FS) ReadDir(name string) ([]fs.DirEntry, error) {
 	if !f.dirs[name] {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	}
-	var out []fs.DirEntry
+	inside := fstest.MapFS{}
 	for path := range f.files {
 		if filepath.Dir(path) == name {
-			out = append(out, entry(filepath.Base(path)))
+			inside[filepath.Base(path)] = &fstest.MapFile{Mode: 0o600}
 		}
 	}
 	for path := range f.dirs {
 		if filepath.Dir(path) == name && path != name {
-			out = append(out, directory{entry(filepath.Base(path))})
+			inside[filepath.Base(path)] = &fstest.MapFile{Mode: fs.ModeDir | 0o700}
 		}
 	}
-	return out, nil
+	return inside.ReadDir(".")
 }
 
 // Size implements segment.FS.
@@ -474,26 +475,3 @@ func (f *file) Sync() error {
 }
 
 func (f *file) Close() error { return nil }
-
-// entry is a file's directory entry.
-type entry string
-
-func (e entry) Name() string               { return string(e) }
-func (e entry) IsDir() bool                { return false }
-func (e entry) Type() fs.FileMode          { return 0 }
-func (e entry) Info() (fs.FileInfo, error) { return info(e), nil }
-
-// directory is a directory's entry.
-type directory struct{ entry }
-
-func (directory) IsDir() bool       { return true }
-func (directory) Type() fs.FileMode { return fs.ModeDir }
-
-type info string
-
-func (i info) Name() string     { return string(i) }
-func (info) Size() int64        { return 0 }
-func (info) Mode() fs.FileMode  { return 0o600 }
-func (info) ModTime() time.Time { return time.Time{} }
-func (info) IsDir() bool        { return false }
-func (info) Sys() any           { return nil }
