@@ -2,9 +2,7 @@ package bench
 
 import (
 	"fmt"
-	"io"
 	"strings"
-	"text/tabwriter"
 )
 
 // Table is a table of figures.
@@ -17,16 +15,6 @@ type Table struct {
 }
 
 func (t *Table) row(cells ...string) { t.Rows = append(t.Rows, cells) }
-
-// Print writes the table for a terminal.
-func (t *Table) Print(w io.Writer) error {
-	fmt.Fprintf(w, "\n%s\n", t.Title)
-	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	for _, row := range append([][]string{t.Header}, t.Rows...) {
-		fmt.Fprintln(tw, "  "+strings.Join(row, "\t"))
-	}
-	return tw.Flush()
-}
 
 // Markdown is the table as a section of a document.
 func (t *Table) Markdown() string {

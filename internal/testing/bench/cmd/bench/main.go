@@ -74,9 +74,7 @@ func run(ctx context.Context) (err error) {
 	fmt.Println(environment)
 	tables, err := bench.Run(ctx, c)
 	for i := range tables {
-		if err := tables[i].Print(os.Stdout); err != nil {
-			return err
-		}
+		fmt.Println("\n" + tables[i].Markdown())
 	}
 	if err != nil || *document == "" {
 		return err

@@ -45,7 +45,8 @@ func run(ctx context.Context) error {
 		return err
 	}
 	if *document == "" {
-		return table.Print(os.Stdout)
+		fmt.Print(table.Markdown())
+		return nil
 	}
 	text := bench.Document("The client libraries", "make bench-libraries", bench.Environment(ctx)+".", table)
 	return os.WriteFile(*document, []byte(text), 0o644)
