@@ -1,15 +1,13 @@
 package bench
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
+	"strconv"
 	"strings"
-	"time"
 )
 
 // Library is the driver of a client library: a program that is called with the address of the server, reads lines
@@ -31,9 +29,6 @@ type LibraryConfig struct {
 
 // libraryWarmup is the number of rounds that are not measured: virtual machines compile in them.
 const libraryWarmup = 3
-
-// libraryPatience bounds a round.
-const libraryPatience = 2 * time.Minute
 
 // libraryOperations are what is measured, with their titles.
 var libraryOperations = [][2]string{
@@ -67,11 +62,11 @@ func CompareLibraries(ctx context.Context, c LibraryConfig) (table Table, err er
 }
 
 func (c LibraryConfig) measure(ctx context.Context, l Library, target string) (rows [][]string, err error) {
-	d, err := startLibrary(ctx, l, target)
+	d, err := startLines(exec.CommandContext(ctx, l.Command[0], append(l.Command[1:], target)...))
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, d.stop()) }()
+	defer func() { err = errors.Join(err, d.close()) }()
 	for _, operation := range libraryOperations {
 		want := c.Events
 		if operation[0] == "call" {
@@ -79,11 +74,11 @@ func (c LibraryConfig) measure(ctx context.Context, l Library, target string) (r
 		}
 		var stubs, library sample
 		for round := range libraryWarmup + c.Repeats {
-			before, err := d.round("stubs "+operation[0], want)
+			before, err := libraryRound(d, "stubs "+operation[0], want)
 			if err != nil {
 				return nil, err
 			}
-			with, err := d.round("library "+operation[0], want)
+			with, err := libraryRound(d, "library "+operation[0], want)
 			if err != nil {
 				return nil, err
 			}
@@ -99,62 +94,19 @@ func (c LibraryConfig) measure(ctx context.Context, l Library, target string) (r
 	return rows, nil
 }
 
-// libraryDriver is the process of a library.
-type libraryDriver struct {
-	cmd    *exec.Cmd
-	in     io.WriteCloser
-	out    *bufio.Reader
-	cancel context.CancelFunc
-}
-
-func startLibrary(ctx context.Context, l Library, target string) (*libraryDriver, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	d := &libraryDriver{cmd: exec.CommandContext(ctx, l.Command[0], append(l.Command[1:], target)...), cancel: cancel}
-	d.cmd.Stderr = os.Stderr
-	in, err := d.cmd.StdinPipe()
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	out, err := d.cmd.StdoutPipe()
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	d.in, d.out = in, bufio.NewReader(out)
-	if err := d.cmd.Start(); err != nil {
-		cancel()
-		return nil, err
-	}
-	return d, nil
-}
-
-// round carries out one line and returns the CPU time of an operation in µs.
-func (d *libraryDriver) round(line string, want int) (float64, error) {
-	begin, err := cpuTime(d.cmd.Process.Pid)
+// libraryRound carries out one line and returns the CPU time of an operation in µs.
+func libraryRound(l *lines, line string, want int) (float64, error) {
+	begin, err := cpuTime(l.cmd.Process.Pid)
 	if err != nil {
 		return 0, err
 	}
-	kill := time.AfterFunc(libraryPatience, d.cancel)
-	defer kill.Stop()
-	if _, err := fmt.Fprintln(d.in, line); err != nil {
-		return 0, err
-	}
-	var count int
-	if _, err := fmt.Fscanln(d.out, &count); err != nil {
+	answer, err := l.ask(line)
+	if err != nil {
 		return 0, fmt.Errorf("%s: %w", line, err)
 	}
-	if count != want {
-		return 0, fmt.Errorf("%s: %d operations, want %d", line, count, want)
+	if got := strings.TrimSpace(string(answer)); got != strconv.Itoa(want) {
+		return 0, fmt.Errorf("%s: %s operations, want %d", line, got, want)
 	}
-	end, err := cpuTime(d.cmd.Process.Pid)
-	return micros(end-begin) / float64(count), err
-}
-
-// stop ends the driver: it returns when its standard input ends.
-func (d *libraryDriver) stop() error {
-	defer d.cancel()
-	kill := time.AfterFunc(libraryPatience, d.cancel)
-	defer kill.Stop()
-	return errors.Join(d.in.Close(), d.cmd.Wait())
+	end, err := cpuTime(l.cmd.Process.Pid)
+	return micros(end-begin) / float64(want), err
 }

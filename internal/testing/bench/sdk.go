@@ -1,13 +1,11 @@
 package bench
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -92,11 +90,9 @@ func (s sdk) prepare(ctx context.Context, module string) (string, error) {
 
 // driver is a running SDK with a session in a separate CLI.
 type driver struct {
-	cmd    *exec.Cmd
-	in     io.WriteCloser
-	out    *bufio.Reader
-	stderr bytes.Buffer
-	dir    string
+	*lines
+
+	dir string
 }
 
 // drive starts the SDK's driver on a CLI with a session; config is what the session is
@@ -117,29 +113,21 @@ func (s sdk) drive(ctx context.Context, module, cli string, config map[string]an
 	if err != nil {
 		return nil, err
 	}
-	d := &driver{dir: home}
 	args := slices.Clone(s.command[1:])
 	if s.driver != "" {
 		args = append(args, s.driver)
 	}
 	args = append(args, cli, loadcli.Tool, toolResult, string(text))
-	d.cmd = exec.CommandContext(ctx, filepath.FromSlash(s.command[0]), args...)
-	d.cmd.Dir, d.cmd.Stderr = dir, &d.stderr
-	d.cmd.Env = append(os.Environ(), "HOME="+home, "COPILOT_HOME="+filepath.Join(home, "home"))
-	d.cmd.Env = append(d.cmd.Env, env...)
-	d.in, err = d.cmd.StdinPipe()
+	cmd := exec.CommandContext(ctx, filepath.FromSlash(s.command[0]), args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "HOME="+home, "COPILOT_HOME="+filepath.Join(home, "home"))
+	cmd.Env = append(cmd.Env, env...)
+	l, err := startLines(cmd)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(home))
 	}
-	out, err := d.cmd.StdoutPipe()
-	if err == nil {
-		err = d.cmd.Start()
-	}
-	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(home))
-	}
-	d.out = bufio.NewReader(out)
-	if _, err := d.reply(); err != nil {
+	d := &driver{l, home}
+	if _, err := d.read(); err != nil { // it says that it is ready
 		return nil, errors.Join(fmt.Errorf("the SDK's driver: %w", err), d.close())
 	}
 	return d, nil
@@ -153,20 +141,12 @@ type answer struct {
 	CPU    float64 `json:"cpu"` // µs
 }
 
-func (d *driver) reply() (answer, error) {
-	var a answer
-	line, err := d.out.ReadBytes('\n')
+func (d *driver) order(format string, args ...any) (a answer, err error) {
+	line, err := d.ask(fmt.Sprintf(format, args...))
 	if err != nil {
 		return a, err
 	}
 	return a, json.Unmarshal(line, &a)
-}
-
-func (d *driver) order(format string, args ...any) (answer, error) {
-	if _, err := fmt.Fprintf(d.in, format+"\n", args...); err != nil {
-		return answer{}, err
-	}
-	return d.reply()
 }
 
 // sends implements traveller.
@@ -184,7 +164,7 @@ func (d *driver) tools(_ context.Context, n int) ([]float64, error) {
 	return toolTimes(a.Info)
 }
 
-// turn implements turner.
+// turn is a turner's.
 func (d *driver) turn(_ context.Context, prompt string) (float64, error) {
 	a, err := d.order("turn %s", prompt)
 	if err == nil && len(a.Took) != 1 {
@@ -205,20 +185,14 @@ func (d *driver) blast(prompt, payload string, n int) (float64, error) {
 	return a.CPU / float64(n), err
 }
 
-// fresh implements turner.
+// fresh is a turner's.
 func (d *driver) fresh(context.Context) error {
 	_, err := d.order("fresh")
 	return err
 }
 
 // close ends the driver, and with it its CLI.
-func (d *driver) close() error {
-	err := d.in.Close()
-	if wait := d.cmd.Wait(); wait != nil && err == nil {
-		err = fmt.Errorf("%w: %s", wait, d.stderr.String())
-	}
-	return errors.Join(err, os.RemoveAll(d.dir))
-}
+func (d *driver) close() error { return errors.Join(d.lines.close(), os.RemoveAll(d.dir)) }
 
 func inMicros(ns []int64) []float64 {
 	out := make([]float64, len(ns))
