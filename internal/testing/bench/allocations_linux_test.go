@@ -37,7 +37,7 @@ func TestSendAllocations(t *testing.T) {
 	count := func(n int) float64 {
 		before, err := b.memory(t.Context())
 		if err == nil {
-			_, err = talking{a}.sends(t.Context(), n)
+			_, err = talking{talker: a}.sends(t.Context(), n)
 		}
 		after, failed := b.memory(t.Context())
 		if err := errors.Join(err, failed); err != nil {

@@ -150,6 +150,13 @@ func (a *attached) send(ctx context.Context, prompt string) error {
 	}
 }
 
+// sendUnary is send by a unary call.
+func (a *attached) sendUnary(ctx context.Context) error {
+	_, err := a.client.Sessions().Send(ctx,
+		&bridgev1.SendRequest{SessionId: a.session, Prompt: &bridgev1.Prompt{Text: "hello"}})
+	return err
+}
+
 func (a *attached) idle(ctx context.Context) (string, error) {
 	select {
 	case info := <-a.over:

@@ -77,7 +77,7 @@ func (r *run) countees(ctx context.Context) (all []*countee, err error) {
 	if err != nil {
 		return nil, errors.Join(err, raw.stop())
 	}
-	all = append(all, &countee{"grpc-go alone", raw, talking{relayed}})
+	all = append(all, &countee{"grpc-go alone", raw, talking{talker: relayed}})
 	servers := r.cfg.Versus
 	if len(servers) == 0 {
 		servers = []string{r.cfg.Server}
@@ -97,7 +97,7 @@ func (r *run) countees(ctx context.Context) (all []*countee, err error) {
 		if len(servers) > 1 {
 			name = filepath.Base(path)
 		}
-		all = append(all, &countee{name, b, talking{a}})
+		all = append(all, &countee{name, b, talking{talker: a}})
 	}
 	return all, nil
 }

@@ -145,6 +145,14 @@ func (d *direct) send(ctx context.Context, prompt string) error {
 	return err
 }
 
+// sendUnary is send by a unary call to a relay.
+func (d *direct) sendUnary(ctx context.Context) error {
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":"unary","method":"session.send",`+
+		`"params":{"sessionId":%q,"prompt":"hello"}}`, d.session)
+	_, err := rawgrpc.Call(ctx, d.client, fmt.Appendf(nil, "Content-Length: %d\r\n\r\n%s", len(body), body))
+	return err
+}
+
 func (d *direct) idle(ctx context.Context) (string, error) {
 	select {
 	case info := <-d.over:

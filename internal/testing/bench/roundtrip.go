@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/bench/loadcli"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/bench/rawgrpc"
@@ -72,17 +71,17 @@ func (r *run) travellers(ctx context.Context, b, raw *bridge) (map[string]travel
 	if err != nil {
 		return nil, fmt.Errorf("direct: %w", err)
 	}
-	out["direct"] = talking{d}
+	out["direct"] = talking{talker: d}
 	for way, method := range map[string]string{relayWay: rawgrpc.RelayMethod, relayKeptWay: rawgrpc.KeepMethod} {
 		if d, err = r.newRelayed(ctx, raw, method, config); err != nil {
 			return out, fmt.Errorf("%s: %w", way, err)
 		}
-		out[way] = talking{d}
+		out[way] = talking{talker: d}
 	}
 	if d, err = r.newRelayed(ctx, raw, rawgrpc.RelayMethod, config); err != nil {
 		return out, fmt.Errorf("relay for unary calls: %w", err)
 	}
-	out[relayUnaryWay] = relayCalling{talking{d}, d}
+	out[relayUnaryWay] = talking{d, d.sendUnary}
 	for name, d := range r.drivers(ctx, r.cfg.LoadCLI, nil) {
 		out[name] = d
 	}
@@ -91,18 +90,18 @@ func (r *run) travellers(ctx context.Context, b, raw *bridge) (map[string]travel
 		if err != nil {
 			return out, fmt.Errorf("bridge over %s: %w", way, err)
 		}
-		out[way] = talking{a}
+		out[way] = talking{talker: a}
 	}
 	a, err := newAttached(ctx, b, false, &cliv1.SessionConfig{}, "")
 	if err != nil {
 		return out, fmt.Errorf("unary calls: %w", err)
 	}
-	out[unaryWay] = calling{talking{a}, a}
+	out[unaryWay] = talking{a, a.sendUnary}
 	if a, err = newAttached(ctx, b, false, &cliv1.SessionConfig{}, ""); err != nil {
 		return out, fmt.Errorf("sends with request ids: %w", err)
 	}
 	a.ids = true
-	out[idWay] = talking{a}
+	out[idWay] = talking{talker: a}
 	if out["node"] != nil {
 		d, err := r.throughShim(ctx, b, nil)
 		if err != nil {
@@ -192,64 +191,23 @@ func (r *run) measured(b *bridge, n int, series func() ([]float64, error)) (burs
 }
 
 // talking is a talker as a traveller.
-type talking struct{ talker }
+type talking struct {
+	talker
+	// say sends a prompt in another way than the talker's own, if it is not nil.
+	say func(context.Context) error
+}
 
 // sends implements traveller. The turn that each send begins, empty as it is, has ended
 // before the next.
 func (t talking) sends(ctx context.Context, n int) ([]float64, error) {
-	took := make([]float64, 0, n)
-	for range n {
-		begin := time.Now()
-		if err := t.send(ctx, "hello"); err != nil {
-			return nil, err
-		}
-		took = append(took, micros(time.Since(begin)))
-		if _, err := t.idle(ctx); err != nil {
-			return nil, err
-		}
+	say := t.say
+	if say == nil {
+		say = func(ctx context.Context) error { return t.send(ctx, "hello") }
 	}
-	return took, nil
-}
-
-// calling is a participant that sends by unary calls.
-type calling struct {
-	talking
-	a *attached
-}
-
-// sends implements traveller.
-func (t calling) sends(ctx context.Context, n int) ([]float64, error) {
 	took := make([]float64, 0, n)
 	for range n {
 		begin := time.Now()
-		if _, err := t.a.client.Sessions().Send(ctx, &bridgev1.SendRequest{
-			SessionId: t.a.session, Prompt: &bridgev1.Prompt{Text: "hello"},
-		}); err != nil {
-			return nil, err
-		}
-		took = append(took, micros(time.Since(begin)))
-		if _, err := t.idle(ctx); err != nil {
-			return nil, err
-		}
-	}
-	return took, nil
-}
-
-// relayCalling sends by unary calls through grpc-go alone.
-type relayCalling struct {
-	talking
-	d *direct
-}
-
-// sends implements traveller.
-func (t relayCalling) sends(ctx context.Context, n int) ([]float64, error) {
-	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":"unary","method":"session.send",`+
-		`"params":{"sessionId":%q,"prompt":"hello"}}`, t.d.session)
-	request := fmt.Appendf(nil, "Content-Length: %d\r\n\r\n%s", len(body), body)
-	took := make([]float64, 0, n)
-	for range n {
-		begin := time.Now()
-		if _, err := rawgrpc.Call(ctx, t.d.client, request); err != nil {
+		if err := say(ctx); err != nil {
 			return nil, err
 		}
 		took = append(took, micros(time.Since(begin)))
@@ -272,7 +230,7 @@ func (t talking) tools(ctx context.Context, n int) ([]float64, error) {
 	return toolTimes(info)
 }
 
-// turn implements turner.
+// turn times a turn, in µs, from the send to session.idle.
 func (t talking) turn(ctx context.Context, prompt string) (float64, error) {
 	begin := time.Now()
 	if err := t.send(ctx, prompt); err != nil {

@@ -16,78 +16,39 @@ import (
 const answerText = "It is sunny in Paris today, with a light wind from the west and no rain until the evening."
 
 // turner has turns of the real CLI, one way.
-type turner interface {
+type turner struct {
+	bridge *bridge // whose CPU time is measured; nil without one
 	// turn times a turn, in µs, from the send to session.idle.
-	turn(ctx context.Context, prompt string) (float64, error)
+	turn func(ctx context.Context, prompt string) (float64, error)
 	// fresh ends the session, if there is one, and begins another.
-	fresh(ctx context.Context) error
-	close() error
+	fresh func(ctx context.Context) error
+	close func() error
 }
 
-// directTurns is the way without a bridge.
-type directTurns struct {
-	talking
-	d      *direct
-	config map[string]any
-	used   bool
-}
-
-func (t *directTurns) fresh(ctx context.Context) error {
-	if !t.used { // it came with one
-		t.used = true
-		return nil
-	}
-	return errors.Join(t.d.end(ctx), t.d.open(ctx, t.config))
-}
-
-// bridgeTurns is the way through a bridge.
-type bridgeTurns struct {
-	r      *run
-	b      *bridge
-	tcp    bool
-	config *cliv1.SessionConfig
-	a      *attached
-}
-
-func (t *bridgeTurns) turn(ctx context.Context, prompt string) (float64, error) {
-	return talking{t.a}.turn(ctx, prompt)
-}
-
-func (t *bridgeTurns) fresh(ctx context.Context) error {
-	if t.a != nil {
-		if err := t.a.end(ctx); err != nil {
+// throughBridge is the way through a bridge.
+func (r *run) throughBridge(b *bridge, tcp bool, config *cliv1.SessionConfig) turner {
+	var a *attached
+	return turner{
+		bridge: b,
+		turn: func(ctx context.Context, prompt string) (float64, error) {
+			return talking{talker: a}.turn(ctx, prompt)
+		},
+		fresh: func(ctx context.Context) (err error) {
+			if a != nil {
+				err = a.end(ctx)
+			}
+			if err == nil {
+				a, err = newAttached(ctx, b, tcp, config, "")
+			}
 			return err
-		}
+		},
+		close: func() error {
+			if a != nil {
+				r.end("stream", a.close)
+			}
+			return b.stop()
+		},
 	}
-	var err error
-	t.a, err = newAttached(ctx, t.b, t.tcp, t.config, "")
-	return err
-}
-
-func (t *bridgeTurns) close() error {
-	if t.a != nil {
-		t.r.end("stream", t.a.close)
-	}
-	return t.b.stop()
-}
-
-// shimTurns is the way of the SDK for Node through a shim and a bridge.
-type shimTurns struct {
-	*driver
-	b *bridge
-}
-
-func (t *shimTurns) close() error { return errors.Join(t.driver.close(), t.b.stop()) }
-
-// clock is the bridge behind a way, nil if there is none.
-func clock(t turner) *bridge {
-	switch t := t.(type) {
-	case *bridgeTurns:
-		return t.b
-	case *shimTurns:
-		return t.b
-	}
-	return nil
 }
 
 // turns measures whole turns of the real CLI, from the send to session.idle, with a separate CLI for each way.
@@ -134,7 +95,11 @@ func (r *run) turners(ctx context.Context, base string, all map[string]turner) e
 	if err != nil {
 		return err
 	}
-	all["direct"] = &directTurns{talking: talking{d}, d: d, config: config}
+	all["direct"] = turner{
+		turn:  talking{talker: d}.turn,
+		fresh: func(ctx context.Context) error { return errors.Join(d.end(ctx), d.open(ctx, config)) },
+		close: d.close,
+	}
 	for name, d := range r.drivers(ctx, r.cfg.CLI, map[string]map[string]any{
 		"node": {"model": name, "provider": config["provider"]},
 		"go":   {"model": name, "provider": config["provider"]},
@@ -142,7 +107,7 @@ func (r *run) turners(ctx context.Context, base string, all map[string]turner) e
 			"type": "openai", "wire_api": "completions", "base_url": base, "api_key": key,
 		}},
 	}) {
-		all[name] = d
+		all[name] = turner{turn: d.turn, fresh: d.fresh, close: d.close}
 	}
 	typed := &cliv1.SessionConfig{Model: &name, Streaming: &streaming, Provider: &cliv1.ProviderConfig{
 		ProviderType: cliv1.ProviderConfigType_PROVIDER_CONFIG_TYPE_OPENAI,
@@ -153,9 +118,9 @@ func (r *run) turners(ctx context.Context, base string, all map[string]turner) e
 		if err != nil {
 			return err
 		}
-		all[way] = &bridgeTurns{r: r, b: b, tcp: way == "tcp", config: typed}
+		all[way] = r.throughBridge(b, way == "tcp", typed)
 	}
-	if all["node"] == nil {
+	if _, ok := all["node"]; !ok {
 		return nil
 	}
 	return r.shimTurner(ctx, map[string]any{"model": name, "provider": config["provider"]}, all)
@@ -171,7 +136,8 @@ func (r *run) shimTurner(ctx context.Context, config map[string]any, all map[str
 	if err != nil {
 		return errors.Join(err, b.stop())
 	}
-	all["shim"] = &shimTurns{d, b}
+	all["shim"] = turner{bridge: b, turn: d.turn, fresh: d.fresh,
+		close: func() error { return errors.Join(d.close(), b.stop()) }}
 	return nil
 }
 
@@ -206,8 +172,8 @@ func (r *run) oneTurn(ctx context.Context, t turner) (burst, error) {
 		took, err := t.turn(ctx, "What is the weather in Paris?")
 		return []float64{took}, err
 	}
-	if b := clock(t); b != nil {
-		return r.measured(b, 1, turn)
+	if t.bridge != nil {
+		return r.measured(t.bridge, 1, turn)
 	}
 	took, err := turn()
 	return burst{took: took}, err

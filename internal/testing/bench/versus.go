@@ -184,7 +184,7 @@ func (c *contender) trips(ctx context.Context, r *run) error {
 		return err
 	}
 	defer r.end("attached", func() error { return a.end(ctx) })
-	way := talking{a}
+	way := talking{talker: a}
 	for what, series := range map[string]func(context.Context, int) ([]float64, error){"send": way.sends,
 		"tool call": way.tools} {
 		got, err := r.measured(c.bridge, r.cfg.Operations,
