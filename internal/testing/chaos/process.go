@@ -32,7 +32,6 @@ const (
 	// scriptEnv is what makes it a fake CLI.
 	scriptEnv = "FAKECOPILOT_SCRIPT"
 	oracleEnv = "FAKECOPILOT_ORACLE"
-	maxLogEnv = "FAKECOPILOT_MAXLOG"
 )
 
 // Otherwise is what a program that runs schedules must call first: it may have been started
@@ -142,7 +141,7 @@ func (p *process) fake() (path string, err error) {
 	}
 	log := fmt.Sprintf("%s='%s'", oracleEnv, p.oracle())
 	if p.w.plan.Soak {
-		log = maxLogEnv + "=1"
+		log = ""
 	}
 	// A separate program, since it must also print its version, without an environment.
 	text := fmt.Sprintf(`#!/bin/sh

@@ -23,8 +23,6 @@ type Options struct {
 	Token string
 	// Oracle, if set, gets each log entry as a line of JSON.
 	Oracle io.Writer
-	// MaxLog is how many entries Log keeps; later ones are only counted. Default: 2 Mi.
-	MaxLog int
 	// Exit is called when the process would end; default: nothing more than
 	// that all connections break.
 	Exit func(code int)
@@ -84,7 +82,7 @@ func New(o Options) *CLI {
 	_, _ = rand.Read(salt[:]) // never fails
 	return &CLI{
 		opts:     o,
-		oracle:   newOracle(o.Oracle, o.Now, o.MaxLog),
+		oracle:   newOracle(o.Oracle, o.Now),
 		prefix:   hex.EncodeToString(salt[:4]) + "-" + hex.EncodeToString(salt[4:]) + "-4000-8000-",
 		conns:    map[*conn]struct{}{},
 		sessions: map[string]*session{},

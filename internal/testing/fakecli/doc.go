@@ -17,7 +17,6 @@
 //
 //   - FAKECOPILOT_SCRIPT: the Script as JSON, or the path of a file with it;
 //   - FAKECOPILOT_ORACLE: a file to append the log to, one JSON object a line;
-//   - FAKECOPILOT_MAXLOG: how many entries of the log to keep in memory;
 //   - COPILOT_HOME: where sessions are kept, so that another process can
 //     resume them; COPILOT_CONNECTION_TOKEN: as the real one, TCP only.
 //

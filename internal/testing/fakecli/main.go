@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -73,17 +72,10 @@ func Main(args []string, getenv func(string) string, stdin, stdout *os.File, std
 	}
 	time.Sleep(time.Duration(script.Start.DelayMS) * time.Millisecond)
 	_, _ = io.WriteString(stderr, script.Start.Stderr)
-	_, _ = io.WriteString(stdout, script.Start.Stdout)
 	if script.Start.Crash {
 		return script.Start.ExitCode
 	}
 	o := Options{Script: script, Home: getenv("COPILOT_HOME"), Token: getenv("COPILOT_CONNECTION_TOKEN")}
-	if text := getenv("FAKECOPILOT_MAXLOG"); text != "" {
-		if o.MaxLog, err = strconv.Atoi(text); err != nil {
-			_, _ = fmt.Fprintln(stderr, err)
-			return 1
-		}
-	}
 	if path := getenv("FAKECOPILOT_ORACLE"); path != "" {
 		log, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
@@ -95,6 +87,7 @@ func Main(args []string, getenv func(string) string, stdin, stdout *os.File, std
 	}
 	o.Exit = os.Exit // at once, as a crash is
 	cli := New(o)
+	cli.oracle.keep = false // nobody can ask a process for it
 	stop := endOnSignal(cli)
 	defer stop()
 	if f.stdio {

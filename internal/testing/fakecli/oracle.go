@@ -1,7 +1,6 @@
 package fakecli
 
 import (
-	"cmp"
 	"encoding/json"
 	"io"
 	"sync"
@@ -19,7 +18,7 @@ const (
 	EntryFault        = "fault"        // a misbehaviour
 )
 
-// maxLog is the default of Options.MaxLog.
+// maxLog bounds the entries that are kept in memory; later ones are only counted.
 const maxLog = 1 << 21
 
 // shortResult is how long a result may be to be logged.
@@ -45,12 +44,12 @@ type oracle struct {
 	now     func() time.Time
 	entries []Entry
 	total   int
-	limit   int
+	keep    bool // in entries
 	out     *json.Encoder
 }
 
-func newOracle(w io.Writer, now func() time.Time, limit int) *oracle {
-	o := &oracle{now: now, limit: cmp.Or(limit, maxLog)}
+func newOracle(w io.Writer, now func() time.Time) *oracle {
+	o := &oracle{now: now, keep: true}
 	if w != nil {
 		o.out = json.NewEncoder(w)
 	}
@@ -62,7 +61,7 @@ func (o *oracle) add(e Entry) {
 	defer o.mu.Unlock()
 	o.total++
 	e.Seq, e.Time = o.total, stamp(o.now())
-	if len(o.entries) < o.limit {
+	if o.keep && len(o.entries) < maxLog {
 		o.entries = append(o.entries, e)
 	}
 	if o.out != nil {

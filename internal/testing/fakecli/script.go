@@ -34,9 +34,8 @@ type Script struct {
 type Start struct {
 	// DelayMS passes before anything else.
 	DelayMS int `json:"delayMs,omitempty"`
-	// Stderr and Stdout are written before the first frame.
+	// Stderr is written before the first frame.
 	Stderr string `json:"stderr,omitempty"`
-	Stdout string `json:"stdout,omitempty"`
 	// Crash ends the process with ExitCode instead of serving.
 	Crash    bool `json:"crash,omitempty"`
 	ExitCode int  `json:"exitCode,omitempty"`
@@ -130,8 +129,6 @@ type Reverse struct {
 	Params json.RawMessage `json:"params,omitempty"`
 	// Global leaves sessionId out.
 	Global bool `json:"global,omitempty"`
-	// NoWait goes on at once.
-	NoWait bool `json:"noWait,omitempty"`
 }
 
 // ModelError is what session.error says.

@@ -277,9 +277,6 @@ func (a *answering) request(r *Reverse) error {
 	}
 	answer := k.ask(a.session.id, r.Method, body)
 	a.session.cli.mu.Unlock()
-	if r.NoWait {
-		return nil
-	}
 	select {
 	case m := <-answer:
 		a.told = string(m.Result)
