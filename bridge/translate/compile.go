@@ -43,7 +43,7 @@ func (c *compiler) message(md protoreflect.MessageDescriptor) (*Table, error) {
 	}
 	rules, _ := proto.GetExtension(md.Options(), jsonv1.E_Message).(*jsonv1.MessageRules)
 	t := &Table{
-		name:          string(md.FullName()),
+		md:            md,
 		limits:        c.limits,
 		shape:         rules.GetShape(),
 		discriminator: rules.GetDiscriminator(),

@@ -4,6 +4,10 @@ import (
 	"slices"
 	"sync"
 
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/dynamicpb"
+
 	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
 )
 
@@ -15,19 +19,15 @@ type decoder struct {
 	depth  int // levels that are left
 	limits Limits
 	opts   JSONOptions
-	keys   []span // of maps and json_extra being written, each at the end
-	// moved tells that src is a rearranged copy of the input, so that offsets
-	// mean nothing.
-	moved bool
-	// copied is how many bytes were rearranged so far.
-	copied int
-	// again tells that an object turned out to be not as it is expected, after
+	keys   []span // of the maps being written, each at the end
+	// again tells that a message turned out to be not as it is expected, after
 	// parts of it were written: the error beside it means nothing, and the whole
-	// message is to be written again, careful this time. Were only the object
-	// written again, then objects within objects would be, each level twice as
-	// often as the one above.
+	// is to be written again, careful this time. Were only that message written
+	// again, then messages within messages would be, each level twice as often as
+	// the one above.
 	again bool
-	// careful tells that objects are looked at before they are written.
+	// careful tells that src is a merged copy of the input, so that offsets mean
+	// nothing, and that objects are looked at before they are written.
 	careful bool
 }
 
@@ -43,7 +43,7 @@ func (d *decoder) release() {
 
 func (d *decoder) run(t *Table, dst, wire []byte, o JSONOptions) ([]byte, error) {
 	if len(wire) > t.limits.MaxInput {
-		return dst, &Error{Kind: KindSize, Message: t.name, Offset: -1}
+		return dst, &Error{Kind: KindSize, Message: t.name(), Offset: -1}
 	}
 	d.src, d.opts, d.limits = wire, o, t.limits
 	d.dst = slices.Grow(dst, len(wire)+len(wire)/4+64)
@@ -53,23 +53,42 @@ func (d *decoder) run(t *Table, dst, wire []byte, o JSONOptions) ([]byte, error)
 	d.start, d.depth = len(dst), d.limits.MaxDepth
 	err := d.message(t, 0, len(wire), true)
 	if d.again {
-		*d = decoder{
-			src: wire, dst: d.dst[:len(dst)], start: len(dst), depth: d.limits.MaxDepth,
-			limits: d.limits, opts: o, keys: d.keys[:0], careful: true,
+		d.careful, d.dst, d.depth, d.keys = true, d.dst[:len(dst)], d.limits.MaxDepth, d.keys[:0]
+		if d.src, err = merged(t.md, wire); err == nil {
+			err = d.message(t, 0, len(d.src), true)
 		}
-		err = d.message(t, 0, len(wire), true)
 	}
 	if err == nil && len(d.dst)-d.start > d.limits.MaxOutput {
 		err = fail(KindSize, -1)
 	}
 	if err != nil {
-		err.Message = t.name
-		if d.moved {
+		err.Message = t.name()
+		if d.careful {
 			err.Offset = -1
 		}
 		return dst, err
 	}
 	return d.dst, nil
+}
+
+// merged returns the message in a form in which each field occurs in one place. Of a scalar, and of the cases of a
+// oneof, the last one counts; of a message that occurs several times the contents are joined.
+func merged(md protoreflect.MessageDescriptor, wire []byte) ([]byte, *Error) {
+	m := dynamicpb.NewMessage(md)
+	if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(wire, m); err != nil {
+		return nil, fail(KindWire, -1)
+	}
+	out, err := proto.Marshal(m)
+	if err != nil {
+		return nil, fail(KindWire, -1)
+	}
+	return out, nil
+}
+
+// startOver has the whole message written again, carefully.
+func (d *decoder) startOver() *Error {
+	d.again = true
+	return fail(KindWire, -1)
 }
 
 func fail(k Kind, offset int) *Error { return &Error{Kind: k, Offset: offset} }
@@ -106,10 +125,12 @@ func (d *decoder) message(t *Table, i, end int, top bool) *Error {
 	var err *Error
 	switch t.shape {
 	case jsonv1.Shape_SHAPE_OBJECT, jsonv1.Shape_SHAPE_ENVELOPE:
+		var hidden mask
 		if d.careful {
-			err = d.carefully(t, i, end, top)
-		} else {
-			err = d.object(t, i, end, top, mask{})
+			hidden, err = d.overridden(t, i, end, top)
+		}
+		if err == nil {
+			err = d.object(t, i, end, top, hidden)
 		}
 	case jsonv1.Shape_SHAPE_UNION:
 		err = d.union(t, i, end, top)
@@ -211,83 +232,4 @@ func (d *decoder) groupEnd(number uint64, i, end int) (int, *Error) {
 // matches tells whether a record has the wire type that its field declares.
 func (f *field) matches(r record) bool {
 	return r.tag == f.tag || f.packedTag != 0 && r.tag == f.packedTag
-}
-
-// regroup calls write for a copy of the message between i and end in which no
-// field occurs in two places.
-func (d *decoder) regroup(t *Table, i, end int, write func(end int) *Error) *Error {
-	copied, err := d.rearranged(t, i, end)
-	if err != nil {
-		return err
-	}
-	return d.swap(copied, write)
-}
-
-// swap calls write while src is another message.
-func (d *decoder) swap(with []byte, write func(end int) *Error) *Error {
-	if d.copied += len(with); d.copied > d.limits.MaxOutput {
-		return fail(KindSize, -1)
-	}
-	src, moved := d.src, d.moved
-	d.src, d.moved = with, true
-	err := write(len(with))
-	d.src = src
-	if err == nil {
-		d.moved = moved
-	}
-	return err
-}
-
-// rearranged returns the message with its records in the order of their first
-// occurrence, grouped by field. Of a scalar, and of the cases of a oneof, the
-// last counts; of a message that occurs several times the contents are joined.
-func (d *decoder) rearranged(t *Table, i, end int) ([]byte, *Error) {
-	var order []uint64
-	groups := make(map[uint64][]byte)
-	chosen := uint64(0) // the oneof case that is set
-	for i < end {
-		r, err := d.read(i, end)
-		if err != nil {
-			return nil, err
-		}
-		whole := d.src[i:r.end:r.end]
-		i = r.end
-		number := r.number()
-		f := t.field(number)
-		unrecognized := r.tag == unrecognizedTag && t.hasUnrecognized
-		catchAll := unrecognized || r.tag == extraTag && t.hasExtra
-		if !catchAll && (f == nil || !f.matches(r)) {
-			continue
-		}
-		isCase := f != nil && f.oneof || unrecognized && len(t.cases) > 0
-		if isCase && chosen != number {
-			delete(groups, chosen)
-			chosen = number
-		}
-		if _, ok := groups[number]; !ok {
-			order = append(order, number)
-		}
-		switch {
-		case f != nil && f.card != single:
-			groups[number] = append(groups[number], whole...)
-		case f != nil && (f.kind == kindMessage || f.kind == kindTimestamp):
-			groups[number] = append(groups[number], d.src[r.value:r.end]...)
-		default:
-			groups[number] = whole
-		}
-	}
-	var out []byte
-	for _, number := range order {
-		content, ok := groups[number]
-		if !ok {
-			continue
-		}
-		delete(groups, number)
-		if f := t.field(number); f != nil && f.card == single && (f.kind == kindMessage || f.kind == kindTimestamp) {
-			out = appendVarint(out, f.tag)
-			out = appendVarint(out, uint64(len(content)))
-		}
-		out = append(out, content...)
-	}
-	return out, nil
 }

@@ -29,19 +29,17 @@ func (d *decoder) finishObject(t *Table, s *objectScan) *Error {
 			d.dst = append(d.dst[:s.mark], x.whole...)
 			return nil
 		}
-		if hide := x.overrides(t, s); hide != (mask{}) {
-			if !d.careful {
-				return d.startOver()
-			}
-			d.dst = d.dst[:s.mark]
-			for i := range hide {
-				hide[i] |= s.hidden[i]
-			}
-			return d.object(t, s.start, s.end, s.top, hide)
+		if x.overrides(t, s) != (mask{}) {
+			return d.startOver()
 		}
 		if x.others > 0 {
 			d.extras(&x)
 		}
+	}
+	if s.payload != nil && len(s.payload.tags) > 0 && !s.seen.has(t.typeMember) && !x.named.has(t.typeMember) {
+		s.seen.add(t.typeMember)
+		d.key(t.members[t.typeMember].key)
+		d.dst, _ = appendString(d.dst, []byte(s.payload.tags[0]))
 	}
 	for w := range t.required {
 		left := t.required[w] &^ s.seen[w] &^ x.named[w] &^ x.absent[w]
@@ -81,13 +79,13 @@ func (d *decoder) extras(x *extraInfo) {
 		// It was found well-formed before.
 		text, _ = dropRepeated(text, d.limits.MaxDepth+1)
 	}
-	eachMember(text, func(name []byte, m span, _ int) bool {
-		if string(name) != absentName {
+	for m := range Members(text) {
+		if string(m.Name) != absentName {
 			d.comma()
-			d.dst = append(d.dst, text[m.start:m.end]...)
+			d.dst = append(append(d.dst, m.Key...), ':')
+			d.dst = append(d.dst, m.Value...)
 		}
-		return true
-	})
+	}
 }
 
 // examine checks a json_extra and sorts out its members.
@@ -100,66 +98,29 @@ func (d *decoder) examine(t *Table, s *objectScan) (extraInfo, *Error) {
 	if x.text[0] != '{' {
 		return x, fail(KindText, s.extra.value)
 	}
-	var err *Error
-	base := len(d.keys)
-	eachMember(x.text, func(name []byte, m span, value int) bool {
-		text := x.text[value:m.end]
-		i := int(t.index.find(name))
-		err = d.checkExtra(t, s, name, text, i)
+	x.repeat = hasRepeated(x.text)
+	for m := range Members(x.text) {
+		i := int(t.index.find(m.Name))
+		if err := d.checkExtra(t, s, m.Name, m.Value, i); err != nil {
+			return x, err
+		}
 		switch {
-		case err != nil:
-			return false
-		case string(name) == absentName:
-			if !x.addAbsent(t, text) {
-				err = fail(KindText, s.extra.value+value)
+		case string(m.Name) == absentName:
+			if !x.addAbsent(t, m.Value) {
+				return x, fail(KindText, s.extra.value)
 			}
-			return err == nil
-		case string(name) == valueName:
-			x.whole = text
-		case i >= 0 && x.named.has(i):
-			x.repeat = true
+			continue
+		case string(m.Name) == valueName:
+			x.whole = m.Value
 		case i >= 0:
 			x.named.add(i)
 		}
 		x.others++
 		if d.opts.MaxExtraMembers > 0 && x.others > d.opts.MaxExtraMembers {
-			err = fail(KindSize, s.extra.value+m.start)
-			return false
-		}
-		d.keys = append(d.keys, span{m.start, value})
-		return true
-	})
-	x.repeat = x.repeat || repeated(x.text, d.keys[base:])
-	d.keys = d.keys[:base]
-	return x, err
-}
-
-// repeated tells whether two members whose names lie in the given spans of text
-// may have the same name. It may err on the side of true.
-func repeated(text []byte, keys []span) bool {
-	if len(keys) > 16 {
-		seen := make(map[string]struct{}, len(keys))
-		for _, k := range keys {
-			name := text[k.start:k.end]
-			seen[string(bytes.TrimRight(name, ": \t\r\n"))] = struct{}{}
-			if bytes.IndexByte(name, '\\') >= 0 {
-				return true
-			}
-		}
-		return len(seen) != len(keys)
-	}
-	for i, k := range keys {
-		name := text[k.start:k.end]
-		if len(keys) > 1 && bytes.IndexByte(name, '\\') >= 0 {
-			return true
-		}
-		for _, o := range keys[:i] {
-			if bytes.Equal(bytes.TrimRight(name, ": \t\r\n"), bytes.TrimRight(text[o.start:o.end], ": \t\r\n")) {
-				return true
-			}
+			return x, fail(KindSize, s.extra.value)
 		}
 	}
-	return false
+	return x, nil
 }
 
 // checkExtra applies the caller's options to one member of a json_extra; i is
@@ -221,28 +182,6 @@ func (d *decoder) checkText(text []byte) (Kind, int) {
 		return KindText, end
 	}
 	return 0, 0
-}
-
-// eachMember calls visit for every member of an object that is known to be
-// well-formed, until it returns false: with the name unescaped, where the member
-// lies and where its value begins.
-func eachMember(text []byte, visit func(name []byte, m span, value int) bool) {
-	i := space(text, space(text, 0)+1)
-	for text[i] != '}' {
-		start := i
-		quoted, value, _ := keyEnd(text, i)
-		name := text[start+1 : quoted-1]
-		if bytes.IndexByte(name, '\\') >= 0 {
-			name, _ = appendUnescaped(nil, name)
-		}
-		end, _ := valueEnd(text, value, len(text))
-		if !visit(name, span{start, end}, value) {
-			return
-		}
-		if i = space(text, end); text[i] == ',' {
-			i = space(text, i+1)
-		}
-	}
 }
 
 // eachString calls visit for every element of an array that is known to be

@@ -2,21 +2,20 @@ package translate
 
 // objectScan is what reading the fields of one object has found.
 type objectScan struct {
-	start, end int  // of the message
-	mark       int  // where the output begins
-	top        bool // it is the requested message
+	end  int  // of the message
+	mark int  // where the output begins
+	top  bool // it is the requested message
 	// hidden members are left out: json_extra overrides them, or says that they
 	// are absent.
 	hidden  mask
 	seen    mask
 	extra   record // json_extra
 	payload *field // the case that is set, of an envelope
-	typed   bool   // an envelope's type is set
 }
 
 // object writes the message between i and end as an object.
 func (d *decoder) object(t *Table, i, end int, top bool, hidden mask) *Error {
-	s := objectScan{start: i, end: end, mark: len(d.dst), top: top, hidden: hidden}
+	s := objectScan{end: end, mark: len(d.dst), top: top, hidden: hidden}
 	d.dst = append(d.dst, '{')
 	d.consts(t, &hidden)
 	for i < end {
@@ -36,16 +35,13 @@ func (d *decoder) object(t *Table, i, end int, top bool, hidden mask) *Error {
 		if s.seen.has(m) {
 			return d.startOver()
 		}
-		if f != nil && f.unset(r) {
+		if t.unset(f, m, r) {
 			continue
 		}
 		s.seen.add(m)
 		if i, err = d.member(t, &s, f, m, r); err != nil {
 			return err
 		}
-	}
-	if s.payload != nil && !s.typed && len(s.payload.tags) > 0 && !s.hidden.has(t.typeMember) {
-		return d.withType(t, &s)
 	}
 	return d.finishObject(t, &s)
 }
@@ -63,6 +59,36 @@ func (d *decoder) find(t *Table, r record) (*field, int) {
 	return nil, -1
 }
 
+// unset tells whether a record of the field f, the member m, holds what cannot be told from nothing.
+func (t *Table) unset(f *field, m int, r record) bool {
+	return f != nil && (f.unset(r) || m == t.typeMember && r.end == r.value)
+}
+
+// overridden returns the members of an object that its json_extra overrides.
+func (d *decoder) overridden(t *Table, i, end int, top bool) (mask, *Error) {
+	s := objectScan{end: end, top: top}
+	for i < end {
+		r, err := d.read(i, end)
+		if err != nil {
+			return mask{}, err
+		}
+		i = r.end
+		if r.tag == extraTag && t.hasExtra {
+			s.extra = r
+		} else if f, m := d.find(t, r); m >= 0 && !t.unset(f, m, r) {
+			s.seen.add(m)
+		}
+	}
+	if s.extra.end == s.extra.value {
+		return mask{}, nil
+	}
+	x, err := d.examine(t, &s)
+	if err != nil {
+		err.under("json_extra")
+	}
+	return x.overrides(t, &s), err
+}
+
 // member writes the member of which r is the first record; it returns the index
 // after the last one.
 func (d *decoder) member(t *Table, s *objectScan, f *field, m int, r record) (int, *Error) {
@@ -78,9 +104,6 @@ func (d *decoder) member(t *Table, s *objectScan, f *field, m int, r record) (in
 		if f.oneof {
 			s.payload = f
 		}
-		if m == t.typeMember {
-			s.typed = r.end > r.value
-		}
 		if s.hidden.has(m) {
 			return d.runEnd(f, r, s.end)
 		}
@@ -90,66 +113,6 @@ func (d *decoder) member(t *Table, s *objectScan, f *field, m int, r record) (in
 		err.under(name)
 	}
 	return i, err
-}
-
-// startOver has the whole message written again, carefully.
-func (d *decoder) startOver() *Error {
-	d.again = true
-	return fail(KindWire, -1)
-}
-
-// carefully writes an object that may have a field in two places, or a
-// json_extra that overrides fields: it finds out before it writes.
-func (d *decoder) carefully(t *Table, i, end int, top bool) *Error {
-	s := objectScan{start: i, end: end, mark: len(d.dst), top: top}
-	for i < end {
-		r, err := d.read(i, end)
-		if err != nil {
-			return err
-		}
-		i = r.end
-		if r.tag == extraTag && t.hasExtra {
-			s.extra = r
-			continue
-		}
-		f, m := d.find(t, r)
-		if m < 0 {
-			continue
-		}
-		if s.seen.has(m) {
-			return d.regroup(t, s.start, end, func(end int) *Error { return d.carefully(t, 0, end, top) })
-		}
-		if f == nil || !f.unset(r) {
-			s.seen.add(m)
-		}
-		if f != nil {
-			if i, err = d.runEnd(f, r, end); err != nil {
-				return err
-			}
-		}
-	}
-	if s.extra.end > s.extra.value {
-		x, err := d.examine(t, &s)
-		if err != nil {
-			err.under("json_extra")
-			return err
-		}
-		s.hidden = x.overrides(t, &s)
-	}
-	return d.object(t, s.start, end, top, s.hidden)
-}
-
-// withType decodes an envelope again that has a payload and no type, as if it had the type.
-func (d *decoder) withType(t *Table, s *objectScan) *Error {
-	tag := s.payload.tags[0]
-	src := append([]byte(nil), d.src[s.start:s.end]...)
-	src = appendVarint(src, t.members[t.typeMember].field.tag)
-	src = appendVarint(src, uint64(len(tag)))
-	src = append(src, tag...)
-	d.dst = d.dst[:s.mark]
-	return d.swap(src, func(end int) *Error {
-		return d.object(t, 0, end, s.top, s.hidden)
-	})
 }
 
 // consts writes the members that have one value.

@@ -17,10 +17,11 @@ func (o *JSONOptions) forbidden(name []byte, offset int) *Error {
 func (o *JSONOptions) forbiddenWithin(value []byte, offset int) (err *Error) {
 	switch value[0] {
 	case '{':
-		eachMember(value, func(name []byte, _ span, _ int) bool {
-			err = o.forbidden(name, offset)
-			return err == nil
-		})
+		for m := range Members(value) {
+			if err = o.forbidden(m.Name, offset); err != nil {
+				return err
+			}
+		}
 	case '[':
 		eachString(value, func(name []byte) bool {
 			err = o.forbidden(name, offset)

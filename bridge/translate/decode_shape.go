@@ -31,7 +31,7 @@ func (d *decoder) union(t *Table, i, end int, top bool) *Error {
 	case n == 0:
 		return fail(KindUnset, i)
 	case n > 1:
-		return d.regroup(t, i, end, func(end int) *Error { return d.union(t, 0, end, top) })
+		return d.startOver()
 	case chosen == nil:
 		return d.unrecognized(set, top)
 	}
@@ -86,7 +86,7 @@ func (d *decoder) bare(t *Table, i, end int, top bool) *Error {
 	case other.end > 0:
 		return d.unrecognized(other, top)
 	case apart:
-		return d.regroup(t, i, end, func(end int) *Error { return d.bare(t, 0, end, top) })
+		return d.startOver()
 	case own.end == 0 || t.sole.unset(own):
 		d.dst = append(d.dst, t.emptyText()...)
 		return nil

@@ -123,15 +123,17 @@ func (d *decoder) element(f *field, r record, n int) *Error {
 	return nil
 }
 
-// dictionary writes the map of which r is the first record.
+// dictionary writes the map of which r is the first record. If two entries have one key, it starts over: the last one
+// counts.
 func (d *decoder) dictionary(f *field, r record, end int) (int, *Error) {
-	base, first := len(d.keys), r
+	base := len(d.keys)
+	d.dst = append(d.dst, '{')
 	for {
-		key, _, err := d.entry(f, r)
+		key, err := d.entry(f, r)
 		if err != nil {
 			return 0, err
 		}
-		d.keys = append(d.keys, span{key.value, key.end})
+		d.keys = append(d.keys, key)
 		next, more, err := d.another(f, r, end)
 		if err != nil {
 			return 0, err
@@ -141,33 +143,21 @@ func (d *decoder) dictionary(f *field, r record, end int) (int, *Error) {
 		}
 		r = next
 	}
-	shadowed := d.shadowed(d.keys[base:])
-	n := len(d.keys) - base
-	d.keys = d.keys[:base]
-	d.dst = append(d.dst, '{')
-	r = first
-	for i := range n {
-		if i > 0 {
-			r, _, _ = d.another(f, r, end)
-		}
-		if shadowed != nil && shadowed[i] {
-			continue
-		}
-		if err := d.writeEntry(f, r); err != nil {
-			return 0, err
-		}
+	if d.twice(d.keys[base:]) {
+		return 0, d.startOver()
 	}
+	d.keys = d.keys[:base]
 	d.dst = append(d.dst, '}')
 	return r.end, nil
 }
 
-// entry reads a map entry; a key or value that is not there has an empty record.
-func (d *decoder) entry(f *field, r record) (key, value record, err *Error) {
-	value.tag = f.entry.tag
+// entry writes a map entry, and returns where its key is. A key or value that is not there is empty.
+func (d *decoder) entry(f *field, r record) (span, *Error) {
+	key, value := record{}, record{tag: f.entry.tag}
 	for i := r.value; i < r.end; {
 		x, err := d.read(i, r.end)
 		if err != nil {
-			return key, value, err
+			return span{}, err
 		}
 		switch x.tag {
 		case keyField.tag:
@@ -177,51 +167,37 @@ func (d *decoder) entry(f *field, r record) (key, value record, err *Error) {
 		}
 		i = x.end
 	}
-	return key, value, nil
-}
-
-func (d *decoder) writeEntry(f *field, r record) *Error {
-	key, value, err := d.entry(f, r)
-	if err != nil {
-		return err
-	}
 	d.comma()
 	var ok bool
 	if d.dst, ok = appendString(d.dst, d.src[key.value:key.end]); !ok {
-		return fail(KindUTF8, key.value)
+		return span{}, fail(KindUTF8, key.value)
 	}
 	d.dst = append(d.dst, ':')
-	if err := d.one(f.entry, value); err != nil {
+	err := d.one(f.entry, value)
+	if err != nil {
 		err.under(keyStep(d.src[key.value:key.end]))
-		return err
 	}
-	return nil
+	return span{key.value, key.end}, err
 }
 
-// shadowed marks the map entries that a later one with the same key replaces;
-// nil when there are none.
-func (d *decoder) shadowed(keys []span) map[int]bool {
+// twice tells whether two of the keys are the same.
+func (d *decoder) twice(keys []span) bool {
 	key := func(s span) []byte { return d.src[s.start:s.end] }
-	if len(keys) <= 16 {
-		same := false
-		for i, k := range keys {
-			for _, o := range keys[:i] {
-				same = same || bytes.Equal(key(k), key(o))
+	if len(keys) > 16 {
+		seen := make(map[string]struct{}, len(keys))
+		for _, k := range keys {
+			seen[string(key(k))] = struct{}{}
+		}
+		return len(seen) < len(keys)
+	}
+	for i, k := range keys {
+		for _, o := range keys[:i] {
+			if bytes.Equal(key(k), key(o)) {
+				return true
 			}
 		}
-		if !same {
-			return nil
-		}
 	}
-	last := make(map[string]int, len(keys))
-	out := make(map[int]bool)
-	for i, k := range keys {
-		if j, ok := last[string(key(k))]; ok {
-			out[j] = true
-		}
-		last[string(key(k))] = i
-	}
-	return out
+	return false
 }
 
 // one writes one value of a field.

@@ -64,19 +64,19 @@ func (e *encoder) release() {
 
 func (e *encoder) run(t *Table, dst, json []byte, f Fidelity) ([]byte, error) {
 	if len(json) > t.limits.MaxInput {
-		return dst, &Error{Kind: KindSize, Message: t.name, Offset: -1}
+		return dst, &Error{Kind: KindSize, Message: t.name(), Offset: -1}
 	}
 	e.exact = f == Exact
 	out, v := e.attempt(t, dst, json)
 	if v == failed && e.repeated {
 		clean, k := dropRepeated(json, t.limits.MaxDepth)
 		if k.kind != 0 {
-			return dst, &Error{Kind: k.kind, Message: t.name, Offset: k.offset}
+			return dst, &Error{Kind: k.kind, Message: t.name(), Offset: k.offset}
 		}
 		out, v = e.attempt(t, dst, clean)
 	}
 	if v == failed {
-		e.err.Message = t.name
+		e.err.Message = t.name()
 		return dst, e.err
 	}
 	return out, nil

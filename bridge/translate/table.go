@@ -3,6 +3,8 @@ package translate
 import (
 	"sync/atomic"
 
+	"google.golang.org/protobuf/reflect/protoreflect"
+
 	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
 )
 
@@ -26,7 +28,7 @@ const (
 // Table is the compiled plan for one message type. Nothing but hints changes in
 // it once it is compiled; it is safe for concurrent use.
 type Table struct {
-	name   string
+	md     protoreflect.MessageDescriptor
 	limits Limits
 	shape  jsonv1.Shape
 
@@ -61,6 +63,8 @@ type Table struct {
 	// Lists, maps and bare values.
 	sole *field
 }
+
+func (t *Table) name() string { return string(t.md.FullName()) }
 
 // mask is a set of members.
 type mask [4]uint64
