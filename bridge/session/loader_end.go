@@ -65,6 +65,7 @@ func (l *Loader) disconnect(ctx context.Context, prevents func(*roster.Participa
 	if state == Loaded {
 		ctx, cancel := l.lingering(ctx)
 		defer cancel()
+		defer l.s.prompts.pause(ctx)()
 		l.s.participants.leaveSatellites(ctx)
 		_, _, err := l.s.call(ctx, rt, "session.destroy", nil)
 		if reason := fault.ReasonOf(err); err != nil && reason != fault.SessionNotFound && reason != fault.RuntimeLost {
@@ -140,6 +141,7 @@ func (l *Loader) delete(ctx context.Context, storedByCaller bool, check func() e
 	}
 	ctx, cancel := l.lingering(ctx)
 	defer cancel()
+	defer l.s.prompts.pause(ctx)()
 	result, _, err := l.s.call(ctx, rt, "session.delete", nil)
 	if err != nil {
 		return err

@@ -1,8 +1,10 @@
 package session
 
 import (
+	"context"
 	"maps"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
@@ -110,6 +112,55 @@ func TestEndIsTold(t *testing.T) {
 		}
 		if left, err := r.s.loader.Disconnect(r.ctx, true); err != nil || !left {
 			t.Errorf("disconnected again: %v, %v", left, err)
+		}
+	}
+}
+
+// TestNoMessageAmidTheEnd: a message that the CLI has not replied to is before the end of its session, if the reply comes soon,
+// and then later ones wait for the end. The CLI could take them up in the session's next life.
+func TestNoMessageAmidTheEnd(t *testing.T) {
+	t.Parallel()
+	for method, end := range map[string]func(*Session, context.Context) error{
+		"session.destroy": func(s *Session, ctx context.Context) error { _, err := s.loader.Disconnect(ctx, true); return err },
+		"session.delete":  func(s *Session, ctx context.Context) error { return s.loader.Delete(ctx, true) },
+	} {
+		for took, before := range map[time.Duration]bool{passing / 2: true, passing * 2: false} {
+			synctest.Test(t, func(t *testing.T) {
+				p := &puppet{answer: func(m string) (string, error) {
+					switch m {
+					case "session.send":
+						time.Sleep(took)
+					case method:
+						time.Sleep(time.Minute)
+					}
+					return `{"messageId":"m1"}`, nil
+				}}
+				s := onStock(t, &stock{rt: p})
+				s.loader.runtime, s.loader.state = p, Loaded
+				first, behind := make(chan error, 1), make(chan error, 1)
+				s.sender.Start(t.Context(), message("under way"), func(_ Sent, err error) { first <- err })
+				synctest.Wait()
+				ended := make(chan error, 1)
+				go func() { ended <- end(s, t.Context()) }()
+				time.Sleep(passing / 4)
+				if p.called(method) {
+					t.Errorf("%s is called before the reply to the message", method)
+				}
+				time.Sleep(passing / 2)
+				if p.called(method) != before {
+					t.Errorf("%s is called: %v, after %v", method, p.called(method), passing/4*3)
+				}
+				s.sender.Start(t.Context(), message("behind"), func(_ Sent, err error) { behind <- err })
+				if err := <-first; err != nil {
+					t.Errorf("the message that was under way: %v", err)
+				}
+				if err := <-ended; err != nil {
+					t.Errorf("%s: %v", method, err)
+				}
+				if err := <-behind; before && (fault.ReasonOf(err) != fault.SessionNotFound || p.calls[len(p.calls)-1] != method) {
+					t.Errorf("the message behind the end: %v; the calls are %v", err, p.calls)
+				}
+			})
 		}
 	}
 }

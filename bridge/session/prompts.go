@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"time"
@@ -68,6 +69,20 @@ func (q *Prompts) Close() {
 	q.outbox.TurnsStored(q.s.journal.Shown())
 	q.flush()
 	q.outbox.Close()
+}
+
+// passing is how long the end of a session waits for the CLI's reply to a message, which may wait for hooks itself.
+const passing = time.Second
+
+// pause has messages wait until resume is called, and waits for the reply to one that is under way, for a short time.
+// The CLI could take a message up that it receives amid the end of the session when it has the session again.
+func (q *Prompts) pause(ctx context.Context) (resume func()) {
+	ctx, cancel := context.WithTimeout(ctx, passing)
+	defer cancel()
+	if q.sending.acquire(ctx) != nil {
+		return func() {}
+	}
+	return q.sending.release
 }
 
 // add adds a prompt that is about to be sent; before is the journal's end. It reports whether the prompt is in memory
