@@ -108,25 +108,11 @@ func (w *Writer) syncJoint(dirty []*Disk) map[*Disk]uint64 {
 			}
 		}
 	}
-	if len(covered) == 0 {
-		return nil
-	}
 	w.syncing.begin(w.cfg.Now())
 	if folders.joint.Sync() != nil {
-		return nil // each journal finds it out
+		return nil // each journal finds it out, and values are stored elsewhere
 	}
 	return covered
-}
-
-// syncValues syncs the values in the joint log that are not synced.
-func (w *Writer) syncValues() {
-	folders := w.joined.Load()
-	if folders == nil {
-		return
-	}
-	w.syncing.begin(w.cfg.Now())
-	defer w.syncing.end()
-	_ = folders.joint.SyncValues() // after an error all of them are stored elsewhere
 }
 
 // syncMoved syncs journals whose events are to leave the joint log.

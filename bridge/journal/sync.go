@@ -13,7 +13,6 @@ func (w *Writer) syncs() {
 		select {
 		case <-tick.C:
 			w.syncAll()
-			w.syncValues()
 			w.syncMoved()
 		case <-w.sync:
 			w.syncAll()
@@ -27,7 +26,7 @@ func (w *Writer) syncs() {
 // nothing of the events of this one.
 const noLife = -1
 
-// syncAll syncs everything written since the last sync.
+// syncAll syncs everything written since the last sync, with the values in the joint log.
 func (w *Writer) syncAll() {
 	w.mu.Lock()
 	dirty := w.dirty

@@ -87,7 +87,6 @@ type Log struct {
 	// inherited are the entries of an earlier process, until their members are attached.
 	inherited map[string][]held
 	values    map[ID]Value
-	unsynced  bool // a value was put without a sync
 	damaged   bool
 	altered   bool
 	ended     uint64 // the number of the last entry that ended a session
@@ -513,8 +512,13 @@ func (l *Log) Forget(key string) {
 func (l *Log) Close(move func(keys []string, values []ID) error, limit time.Duration) error {
 	l.mu.Lock()
 	l.before, l.tidied = l.last, time.Time{}
+	sync := l.o.SyncFiles && l.failed == nil
 	l.mu.Unlock()
-	err := errors.Join(l.SyncValues(), l.Tidy(move))
+	var err error
+	if sync { // for values that were put without one
+		err = l.Sync()
+	}
+	err = errors.Join(err, l.Tidy(move))
 	l.SyncMoved(limit)
 	err = errors.Join(err, l.drop())
 	entries, _, _ := l.state()

@@ -70,7 +70,6 @@ func (l *Log) put(values []Value) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.unsynced = l.o.SyncFiles
 	for _, v := range values {
 		l.setValue(v)
 	}
@@ -136,18 +135,6 @@ func (l *Log) dueValues(cutoff uint64, over int64) (ids []ID) {
 		}
 	}
 	return ids
-}
-
-// SyncValues makes values survive a crash of the machine that were put without a sync.
-func (l *Log) SyncValues() error {
-	l.mu.Lock()
-	unsynced := l.unsynced && l.failed == nil
-	l.unsynced = false
-	l.mu.Unlock()
-	if !unsynced {
-		return nil
-	}
-	return l.Sync()
 }
 
 // recover notes an entry of an earlier process.
