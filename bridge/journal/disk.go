@@ -122,7 +122,7 @@ func OpenLog(logs backend.Logs, session string, term, epoch uint64, name string,
 	d := &Disk{dir: name, writer: w, last: map[string]uint64{}, closed: make(chan struct{})}
 	var rec Recovery
 	log, found, err := logs.Open(session, term, epoch, func(n uint64, body []byte) error {
-		r, err := parseRecord(Position{Seq: n}, body)
+		r, err := ParseRecord(Position{Seq: n}, body)
 		if err != nil {
 			return err
 		}
@@ -516,7 +516,7 @@ func (d *Disk) next(after uint64) (r *Record, ok bool) {
 	epoch := d.j.epochNow()
 	err := segment.ReadPast(d.log, after, func(n uint64, body []byte) bool {
 		var err error
-		r, err = parseRecord(Position{Epoch: epoch, Seq: n}, body)
+		r, err = ParseRecord(Position{Epoch: epoch, Seq: n}, body)
 		ok = err == nil
 		return !ok
 	})

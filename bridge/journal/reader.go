@@ -153,7 +153,7 @@ func (r *Reader) nextOnDisk(dst []*Record, through uint64, maxBytes int) ([]*Rec
 		if done = n > through; done {
 			return false
 		}
-		rec, err := parseRecord(Position{Epoch: epoch, Seq: n}, body)
+		rec, err := ParseRecord(Position{Epoch: epoch, Seq: n}, body)
 		if err != nil {
 			return true // a loss, since it could not be read when the log was opened
 		}

@@ -33,8 +33,8 @@ func appendText(dst []byte, text string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(text))), text...)
 }
 
-// parseRecord parses a stored event. The record has copies of the bytes.
-func parseRecord(at Position, body []byte) (*Record, error) {
+// ParseRecord parses an event from its form in a log. The record has copies of the bytes.
+func ParseRecord(at Position, body []byte) (*Record, error) {
 	r := &Record{Pos: at}
 	if len(body) < 1+len(r.ID) {
 		return nil, errForm
@@ -51,25 +51,6 @@ func parseRecord(at Position, body []byte) (*Record, error) {
 	}
 	r.JSON = append([]byte(nil), rest...)
 	return r, nil
-}
-
-// StoredEvent returns the JSON of an event from its form in a log, and whether the CLI keeps the event in its record of
-// the session. The JSON is a copy.
-func StoredEvent(body []byte) (text []byte, kept bool, err error) {
-	r, err := parseRecord(Position{}, body)
-	if err != nil {
-		return nil, false, err
-	}
-	return r.JSON, !r.Ephemeral, nil
-}
-
-// StoredType returns the type of an event from its form in a log.
-func StoredType(body []byte) (string, error) {
-	r, err := parseRecord(Position{}, body)
-	if err != nil {
-		return "", err
-	}
-	return r.Type, nil
 }
 
 func cutText(data []byte) (text string, rest []byte, ok bool) {

@@ -230,8 +230,8 @@ func (s *Store) withoutState(folder string) error {
 	}
 	events, said := 0, false
 	_, found, err := segment.Open(path, 1, segment.Options{FS: s.fs, SyncFiles: s.syncs()}, func(_ uint64, body []byte) error {
-		eventType, err := journal.StoredType(body)
-		events, said = events+1, said || eventType == "user.message"
+		r, err := journal.ParseRecord(journal.Position{}, body)
+		events, said = events+1, said || err == nil && r.Type == "user.message"
 		return err
 	})
 	if err == nil && !found.Damaged() && !said { // left by a version that had no openingFile
@@ -247,10 +247,13 @@ func (s *Store) discard(folder string) error {
 	log := s.logs.Joint()
 	for _, id := range log.Values() {
 		if s.folder(id.Key) == folder {
-			err = errors.Join(err, log.End(id.Key, s.states.always))
+			err = errors.Join(err, log.End(id.Key, s.always()))
 		}
 	}
 	return err
 }
+
+// always reports whether nothing may be synced later.
+func (s *Store) always() bool { return s.cfg.Journals.Fsync == journal.FsyncAlways }
 
 func (s *Store) syncs() bool { return s.cfg.Journals.Fsync != journal.FsyncNever }

@@ -4,7 +4,6 @@ import (
 	"path/filepath"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
-	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/joint"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 )
@@ -30,8 +29,6 @@ func (s *Store) outbox(id string) *outbox {
 	return &outbox{s, joint.ID{Key: id, Kind: joint.Outbox}, filepath.Join(s.folder(id), outboxFolder)}
 }
 
-func (o *outbox) always() bool { return o.s.cfg.Journals.Fsync == journal.FsyncAlways }
-
 // Load implements backend.Files.
 func (o *outbox) Load() ([]byte, error) {
 	if v, ok := o.s.logs.Joint().Value(o.id); ok {
@@ -42,7 +39,7 @@ func (o *outbox) Load() ([]byte, error) {
 
 // Save implements backend.Files: the state goes to the joint log.
 func (o *outbox) Save(state []byte) error {
-	return o.s.logs.Joint().Put([]joint.Value{{ID: o.id, Body: state}}, o.always())
+	return o.s.logs.Joint().Put([]joint.Value{{ID: o.id, Body: state}}, o.s.always())
 }
 
 // List implements backend.Files.
@@ -65,7 +62,7 @@ func (o *outbox) Read(name string) ([]byte, error) {
 }
 
 // Write implements backend.Files.
-func (o *outbox) Write(name string, data []byte) error { return o.write(name, data, o.always()) }
+func (o *outbox) Write(name string, data []byte) error { return o.write(name, data, o.s.always()) }
 
 func (o *outbox) write(name string, data []byte, sync bool) error {
 	if err := o.s.fs.MkdirAll(o.dir); err != nil {

@@ -9,66 +9,23 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
-	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/joint"
 )
 
 // moveAtEnd bounds the time for moving when the store is closed. The next process moves the rest.
 const moveAtEnd = 2 * time.Second
 
-// states are the states of sessions. The latest of each is in the joint log until it is moved: it is then written to the
-// file of its session. A file of its own costs the disk two syncs, a new file and a rename; states in the log share one
-// write and one sync with the events of many sessions.
+// The latest state of each session is in the joint log until it is moved: it is then written to the file of its session. A
+// file of its own costs the disk two syncs, a new file and a rename; states in the log share one write and one sync with the
+// events of many sessions.
 //
 // Every state has a number, and later states have greater ones, also those of later processes. The file of a session
 // has the number of its state, so a state in the log that is not newer than the file is ignored.
-//
-// It is safe for concurrent use.
-type states struct {
-	log *joint.Log
-	// always: no state may be synced later.
-	always bool
-	// file writes the file of a session.
-	file func(key string, state []byte, number uint64) error
-	// busy has capacity 1. Its holder saves a state, or moves a value of the log to its file, and may use last.
-	busy chan struct{}
-	last uint64 // no state has a greater number
-}
 
-// lock takes busy. The returned function releases it.
-func (l *states) lock() (unlock func()) {
-	l.busy <- struct{}{}
-	return func() { <-l.busy }
-}
-
-// save puts states into the log. After an error the caller must write the files of these sessions.
-func (l *states) save(states []backend.State) error {
-	defer l.lock()()
-	values := make([]joint.Value, len(states))
-	for i, s := range states {
-		l.last++
-		values[i] = joint.Value{ID: joint.ID{Key: s.Key, Kind: joint.State}, Number: l.last, Body: s.Data}
-	}
-	return l.log.Put(values, l.always || slices.ContainsFunc(states, func(s backend.State) bool { return !s.Later }))
-}
-
-// saveFile writes the file of a session, which from then on has its latest state.
-func (l *states) saveFile(s backend.State) error {
-	defer l.lock()()
-	l.last++
-	v, _ := l.log.Value(joint.ID{Key: s.Key, Kind: joint.State})
-	err := l.file(s.Key, s.Data, l.last)
-	if err == nil {
-		l.log.Moved(v)
-	}
-	return err
-}
-
-// forget drops what the log has of a session that is being deleted. It waits for move, which would make the session's
-// folder again.
-func (l *states) forget(key string) {
-	defer l.lock()()
-	l.log.Forget(key)
+// lockValues takes saving. The returned function releases it.
+func (s *Store) lockValues() (unlock func()) {
+	s.saving <- struct{}{}
+	return func() { <-s.saving }
 }
 
 // Save stores the states of sessions, and keeps the data of the states. An error names the sessions whose states are
@@ -84,7 +41,7 @@ func (s *Store) Save(states ...backend.State) error {
 			errs = append(errs, s.saveFile(state))
 		}
 	}
-	if len(logged) > 0 && s.states.save(logged) != nil {
+	if len(logged) > 0 && s.saveInLog(logged) != nil {
 		for _, state := range logged {
 			errs = append(errs, s.saveFile(state))
 		}
@@ -92,10 +49,26 @@ func (s *Store) Save(states ...backend.State) error {
 	return errors.Join(errs...)
 }
 
-// saveFile writes the file of a session and marks its folder.
+// saveInLog puts states into the log. After an error the caller must write the files of these sessions.
+func (s *Store) saveInLog(states []backend.State) error {
+	defer s.lockValues()()
+	values := make([]joint.Value, len(states))
+	for i, state := range states {
+		s.lastState++
+		values[i] = joint.Value{ID: stateOf(state.Key), Number: s.lastState, Body: state.Data}
+	}
+	now := slices.ContainsFunc(states, func(state backend.State) bool { return !state.Later })
+	return s.logs.Joint().Put(values, now || s.always())
+}
+
+// saveFile writes the file of a session, which from then on has its latest state, and marks its folder.
 func (s *Store) saveFile(state backend.State) error {
-	err := s.states.saveFile(state)
+	defer s.lockValues()()
+	s.lastState++
+	v, _ := s.logs.Joint().Value(stateOf(state.Key))
+	err := s.writeState(state.Key, state.Data, s.lastState)
 	if err == nil {
+		s.logs.Joint().Moved(v)
 		err = s.confirm(state.Key)
 	}
 	if err != nil {
@@ -104,9 +77,18 @@ func (s *Store) saveFile(state backend.State) error {
 	return nil
 }
 
+func stateOf(key string) joint.ID { return joint.ID{Key: key, Kind: joint.State} }
+
+// forgetValues drops what the log has of a session that is being deleted. It waits for move, which would make the session's
+// folder again.
+func (s *Store) forgetValues(key string) {
+	defer s.lockValues()()
+	s.logs.Joint().Forget(key)
+}
+
 // move writes a value to its file, if it is in the joint log only.
 func (s *Store) move(id joint.ID) error {
-	defer s.states.lock()()
+	defer s.lockValues()()
 	log := s.logs.Joint()
 	v, ok := log.Value(id)
 	if !ok {
@@ -140,20 +122,19 @@ func (s *Store) moveAll(which func(key string) bool) error {
 // earlier ones.
 func (s *Store) adopt() error {
 	log := s.logs.Joint()
-	s.states.log, s.states.always = log, s.cfg.Journals.Fsync == journal.FsyncAlways
 	epoch, _ := s.NextEpoch() // without a reservation it is still later than all of this process
-	s.states.last = max(s.states.last, epoch<<numbersInEpoch)
+	s.lastState = epoch << numbersInEpoch
 	var errs []error
 	for _, id := range log.Values() {
 		v, _ := log.Value(id)
 		if _, err := s.fs.ReadDir(s.folder(id.Key)); errors.Is(err, fs.ErrNotExist) { // the session was deleted
-			errs = append(errs, log.End(id.Key, s.states.always))
+			errs = append(errs, log.End(id.Key, s.always()))
 			continue
 		}
 		if id.Kind != joint.State {
 			continue
 		}
-		s.states.last = max(s.states.last, v.Number)
+		s.lastState = max(s.lastState, v.Number)
 		e, err := s.read(filepath.Base(s.folder(id.Key)))
 		if errors.Is(err, fs.ErrNotExist) || err == nil && e.Number >= v.Number { // it is set aside, or has a later one
 			log.Moved(v)

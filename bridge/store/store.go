@@ -1,7 +1,8 @@
 // Package store is the bridge's data directory: the sessions with their state and journals, and the answers to
 // idempotent requests. One process uses a directory at a time.
 //
-// Store.mu guards the list of damaged sessions and the names of the saved ones; Requests and states have their own locks.
+// Store.mu guards the list of damaged sessions and the names of the saved ones; saves of states and Requests have their own
+// locks.
 // The only goroutines are those of the journal.Writer, which Close ends.
 //
 //	lock                 locked by the process that uses the directory
@@ -68,7 +69,10 @@ type Store struct {
 	lock   *flock.Flock
 	writer *journal.Writer
 	logs   *journal.Folders
-	states *states
+
+	// saving has capacity 1. Its holder saves a state, or moves a value of the log to its file, and may use lastState.
+	saving    chan struct{}
+	lastState uint64 // no state has a greater number
 
 	mu        sync.Mutex
 	lastEpoch uint64
@@ -132,7 +136,7 @@ func Open(cfg Config) (*Store, error) {
 	cfg.Journals.OverrunFile = filepath.Join(cfg.Dir, "overruns")
 	s := &Store{
 		cfg: cfg, fs: cfg.Journals.FS, log: cfg.Journals.Logger, lock: lock,
-		damaged: map[string]backend.Damage{}, confirmed: map[string]bool{},
+		saving: make(chan struct{}, 1), damaged: map[string]backend.Damage{}, confirmed: map[string]bool{},
 	}
 	if err := s.loadDamaged(); err != nil {
 		_ = lock.Close()
@@ -153,7 +157,6 @@ func Open(cfg Config) (*Store, error) {
 		_ = lock.Close()
 		return nil, err
 	}
-	s.states = &states{file: s.writeState, busy: make(chan struct{}, 1)}
 	s.writer = journal.NewWriter(cfg.Journals)
 	if s.logs, err = journal.OpenFolders(s.writer, s.path("journals"), s.folder); err != nil {
 		s.writer.Close()
@@ -222,7 +225,7 @@ func (s *Store) Journal(id string, epoch uint64) (*journal.Disk, journal.Recover
 	return d, found, err
 }
 
-// entry is the content of stateFile.
+// entry is the content of stateFile, and of the files in usage/.
 type entry struct {
 	ID string `json:"id"`
 	// Sum is the CRC-32C of State, as text. It is empty in entries of versions that wrote none.
@@ -238,7 +241,12 @@ func sumOf(state []byte) string { return fmt.Sprintf("%08x", crc32.Checksum(stat
 
 // writeState writes the file of a session.
 func (s *Store) writeState(id string, state []byte, number uint64) error {
-	state, err := json.Marshal(json.RawMessage(state)) // in the form that Sessions reads
+	return s.writeEntry(filepath.Join(s.folder(id), stateFile), id, state, number)
+}
+
+// writeEntry writes a file that is an entry.
+func (s *Store) writeEntry(path, id string, state []byte, number uint64) error {
+	state, err := json.Marshal(json.RawMessage(state)) // in the form in which it is read
 	if err != nil {
 		return err
 	}
@@ -246,11 +254,10 @@ func (s *Store) writeState(id string, state []byte, number uint64) error {
 	if err != nil {
 		return err
 	}
-	folder := s.folder(id)
-	if err := s.fs.MkdirAll(folder); err != nil {
+	if err := s.fs.MkdirAll(filepath.Dir(path)); err != nil {
 		return err
 	}
-	return segment.WriteFile(s.fs, filepath.Join(folder, stateFile), text, s.syncs())
+	return segment.WriteFile(s.fs, path, text, s.syncs())
 }
 
 // isConfirmed reports whether confirm has marked a session.
@@ -285,18 +292,18 @@ func (s *Store) confirm(id string) error {
 
 // Remove deletes a session, including its data that were set aside. Its journal must be closed.
 func (s *Store) Remove(id string) error {
-	s.states.forget(id)
+	s.forgetValues(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.confirmed, id)
 	s.logs.Forget(id)
-	return errors.Join(segment.RemoveDir(s.fs, s.folder(id)), s.logs.Joint().End(id, s.states.always), s.removeDamaged(id))
+	return errors.Join(segment.RemoveDir(s.fs, s.folder(id)), s.logs.Joint().End(id, s.always()), s.removeDamaged(id))
 }
 
 // Session returns the state of a session, nil if there is none. An unreadable state is renamed, so that the session
 // can be saved again.
 func (s *Store) Session(id string) (json.RawMessage, error) {
-	if state, ok := s.states.log.Value(joint.ID{Key: id, Kind: joint.State}); ok {
+	if state, ok := s.logs.Joint().Value(stateOf(id)); ok {
 		return state.Body, nil
 	}
 	e, err := s.read(filepath.Base(s.folder(id)))
@@ -312,7 +319,7 @@ func (s *Store) Session(id string) (json.RawMessage, error) {
 
 // Knows reports whether the state of a session is stored.
 func (s *Store) Knows(id string) bool {
-	if _, ok := s.states.log.Value(joint.ID{Key: id, Kind: joint.State}); ok {
+	if _, ok := s.logs.Joint().Value(stateOf(id)); ok {
 		return true
 	}
 	_, err := s.fs.Size(filepath.Join(s.folder(id), stateFile))
@@ -353,8 +360,8 @@ func (s *Store) Sessions() (map[string]json.RawMessage, error) {
 		return nil, err
 	}
 	out, done := map[string]json.RawMessage{}, map[string]bool{}
-	for _, id := range s.states.log.Values() { // also of those whose files are damaged
-		if state, ok := s.states.log.Value(id); ok && id.Kind == joint.State {
+	for _, id := range s.logs.Joint().Values() { // also of those whose files are damaged
+		if state, ok := s.logs.Joint().Value(id); ok && id.Kind == joint.State {
 			out[id.Key], done[filepath.Base(s.folder(id.Key))] = state.Body, true
 		}
 	}

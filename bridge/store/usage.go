@@ -43,16 +43,5 @@ func (s *Store) Usage(tenant string) (json.RawMessage, error) {
 // SaveUsage stores what the deleted sessions of a tenant have used. After a crash the file has the old content or the
 // new. Calls for one tenant must not overlap.
 func (s *Store) SaveUsage(tenant string, rows []byte) error {
-	rows, err := json.Marshal(json.RawMessage(rows)) // in the form that Usage reads
-	if err != nil {
-		return err
-	}
-	text, err := json.Marshal(entry{ID: tenant, Sum: sumOf(rows), State: rows})
-	if err != nil {
-		return err
-	}
-	if err := s.fs.MkdirAll(s.path("usage")); err != nil {
-		return err
-	}
-	return segment.WriteFile(s.fs, s.usageFile(tenant), text, s.syncs())
+	return s.writeEntry(s.usageFile(tenant), tenant, rows, 0)
 }

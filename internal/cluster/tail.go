@@ -71,8 +71,8 @@ func parseEvent(text []byte) (e event) {
 
 // take takes the next entry of the log.
 func (t *tail) take(body []byte) {
-	if text, kept, err := journal.StoredEvent(body); err == nil && kept {
-		t.add(text)
+	if r, err := journal.ParseRecord(journal.Position{}, body); err == nil && !r.Ephemeral {
+		t.add(r.JSON)
 	}
 }
 
