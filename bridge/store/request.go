@@ -4,9 +4,9 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"slices"
 	"strings"
 	"time"
+	"unique"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
@@ -50,25 +50,8 @@ func encodeRequest(r *backend.Request) []byte {
 	return append(out, r.Answer...)
 }
 
-// interner shares one copy of each string that many records have in common. A nil interner shares none.
-type interner map[string]string
-
-func (in interner) text(b []byte) string {
-	if s, ok := in[string(b)]; ok {
-		return s
-	}
-	s := string(b)
-	if in != nil && len(in) < maxInterned {
-		in[s] = s
-	}
-	return s
-}
-
-// maxInterned bounds the strings of an interner.
-const maxInterned = 10_000
-
-// decodeRequest parses a record. Sum, Since and Answer alias body unless in is set.
-func decodeRequest(body []byte, in interner) (backend.Request, error) {
+// decodeRequest parses a record. Sum, Since and Answer alias body. Strings that many records have in common are shared.
+func decodeRequest(body []byte) (backend.Request, error) {
 	if len(body) > 0 && body[0] == formJSON {
 		var j jsonRequest
 		if err := json.Unmarshal(body, &j); err != nil {
@@ -97,13 +80,12 @@ func decodeRequest(body []byte, in interner) (backend.Request, error) {
 		}
 		parts[i], body = body[n:n+int(length)], body[n+int(length):]
 	}
-	r.Key = backend.Key{Tenant: in.text(parts[0]), Operation: in.text(parts[1]), ID: string(parts[2])}
-	r.Sum, r.Since, r.Type, r.Answer, r.Bytes = parts[3], parts[4], in.text(parts[5]), body, int64(len(body))
-	if in != nil {
-		r.Sum, r.Since = slices.Clone(r.Sum), slices.Clone(r.Since)
-	}
+	r.Key = backend.Key{Tenant: shared(parts[0]), Operation: shared(parts[1]), ID: string(parts[2])}
+	r.Sum, r.Since, r.Type, r.Answer, r.Bytes = parts[3], parts[4], shared(parts[5]), body, int64(len(body))
 	return r, nil
 }
+
+func shared(text []byte) string { return unique.Make(string(text)).Value() }
 
 // parseKey splits a key of the first format, in which NULs join the parts and the tenant of the host's owner is omitted.
 func parseKey(text string) backend.Key {

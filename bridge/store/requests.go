@@ -48,10 +48,9 @@ func (s *Store) Requests() (backend.Requests, []backend.Request, error) {
 	}
 	now, unreadable := time.Now(), 0
 	var list []backend.Request
-	in := interner{}
 	o := segment.Options{FS: s.fs, SyncFiles: r.syncMoves}
 	log, found, err := segment.Open(s.path("requests"), 1, o, func(number uint64, body []byte) error {
-		q, err := decodeRequest(body, in)
+		q, err := decodeRequest(body)
 		if err != nil {
 			unreadable++ // one record: the records after it are intact
 			return nil
@@ -67,7 +66,7 @@ func (s *Store) Requests() (backend.Requests, []backend.Request, error) {
 		if q.Bytes > backend.MaxInline {
 			q.Answer = nil
 		}
-		q.Answer = slices.Clone(q.Answer)
+		q.Sum, q.Since, q.Answer = slices.Clone(q.Sum), slices.Clone(q.Since), slices.Clone(q.Answer)
 		if !again {
 			before.place = len(list)
 			list = append(list, backend.Request{})
@@ -137,7 +136,7 @@ func (r *requestLog) Answer(key backend.Key) (typ string, answer []byte, err err
 		if number != where.number {
 			return false
 		}
-		if q, bad = decodeRequest(body, nil); bad == nil {
+		if q, bad = decodeRequest(body); bad == nil {
 			answer = slices.Clone(q.Answer)
 		}
 		return false
@@ -182,11 +181,11 @@ func (r *requestLog) compact() error {
 	var moved []segment.Entry
 	var keys []backend.Key
 	next := r.log.Last()
-	err := r.log.ReadPast(r.log.Trimmed(), func(number uint64, body []byte) bool {
+	err := segment.ReadPast(r.log, r.log.Trimmed(), func(number uint64, body []byte) bool {
 		if number > last {
 			return false
 		}
-		if q, err := decodeRequest(body, nil); err == nil && r.at[q.Key].number == number {
+		if q, err := decodeRequest(body); err == nil && r.at[q.Key].number == number {
 			next++
 			moved = append(moved, segment.Entry{Number: next, Body: slices.Clone(body)})
 			keys = append(keys, q.Key)

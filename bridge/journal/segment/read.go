@@ -51,12 +51,7 @@ func (l *Log) Read(after uint64, f func(number uint64, body []byte) bool) error 
 	}
 }
 
-// ReadPast is like Read, but continues after missing entries.
-func (l *Log) ReadPast(after uint64, f func(number uint64, body []byte) bool) error {
-	return ReadPast(l, after, f)
-}
-
-// ReadPast reads a log as Log.ReadPast does.
+// ReadPast reads a log like Log.Read, but continues after missing entries.
 func ReadPast(l interface {
 	Read(after uint64, f func(number uint64, body []byte) bool) error
 }, after uint64, f func(number uint64, body []byte) bool,
