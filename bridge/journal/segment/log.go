@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 )
@@ -78,7 +79,6 @@ type Log struct {
 	mark     []byte
 	last     uint64 // the last entry's number
 	file     File   // the last segment's, while it is written
-	piece    int    // how much is written at a time
 	appends  uint64 // counts the changes of files
 	synced   uint64 // what appends was when everything was synced
 	// unsure is the error of a sync that failed. Until Renew all further syncs fail: the system reports what it could
@@ -200,29 +200,16 @@ func (l *Log) Append(entries []Entry) error {
 	return nil
 }
 
-// The sizes of single writes: large, because they cost less, and smaller on a disk that takes longer than slowPiece
-// for one write, to make its progress visible.
-const (
-	maxPiece  = 256 << 10
-	minPiece  = 16 << 10
-	slowPiece = 250 * time.Millisecond
-)
+// pieceBytes is the size of a single write, after which the progress of a slow disk is visible.
+const pieceBytes = 64 << 10
 
 // write writes bytes to the open file.
 func (l *Log) write(data []byte, at int64) error {
-	for len(data) > 0 {
-		n := min(len(data), max(l.piece, minPiece))
-		begin := l.o.Now()
-		if _, err := l.file.WriteAt(data[:n], at); err != nil {
+	for piece := range slices.Chunk(data, pieceBytes) {
+		if _, err := l.file.WriteAt(piece, at); err != nil {
 			return err
 		}
-		switch took := l.o.Now().Sub(begin); {
-		case took > slowPiece:
-			l.piece /= 2
-		case took < slowPiece/4:
-			l.piece = min(2*max(l.piece, minPiece), maxPiece)
-		}
-		data, at = data[n:], at+int64(n)
+		at += int64(len(piece))
 		if l.o.Progress != nil {
 			l.o.Progress()
 		}

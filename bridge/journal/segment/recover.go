@@ -54,7 +54,7 @@ func Open(dir string, epoch uint64, o Options, visit func(number uint64, body []
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	l := &Log{dir: dir, o: o, epoch: epoch, piece: maxPiece}
+	l := &Log{dir: dir, o: o, epoch: epoch}
 	var found Recovered
 	files, err := l.list()
 	if err != nil || len(files) == 0 {
@@ -321,7 +321,7 @@ func (l *Log) Replace(epoch uint64, entries []Entry) error {
 	if epoch <= l.epoch {
 		return fmt.Errorf("epoch %d follows epoch %d: epochs must increase", epoch, l.epoch)
 	}
-	fresh := &Log{dir: l.dir, o: l.o, epoch: epoch, piece: l.piece}
+	fresh := &Log{dir: l.dir, o: l.o, epoch: epoch}
 	fresh.o.SegmentBytes = 1 << 62 // one file, so that one rename does it
 	s := &segment{name: filepath.Join(l.dir, segmentName(epoch, 0)) + temporary}
 	file, err := l.begin(s, epoch, nil)
