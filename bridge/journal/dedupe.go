@@ -1,6 +1,9 @@
 package journal
 
-import "crypto/sha256"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
 
 // maxTurnIDs bounds the ids remembered for one turn. Beyond it the oldest half is dropped. Duplicates have been
 // observed up to 86,000 events late.
@@ -69,33 +72,16 @@ func ParseID(text []byte) ID {
 		return k
 	}
 	if len(text) == 36 && text[8] == '-' && text[13] == '-' && text[18] == '-' && text[23] == '-' {
-		bad := byte(0)
-		for i, at := range uuidDigits {
-			high, low := digits[text[at]], digits[text[at+1]]
-			bad |= high | low
-			k[i] = high<<4 | low&15
-		}
-		if bad <= 15 {
+		var digits [32]byte
+		copy(digits[:8], text)
+		copy(digits[8:12], text[9:])
+		copy(digits[12:16], text[14:])
+		copy(digits[16:20], text[19:])
+		copy(digits[20:], text[24:])
+		if _, err := hex.Decode(k[:], digits[:]); err == nil {
 			return k
 		}
 	}
 	sum := sha256.Sum256(text)
 	return ID(sum[:16])
 }
-
-// uuidDigits are the offsets of a UUID's bytes in its text.
-var uuidDigits = [16]byte{0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34}
-
-// digits are the values of hexadecimal digits. Other characters have values above 15.
-var digits = func() (table [256]byte) {
-	for i := range table {
-		table[i] = 0xff
-	}
-	for i, c := range "0123456789abcdef" {
-		table[c] = byte(i)
-	}
-	for i, c := range "ABCDEF" {
-		table[c] = byte(10 + i)
-	}
-	return table
-}()
