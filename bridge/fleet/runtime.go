@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -243,11 +244,7 @@ func (rt *Runtime) session(id []byte) *session.Session {
 func (rt *Runtime) loaded() []*session.Session {
 	rt.mu.RLock()
 	defer rt.mu.RUnlock()
-	out := make([]*session.Session, 0, len(rt.sessions))
-	for _, s := range rt.sessions {
-		out = append(out, s)
-	}
-	return out
+	return slices.AppendSeq(make([]*session.Session, 0, len(rt.sessions)), maps.Values(rt.sessions))
 }
 
 // has reports whether the runtime has the session of the key loaded.

@@ -3,6 +3,7 @@ package manage
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
@@ -181,10 +182,7 @@ func (svc *Sessions) list(
 		}
 		byID[m.SessionID] = m.onto(cmp.Or(byID[m.SessionID], damaged[m.SessionID]))
 	}
-	out := shared
-	for _, s := range byID {
-		out = append(out, s)
-	}
+	out := slices.AppendSeq(shared, maps.Values(byID))
 	slices.SortFunc(out, func(a, b *bridgev1.Session) int {
 		newer := b.GetUpdateTime().AsTime().Compare(a.GetUpdateTime().AsTime())
 		return cmp.Or(newer, cmp.Compare(a.SessionId, b.SessionId))

@@ -1,6 +1,7 @@
 package manage
 
 import (
+	"cmp"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -41,14 +42,8 @@ func (m *metadata) onto(s *bridgev1.Session) *bridgev1.Session {
 	if !m.ModifiedTime.IsZero() {
 		s.UpdateTime = timestamppb.New(m.ModifiedTime)
 	}
-	for _, text := range []struct {
-		to   *string
-		from string
-	}{{&s.Summary, m.Summary}, {&s.Name, m.Name}, {&s.ClientName, m.ClientName}} {
-		if text.from != "" {
-			*text.to = text.from
-		}
-	}
+	s.Summary, s.Name = cmp.Or(m.Summary, s.Summary), cmp.Or(m.Name, s.Name)
+	s.ClientName = cmp.Or(m.ClientName, s.ClientName)
 	if c := m.Context; c != nil {
 		s.Context = &bridgev1.SessionContext{
 			WorkingDirectory: c.Cwd, GitRoot: c.GitRoot, Repository: c.Repository, Branch: c.Branch,

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -139,13 +140,8 @@ func (q *usageQuery) sum(sums map[usageKey]usage.Sums, of usage.Usage, s *bridge
 
 // usageRows returns sums in the form of the API, in order.
 func usageRows(sums map[usageKey]usage.Sums) *bridgev1.GetUsageResponse {
-	keys := make([]usageKey, 0, len(sums))
-	for k := range sums {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, usageKey.compare)
 	out := &bridgev1.GetUsageResponse{}
-	for _, k := range keys {
+	for _, k := range slices.SortedFunc(maps.Keys(sums), usageKey.compare) {
 		s := sums[k]
 		out.Rows = append(out.Rows, &bridgev1.UsageRow{
 			Day: k.day, ModelId: k.model, SessionId: k.session, Owner: k.owner, Turns: s.Turns, Requests: s.Requests,

@@ -12,6 +12,7 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -185,10 +186,7 @@ func (o *Observer) RuntimeStarted(took time.Duration, err error) {
 
 // RuntimeEnded records the end of a CLI process.
 func (o *Observer) RuntimeEnded(cause error, restart bool) {
-	reason := fault.Name(fault.ReasonOf(cause))
-	if reason == "" {
-		reason = "UNKNOWN"
-	}
+	reason := cmp.Or(fault.Name(fault.ReasonOf(cause)), "UNKNOWN")
 	o.ends.Add(context.Background(), 1, metric.WithAttributes(attribute.String("reason", reason), attribute.Bool("restart", restart)))
 }
 
@@ -198,10 +196,7 @@ func (o *Observer) Refused(err error) {
 	if !ok || f.Reason != fault.LimitExceeded {
 		return
 	}
-	limit := f.Metadata["limit"]
-	if limit == "" {
-		limit = "other"
-	}
+	limit := cmp.Or(f.Metadata["limit"], other)
 	o.refused.Add(context.Background(), 1, metric.WithAttributes(attribute.String("limit", limit)))
 }
 

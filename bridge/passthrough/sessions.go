@@ -167,7 +167,7 @@ func (svc *Service) deleteSession(ctx context.Context, c *call) (json.RawMessage
 // bulkDelete is sessions.bulkDelete: what is open here is deleted as such before the CLI
 // deletes what is left.
 func (svc *Service) bulkDelete(ctx context.Context, c *call) (json.RawMessage, error) {
-	for _, id := range textList(c.params.Get("sessionIds")) {
+	for _, id := range listOf[string](c.params.Get("sessionIds")) {
 		s, err := svc.cfg.Sessions.Open(ctx, id)
 		if err != nil {
 			continue // of the history only
@@ -182,7 +182,7 @@ func (svc *Service) bulkDelete(ctx context.Context, c *call) (json.RawMessage, e
 
 // prune is sessions.pruneOld.
 func (svc *Service) prune(ctx context.Context, c *call) (json.RawMessage, error) {
-	spared := textList(c.params.Get("excludeSessionIds"))
+	spared := listOf[string](c.params.Get("excludeSessionIds"))
 	for _, e := range svc.cfg.Sessions.Visible(ctx) {
 		s := e.Session
 		if !tenancy.Foreign(ctx, s) { // others are not in the tenant's home
@@ -195,11 +195,11 @@ func (svc *Service) prune(ctx context.Context, c *call) (json.RawMessage, error)
 	return svc.forwardServer(ctx, c)
 }
 
-// textList reads a list of strings; what is none is empty.
-func textList(text json.RawMessage) []string {
-	list := []string{}
+// listOf reads a list; what is none is empty.
+func listOf[T any](text json.RawMessage) []T {
+	list := []T{}
 	if json.Unmarshal(text, &list) != nil {
-		return []string{}
+		return []T{}
 	}
 	return list
 }
@@ -243,7 +243,7 @@ func (svc *Service) startPrompt(
 // message returns the message of a call that begins a turn.
 func (svc *Service) message(ctx context.Context, c *call) (m session.Message, err error) {
 	prompt := c.params.String("prompt")
-	empty := strings.TrimSpace(prompt) == "" && len(rawList(c.params.Get("attachments"))) == 0
+	empty := strings.TrimSpace(prompt) == "" && len(listOf[json.RawMessage](c.params.Get("attachments"))) == 0
 	if empty && c.method == "session.send" && !c.exact {
 		return m, fault.New(fault.PromptEmpty, "the prompt has neither text nor attachments").WithField("prompt")
 	}
@@ -259,22 +259,13 @@ func (svc *Service) message(ctx context.Context, c *call) (m session.Message, er
 	return m, nil
 }
 
-// rawList reads a list; what is none is empty.
-func rawList(text json.RawMessage) (list []json.RawMessage) {
-	if json.Unmarshal(text, &list) != nil {
-		return nil
-	}
-	return list
-}
-
 // abort is session.abort.
 func (*Service) abort(ctx context.Context, s *session.Session, c *call) (json.RawMessage, error) {
 	out, err := s.Sender().Abort(ctx, c.params)
-	result := out.Result
-	if result == nil {
-		result = done
+	if out.Result == nil {
+		out.Result = done
 	}
-	return recorded(ctx, result, out.At, err)
+	return recorded(ctx, out.Result, out.At, err)
 }
 
 // setTools is session.tools.set.

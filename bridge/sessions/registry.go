@@ -2,6 +2,7 @@ package sessions
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 
@@ -41,11 +42,7 @@ func (r *registry) Holds(s *Entry) bool { return r.Get(s.Key()) == s }
 func (r *registry) All() []*Entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := make([]*Entry, 0, len(r.sessions))
-	for _, s := range r.sessions {
-		out = append(out, s)
-	}
-	return out
+	return slices.AppendSeq(make([]*Entry, 0, len(r.sessions)), maps.Values(r.sessions))
 }
 
 // Put makes s the session of its key.

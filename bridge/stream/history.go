@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -32,10 +33,7 @@ func (svc *Service) ListEvents(ctx context.Context, r *bridgev1.ListEventsReques
 	if err != nil {
 		return nil, err
 	}
-	limit := int(r.GetPageBytes())
-	if limit == 0 {
-		limit = defaultPageBytes
-	}
+	limit := cmp.Or(int(r.GetPageBytes()), defaultPageBytes)
 	if limit < MinPageBytes || limit > maxPageBytes {
 		return nil, fault.New(fault.InvalidField, "page_bytes is %d, not between %d and %d", limit, MinPageBytes, maxPageBytes).WithField("page_bytes")
 	}

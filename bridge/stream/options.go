@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -18,10 +19,7 @@ const (
 // Heartbeat checks the interval of heartbeats; an unset one is 30 s.
 func Heartbeat(d *durationpb.Duration, field string) (time.Duration, error) {
 	every, err := fields.Duration(d, field, time.Second, 10*time.Minute)
-	if every == 0 {
-		every = defaultHeartbeat
-	}
-	return every, err
+	return cmp.Or(every, defaultHeartbeat), err
 }
 
 // Options are StreamOptions that have been checked.

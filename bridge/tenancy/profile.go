@@ -1,6 +1,7 @@
 package tenancy
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -87,17 +88,9 @@ func (t *Tenants) ReadProfile(
 		}
 		p.Home = dir
 	}
-	for _, text := range []struct {
-		to   *string
-		from string
-	}{
-		{&p.Home, m.GetHome()}, {&p.UserHome, m.GetUserHome()}, {&p.Dir, m.GetWorkingDirectory()},
-		{&p.Token, m.GetGithubToken()}, {&p.LogLevel, m.GetLogLevel()},
-	} {
-		if text.from != "" {
-			*text.to = text.from
-		}
-	}
+	p.Home, p.UserHome = cmp.Or(m.GetHome(), p.Home), cmp.Or(m.GetUserHome(), p.UserHome)
+	p.Dir, p.Token = cmp.Or(m.GetWorkingDirectory(), p.Dir), cmp.Or(m.GetGithubToken(), p.Token)
+	p.LogLevel = cmp.Or(m.GetLogLevel(), p.LogLevel)
 	if m.UseLogin != nil {
 		p.UseLogin = m.GetUseLogin()
 	}
