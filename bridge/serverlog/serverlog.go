@@ -115,7 +115,7 @@ func (h *handler) WithGroup(name string) slog.Handler {
 func (h *handler) convert(r slog.Record) *bridgev1.ServerLogRecord {
 	out := &bridgev1.ServerLogRecord{
 		Time: timestamppb.New(r.Time), Level: bridgev1.ServerLogLevel_SERVER_LOG_LEVEL_WARN,
-		Message: h.text(r.Message, maxMessage), Attributes: map[string]string{},
+		Message: cut(h.ring.redact(r.Message), maxMessage), Attributes: map[string]string{},
 	}
 	if r.Level >= slog.LevelError {
 		out.Level = bridgev1.ServerLogLevel_SERVER_LOG_LEVEL_ERROR
@@ -157,9 +157,6 @@ func (h *handler) put(to map[string]string, key string, v slog.Value) {
 	}
 	to[cut(name, maxAttribute)] = cut(value, maxAttribute)
 }
-
-// text returns a text without credentials, at most size bytes of it.
-func (h *handler) text(s string, size int) string { return cut(h.ring.redact(s), size) }
 
 // cut returns valid UTF-8 of at most about size bytes.
 func cut(s string, size int) string {

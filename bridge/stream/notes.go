@@ -87,10 +87,7 @@ func (f *sessionStream) sendRequested(p *callback.Pending) error {
 		return nil
 	}
 	c, _ := f.st.service.codec.CallbackWithin(wire.InlineBytes, p, f.name, to, f.fidelity())
-	offered := false
-	for _, id := range c.ParticipantIds {
-		offered = offered || id == f.participant
-	}
+	offered := slices.Contains(c.ParticipantIds, f.participant)
 	return f.send(&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_CallbackRequested{
 		CallbackRequested: &bridgev1.CallbackRequested{Callback: c, Offered: offered},
 	}})
