@@ -36,6 +36,9 @@ type Operation[T proto.Message] struct {
 	// Settle finds the answer of an operation that was interrupted. Without it, such an
 	// operation is carried out again.
 	Settle *Settlement[T]
+	// Repeated returns the answer for a request that this call has not carried out: the answer of an earlier one as far as
+	// it is still true. It must not change that. Nil leaves it as it is.
+	Repeated func(ctx context.Context, answer T) (T, error)
 }
 
 // Settlement describes how to resolve an operation whose outcome is unknown after a crash.
@@ -130,14 +133,20 @@ func bounded[T proto.Message](ctx context.Context, f func(ctx context.Context) (
 // startOnce carries out an operation unless the same request has an answer or is running.
 func startOnce[T proto.Message](ctx context.Context, r *Runner, op *Operation[T], done func(T, error)) {
 	k := backend.Key{Tenant: caller.From(ctx).Tenant, Operation: op.Scope, ID: op.ID}
+	repeated := func(answer T, err error) {
+		if err == nil && op.Repeated != nil {
+			answer, err = op.Repeated(ctx, answer)
+		}
+		done(answer, err)
+	}
 	e, settling, m, err := r.claim(ctx, k, withoutTrace(op.Request), op.Settle != nil)
 	switch {
 	case e == nil:
 		answer, _ := m.(T)
-		done(answer, err)
+		repeated(answer, err)
 	case settling:
 		find := Blocking(func(ctx context.Context) (T, error) { return op.Settle.Find(ctx, e.since) })
-		run(ctx, r, e, nil, find, done)
+		run(ctx, r, e, nil, find, repeated)
 	default:
 		run(ctx, r, e, op.Settle, op.Do, done)
 	}

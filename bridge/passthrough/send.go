@@ -45,22 +45,14 @@ func (svc *Service) startOnce(
 		return
 	}
 	c.request = prompt.RequestKey(ctx, c.method, requestID)
-	first := false
-	op := idempotency.Operation[*wrapperspb.BytesValue]{
+	idempotency.Start(ctx, svc.cfg.Operations, idempotency.Operation[*wrapperspb.BytesValue]{
 		Scope: idempotency.On(c.method, c.id), ID: requestID, Request: wrapperspb.Bytes(c.params.JSON()),
 		Detach: !c.params.Bool("wait"), // a turn may take longer than a detached operation
-		Do: func(ctx context.Context, done func(*wrapperspb.BytesValue, error)) {
-			first = true
-			do(ctx, done)
+		Do:     do, Settle: svc.settlePrompt(c),
+		Repeated: func(ctx context.Context, reply *wrapperspb.BytesValue) (*wrapperspb.BytesValue, error) {
+			return reply, svc.repeated(ctx, c, reply)
 		},
-		Settle: svc.settlePrompt(c),
-	}
-	idempotency.Start(ctx, svc.cfg.Operations, op, func(reply *wrapperspb.BytesValue, err error) {
-		if err == nil && !first {
-			err = svc.repeated(ctx, c, reply)
-		}
-		done(reply, err)
-	})
+	}, done)
 }
 
 // repeated returns an error if the answer that an earlier request with the same id got has become untrue.

@@ -61,29 +61,17 @@ func (svc *Service) Send(ctx context.Context, r *bridgev1.SendRequest) (*bridgev
 func (svc *Service) Start(
 	ctx context.Context, s *session.Session, r *bridgev1.SendRequest, done func(*bridgev1.SendResponse, error),
 ) {
-	if r.GetRequestId() != "" {
-		svc.startOnce(ctx, s, r, done)
+	if r.GetRequestId() == "" {
+		svc.startSend(ctx, s, r, done)
 		return
 	}
-	svc.startSend(ctx, s, r, done)
-}
-
-// startOnce is Start for a request with an id.
-func (svc *Service) startOnce(
-	ctx context.Context, s *session.Session, r *bridgev1.SendRequest, done func(*bridgev1.SendResponse, error),
-) {
-	first := false
-	send := func(ctx context.Context, done func(*bridgev1.SendResponse, error)) {
-		first = true
+	op := once(ctx, svc, backend.OpSend, r, foundSent, func(ctx context.Context, done func(*bridgev1.SendResponse, error)) {
 		svc.startSend(ctx, s, r, done)
-	}
-	op := once(ctx, svc, backend.OpSend, r, foundSent, send)
-	idempotency.Start(ctx, svc.cfg.Operations, op, func(out *bridgev1.SendResponse, err error) {
-		if err == nil && !first {
-			out, err = svc.repeated(ctx, r, out)
-		}
-		done(out, err)
 	})
+	op.Repeated = func(ctx context.Context, out *bridgev1.SendResponse) (*bridgev1.SendResponse, error) {
+		return svc.repeated(ctx, r, out)
+	}
+	idempotency.Start(ctx, svc.cfg.Operations, op, done)
 }
 
 // startSend sends the prompt of a request, as Start does.
