@@ -391,25 +391,12 @@ func (m *Member) nameOf(id *identity.Identity) string {
 // matchSPIFFE compares segment by segment.
 func matchSPIFFE(pattern, id string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, "/**"); ok {
-		head, rest := prefixSegments(id, strings.Count(prefix, "/"))
-		return rest != "" && matchSPIFFE(prefix, head)
+		n := strings.Count(prefix, "/") + 1
+		segments := strings.SplitN(id, "/", n+1)
+		return len(segments) > n && segments[n] != "" && matchSPIFFE(prefix, strings.Join(segments[:n], "/"))
 	}
 	ok, err := path.Match(pattern, id)
 	return ok && err == nil
-}
-
-// prefixSegments splits an id before the slash after its n-th segment.
-func prefixSegments(id string, n int) (head, rest string) {
-	for i, r := range id {
-		if r != '/' {
-			continue
-		}
-		if n == 0 {
-			return id[:i], id[i+1:]
-		}
-		n--
-	}
-	return id, ""
 }
 
 // hasClaim reports whether a claim is a text or a list that contains it.

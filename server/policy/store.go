@@ -44,9 +44,6 @@ func Open(path string, log *slog.Logger, now func() time.Time) (*Store, error) {
 	return s, nil
 }
 
-// Use makes another policy current. Reload then reads that policy's file.
-func (s *Store) Use(p *Policy) { s.replace(p) }
-
 // Current returns the current policy.
 func (s *Store) Current() *Policy { return s.current.Load() }
 
@@ -60,11 +57,12 @@ func (s *Store) Reload() error {
 		s.log.Error("reloading the policy failed, the old policy remains in force", slog.Any("error", err))
 		return err
 	}
-	s.replace(p)
+	s.Use(p)
 	return nil
 }
 
-func (s *Store) replace(p *Policy) {
+// Use makes another policy current. Reload then reads that policy's file.
+func (s *Store) Use(p *Policy) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.current.Store(p)
