@@ -269,7 +269,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer s.replica.close()
 	defer s.watch(ctx).Wait()
 	if s.config.XDS {
-		defer s.serving.watch(ctx)()
+		defer s.serving.watch()()
 	}
 	s.followReady(ctx)
 	errs := []error{s.drain(context.WithoutCancel(ctx))}

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -62,29 +61,16 @@ func (s *serving) refuse(address string, reason error) {
 }
 
 // watch logs which addresses wait, and later those about which the control plane says nothing in time. The result ends
-// it and waits for it.
-func (s *serving) watch(ctx context.Context) (stop func()) {
+// it.
+func (s *serving) watch() (stop func() bool) {
 	for _, address := range s.silent() {
 		s.log.Info("waiting for the control plane", slog.String("address", address))
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	var done sync.WaitGroup
-	done.Go(func() {
-		timer := time.NewTimer(controlPlaneTime)
-		defer timer.Stop()
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		}
+	return time.AfterFunc(controlPlaneTime, func() {
 		for _, address := range s.silent() {
 			s.refuse(address, errSilent)
 		}
-	})
-	return func() {
-		cancel()
-		done.Wait()
-	}
+	}).Stop
 }
 
 // silent returns the addresses without an answer.
