@@ -191,15 +191,18 @@ func (s *Server) register(r grpc.ServiceRegistrar) {
 
 // options are the fixed parts of the gRPC server.
 func (s *Server) options() []grpc.ServerOption {
-	return append(commonOptions(minClientPingTime),
+	options := append(commonOptions(minClientPingTime),
 		grpc.UnaryInterceptor(s.chain.unary),
 		grpc.StreamInterceptor(s.chain.stream),
 		grpc.MaxRecvMsgSize(s.config.MaxRecvBytes),
 		grpc.MaxConcurrentStreams(s.config.MaxConcurrentStreams),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.InTapHandle(s.gate.greet),
-		s.instrumented(),
 	)
+	if spans := s.spanned(); spans != nil {
+		options = append(options, grpc.StatsHandler(spans))
+	}
+	return options
 }
 
 // commonOptions are those of the listeners for callers and for other replicas.

@@ -12,7 +12,6 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
@@ -56,14 +55,6 @@ func (s *Server) spanned() stats.Handler {
 		return nil
 	}
 	return s.measured()
-}
-
-// instrumented makes spans of calls.
-func (s *Server) instrumented() grpc.ServerOption {
-	if h := s.spanned(); h != nil {
-		return grpc.StatsHandler(h)
-	}
-	return grpc.EmptyServerOption{}
 }
 
 // observe uses a caller's trace context if no handler did, and counts streams.
