@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
@@ -56,10 +58,7 @@ func (s *admissions) under(
 // check ends the calls that a policy would not admit.
 func (s *admissions) check(p *policy.Policy) {
 	s.mu.Lock()
-	calls := make([]*admission, 0, len(s.calls))
-	for a := range s.calls {
-		calls = append(calls, a)
-	}
+	calls := slices.Collect(maps.Keys(s.calls))
 	s.mu.Unlock()
 	for _, a := range calls {
 		a.check(p, s)
