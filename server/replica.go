@@ -50,7 +50,7 @@ func (s *Server) newReplica(ctx context.Context, c *forward.Config) (*replica, e
 	}
 	r := &replica{listener: l, credentials: creds, forwarder: forward.New(c, creds, s.config.Logger)}
 	ch := &chain{panicked: s.reporter.rescue, router: forward.NewReceiver(c),
-		layers: []layer{{enter: traced}, s.reporter.layer(),
+		layers: []layer{{enter: traced}, {leave: s.reporter.ended},
 			{enter: r.admit(s.gate)}, trail}}
 	r.grpc = grpc.NewServer(append(commonOptions(minReplicaPingTime),
 		grpc.Creds(creds.Listener()),

@@ -31,12 +31,7 @@ type reporter struct {
 	requests atomic.Bool
 }
 
-// layer returns the layer that converts the error of a call to its status. Details that the caller must not see are
-// logged.
-func (r *reporter) layer() layer {
-	return layer{leave: r.ended}
-}
-
+// ended converts the error of a call to its status. Details that the caller must not see are logged.
 func (r *reporter) ended(ctx context.Context, c *call, err error) error {
 	st, told := status.Of(err)
 	attrs := append(make([]slog.Attr, 0, 10),

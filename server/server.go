@@ -116,7 +116,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	}
 	s.leaving, s.leave = context.WithCancel(context.WithoutCancel(ctx))
 	s.chain = &chain{panicked: s.reporter.rescue, layers: []layer{
-		{s.meter, metered}, {s.observe, s.observed}, s.reporter.layer(), {leave: s.audit}, {s.gate.admit, undo},
+		{s.meter, metered}, {s.observe, s.observed}, {leave: s.reporter.ended}, {leave: s.audit}, {s.gate.admit, undo},
 		{enter: s.count}, {enter: s.limiter.limit}, {enter: s.release, leave: s.describe}, trail}}
 	if err := s.newServers(); err != nil {
 		return nil, errors.Join(fmt.Errorf("server: %w", err), s.closeListeners())
