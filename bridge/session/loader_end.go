@@ -18,12 +18,7 @@ func (l *Loader) RuntimeLost(rt Runtime, cause error) (wanted bool) {
 	if l.runtime != rt || l.state != Loaded {
 		return false
 	}
-	l.s.ingester.end()
-	l.s.models.Drop()
-	l.s.participants.closeSatellites()
-	l.s.participants.unloaded()
-	l.state, l.runtime = Unloaded, nil
-	l.s.sender.runtimeEnded()
+	l.detach(Unloaded)
 	l.s.turns.machine.Heard(time.Now()) // the time limit for a load begins now
 	outcome := l.s.turns.lose(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST)
 	fleeting := func(p *callback.Pending) bool { return !p.Kind.Survives }
@@ -182,15 +177,20 @@ func (l *Loader) end(state State, reason bridgev1.CloseReason) {
 	if l.runtime != nil {
 		l.runtime.Unroute(l.s)
 	}
+	l.detach(state)
+	l.s.roster.Clear()
+	l.endWork()
+	l.s.journal.Note(Ended{reason})
+}
+
+// detach clears what the session has of its runtime, and sets its state. The caller holds the session's lock.
+func (l *Loader) detach(state State) {
 	l.s.ingester.end()
 	l.s.models.Drop()
 	l.s.participants.closeSatellites()
 	l.s.participants.unloaded()
 	l.state, l.runtime = state, nil
 	l.s.sender.runtimeEnded()
-	l.s.roster.Clear()
-	l.endWork()
-	l.s.journal.Note(Ended{reason})
 }
 
 // endWork ends the turn, the prompts and the callbacks. The caller holds the session's lock, and afterwards calls

@@ -132,11 +132,8 @@ func (l *Loader) destroy(ctx context.Context, rt Runtime) error {
 	rt.Unroute(l.s)
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
-	l.s.ingester.end()
-	l.s.models.Drop()
-	l.s.participants.unloaded()
-	l.runtime, l.s.ingester.Internal = nil, false
-	l.s.sender.runtimeEnded()
+	l.detach(Unloaded)
+	l.s.ingester.Internal = false
 	l.s.turns.trace.cut()
 	switch fault.ReasonOf(err) {
 	case fault.SessionNotFound, fault.RuntimeLost:
