@@ -47,7 +47,7 @@ func (d *Callbacks) requested(k *callback.Kind, rec *journal.Record) {
 	if p.ID == "" {
 		return
 	}
-	d.register(p, d.s.ingester.holding())
+	d.register(p, d.s.ingester.reading)
 }
 
 // asked returns the callback that an event asks; without an id if the event has none.
@@ -124,7 +124,7 @@ func (d *Callbacks) covers(p *callback.Pending) bool {
 	if p.Kind.Method == callback.ToolRequested {
 		return slices.ContainsFunc(own.Tools, func(t config.Tool) bool { return t.Name == p.Tool })
 	}
-	return p.For == roster.Everybody && !d.s.roster.OwnsCommand(p) && (own.Handling.Handles(p) || d.s.watched().Handles(p))
+	return p.For == roster.Everybody && d.s.roster.CommandOwner(p) == nil && (own.Handling.Handles(p) || d.s.watched().Handles(p))
 }
 
 // over ends the callback with an id, for which the CLI does not wait, and reports whether it did. While an answer is being

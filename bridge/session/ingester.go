@@ -79,12 +79,6 @@ func (i *Ingester) take(rec *journal.Record, at time.Time) {
 // hold holds events back until release or discard: the CLI's history is read meanwhile.
 func (i *Ingester) hold() { i.reading = true }
 
-// holding reports whether events are held back because the history is being read.
-func (i *Ingester) holding() bool { return i.reading }
-
-// Held returns the events that are held back because the history is being read.
-func (i *Ingester) Held() []*journal.Record { return i.held }
-
 // release takes the events that were held back.
 func (i *Ingester) release() {
 	held := i.held

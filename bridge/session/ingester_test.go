@@ -172,17 +172,17 @@ func TestInternal(t *testing.T) {
 	s.Internal = false
 	b := &journal.Record{Type: "b", JSON: []byte(`{}`)}
 	s.take(b)
-	if len(s.Held()) != 2 || s.s.journal.Last().Seq != 0 {
-		t.Errorf("%d held, last %v", len(s.Held()), s.s.journal.Last())
+	if len(s.held) != 2 || s.s.journal.Last().Seq != 0 {
+		t.Errorf("%d held, last %v", len(s.held), s.s.journal.Last())
 	}
 	s.release()
-	if s.holding() || !a.Bridge || b.Bridge || b.Pos.Seq != 2 {
-		t.Errorf("holding %v, %+v, %+v", s.holding(), a, b)
+	if s.reading || !a.Bridge || b.Bridge || b.Pos.Seq != 2 {
+		t.Errorf("holding %v, %+v, %+v", s.reading, a, b)
 	}
 	s.hold()
 	s.take(&journal.Record{Type: "c", JSON: []byte(`{}`)})
-	if s.discard(); s.holding() || s.s.journal.Last().Seq != 2 {
-		t.Errorf("holding %v, last %v", s.holding(), s.s.journal.Last())
+	if s.discard(); s.reading || s.s.journal.Last().Seq != 2 {
+		t.Errorf("holding %v, last %v", s.reading, s.s.journal.Last())
 	}
 }
 

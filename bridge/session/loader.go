@@ -67,13 +67,6 @@ func (l *Loader) State() State {
 	return l.state
 }
 
-// turnCompleted tells the runtime that has the session. The caller holds the session's lock.
-func (l *Loader) turnCompleted() {
-	if l.runtime != nil {
-		l.runtime.TurnCompleted()
-	}
-}
-
 // Usable returns SESSION_NOT_FOUND unless callers may use the session, and SESSION_UNAVAILABLE while it leaves this
 // server.
 func (l *Loader) Usable() error {
@@ -209,12 +202,11 @@ func (l *Loader) Invoke(ctx context.Context, method string, params jsonobj.Objec
 
 // Do calls a method of the CLI for the session, which it loads if no runtime has it. It returns the result and
 // the journal's last position when the reply was read.
-func (l *Loader) Do(ctx context.Context, method string, params jsonobj.Object, opts ...rpcconn.CallOption) (
-	json.RawMessage, journal.Position, error) {
+func (l *Loader) Do(ctx context.Context, method string, params jsonobj.Object) (json.RawMessage, journal.Position, error) {
 	var result json.RawMessage
 	var at journal.Position
 	err := l.in(ctx, func(rt Runtime) (err error) {
-		result, at, err = l.s.call(ctx, rt, method, params, opts...)
+		result, at, err = l.s.call(ctx, rt, method, params)
 		return err
 	})
 	if err == nil && changesQueue(method) {
@@ -237,7 +229,7 @@ func changesQueue(method string) bool {
 // call calls a method of the CLI with params and the session's id. It returns the result and the journal's last position
 // when the reply was read.
 func (s *Session) call(
-	ctx context.Context, rt Callee, method string, params jsonobj.Object, opts ...rpcconn.CallOption) (
+	ctx context.Context, rt Runtime, method string, params jsonobj.Object, opts ...rpcconn.CallOption) (
 	json.RawMessage, journal.Position, error) {
 	if (method == "session.create" || method == "session.resume") && quirks.AgentsNeedNames.In(rt.Version()) {
 		params = config.WithAgentNames(params)
@@ -253,7 +245,7 @@ func (s *Session) call(
 }
 
 // query is call for a method whose result is decoded.
-func (s *Session) query(ctx context.Context, rt Callee, method string, params jsonobj.Object, into any) error {
+func (s *Session) query(ctx context.Context, rt Runtime, method string, params jsonobj.Object, into any) error {
 	result, _, err := s.call(ctx, rt, method, params)
 	if err != nil {
 		return err

@@ -9,7 +9,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
@@ -18,14 +17,6 @@ import (
 
 // Asker serves a request of the CLI that came on a satellite; id is unique to it.
 type Asker func(ctx context.Context, id, method string, params json.RawMessage) (json.RawMessage, error)
-
-// Callee is a CLI process, for calls about the session.
-type Callee interface {
-	// Call makes a JSON-RPC call.
-	Call(ctx context.Context, method string, params []byte, opts ...rpcconn.CallOption) (json.RawMessage, error)
-	// Version is the CLI's version.
-	Version() string
-}
 
 // Joining has the parameters with which a caller becomes a participant. The same call may open the session.
 type Joining struct {

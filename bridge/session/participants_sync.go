@@ -173,7 +173,7 @@ func (m *Participants) registerInterests(ctx context.Context, rt Runtime) error 
 
 // warmResume gives the CLI the whole effective configuration, with changes, for a session that it
 // has loaded. It leaves no event. The caller holds the lifecycle lock.
-func (m *Participants) warmResume(ctx context.Context, rt Callee, change func(*jsonobj.Object)) error {
+func (m *Participants) warmResume(ctx context.Context, rt Runtime, change func(*jsonobj.Object)) error {
 	if err := m.resumes.beginResume(ctx); err != nil {
 		return Classify(err, "")
 	}

@@ -54,7 +54,7 @@ func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bo
 	defer r.s.mu.Unlock()
 	open := r.append(records)
 	// All turns in the history have ended; the CLI does not store their idle events.
-	r.s.turns.losePast()
+	r.s.turns.carryOut(r.s.turns.machine.LosePast(r.s.journal.Last()))
 	// The added events belong to these turns. A later process of the bridge must not announce the end of a
 	// turn because of them.
 	r.s.ingester.Known.TurnEnd = r.s.journal.Appended()
@@ -67,7 +67,7 @@ func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bo
 				goesOn = append(goesOn, event.Text(rec, "requestId"))
 			}
 		}
-		live := history.IDs(r.s.ingester.Held()) // it may have gone on already
+		live := history.IDs(r.s.ingester.held) // it may have gone on already
 		past := slices.DeleteFunc(records, func(rec *journal.Record) bool { return live[rec.ID] })
 		goesOn = append(goesOn, history.Refused(past)...)
 	}
@@ -198,7 +198,7 @@ func isCopy(text json.RawMessage) bool {
 // It skips events that also arrived live since the resume: the ingester adds those in their order. The caller
 // holds the lock.
 func (r *Reconciler) append(records []*journal.Record) (open history.Unanswered) {
-	live := history.IDs(r.s.ingester.Held())
+	live := history.IDs(r.s.ingester.held)
 	past := 0 // for a load of the bridge itself there is no caller's resume
 	if !r.s.ingester.Internal {
 		past = history.Past(records, live)
@@ -263,7 +263,7 @@ func (r *Reconciler) tie(ctx context.Context, events []*journal.Record) {
 	}
 	if !history.Ordered(events, r.s.journal.Lookup) || r.rewritten(ctx, events) {
 		r.s.mu.Lock()
-		live := history.IDs(r.s.ingester.Held()) // they follow the history
+		live := history.IDs(r.s.ingester.held) // they follow the history
 		r.s.mu.Unlock()
 		r.restart(ctx, slices.DeleteFunc(slices.Clone(events), func(rec *journal.Record) bool { return live[rec.ID] }))
 		return

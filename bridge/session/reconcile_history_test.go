@@ -485,7 +485,7 @@ func TestEventsDuringALoadThatBeginsAnEpoch(t *testing.T) {
 	t.Parallel()
 	f := newStoryteller()
 	f.takes(t, said(1), said(3))
-	f.s.update(func() { f.s.turns.losePast() })
+	f.s.update(func() { f.s.turns.carryOut(f.s.turns.machine.LosePast(f.s.journal.Last())) })
 	f.has(said(1), said(2), said(3), said(4))
 	f.s.ingester.hold()
 	f.takes(t, said(4))

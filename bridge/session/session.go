@@ -58,7 +58,10 @@ import (
 
 // Runtime is a CLI process and its connection.
 type Runtime interface {
-	Callee
+	// Call makes a JSON-RPC call.
+	Call(ctx context.Context, method string, params []byte, opts ...rpcconn.CallOption) (json.RawMessage, error)
+	// Version returns the CLI's version.
+	Version() string
 	// Satellite opens a connection beside the one that Call uses, for a participant. The CLI's
 	// requests there go to ask; its events there are dropped.
 	Satellite(ctx context.Context, participant string, ask Asker) (roster.Satellite, error)

@@ -127,7 +127,7 @@ func (st *Settings) approve(settings []config.Setting) {
 
 // repeat makes the calls that set something again, in a runtime that has just loaded the session. A
 // setting that the CLI refuses, such as that of a server which is gone, is left out.
-func (st *Settings) repeat(ctx context.Context, rt Callee) error {
+func (st *Settings) repeat(ctx context.Context, rt Runtime) error {
 	st.s.mu.Lock()
 	settings := st.State.Settings
 	st.s.mu.Unlock()

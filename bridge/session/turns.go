@@ -82,7 +82,9 @@ func (t *Turns) end(out turn.Outcome) {
 	t.s.markDirty()
 	switch out.Status {
 	case bridgev1.TurnStatus_TURN_STATUS_COMPLETED:
-		t.s.loader.turnCompleted()
+		if rt := t.s.loader.runtime; rt != nil {
+			rt.TurnCompleted()
+		}
 		t.s.journal.Note(TurnOver{Outcome: out})
 	case bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, bridgev1.TurnStatus_TURN_STATUS_STALLED:
 		marks.InterruptedAt = t.s.journal.Post(TurnOver{Outcome: out}, journal.Position{})
@@ -111,9 +113,6 @@ func (t *Turns) lose(status bridgev1.TurnStatus) *turn.Outcome {
 	t.trace.cut()
 	return out
 }
-
-// losePast ends turns that a load found in the history. The caller holds the lock.
-func (t *Turns) losePast() { t.carryOut(t.machine.LosePast(t.s.journal.Last())) }
 
 // Running reports whether a turn runs.
 func (t *Turns) Running() bool {

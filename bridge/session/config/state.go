@@ -137,11 +137,6 @@ func (s *State) SetModel(params jsonobj.Object) {
 	s.Object.Set("modelCapabilities", params.Get("modelCapabilities"))
 }
 
-// Commands returns the session's own slash commands.
-func (s *State) Commands() []Command {
-	return CommandsAsGiven(s.Object.Get("commands"))
-}
-
 // HasHeaders reports whether the provider has headers.
 func (s *State) HasHeaders() bool {
 	provider, err := jsonobj.Parse(s.Object.Get("provider"))

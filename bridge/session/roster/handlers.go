@@ -122,7 +122,7 @@ func (r *Roster) Answers(method string) bool {
 // Handlers returns the participants who handle a callback of a session with own configuration,
 // and whether the callback is handled: the session's own handlers are the callers of Resolve.
 func (r *Roster) Handlers(p *callback.Pending, own *config.State) (to []string, handled bool) {
-	if owner := r.commandOwner(p); owner != nil {
+	if owner := r.CommandOwner(p); owner != nil {
 		return []string{owner.ID}, true
 	}
 	named := func(t config.Tool) bool { return t.Name == p.Tool }
@@ -140,8 +140,9 @@ func (r *Roster) Handlers(p *callback.Pending, own *config.State) (to []string, 
 	return to, shared || len(to) > 0 || (p.For == Everybody || p.For == Itself) && own.Handling.Handles(p)
 }
 
-// commandOwner returns the participant that declared the command of a callback, or nil.
-func (r *Roster) commandOwner(p *callback.Pending) *Participant {
+// CommandOwner returns the participant that declared the command of a callback, or nil. Only that participant receives the
+// callback.
+func (r *Roster) CommandOwner(p *callback.Pending) *Participant {
 	if p.Command == "" {
 		return nil
 	}
@@ -185,7 +186,3 @@ func (p *Participant) CanvasIDs() (ids []string) {
 	}
 	return ids
 }
-
-// OwnsCommand reports whether a participant owns the command of a callback. Only that participant receives the
-// callback.
-func (r *Roster) OwnsCommand(p *callback.Pending) bool { return r.commandOwner(p) != nil }

@@ -138,7 +138,7 @@ func (r *Roster) Place(b Brings, token string, reclaim bool, own *config.State) 
 	if err := r.CheckTools(b.Tools, own.Tools, p, "tools"); err != nil {
 		return nil, nil, err
 	}
-	if err := r.CheckCommands(b.Commands, own.Commands(), p, "commands"); err != nil {
+	if err := r.CheckCommands(b.Commands, config.CommandsAsGiven(own.Object.Get("commands")), p, "commands"); err != nil {
 		return nil, nil, err
 	}
 	if p == nil {

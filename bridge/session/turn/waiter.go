@@ -109,9 +109,6 @@ func (w *Waiter) Finish(out Outcome) {
 	close(w.done)
 }
 
-// Accepted reports whether the CLI has replied to the message.
-func (w *Waiter) Accepted() bool { return w.accepted }
-
 // Begun reports whether the message was taken up.
 func (w *Waiter) Begun() bool { return w.begun }
 
