@@ -134,28 +134,14 @@ func (g *given) String() string {
 }
 
 func (g *given) Set(text string) error {
+	if !g.setting.several() {
+		g.texts = []string{text} // the last one counts
+		return nil
+	}
 	texts := []string{text}
 	if g.setting.list() {
 		texts = g.setting.fields(text)
 	}
-	if !g.setting.several() {
-		g.texts = texts // the last one counts
-		return checked(g.setting, texts)
-	}
 	g.texts = append(append([]string{}, g.texts...), texts...)
-	if g.setting.pairs() {
-		_, err := pairs(g.texts)
-		return err
-	}
 	return nil
-}
-
-// checked tells whether a setting takes the texts, and leaves it as it is.
-func checked(s Row, texts []string) error {
-	before := s.texts()
-	err := s.parse(texts)
-	if err != nil {
-		return err
-	}
-	return s.parse(before)
 }

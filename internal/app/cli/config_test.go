@@ -173,3 +173,12 @@ func TestReload(t *testing.T) {
 		}
 	}
 }
+
+// A value of a secret is not in the error about it.
+func TestWrongSecret(t *testing.T) {
+	t.Parallel()
+	r := run(t, nil, "", "serve", "--env", "hunter2")
+	if r.code != exitUsage || !strings.Contains(r.stderr, "flag --env: entry 1 is not") || strings.Contains(r.stderr, "hunter2") {
+		t.Errorf("%+v", r)
+	}
+}
