@@ -162,7 +162,8 @@ func (k *Cluster) finding(ctx context.Context) runtime.Finding {
 // errReplaced ends a replica whose sessions others may have.
 var errReplaced = errors.New("this replica has lost its sessions to others, and ends: start it again")
 
-// member is this replica of a cluster: the parts that are more than a server alone has.
+// member is this replica of a cluster: the parts that are more than a server alone has. It is a forward.Locator: it knows
+// the owners of sessions by the names that callers use.
 type member struct {
 	store     *natsstore.Store
 	node      *cluster.Node
@@ -248,10 +249,7 @@ var errLease = errors.New("its lease was not renewed in time")
 // lead gives the replica its bridge.
 func (m *member) lead(b *bridge.Bridge, log *slog.Logger) {
 	m.bridge = b
-	m.mover = &mover{
-		node: m.node, directory: m.directory, bridge: b, reclaim: m.claim, log: log,
-		slots: make(chan struct{}, movesAtOnce), leaving: map[string]chan struct{}{},
-	}
+	m.mover = &mover{member: m, log: log, slots: make(chan struct{}, movesAtOnce), leaving: map[string]chan struct{}{}}
 }
 
 // run does the background work of a replica, which ends with the bridge.
@@ -305,31 +303,28 @@ func (m *member) claim(ctx context.Context, key string) (bool, error) {
 
 func (m *member) forward(k *Cluster) *forward.Config {
 	return &forward.Config{
-		Node: k.Node, Listen: k.Listen, TLS: k.tls(), Locator: locator{m},
+		Node: k.Node, Listen: k.Listen, TLS: k.tls(), Locator: m,
 	}
 }
 
-// locator is a forward.Locator: it knows the owners of sessions by the names that callers use.
-type locator struct{ member *member }
-
-func (l locator) Locate(ctx context.Context, tenant, name string) (forward.Owner, error) {
+func (m *member) Locate(ctx context.Context, tenant, name string) (forward.Owner, error) {
 	key := tenancy.KeyOf(tenant, name)
-	if err := l.member.mover.await(ctx, key); err != nil {
+	if err := m.mover.await(ctx, key); err != nil {
 		return forward.Owner{}, err
 	}
-	return l.member.ready(ctx, key, l.member.node.Locate(key))
+	return m.ready(ctx, key, m.node.Locate(key))
 }
 
-func (l locator) Verify(ctx context.Context, tenant, name string) (forward.Owner, error) {
+func (m *member) Verify(ctx context.Context, tenant, name string) (forward.Owner, error) {
 	key := tenancy.KeyOf(tenant, name)
-	if err := l.member.mover.await(ctx, key); err != nil {
+	if err := m.mover.await(ctx, key); err != nil {
 		return forward.Owner{}, err
 	}
-	owner, err := l.member.node.Verify(ctx, key)
+	owner, err := m.node.Verify(ctx, key)
 	if err != nil {
 		return forward.Owner{}, err
 	}
-	return l.member.ready(ctx, key, owner)
+	return m.ready(ctx, key, owner)
 }
 
 // ready returns the owner of a session. It waits for a session that this replica has, but still restores.
@@ -342,22 +337,22 @@ func (m *member) ready(ctx context.Context, key string, owner cluster.Owner) (fo
 	return forward.Owner(owner), nil
 }
 
-func (l locator) Claim(ctx context.Context, tenant, name string) error {
-	_, err := l.member.claim(ctx, tenancy.KeyOf(tenant, name))
+func (m *member) Claim(ctx context.Context, tenant, name string) error {
+	_, err := m.claim(ctx, tenancy.KeyOf(tenant, name))
 	if errors.Is(err, cluster.ErrOwned) {
 		return fmt.Errorf("%w: %w", forward.ErrTaken, err)
 	}
 	return err
 }
 
-func (l locator) Place(tenant, name string, labels map[string]string) (forward.Owner, error) {
+func (m *member) Place(tenant, name string, labels map[string]string) (forward.Owner, error) {
 	key := ""
 	if name != "" {
 		key = tenancy.KeyOf(tenant, name)
 	}
-	owner, ok := l.member.node.Place(key, labels)
+	owner, ok := m.node.Place(key, labels)
 	if !ok {
-		if stored := l.member.node.Needs(key); stored != nil {
+		if stored := m.node.Needs(key); stored != nil {
 			labels = stored
 		}
 		return forward.Owner{}, selection.NodesUnfit(labels)
@@ -365,8 +360,8 @@ func (l locator) Place(tenant, name string, labels map[string]string) (forward.O
 	return forward.Owner(owner), nil
 }
 
-func (l locator) Peers() []forward.Owner {
-	peers := l.member.node.Peers()
+func (m *member) Peers() []forward.Owner {
+	peers := m.node.Peers()
 	out := make([]forward.Owner, len(peers))
 	for i, p := range peers {
 		out[i] = forward.Owner(p)

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/selection"
 	"github.com/copilot-grpc/copilot-grpc/internal/cluster"
@@ -35,11 +34,7 @@ var errNoTaker error = fault.New(fault.NodesDraining, "no other replica of the c
 // mover hands sessions of this replica over to others. It is safe for concurrent use. Its mutex guards the map. Its
 // goroutines end with the calls that start them.
 type mover struct {
-	node      *cluster.Node
-	directory *cluster.Directory
-	bridge    *bridge.Bridge
-	// reclaim opens a session again that was not handed over.
-	reclaim func(ctx context.Context, key string) (bool, error)
+	*member
 	// slots has movesAtOnce places.
 	slots chan struct{}
 	log   *slog.Logger
@@ -101,7 +96,7 @@ func (m *mover) move(ctx context.Context, key, to string, quiet bool) error {
 	case left && err != nil:
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), moveTimeout)
 		defer cancel()
-		_, again := m.reclaim(ctx, key)
+		_, again := m.claim(ctx, key)
 		return fault.Wrap(errors.Join(err, again), fault.SessionUnavailable,
 			"session %q cannot be moved: its storage does not work at the moment", key).WithRetry(time.Second).With("session_id", key)
 	case err != nil:
