@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -109,7 +110,7 @@ func TestNewLogger(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		c := Config{LogLevel: tc.level, LogFormat: tc.format}
-		log, err := c.NewLogger(&out)
+		log, err := c.NewLogger(&out, new(slog.LevelVar))
 		if err != nil {
 			t.Fatal(err)
 		}

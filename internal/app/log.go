@@ -21,13 +21,8 @@ func parseLevel(name string) (level slog.Level, err error) {
 	return level, nil
 }
 
-// NewLogger returns the logger of a valid configuration, writing to w.
-func (c *Config) NewLogger(w io.Writer) (*slog.Logger, error) {
-	return c.NewLeveledLogger(w, new(slog.LevelVar))
-}
-
-// NewLeveledLogger is NewLogger with a level that can change.
-func (c *Config) NewLeveledLogger(w io.Writer, level *slog.LevelVar) (*slog.Logger, error) {
+// NewLogger returns the logger of a valid configuration, writing to w. It sets level, which can change later.
+func (c *Config) NewLogger(w io.Writer, level *slog.LevelVar) (*slog.Logger, error) {
 	now, err := parseLevel(c.LogLevel)
 	if err != nil {
 		return nil, err

@@ -39,7 +39,7 @@ func reloadable(t *testing.T, c Config) (*App, *logBuffer) {
 	t.Helper()
 	var out logBuffer
 	level := new(slog.LevelVar)
-	logger, err := c.NewLeveledLogger(&out, level)
+	logger, err := c.NewLogger(&out, level)
 	if err != nil {
 		t.Fatal(err)
 	}

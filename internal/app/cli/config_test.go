@@ -144,7 +144,7 @@ func TestReload(t *testing.T) {
 	}
 	var out bytes.Buffer
 	level := new(slog.LevelVar)
-	logger, err := command.config.NewLeveledLogger(&out, level)
+	logger, err := command.config.NewLogger(&out, level)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
 	"github.com/copilot-grpc/copilot-grpc/internal/app/demo"
@@ -28,7 +29,7 @@ func setupDemo(p *program, f *flags) action {
 }
 
 func showDemo(ctx context.Context, p *program, c app.Config) error {
-	logger, err := c.NewLogger(p.stderr)
+	logger, err := c.NewLogger(p.stderr, new(slog.LevelVar))
 	if err != nil {
 		return usageError{err}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -69,7 +70,7 @@ func (d *doctorCommand) find(ctx context.Context, p *program) ([]runtime.Finding
 	if faults := d.invalid(); faults != nil {
 		return append(found, settingFindings(faults)...), nil
 	}
-	logger, err := d.config.NewLogger(p.stderr)
+	logger, err := d.config.NewLogger(p.stderr, new(slog.LevelVar))
 	if err != nil {
 		return nil, err
 	}

@@ -48,7 +48,7 @@ func serve(ctx context.Context, p *program, args []string) error {
 		bar := &progressBar{out: log, width: terminalWidth(log)}
 		log, options = bar, append(options, app.WithProgress(bar.report))
 	}
-	logger, err := c.NewLeveledLogger(log, level)
+	logger, err := c.NewLogger(log, level)
 	if err != nil {
 		return err
 	}
