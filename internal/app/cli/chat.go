@@ -46,9 +46,6 @@ func setupChat(p *program, f *flags) action {
 		if len(args) == 0 {
 			return o.talk(ctx, p, "")
 		}
-		if err := want(args, "SESSION"); err != nil {
-			return err
-		}
 		if f.given["model"] || f.given["dir"] {
 			return usageError{errors.New("--model and --dir are for new sessions")}
 		}

@@ -53,8 +53,10 @@ type program struct {
 // command is one of the program's commands, or a group of commands.
 type command struct {
 	name string
-	// args are the arguments and flags, for the first line of the help.
-	args string
+	// args are the arguments and flags, for the first line of the help. Unless checksArgs is set, the number of
+	// arguments is checked by them: SESSION is one, [SESSION] may be missing, and of SESSION... there are one or more.
+	args       string
+	checksArgs bool
 	// summary is the line about the command in lists.
 	summary string
 	// help is what the command does, with examples.
@@ -88,7 +90,7 @@ func commands() []command {
 		{name: "chat", args: "[SESSION] [flags]", summary: "talk to a session in the terminal", help: chatUsage,
 			setup: setupChat, complete: completeSession},
 		{name: "inbox", args: "[list | answer ID] [flags]", summary: "show what waits for a person, and answer it",
-			help: inboxUsage, setup: setupInbox},
+			help: inboxUsage, setup: setupInbox, checksArgs: true},
 		{name: "run", args: "PROMPT [flags]", summary: "send one prompt and print the answer", help: runUsage,
 			setup: setupRun},
 		{name: "events", args: "SESSION [flags]", summary: "print the events of a session as they happen",
@@ -101,7 +103,7 @@ func commands() []command {
 		{name: "runtimes", summary: "list CLI processes, drain and replace them", commands: runtimeCommands()},
 		{name: "context", summary: "name servers, and choose one", commands: contextCommands()},
 		{name: "call", args: "[flags] [METHOD [REQUEST]]", summary: "make one call, without grpcurl", help: callUsage,
-			setup: setupCall, complete: completeCall},
+			setup: setupCall, complete: completeCall, checksArgs: true},
 		{name: "describe", args: "[NAME]", summary: "explain the methods and messages of the API", help: describeUsage,
 			setup: setupDescribe, complete: completeDescribe},
 		{name: "web", summary: "log a browser in", commands: []command{

@@ -18,7 +18,7 @@ func contextCommands() []command {
 		{name: "add", args: "NAME --target ADDRESS [flags]", summary: "name a server", help: contextAddUsage,
 			setup: setupContextAdd},
 		{name: "use", args: "NAME | --local", summary: "choose the server that commands call", help: contextUseUsage,
-			setup: setupContextUse, complete: completeContext},
+			setup: setupContextUse, complete: completeContext, checksArgs: true},
 		{name: "list", args: "[flags]", summary: "list the named servers", help: contextListUsage,
 			setup: setupContextList},
 		{name: "show", args: "[NAME] [flags]", summary: "print how a server is reached", help: contextShowUsage,
@@ -53,9 +53,6 @@ func setupContextAdd(p *program, f *flags) action {
 	replace := f.Bool("replace", false, "replace a context of that name")
 	use := f.Bool("use", false, "also use the context from now on")
 	return func(_ context.Context, args []string) error {
-		if err := want(args, "NAME"); err != nil {
-			return err
-		}
 		name := args[0]
 		if !contextName.MatchString(name) {
 			return usageError{fmt.Errorf("the name %q has other characters than letters, digits, '.', '_' and '-', or "+
@@ -173,10 +170,7 @@ type namedEndpoint struct {
 
 func setupContextList(p *program, f *flags) action {
 	out := p.printer(f)
-	return func(_ context.Context, args []string) error {
-		if err := want(args); err != nil {
-			return err
-		}
+	return func(_ context.Context, _ []string) error {
 		known, err := p.readContexts()
 		if err != nil {
 			return err
@@ -217,9 +211,6 @@ const contextShowUsage = `Prints how a server is reached; without NAME that of t
 func setupContextShow(p *program, f *flags) action {
 	out := p.printer(f)
 	return func(_ context.Context, args []string) error {
-		if len(args) > 1 {
-			return want(args, "NAME")
-		}
 		known, err := p.readContexts()
 		if err != nil {
 			return err
@@ -253,9 +244,6 @@ again.`
 
 func setupContextRemove(p *program, _ *flags) action {
 	return func(_ context.Context, args []string) error {
-		if err := want(args, "NAME"); err != nil {
-			return err
-		}
 		wasCurrent := false
 		err := p.changeContexts(func(known *contexts) error {
 			if _, err := known.find(args[0]); err != nil {

@@ -20,10 +20,7 @@ func setupDemo(p *program, f *flags) action {
 		"on PATH, or else installed)")
 	f.BoolVar(&c.NoInstall, "no-install", false, "fail if no CLI is found, instead of installing a private copy")
 	f.StringVar(&c.LogLevel, "log-level", c.LogLevel, "`level` of the log: debug, info, warn, error")
-	return func(ctx context.Context, args []string) error {
-		if err := want(args); err != nil {
-			return err
-		}
+	return func(ctx context.Context, _ []string) error {
 		return showDemo(ctx, p, c)
 	}
 }

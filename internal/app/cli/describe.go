@@ -31,9 +31,6 @@ NAME is used as in "copilot-grpc call". It calls no server: the command contains
 func setupDescribe(p *program, f *flags) action {
 	p.noPagerFlag(f)
 	return func(_ context.Context, args []string) error {
-		if len(args) > 1 {
-			return want(args, "NAME")
-		}
 		p.page()
 		texts, err := readComments()
 		if err != nil {

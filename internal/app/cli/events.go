@@ -58,9 +58,6 @@ func setupEvents(p *program, f *flags) action {
 	f.Var(&o.types, "types", "only events of these `types`, such as assistant.message or 'tool.*'; with commas")
 	f.BoolVar(&o.noFollow, "no-follow", false, "end with the last event that there is")
 	return func(ctx context.Context, args []string) error {
-		if err := want(args, "SESSION"); err != nil {
-			return err
-		}
 		e := &eventPrinter{out: o.out, all: len(o.types) > 0, rest: p.stderr}
 		begin, err := o.begin()
 		if err == nil && o.since != "" {

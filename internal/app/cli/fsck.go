@@ -27,9 +27,6 @@ func setupFsck(p *program, f *flags) action {
 	out := p.printer(f)
 	asJSON := f.Bool("json", false, "the same as -o json")
 	return func(ctx context.Context, args []string) error {
-		if err := want(args, "DIR"); err != nil {
-			return err
-		}
 		if *asJSON {
 			out.format = formatJSON
 		}

@@ -14,10 +14,7 @@ token with the requested claims, and logs every browser in as whom it wants. Do 
 
 func setupIssuer(p *program, f *flags) action {
 	address := f.String("address", "127.0.0.1:5556", "`address` to listen on, HOST:PORT, on the loopback interface")
-	return func(ctx context.Context, args []string) error {
-		if err := want(args); err != nil {
-			return err
-		}
+	return func(ctx context.Context, _ []string) error {
 		i, err := devissuer.New(ctx, *address)
 		if err != nil {
 			return err

@@ -34,10 +34,7 @@ func setupPrune(p *program, f *flags) action {
 		"at least 1m")
 	f.BoolVar(&o.dryRun, "dry-run", false, "delete nothing, and print what would be deleted")
 	f.Int32Var(&o.max, "max", 1000, "delete at most this `number` of sessions")
-	return func(ctx context.Context, args []string) error {
-		if err := want(args); err != nil {
-			return err
-		}
+	return func(ctx context.Context, _ []string) error {
 		if o.idle == 0 {
 			return usageError{errors.New("want --idle, for example 720h")}
 		}

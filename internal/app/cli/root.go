@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -84,8 +85,40 @@ func (c command) execute(ctx context.Context, p *program, path string, args []st
 		}
 		args = f.Args()
 		warnOfVariables(p) // other commands have a way of their own to say it
+		if err := c.checkArgs(args); err != nil {
+			return err
+		}
 	}
 	return act(ctx, args)
+}
+
+// operandWord is an argument in the first line of the help.
+var operandWord = regexp.MustCompile(`^(\[?)([A-Z]+)(\.\.\.)?\]?$`)
+
+// checkArgs checks the number of arguments.
+func (c command) checkArgs(args []string) error {
+	var names []string
+	least := 0
+	for word := range strings.FieldsSeq(c.args) {
+		found := operandWord.FindStringSubmatch(word)
+		if found == nil { // the flags
+			break
+		}
+		names = append(names, found[2])
+		if found[1] == "" {
+			least = len(names)
+		}
+		if found[3] != "" && len(args) > least {
+			return nil
+		}
+	}
+	switch {
+	case c.checksArgs || len(args) >= least && len(args) <= len(names):
+		return nil
+	case len(args) < least:
+		names = names[:least]
+	}
+	return want(args, names...)
 }
 
 // runGroup is for command lines that name no command of a group.

@@ -104,9 +104,6 @@ func newRun(p *program, f *flags) *runOptions {
 }
 
 func (o *runOptions) start(ctx context.Context, args []string) error {
-	if err := want(args, "PROMPT"); err != nil {
-		return err
-	}
 	if err := o.check(args[0]); err != nil {
 		return err
 	}

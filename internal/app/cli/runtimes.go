@@ -32,10 +32,7 @@ const runtimesListUsage = `Lists the CLI processes of the server, oldest first.
 func setupRuntimesList(p *program, f *flags) action {
 	c := p.connection(f)
 	out := p.printer(f)
-	return func(ctx context.Context, args []string) error {
-		if err := want(args); err != nil {
-			return err
-		}
+	return func(ctx context.Context, _ []string) error {
 		return c.with(ctx, func(client *copilot.Client) error {
 			reply, err := client.Runtimes().ListRuntimes(ctx, &bridgev1.ListRuntimesRequest{})
 			if err != nil {
@@ -83,9 +80,6 @@ func setupDrain(p *program, f *flags) action {
 	undo := f.Bool("undo", false, "end the drain")
 	out := p.printer(f)
 	return func(ctx context.Context, args []string) error {
-		if err := want(args, "RUNTIME"); err != nil {
-			return err
-		}
 		return c.with(ctx, func(client *copilot.Client) error {
 			reply, err := client.Runtimes().DrainRuntime(ctx, &bridgev1.DrainRuntimeRequest{RuntimeId: args[0], Undo: *undo})
 			if err != nil {
@@ -108,9 +102,6 @@ func setupRecycle(p *program, f *flags) action {
 	grace := f.Duration("grace", 30*time.Second, "`duration` for which turns and callbacks may continue, at most 1h")
 	out := p.printer(f)
 	return func(ctx context.Context, args []string) error {
-		if err := want(args, "RUNTIME"); err != nil {
-			return err
-		}
 		if *grace < 0 {
 			return usageError{errors.New("--grace is negative")}
 		}

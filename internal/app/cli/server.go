@@ -25,10 +25,7 @@ your tenant, "known by" how the server knows you, and "allowed" the classes of c
 func setupServer(p *program, f *flags) action {
 	c := p.connection(f)
 	out := p.printer(f)
-	return func(ctx context.Context, args []string) error {
-		if err := want(args); err != nil {
-			return err
-		}
+	return func(ctx context.Context, _ []string) error {
 		return c.with(ctx, func(client *copilot.Client) error {
 			info, err := client.ServerInfo(ctx)
 			if err != nil {

@@ -55,10 +55,7 @@ func setupList(p *program, f *flags) action {
 	f.StringVar(&o.dir, "dir", "", "only sessions with this working `directory`, on the server's machine")
 	f.BoolVar(&o.history, "history", false, "also sessions of the CLI's history that were never opened through the server")
 	f.BoolVarP(&o.watch, "watch", "w", false, "print changes as they happen")
-	return func(ctx context.Context, args []string) error {
-		if err := want(args); err != nil {
-			return err
-		}
+	return func(ctx context.Context, _ []string) error {
 		if o.watch && o.history {
 			return usageError{errors.New("--watch shows open sessions, --history the others: choose one")}
 		}

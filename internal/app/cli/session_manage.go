@@ -54,10 +54,7 @@ func setupCreate(p *program, f *flags) action {
 	var n newSession
 	f.StringVar(&n.id, "id", "", "`id` of the session (default: a random one)")
 	n.flags(f)
-	return func(ctx context.Context, args []string) error {
-		if err := want(args); err != nil {
-			return err
-		}
+	return func(ctx context.Context, _ []string) error {
 		return c.with(ctx, func(client *copilot.Client) error {
 			made, err := client.Sessions().CreateSession(ctx, &bridgev1.CreateSessionRequest{
 				RequestId: rand.Text(), SessionId: n.id, Config: n.config(), ProviderRef: n.provider, Labels: n.labels.set,
@@ -100,9 +97,6 @@ func setupResume(p *program, f *flags) action {
 // forSession is an action with one argument, the id of a session.
 func (c *connection) forSession(f func(ctx context.Context, client *copilot.Client, id string) error) action {
 	return func(ctx context.Context, args []string) error {
-		if err := want(args, "SESSION"); err != nil {
-			return err
-		}
 		c.session = args[0]
 		return c.with(ctx, func(client *copilot.Client) error { return f(ctx, client, args[0]) })
 	}
@@ -111,9 +105,6 @@ func (c *connection) forSession(f func(ctx context.Context, client *copilot.Clie
 // forSessions is an action with the ids of one or more sessions. After a failure it goes on with the next one.
 func (c *connection) forSessions(f func(ctx context.Context, client *copilot.Client, id string) error) action {
 	return func(ctx context.Context, args []string) error {
-		if len(args) == 0 {
-			return want(args, "SESSION")
-		}
 		client, err := c.dial(ctx)
 		if err != nil {
 			return err
@@ -140,9 +131,6 @@ func setupSend(p *program, f *flags) action {
 	c := p.connection(f)
 	now := f.Bool("now", false, "steer the running turn instead of waiting for its end")
 	return func(ctx context.Context, args []string) error {
-		if err := want(args, "SESSION", "PROMPT"); err != nil {
-			return err
-		}
 		prompt, err := p.prompt(args[1])
 		if err != nil {
 			return err
@@ -265,7 +253,7 @@ func setupShare(p *program, f *flags) action {
 		"`access` of the tenant: observe, or participate")
 	remove := f.Bool("remove", false, "end the share with the tenant")
 	return func(ctx context.Context, args []string) error {
-		if len(args) != 1 || *remove {
+		if *remove {
 			if err := want(args, "SESSION", "TENANT"); err != nil {
 				return err
 			}

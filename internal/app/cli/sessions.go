@@ -65,9 +65,6 @@ func setupImport(p *program, f *flags) action {
 	c := p.connection(f)
 	id := f.String("id", "", "`id` of the new session (default: the id of the exported session)")
 	return func(ctx context.Context, args []string) error {
-		if err := want(args, "FILE"); err != nil {
-			return err
-		}
 		return c.with(ctx, func(client *copilot.Client) error {
 			return p.importSession(ctx, client, args[0], *id)
 		})

@@ -32,10 +32,7 @@ func setupTop(p *program, f *flags) action {
 	out := p.printer(f)
 	once := f.Bool("once", false, "print the state once")
 	interval := f.Duration("interval", 2*time.Second, "`duration` between two looks at the server, at least 100ms")
-	return func(ctx context.Context, args []string) error {
-		if err := want(args); err != nil {
-			return err
-		}
+	return func(ctx context.Context, _ []string) error {
 		switch {
 		case *interval < 100*time.Millisecond:
 			return usageError{errors.New("--interval is less than 100ms")}

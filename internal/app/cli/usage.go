@@ -33,9 +33,6 @@ func setupUsage(p *program, f *flags) action {
 	f.DurationVar(&o.since, "since", 0, "only the days since this `duration` ago, such as 168h")
 	f.Var(&o.labels, "label", "only sessions with this label, as `KEY=VALUE`; repeatable")
 	return func(ctx context.Context, args []string) error {
-		if len(args) > 1 {
-			return want(args, "SESSION")
-		}
 		options, err := o.options(args, time.Now())
 		if err != nil {
 			return usageError{err}

@@ -34,10 +34,7 @@ func setupWebLink(p *program, f *flags) action {
 		"highest `role` of the login: observer, participant, owner or admin (default: your own)")
 	f.DurationVar(&o.ttl, "ttl", 10*time.Minute, "time for which the link can be used, at most 24h")
 	f.BoolVar(&o.qr, "qr", false, "print the QR code also if the output is no terminal")
-	return func(ctx context.Context, args []string) error {
-		if err := want(args); err != nil {
-			return err
-		}
+	return func(ctx context.Context, _ []string) error {
 		return o.link(ctx, p)
 	}
 }
