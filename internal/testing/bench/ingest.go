@@ -166,8 +166,19 @@ func (r *run) events(p loadcli.Payload, share int) int {
 // of the SDKs.
 type ingest struct {
 	cpu, share sample
-	sdk        map[string]*sample
+	sdk        map[string]sample
 }
+
+// record notes what an event took in a repeat.
+func record[K comparable](out map[K]*ingest, key K, cpu, share float64) {
+	if out[key] == nil {
+		out[key] = &ingest{sdk: map[string]sample{}}
+	}
+	out[key].cpu.add(cpu)
+	out[key].share.add(share)
+}
+
+func (i *ingest) bySDK(name string, cpu float64) { i.sdk[name] = append(i.sdk[name], cpu) }
 
 // sdkShare is by how much fewer events the SDKs are sent.
 const sdkShare = 4
@@ -197,18 +208,16 @@ func (r *run) ingests(ctx context.Context) (map[string]*ingest, error) {
 			if err != nil {
 				return nil, errors.Join(fmt.Errorf("%s: %w", p.Name, err), a.close())
 			}
-			if i == 0 {
-				out[p.Name] = &ingest{sdk: map[string]*sample{"node": {}, "python": {}, "go": {}}}
+			if i == 0 { // the first round warms up
 				continue
 			}
-			out[p.Name].cpu.add(cpu)
-			out[p.Name].share.add(share)
+			record(out, p.Name, cpu, share)
 			for name, d := range drivers {
 				cpu, err := d.blast(loadcli.PromptBlast, p.Name, r.events(p, sdkShare))
 				if err != nil {
 					return nil, errors.Join(fmt.Errorf("%s to the SDK for %s: %w", p.Name, name, err), a.close())
 				}
-				out[p.Name].sdk[name].add(cpu)
+				out[p.Name].bySDK(name, cpu)
 			}
 		}
 		r.end("audience", a.close)
@@ -231,30 +240,28 @@ func (r *run) spreads(ctx context.Context, b *bridge, drivers map[string]*driver
 			return fmt.Errorf("sessions of the SDK for %s: %w", name, err)
 		}
 	}
-	for _, name := range spreadPayloads {
-		if !slices.ContainsFunc(r.cfg.payloads(), func(p loadcli.Payload) bool { return p.Name == name }) {
+	for _, p := range r.cfg.payloads() {
+		if !slices.Contains(spreadPayloads, p.Name) {
 			continue
 		}
-		got := &ingest{sdk: map[string]*sample{"node": {}, "python": {}, "go": {}}}
-		out[spreadKey(name)] = got
+		key := spreadKey(p.Name)
 		for range r.cfg.Repeats {
 			a, err := newMany(ctx, b, spreadSessions)
 			if err != nil {
 				return err
 			}
-			cpu, share, err := a.blast(ctx, name, r.events(payload(name), 2))
+			cpu, share, err := a.blast(ctx, p.Name, r.events(p, 2))
 			r.end("audience", a.close)
 			if err != nil {
 				return err
 			}
-			got.cpu.add(cpu)
-			got.share.add(share)
+			record(out, key, cpu, share)
 			for sdk, d := range drivers {
-				cpu, err := d.blast(loadcli.PromptSpread, name, r.events(payload(name), 2*sdkShare))
+				cpu, err := d.blast(loadcli.PromptSpread, p.Name, r.events(p, 2*sdkShare))
 				if err != nil {
-					return fmt.Errorf("%s to sessions of the SDK for %s: %w", name, sdk, err)
+					return fmt.Errorf("%s to sessions of the SDK for %s: %w", p.Name, sdk, err)
 				}
-				got.sdk[sdk].add(cpu)
+				out[key].bySDK(sdk, cpu)
 			}
 		}
 	}
@@ -327,12 +334,8 @@ func (r *run) fan(ctx context.Context, b *bridge, key fanKey, counts bool, out m
 		if err != nil {
 			return fmt.Errorf("%s to %d: %w", p.Name, key.n, err)
 		}
-		if out[key] == nil {
-			out[key] = &ingest{}
-		}
 		if counts {
-			out[key].cpu.add(cpu)
-			out[key].share.add(share)
+			record(out, key, cpu, share)
 		}
 	}
 	return nil

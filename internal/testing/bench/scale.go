@@ -19,10 +19,13 @@ var (
 	scaleHistory  = []int{0, 5_000, 50_000}
 )
 
-// payload returns a payload by its name.
+// payload returns a payload of the table by its name.
 func payload(name string) loadcli.Payload {
-	i := slices.IndexFunc(loadcli.Payloads, func(p loadcli.Payload) bool { return p.Name == name })
-	return loadcli.Payloads[i]
+	p, err := loadcli.Find(name)
+	if err != nil {
+		panic(err)
+	}
+	return p
 }
 
 // curve is one of the things that may grow, by how far it has.
@@ -93,14 +96,6 @@ func (r *run) byHistory(ctx context.Context, b *bridge, name string, out map[int
 		record(out, n, cpu, share)
 	}
 	return nil
-}
-
-func record[K comparable](out map[K]*ingest, key K, cpu, share float64) {
-	if out[key] == nil {
-		out[key] = &ingest{}
-	}
-	out[key].cpu.add(cpu)
-	out[key].share.add(share)
 }
 
 func (r *run) scaleTable(ctx context.Context) (Table, error) {

@@ -180,12 +180,13 @@ func (p *peer) blast(sessions []string, payload, count string) error {
 	if err != nil {
 		return err
 	}
+	of, err := Find(payload)
+	if err != nil {
+		return err
+	}
 	frames, places := make([][]byte, len(sessions)), make([]int, len(sessions))
 	for i, session := range sessions {
-		body, at, err := eventBody(session, payload)
-		if err != nil {
-			return err
-		}
+		body, at := of.eventBody(session)
 		frames[i] = fmt.Appendf(nil, "Content-Length: %d\r\n\r\n", len(body))
 		places[i] = at + len(frames[i])
 		frames[i] = append(frames[i], body...)

@@ -67,23 +67,24 @@ func wrap(session, event string) string {
 		`}}`
 }
 
-// eventBody returns the notification of a payload, and where in it the digits of the
-// event's id are.
-func eventBody(session, name string) (body string, at int, err error) {
+// Find returns the payload of a name.
+func Find(name string) (Payload, error) {
 	for _, p := range Payloads {
 		if p.Name == name {
-			body = wrap(session, event(p.Type, p.Data, idHead+strings.Repeat("0", 12), p.Ephemeral))
-			return body, strings.Index(body, idHead) + len(idHead), nil
+			return p, nil
 		}
 	}
-	return "", 0, fmt.Errorf("no payload %q", name)
+	return Payload{}, fmt.Errorf("no payload %q", name)
+}
+
+// eventBody returns the payload's notification, and where in it the digits of the event's id are.
+func (p Payload) eventBody(session string) (body string, at int) {
+	body = wrap(session, event(p.Type, p.Data, idHead+strings.Repeat("0", 12), p.Ephemeral))
+	return body, strings.Index(body, idHead) + len(idHead)
 }
 
 // Size is the length of the payload's JSON-RPC message.
 func (p Payload) Size() int {
-	body, _, err := eventBody("c4b6d9e2-86b1-4b0c-9a53-5d8d3f0e1c77", p.Name)
-	if err != nil {
-		panic(err) // the name is from the table that is searched
-	}
+	body, _ := p.eventBody("c4b6d9e2-86b1-4b0c-9a53-5d8d3f0e1c77")
 	return len(body)
 }

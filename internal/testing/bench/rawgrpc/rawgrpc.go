@@ -146,19 +146,16 @@ func (s *server) blast(request []byte) error {
 	if err != nil {
 		return err
 	}
-	b := blast{count: count}
-	for _, p := range loadcli.Payloads {
-		if p.Name == words[1] {
-			// As many bytes as the event has on the wire, nearly: its data stays text.
-			b.frame, err = frame(&cliv1.SessionEvent{EventType: p.Type,
-				Data: &cliv1.SessionEvent_Unrecognized{Unrecognized: p.Data}})
-		}
-	}
-	if err == nil {
-		b.last, err = frame(&cliv1.SessionEvent{EventType: "session.info",
-			Data: &cliv1.SessionEvent_Unrecognized{Unrecognized: loadcli.Done}})
-	}
+	p, err := loadcli.Find(words[1])
 	if err != nil {
+		return err
+	}
+	b := blast{count: count}
+	// As many bytes as the event has on the wire, nearly: its data stays text.
+	if b.frame, err = frame(p.Type, p.Data); err != nil {
+		return err
+	}
+	if b.last, err = frame("session.info", loadcli.Done); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -172,7 +169,8 @@ func (s *server) blast(request []byte) error {
 	return nil
 }
 
-func frame(e *cliv1.SessionEvent) ([]byte, error) {
+func frame(kind, data string) ([]byte, error) {
+	e := &cliv1.SessionEvent{EventType: kind, Data: &cliv1.SessionEvent_Unrecognized{Unrecognized: data}}
 	return proto.Marshal(&bridgev1.SubscribeResponse{SessionId: "raw", Frame: &bridgev1.SubscribeResponse_Events{
 		Events: &bridgev1.EventBatch{Events: []*bridgev1.Event{{Event: e}}},
 	}})
