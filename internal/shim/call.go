@@ -169,7 +169,7 @@ func (c *conn) invoke(ctx context.Context, rpc string, in, out any, opts ...grpc
 	for {
 		err := c.server.config.Bridge.Invoke(ctx, rpc, in, out, opts...)
 		switch {
-		case err != nil && c.server.end.stopping():
+		case err != nil && c.server.end.begun.Load():
 			return shuttingDown()
 		case err == nil || !passes(err) || !retry.wait(ctx):
 			return err

@@ -65,7 +65,7 @@ func (c *conn) serve(ctx context.Context) error {
 	select {
 	case <-c.rpc.Done():
 	case <-ctx.Done():
-	case <-c.server.end.answered:
+	case <-c.server.end.answered.Done():
 		awaitLinger(ctx, c.server.config.linger, c.rpc.Done())
 		flush, cancel := context.WithTimeout(ctx, leaveTimeout)
 		c.rpc.Flush(flush) // a failure is reported to its caller
@@ -145,7 +145,7 @@ func (c *conn) allowed(method string) error {
 	switch {
 	case !known:
 		return &rpcconn.Error{Code: codeAuthRequired, Message: "AUTHENTICATION_REQUIRED"}
-	case !c.server.end.stopping() || method == "runtime.shutdown":
+	case !c.server.end.begun.Load() || method == "runtime.shutdown":
 		return nil
 	case ownMethods[method] == nil && c.server.tables.methods[method] == nil:
 		return unhandled(method)

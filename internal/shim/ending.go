@@ -3,6 +3,7 @@ package shim
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,35 +14,24 @@ const defaultLinger = 100 * time.Millisecond
 // ending is the end that a program asks for by runtime.shutdown. It is safe for concurrent use.
 type ending struct {
 	once     sync.Once
-	begun    chan struct{} // closed when the first program has asked for it
-	answered chan struct{} // closed when an answer has its place among what is written
-	reply    sync.Once
+	begun    atomic.Bool
+	answered context.Context // ends when an answer has its place among what is written
+	replied  context.CancelFunc
 }
 
 func newEnding() *ending {
-	return &ending{begun: make(chan struct{}), answered: make(chan struct{})}
+	e := &ending{}
+	e.answered, e.replied = context.WithCancel(context.Background())
+	return e
 }
 
 // begin runs cleanup for the first caller. All callers return when it is done.
 func (e *ending) begin(cleanup func()) {
 	e.once.Do(func() {
-		close(e.begun)
+		e.begun.Store(true)
 		cleanup()
 	})
 }
-
-// stopping reports whether a program has asked for the end.
-func (e *ending) stopping() bool {
-	select {
-	case <-e.begun:
-		return true
-	default:
-		return false
-	}
-}
-
-// replied notes that an answer is on its way.
-func (e *ending) replied() { e.reply.Do(func() { close(e.answered) }) }
 
 // awaitLinger waits until a connection has been open long enough after the answer, or over or
 // ctx ends.

@@ -25,10 +25,8 @@ type tables struct {
 	set     *translate.Set
 	methods map[string]*method
 	event   *translate.Table
-	// requests has the table of each callback's parameters, answers the case of
-	// Answer that answers it; by JSON-RPC method.
-	requests map[string]protoreflect.FieldDescriptor
-	answers  map[string]protoreflect.FieldDescriptor
+	// answers has the case of Answer that answers a callback, by the callback's JSON-RPC method.
+	answers map[string]protoreflect.FieldDescriptor
 	// hooks are the outputs of hooks by their type.
 	hooks map[string]protoreflect.FieldDescriptor
 }
@@ -37,9 +35,8 @@ type tables struct {
 func newTables() (*tables, error) {
 	t := &tables{
 		set: translate.NewSet(), methods: map[string]*method{},
-		requests: cases((*bridgev1.Callback)(nil), "request"),
-		answers:  cases((*bridgev1.Answer)(nil), "answer"),
-		hooks:    cases((*cliv1.HookOutput)(nil), "variant"),
+		answers: cases((*bridgev1.Answer)(nil), "answer"),
+		hooks:   cases((*cliv1.HookOutput)(nil), "variant"),
 	}
 	var err error
 	if t.event, err = t.set.Table((*cliv1.SessionEvent)(nil).ProtoReflect().Descriptor()); err != nil {

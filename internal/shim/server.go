@@ -99,7 +99,7 @@ func New(c Config) (*Server, error) {
 func (s *Server) Counts() Counts { return s.counter.snapshot() }
 
 // Down is closed when a program has asked for the end, by runtime.shutdown, and is answered.
-func (s *Server) Down() <-chan struct{} { return s.end.answered }
+func (s *Server) Down() <-chan struct{} { return s.end.answered.Done() }
 
 // shutdown has every connection leave its sessions, and ends the bridge if that is the shim's own.
 func (s *Server) shutdown() {
@@ -142,7 +142,7 @@ func (s *Server) Listen(ctx context.Context, l net.Listener) error {
 	conns.Go(func() {
 		select {
 		case <-ctx.Done():
-		case <-s.end.answered:
+		case <-s.end.answered.Done():
 			awaitLinger(ctx, s.config.linger, nil)
 		}
 		_ = l.Close() // ends Accept
@@ -150,7 +150,7 @@ func (s *Server) Listen(ctx context.Context, l net.Listener) error {
 	for {
 		nc, err := l.Accept()
 		if err != nil {
-			if ctx.Err() != nil || s.end.stopping() {
+			if ctx.Err() != nil || s.end.begun.Load() {
 				return nil
 			}
 			cancel()
