@@ -155,8 +155,5 @@ func compileEnum(ed protoreflect.EnumDescriptor) (*enum, error) {
 		}
 		e.byNumber[int32(vd.Number())] = string(quoted)
 	}
-	for i := int32(0); i < 256 && len(e.dense) <= values.Len(); i++ {
-		e.dense = append(e.dense, e.byNumber[i])
-	}
 	return e, nil
 }

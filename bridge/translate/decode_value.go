@@ -220,11 +220,11 @@ func (d *decoder) one(f *field, r record) *Error {
 	case kindDouble:
 		return d.double(r)
 	case kindEnum:
-		number := int64(int32(r.number64))
-		text := f.enum.text(number)
+		number := int32(r.number64)
+		text := f.enum.byNumber[number]
 		if text == "" {
 			err := fail(KindEnum, r.value)
-			err.Detail = strconv.FormatInt(number, 10)
+			err.Detail = strconv.Itoa(int(number))
 			return err
 		}
 		d.dst = append(d.dst, text...)

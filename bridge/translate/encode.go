@@ -2,7 +2,6 @@ package translate
 
 import (
 	"bytes"
-	"encoding/binary"
 	"math/bits"
 	"slices"
 	"sync"
@@ -261,8 +260,4 @@ func appendVarint(b []byte, v uint64) []byte {
 		v >>= 7
 	}
 	return append(b, byte(v))
-}
-
-func appendFixed64(b []byte, v uint64) []byte {
-	return binary.LittleEndian.AppendUint64(b, v)
 }

@@ -3,6 +3,7 @@ package translate
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/binary"
 	"math"
 	"slices"
 )
@@ -58,7 +59,7 @@ func (e *encoder) number(f *field, tag uint64) verdict {
 	if tag != 0 {
 		e.dst = appendVarint(e.dst, tag)
 	}
-	e.dst = appendFixed64(e.dst, math.Float64bits(d))
+	e.dst = binary.LittleEndian.AppendUint64(e.dst, math.Float64bits(d))
 	return fits
 }
 

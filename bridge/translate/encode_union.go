@@ -107,20 +107,30 @@ func (t *Table) chosenBy(value []byte, scratch *[]byte) *field {
 // object with the discriminator's name; nil when there is none. Should
 // there be a second one, encoding the case will find out and start over.
 func (c *chooser) discriminator(t *Table) ([]byte, *Error) {
+	var value []byte
+	err := c.members(func(name []byte, start, end int) bool {
+		if string(name) == t.discriminator {
+			value = c.src[start:end]
+		}
+		return value == nil
+	})
+	return value, err
+}
+
+// members calls visit for the members of the object until it returns false: with the name, which is valid until it
+// returns, and where the value begins and ends.
+func (c *chooser) members(visit func(name []byte, start, end int) bool) *Error {
 	i := space(c.src, c.pos+1)
 	if i < len(c.src) && c.src[i] == '}' {
-		return nil, nil
+		return nil
 	}
 	for {
 		name, start, end, err := c.memberAt(i)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if string(name) == t.discriminator {
-			return c.src[start:end], nil
-		}
-		if i = space(c.src, end); i >= len(c.src) || c.src[i] != ',' {
-			return nil, nil
+		if i = space(c.src, end); !visit(name, start, end) || i >= len(c.src) || c.src[i] != ',' {
+			return nil
 		}
 		i = space(c.src, i+1)
 	}
@@ -165,34 +175,27 @@ func (c *chooser) score(f *field) (int, *Error) {
 	t := f.message
 	var seen mask
 	score := 0
-	i := space(c.src, c.pos+1)
-	if i < len(c.src) && c.src[i] == '}' {
-		return scoreMissing * t.missing(&seen), nil
-	}
-	for {
-		name, start, end, err := c.memberAt(i)
-		if err != nil {
-			return 0, err
-		}
+	err := c.members(func(name []byte, start, end int) bool {
 		index := int(t.index.find(name))
 		if index < 0 {
 			score++
-		} else {
-			seen.add(index)
-			m := &t.members[index]
-			kind := kindOf(c.src[start])
-			if m.role == roleConst && !sameValue(c.src[start:end], m.value, &c.scratch) {
-				return maxScore, nil
-			}
-			if m.field != nil && kind != jsonNull && m.field.accepts()&(1<<kind) == 0 {
-				score++
-			}
+			return true
 		}
-		if i = space(c.src, end); i >= len(c.src) || c.src[i] != ',' {
-			return score + scoreMissing*t.missing(&seen), nil
+		seen.add(index)
+		m := &t.members[index]
+		if m.role == roleConst && !sameValue(c.src[start:end], m.value, &c.scratch) {
+			score = maxScore
+			return false
 		}
-		i = space(c.src, i+1)
+		if kind := kindOf(c.src[start]); m.field != nil && kind != jsonNull && m.field.accepts()&(1<<kind) == 0 {
+			score++
+		}
+		return true
+	})
+	if score < maxScore {
+		score += scoreMissing * t.missing(&seen)
 	}
+	return score, err
 }
 
 func (t *Table) missing(seen *mask) int {

@@ -75,19 +75,25 @@ func (e *encoder) elements(f *field, tag uint64) verdict {
 			}
 			return v
 		}
-		if e.pos = space(e.src, e.pos); e.pos >= len(e.src) {
-			return e.fail(KindSyntax, e.pos)
+		if more, v := e.next(']'); !more {
+			return v
 		}
+	}
+}
+
+// next moves behind the comma or the closing bracket after an element, and reports whether another element follows.
+func (e *encoder) next(closing byte) (more bool, v verdict) {
+	if e.pos = space(e.src, e.pos); e.pos < len(e.src) {
 		switch e.src[e.pos] {
 		case ',':
 			e.pos = space(e.src, e.pos+1)
-		case ']':
+			return true, fits
+		case closing:
 			e.pos++
-			return fits
-		default:
-			return e.fail(KindSyntax, e.pos)
+			return false, fits
 		}
 	}
+	return false, e.fail(KindSyntax, e.pos)
 }
 
 // keyField is the key of every map entry.
@@ -115,17 +121,8 @@ func (e *encoder) dictionary(f *field) verdict {
 			return v
 		}
 		e.close(content, width)
-		if e.pos = space(e.src, e.pos); e.pos >= len(e.src) {
-			return e.fail(KindSyntax, e.pos)
-		}
-		switch e.src[e.pos] {
-		case ',':
-			e.pos = space(e.src, e.pos+1)
-		case '}':
-			e.pos++
-			return fits
-		default:
-			return e.fail(KindSyntax, e.pos)
+		if more, v := e.next('}'); !more {
+			return v
 		}
 	}
 }

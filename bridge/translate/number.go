@@ -123,7 +123,7 @@ func equalNumbers(a, b []byte) bool {
 // parseInt returns the int64 that a well-formed JSON number stands for, and
 // false when there is none. It reads 1.0 and 1e3 as integers.
 func parseInt(text []byte) (int64, bool) {
-	if v, ok := parseShortInt(text); ok {
+	if v, err := strconv.ParseInt(string(text), 10, 64); err == nil {
 		return v, true
 	}
 	d := parseDecimal(text)
@@ -148,64 +148,19 @@ func parseInt(text []byte) (int64, bool) {
 	return 0, false
 }
 
-// parseShortInt handles what nearly every integer looks like: digits only, and
-// few enough of them not to overflow.
-func parseShortInt(text []byte) (int64, bool) {
-	digits := text
-	if digits[0] == '-' {
-		digits = digits[1:]
-	}
-	if len(digits) > 18 {
-		return 0, false
-	}
-	var v int64
-	for _, c := range digits {
-		if c -= '0'; c > 9 {
-			return 0, false
-		}
-		v = v*10 + int64(c)
-	}
-	if len(digits) != len(text) {
-		v = -v
-	}
-	return v, true
-}
-
-// exactPowers are the powers of ten that a float64 holds exactly.
-var exactPowers = [...]float64{
-	1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11,
-	1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
-}
-
 // parseFloat returns the float64 of a well-formed JSON number, and false when
 // writing that float64 again would give a number of another value.
 func parseFloat(text []byte) (float64, bool) {
-	d := parseDecimal(text)
-	sign := 1.0
-	if d.negative {
-		sign = -1
-	}
-	if d.n == 0 {
-		return math.Copysign(0, sign), true
-	}
-	// Any decimal of up to 15 digits survives a float64; in this range the
-	// conversion is one exact multiplication or division.
-	if d.n <= 15 && -len(exactPowers) < d.exp && d.exp < len(exactPowers) {
-		f := float64(d.uint())
-		if d.exp < 0 {
-			return sign * f / exactPowers[-d.exp], true
-		}
-		return sign * f * exactPowers[d.exp], true
-	}
 	f, err := strconv.ParseFloat(string(text), 64)
 	if err != nil {
 		return 0, false
 	}
-	var buf [32]byte
-	if !parseDecimal(strconv.AppendFloat(buf[:0], f, 'e', -1, 64)).equal(d) {
-		return 0, false
+	d := parseDecimal(text)
+	if d.n <= 15 && -22 <= d.exp && d.exp <= 22 {
+		return f, true // any decimal of up to 15 digits survives a float64 in this range
 	}
-	return f, true
+	var buf [32]byte
+	return f, parseDecimal(strconv.AppendFloat(buf[:0], f, 'e', -1, 64)).equal(d)
 }
 
 // appendFloat appends a finite float64 as the shortest JSON number of its

@@ -52,19 +52,7 @@ type repeatFinder struct {
 	// dead are the members that a later one replaces, each with the comma behind
 	// it: there is one, since there is a later member.
 	dead []span
-	// open are the members so far of the objects that are being read; each object
-	// owns the end of the slice from where it found it.
-	open []namedSpan
 }
-
-type namedSpan struct {
-	name []byte // unescaped
-	span
-}
-
-// fewMembers is up to how many members of an object names are compared one by
-// one.
-const fewMembers = 16
 
 // value reads the value at i and returns the index after it.
 func (r *repeatFinder) value(i int) int {
@@ -85,49 +73,23 @@ func (r *repeatFinder) value(i int) int {
 }
 
 func (r *repeatFinder) object(i int) int {
-	base := len(r.open)
-	var index map[string]int // of the members in open, once there are many
+	last := make(map[string]span) // of each name
 	i = space(r.src, i+1)
 	for r.src[i] != '}' {
+		m := span{start: i}
 		quoted, value, _ := keyEnd(r.src, i)
-		m := namedSpan{name: r.src[i+1 : quoted-1], span: span{start: i}}
-		if bytes.IndexByte(m.name, '\\') >= 0 {
-			m.name, _ = appendUnescaped(nil, m.name)
+		name := r.src[i+1 : quoted-1]
+		if bytes.IndexByte(name, '\\') >= 0 {
+			name, _ = appendUnescaped(nil, name)
 		}
 		if i = space(r.src, r.value(value)); r.src[i] == ',' {
 			i = space(r.src, i+1)
 		}
 		m.end = i
-		index = r.enter(base, index, m)
-	}
-	r.open = r.open[:base]
-	return i + 1
-}
-
-// enter notes a member of the object whose members begin at base in open; the
-// one that it replaces is dead.
-func (r *repeatFinder) enter(base int, index map[string]int, m namedSpan) map[string]int {
-	at, found := 0, false
-	if index != nil {
-		at, found = index[string(m.name)]
-	} else {
-		at = base + slices.IndexFunc(r.open[base:], func(o namedSpan) bool { return bytes.Equal(o.name, m.name) })
-		found = at >= base
-	}
-	if found {
-		r.dead = append(r.dead, r.open[at].span)
-		r.open[at] = m
-		return index
-	}
-	r.open = append(r.open, m)
-	switch n := len(r.open) - base; {
-	case index != nil:
-		index[string(m.name)] = len(r.open) - 1
-	case n > fewMembers:
-		index = make(map[string]int, 2*n)
-		for i, o := range r.open[base:] {
-			index[string(o.name)] = base + i
+		if earlier, ok := last[string(name)]; ok {
+			r.dead = append(r.dead, earlier)
 		}
+		last[string(name)] = m
 	}
-	return index
+	return i + 1
 }

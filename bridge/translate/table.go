@@ -158,17 +158,6 @@ type field struct {
 type enum struct {
 	byValue  names
 	byNumber map[int32]string // quoted, escaped
-	dense    []string         // the same for small numbers
-}
-
-func (e *enum) text(number int64) string {
-	if uint64(number) < uint64(len(e.dense)) {
-		return e.dense[number]
-	}
-	if int64(int32(number)) != number {
-		return ""
-	}
-	return e.byNumber[int32(number)]
 }
 
 // accepts tells which kinds of JSON value a field's single value can hold, as a
