@@ -190,22 +190,29 @@ func (l *Loader) moved(ctx context.Context, rt Runtime, err error) bool {
 // the method answers a callback.
 func (l *Loader) Invoke(ctx context.Context, method string, params jsonobj.Object) (
 	json.RawMessage, journal.Position, error) {
-	if !callback.Answers(method) {
-		calls := &l.s.participants.resumes
-		if err := calls.beginCall(ctx); err != nil {
-			return nil, journal.Position{}, Classify(err, "")
-		}
-		defer calls.endCall()
-	}
-	return l.Do(ctx, method, params)
+	return l.do(ctx, method, params, !callback.Answers(method))
 }
 
 // Do calls a method of the CLI for the session, which it loads if no runtime has it. It returns the result and
 // the journal's last position when the reply was read.
 func (l *Loader) Do(ctx context.Context, method string, params jsonobj.Object) (json.RawMessage, journal.Position, error) {
+	return l.do(ctx, method, params, false)
+}
+
+// do is Do. If it excludes resumes, none runs during the call. It does not exclude them while it waits for a load: a resume
+// holds the lifecycle lock when it waits for calls.
+func (l *Loader) do(ctx context.Context, method string, params jsonobj.Object, excludes bool) (
+	json.RawMessage, journal.Position, error) {
 	var result json.RawMessage
 	var at journal.Position
 	err := l.in(ctx, func(rt Runtime) (err error) {
+		if excludes {
+			calls := &l.s.participants.resumes
+			if err := calls.beginCall(ctx); err != nil {
+				return Classify(err, "")
+			}
+			defer calls.endCall()
+		}
 		result, at, err = l.s.call(ctx, rt, method, params)
 		return err
 	})

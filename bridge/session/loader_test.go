@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
@@ -39,6 +40,33 @@ func TestAgentNames(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestCallDuringALoad: a caller's call and a resume that wait for the same load both end.
+func TestCallDuringALoad(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &dawdler{method: "session.resume", reply: make(chan struct{})}
+		s := onStock(t, &stock{rt: p})
+		s.loader.state = Unloaded
+		ended := make(chan error, 2)
+		go func() { _, err := s.loader.Resume(t.Context(), Opening{Exact: true}); ended <- err }()
+		synctest.Wait()
+		go func() { _, _, err := s.loader.Invoke(t.Context(), "session.metadata.activity", nil); ended <- err }()
+		synctest.Wait()
+		close(p.reply)
+		synctest.Wait()
+		for range 2 {
+			select {
+			case err := <-ended:
+				if err != nil {
+					t.Error(err)
+				}
+			default:
+				t.Fatal("the call and the resume wait for each other")
+			}
+		}
+	})
 }
 
 // TestPositionOfAReply: a call returns the journal's position when its reply was read.
