@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
@@ -75,8 +76,9 @@ func (l *Loader) disconnect(ctx context.Context, prevents func(*roster.Participa
 	return true, nil
 }
 
-// Delete deletes the session and the CLI's files of it. The CLI refuses to delete a session of which it has no files.
-// This error does not count if the session has no history, or if a caller stores its files; the caller keeps them.
+// Delete deletes the session and the CLI's files of it. That the CLI has no files to delete is no error: the session may have no
+// history, or a CLI process has ended amid an earlier deletion. Nor is another refusal if a caller stores its files; the caller keeps
+// them. A refused deletion changes nothing.
 func (l *Loader) Delete(ctx context.Context, storedByCaller bool) error {
 	return l.delete(ctx, storedByCaller, l.usable)
 }
@@ -141,16 +143,38 @@ func (l *Loader) delete(ctx context.Context, storedByCaller bool, check func() e
 	if err != nil {
 		return err
 	}
-	l.s.mu.Lock()
-	written := l.s.ingester.Known.HasHistory
-	l.s.mu.Unlock()
-	if err := Refused(result, "session.delete"); err != nil && written && !storedByCaller {
+	if err := Refused(result, "session.delete"); err != nil && !storedByCaller && !hasNoFiles(err) {
+		l.closedIn(ctx, rt, err)
 		return err
 	}
 	l.end(Deleted, bridgev1.CloseReason_CLOSE_REASON_DELETED)
 	l.s.host.Changed(bridgev1.SessionChange_SESSION_CHANGE_DELETED)
 	return nil
 }
+
+// closedIn handles a deletion that the runtime has refused: it closes a session that it has before it removes the files, and
+// may then be unable to remove them. The session goes on as after the end of a runtime.
+func (l *Loader) closedIn(ctx context.Context, rt Runtime, cause error) {
+	l.s.mu.Lock()
+	here := l.state == Loaded && l.runtime == rt
+	l.s.mu.Unlock()
+	if !here {
+		return
+	}
+	if _, _, err := l.s.call(ctx, rt, "session.metadata.activity", nil); fault.ReasonOf(err) != fault.SessionNotFound {
+		return
+	}
+	rt.Unroute(l.s)
+	if l.RuntimeLost(rt, cause) {
+		l.s.host.Go(func(ctx context.Context) {
+			_, err := l.Load(ctx)
+			l.s.watchdog.GiveUp(ctx, err)
+		})
+	}
+}
+
+// hasNoFiles reports whether the CLI has refused a deletion because it has nothing to delete.
+func hasNoFiles(err error) bool { return strings.Contains(err.Error(), "Session file not found") }
 
 // Evict marks a disconnected session as Deleted in memory, so that its owner can drop it, and reports whether it
 // did. It does nothing while a call holds the lifecycle lock, such as a resume. After true the session must

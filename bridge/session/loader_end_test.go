@@ -67,21 +67,26 @@ func TestDeleteUnused(t *testing.T) {
 	}
 }
 
-// TestRefusedDelete: that the CLI has no files of a session to delete counts if it has a history which no caller stores.
+// TestRefusedDelete: that the CLI has no files of a session to delete is no error. Another refusal is one, whatever the bridge
+// knows of the history, unless a caller stores the files.
 func TestRefusedDelete(t *testing.T) {
 	t.Parallel()
+	const noFiles, kept = "Session file not found for s1", "Operation not permitted (os error 1)"
 	for name, tc := range map[string]struct {
-		refused, history, storedByCaller bool
-		deleted                          bool
+		refused                 string
+		history, storedByCaller bool
+		deleted                 bool
 	}{
 		"deleted":                     {history: true, deleted: true},
-		"refused":                     {refused: true, history: true},
-		"refused, without history":    {refused: true, deleted: true},
-		"refused, stored by a caller": {refused: true, history: true, storedByCaller: true, deleted: true},
+		"refused":                     {refused: kept, history: true},
+		"refused, without history":    {refused: kept},
+		"refused, stored by a caller": {refused: kept, history: true, storedByCaller: true, deleted: true},
+		"nothing, without history":    {refused: noFiles, deleted: true},
+		"nothing left":                {refused: noFiles, history: true, deleted: true},
 	} {
 		p := &puppet{answer: func(string) (string, error) {
-			if tc.refused {
-				return `{"success":false,"error":"no files"}`, nil
+			if tc.refused != "" {
+				return `{"success":false,"error":"` + tc.refused + `"}`, nil
 			}
 			return `{"success":true}`, nil
 		}}
@@ -91,6 +96,49 @@ func TestRefusedDelete(t *testing.T) {
 		if (err == nil) != tc.deleted || (s.loader.State() == Deleted) != tc.deleted {
 			t.Errorf("%s: %v, the session is %v", name, err, s.loader.State())
 		}
+	}
+}
+
+// TestRefusedDeleteOfALoadedSession: if the CLI has closed the session before it refuses to delete it, the session is loaded
+// again for what it has to do.
+func TestRefusedDeleteOfALoadedSession(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		closed, busy bool
+		state        State
+	}{
+		"closed and idle": {closed: true, state: Unloaded},
+		"closed and busy": {closed: true, busy: true, state: Loaded},
+		"not closed":      {busy: true, state: Loaded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				p := &puppet{}
+				p.answer = func(method string) (string, error) {
+					switch {
+					case method == "session.delete":
+						return `{"success":false,"error":"session close failed"}`, nil
+					case method == "session.metadata.activity" && tc.closed:
+						return "", fault.New(fault.SessionNotFound, "closed")
+					case method == "session.getMessages":
+						return `{"events":[]}`, nil
+					}
+					return `{}`, nil
+				}
+				s := onStock(t, &stock{rt: p})
+				s.loader.runtime, s.loader.state = p, Loaded
+				s.ingester.Known.HasHistory = true
+				if tc.busy {
+					uses["a turn"](t, s)
+				}
+				wantReason(t, s.loader.Delete(t.Context(), false), fault.SessionRefused)
+				synctest.Wait()
+				if s.loader.State() != tc.state || s.Turns().Running() == tc.closed && tc.busy || p.called("session.resume") != (tc.closed && tc.busy) {
+					t.Errorf("the session is %v after %v; a turn runs: %v", s.loader.State(), p.calls, s.Turns().Running())
+				}
+			})
+		})
 	}
 }
 
