@@ -34,7 +34,7 @@ func (q *Prompts) lookUp(ctx context.Context, history []*journal.Record, unread 
 		return fates{}
 	}
 	decisions := outbox.Decide(entries, q.said(ctx, history, entries))
-	found := fates{entries, decisions, make([]turn.Outcome, len(entries)), unread}
+	found := fates{entries: entries, decisions: decisions, outcomes: make([]turn.Outcome, len(entries)), unread: unread}
 	for i, d := range found.decisions {
 		if d.At.Seq > 0 {
 			found.outcomes[i] = q.s.turns.OutcomeOf(ctx, d.At)
@@ -75,6 +75,10 @@ func (q *Prompts) said(ctx context.Context, history []*journal.Record, entries [
 			out = append(out, one)
 		case rec.Type == "abort":
 			out = append(out, abortOf(rec))
+		case rec.Type == "session.idle": // by then the CLI has written them: a call or another program has removed them since
+			for i := range out {
+				out[i].History = out[i].History || out[i].Pos.Seq > 0 && out[i].Pos.Before(rec.Pos)
+			}
 		}
 	}
 	return out

@@ -261,6 +261,7 @@ func (r *Reconciler) tie(ctx context.Context, events []*journal.Record) {
 	if r.s.journal.Appended().Seq == 0 {
 		return // an empty journal contradicts nothing
 	}
+	defer r.s.update(func() { r.s.ingester.Known.ReconciledExtent = history.ExtentOf(events, len(events)) })
 	if !history.Ordered(events, r.s.journal.Lookup) || r.rewritten(ctx, events) {
 		r.s.mu.Lock()
 		live := history.IDs(r.s.ingester.held) // they follow the history
@@ -273,19 +274,19 @@ func (r *Reconciler) tie(ctx context.Context, events []*journal.Record) {
 	r.s.ingester.Known.ReconciledTo = r.s.journal.Last()
 }
 
-// rewritten reports whether the history lacks earlier messages that the journal has.
+// rewritten reports whether the history lacks earlier messages that the journal has, or that it had at the last load.
 func (r *Reconciler) rewritten(ctx context.Context, events []*journal.Record) bool {
 	cut := history.NewRewrite(events, r.s.journal.Lookup)
 	r.s.mu.Lock()
-	after := r.s.ingester.Known.ReconciledTo
+	after, had := r.s.ingester.Known.ReconciledTo, r.s.ingester.Known.ReconciledExtent
 	r.s.mu.Unlock()
 	if after.Epoch != r.s.journal.Last().Epoch {
-		after = journal.Position{}
+		after, had = journal.Position{}, history.Extent{}
 	}
 	for rec := range event.Since(ctx, r.s.journal, after) {
 		cut.Kept(rec)
 	}
-	return cut.Found()
+	return cut.Found() || had.Messages > 0 && !cut.Rewound() && history.ExtentOf(events, had.Messages) != had
 }
 
 // restart begins a new epoch with the events of the journal and of the history. An event that only the journal

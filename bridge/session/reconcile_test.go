@@ -54,8 +54,16 @@ type reconciling struct {
 func TestReconcile(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]reconciling{
-		"as it was":                 {},
-		"its end was never written": {history: func(lines []string) []string { return lines[:lineOf(lines, "three")] }},
+		"as it was": {},
+		"its end was never written": {
+			history: func(lines []string) []string { return lines[:lineOf(lines, "three")] },
+			journal: func(all []*journal.Record) []*journal.Record { // until it is, the session does not rest
+				at := slices.IndexFunc(all, func(rec *journal.Record) bool { return contentOf(rec) == "three" })
+				rest := slices.DeleteFunc(all[at:], func(rec *journal.Record) bool { return rec.Type == "session.idle" })
+				return all[:at+len(rest)]
+			},
+		},
+		"its end was cut off": {anew: true, history: func(lines []string) []string { return lines[:lineOf(lines, "three")] }},
 		"somebody else went on with it": {history: func(lines []string) []string {
 			return append(lines, strings.ReplaceAll(lines[lineOf(lines, "three")], `"id":"`, `"id":"0`))
 		}},

@@ -8,6 +8,8 @@
 package history
 
 import (
+	"hash/fnv"
+
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/reorder"
 )
@@ -52,13 +54,16 @@ func happenedBefore(rec *journal.Record, t int64) bool {
 }
 
 // Rewrite finds out whether another program has removed messages from the history: the history lacks a message
-// of the journal, and has a later one. Messages that are missing only at the end do not count, because the CLI
-// writes with a delay and loses the last messages when it is killed.
+// of the journal, and has a later one, or the session came to rest behind it. Other messages that are missing only at the end do
+// not count, because the CLI writes with a delay, at the latest when the session rests, and loses the last messages when it is
+// killed.
 type Rewrite struct {
-	there  map[journal.ID]bool
-	newest uint64
-	lacks  bool // the journal lacks a message of the history
-	gone   bool
+	there   map[journal.ID]bool
+	newest  uint64
+	lacks   bool // the journal lacks a message of the history
+	missing bool // the history lacks a message of the journal
+	rewound bool
+	gone    bool
 }
 
 // NewRewrite begins with a history.
@@ -79,14 +84,39 @@ func NewRewrite(history []*journal.Record, lookup Lookup) *Rewrite {
 func (r *Rewrite) Kept(rec *journal.Record) {
 	switch {
 	case rec.Type == rewind:
-		r.gone = false // readers have received the rewind
-	case saidByUser(rec) && !r.there[rec.ID] && (r.lacks || rec.Pos.Seq < r.newest):
-		r.gone = true
+		r.gone, r.missing, r.rewound = false, false, true // readers have received the rewind
+	case rec.Type == "session.idle":
+		r.gone = r.gone || r.missing
+	case saidByUser(rec) && !r.there[rec.ID]:
+		r.gone, r.missing = r.gone || r.lacks || rec.Pos.Seq < r.newest, true
 	}
 }
 
 // Found reports whether the history was cut.
 func (r *Rewrite) Found() bool { return r.gone }
+
+// Rewound reports whether the journal has an event that tells that a call has cut the history.
+func (r *Rewrite) Rewound() bool { return r.rewound }
+
+// Extent identifies the user's messages of a history. Its JSON is part of the session's saved form.
+type Extent struct {
+	// Messages is their number, Sum a hash of their ids in order.
+	Messages int    `json:"messages"`
+	Sum      uint64 `json:"sum"`
+}
+
+// ExtentOf returns the extent of a history, of its first messages at most.
+func ExtentOf(history []*journal.Record, most int) (x Extent) {
+	sum := fnv.New64a()
+	for _, rec := range history {
+		if saidByUser(rec) && x.Messages < most {
+			x.Messages++
+			_, _ = sum.Write(rec.ID[:]) // never fails
+		}
+	}
+	x.Sum = sum.Sum64()
+	return x
+}
 
 func saidByUser(rec *journal.Record) bool {
 	return rec.Type == "user.message" && rec.Agent == "" && rec.ID != journal.ID{}

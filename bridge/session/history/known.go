@@ -21,6 +21,8 @@ type Known struct {
 	InterruptedAt journal.Position `json:"cut"`
 	// ReconciledTo is how far the journal was in step with the CLI's history.
 	ReconciledTo journal.Position `json:"tied"`
+	// ReconciledExtent is that of the history then.
+	ReconciledExtent Extent `json:"extent,omitzero"`
 	// Interruption is what is to be done about the last turn.
 	Interruption turn.Interruption `json:"interruption,omitzero"`
 	// End is the last position of the history when a caller resumed the session.
