@@ -483,21 +483,34 @@ func TestAbortOutlivesLoads(t *testing.T) {
 	})
 }
 
-// While a caller aborts, the agent is not told to continue: not by a load that the abort waits for, not if that was decided
-// before, and not once more if a process may have received it.
+// While a caller aborts or cuts the history, the agent is not told to continue: not by a load that the call waits for, not if that
+// was decided before, and not once more if a process may have received it. Nor is it told if the turn was cut meanwhile.
 func TestAbortUnderWay(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct{ aborted, unseen, stored, given, want bool }{
+	for name, test := range map[string]struct{ aborted, rewound, unseen, stored, given, cut, want bool }{
 		"no abort": {want: true}, "during a load": {aborted: true},
 		"unseen, no abort": {unseen: true, want: true}, "during the load that finds the turn": {unseen: true, aborted: true},
 		"decided, no abort": {stored: true, want: true}, "decided": {stored: true, aborted: true},
 		"given, no abort": {stored: true, given: true, want: true}, "given": {stored: true, given: true, aborted: true},
+		"rewound during a load": {rewound: true}, "decided, and then rewound": {stored: true, rewound: true},
+		"decided, and cut by another program": {stored: true, cut: true}, "given, and cut": {stored: true, given: true, cut: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				aborted := make(chan error, 9)
+				story := []string{firstMessage}
+				if test.cut {
+					story = nil
+				}
 				s, r := interrupted(t, func(s *Session) {
+					if test.rewound {
+						go func() {
+							_, _, err := s.loader.Invoke(t.Context(), "session.history.rewind", nil)
+							aborted <- err
+						}()
+						synctest.Wait()
+					}
 					if test.aborted {
 						go func() {
 							_, err := s.sender.Abort(t.Context(), nil)
@@ -505,7 +518,7 @@ func TestAbortUnderWay(t *testing.T) {
 						}()
 						synctest.Wait()
 					}
-				}, firstMessage)
+				}, story...)
 				if !test.unseen {
 					s.had(firstMessage, false)
 					s.update(func() { s.turns.lose(lost) })
@@ -525,7 +538,7 @@ func TestAbortUnderWay(t *testing.T) {
 				if told := r.told(t, s); told != test.want {
 					t.Errorf("the agent gets %q", r.prompts)
 				}
-				if test.aborted {
+				if test.aborted || test.rewound {
 					if err := <-aborted; err != nil {
 						t.Error(err)
 					}

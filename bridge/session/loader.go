@@ -203,6 +203,10 @@ func (l *Loader) Do(ctx context.Context, method string, params jsonobj.Object) (
 // holds the lifecycle lock when it waits for calls.
 func (l *Loader) do(ctx context.Context, method string, params jsonobj.Object, excludes bool) (
 	json.RawMessage, journal.Position, error) {
+	if cutsHistory(method) { // a turn that was interrupted is not continued in another conversation
+		l.s.prompts.beginAbort()
+		defer l.s.prompts.endAbort()
+	}
 	var result json.RawMessage
 	var at journal.Position
 	err := l.in(ctx, func(rt Runtime) (err error) {
@@ -220,6 +224,11 @@ func (l *Loader) do(ctx context.Context, method string, params jsonobj.Object, e
 		l.s.prompts.Edit()
 	}
 	return result, at, err
+}
+
+// cutsHistory reports whether a method removes the end of the conversation.
+func cutsHistory(method string) bool {
+	return method == "session.history.rewind" || method == "session.history.truncate"
 }
 
 // changesQueue reports whether a method removes, adds, moves or edits messages in the CLI's queue.

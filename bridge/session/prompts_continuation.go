@@ -64,7 +64,7 @@ func (q *Prompts) leaveInterrupted() {
 	}
 }
 
-// beginAbort notes that a caller aborts: until endAbort, and for the turn that was interrupted before, the agent is not told
+// beginAbort notes that a caller aborts, or cuts the history: until endAbort, and for the turn that was interrupted before, the agent is not told
 // to continue. The call may wait for a load, or be repeated in the next process, which would get both in any order.
 func (q *Prompts) beginAbort() {
 	q.s.update(func() { q.aborts++ })

@@ -19,6 +19,8 @@ type fates struct {
 	outcomes  []turn.Outcome // of the turns of the prompts in the journal
 	// unread is why the history could not be read; nil if it could.
 	unread error
+	// finished: the history ends behind a turn, so that there is nothing to continue.
+	finished bool
 }
 
 // forgot reports whether the CLI took a prompt up and has lost it: its history does not show the last turn.
@@ -111,7 +113,9 @@ func (q *Prompts) resolve(found fates) {
 func (q *Prompts) apply(found fates) {
 	for i := range found.entries {
 		e, d := &found.entries[i], found.decisions[i]
-		if e.Owed && found.unread == nil && e.Obstacle() == "" {
+		if found.finished && d.Verdict == outbox.Untaken && e.Prompt().Continues > 0 {
+			d.Verdict = outbox.Removed
+		} else if e.Owed && found.unread == nil && e.Obstacle() == "" {
 			continue // it was decided by an earlier load, and not given to the CLI since
 		}
 		if d.Verdict == outbox.Forgotten && found.unread != nil {

@@ -36,6 +36,7 @@ func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bo
 	// An abort that the journal has came before a message that it lacks.
 	unfinished, told := history.Unfinished(records) && (unseen || !r.aborted(ctx)), timesTold(records)
 	found := r.s.prompts.lookUp(ctx, records, nil)
+	found.finished = !unfinished
 	left := false
 	r.s.update(func() { left = r.s.prompts.leavesUnseen })
 	if continuePending && (history.Unended(records) || left && history.Unfinished(records)) {
