@@ -50,7 +50,7 @@ var (
 // is closed after idleTimeout and opened again by the next call.
 type peers struct {
 	creds credentials.TransportCredentials
-	// alive returns the replicas that are alive.
+	// alive returns the replicas that are alive. It is called with mu held.
 	alive func() []Owner
 	log   *slog.Logger
 
@@ -90,49 +90,33 @@ func (c *peer) answers(ctx context.Context) bool {
 
 // get returns the connection to an address for a call, which calls done at its end. It need not be established.
 func (p *peers) get(address string) (*peer, error) {
-	conn, err := p.conn(address)
-	if err == nil {
-		conn.calls.Add(1)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, errClosed
 	}
-	return conn, err
+	conn := p.conns[address]
+	if conn == nil {
+		var err error
+		if conn, err = p.add(address); err != nil {
+			return nil, err
+		}
+	}
+	conn.calls.Add(1)
+	return conn, nil
 }
 
-// conn returns the connection to an address.
-func (p *peers) conn(address string) (*peer, error) {
-	p.mu.Lock()
-	conn, closed := p.conns[address], p.closed
-	p.mu.Unlock()
-	switch {
-	case closed:
-		return nil, errClosed
-	case conn != nil:
-		return conn, nil
-	}
+// add adds a connection to an address. The caller holds mu.
+func (p *peers) add(address string) (*peer, error) {
 	p.prune()
+	if len(p.conns) >= maxPeers {
+		return nil, errTooMany
+	}
 	conn, err := p.dial(address)
 	if err != nil {
 		return nil, err
 	}
-	now, err := p.put(address, conn)
-	if now != conn {
-		conn.close() // it was never used
-	}
-	return now, err
-}
-
-// put stores a new connection, and returns the one to use.
-func (p *peers) put(address string, conn *peer) (*peer, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	before := p.conns[address]
-	switch {
-	case p.closed:
-		return nil, errClosed
-	case before != nil:
-		return before, nil
-	case len(p.conns) >= maxPeers:
-		return nil, errTooMany
-	case p.conns == nil:
+	if p.conns == nil {
 		p.conns = map[string]*peer{}
 	}
 	p.conns[address] = conn
@@ -162,23 +146,17 @@ func (p *peers) watch(ctx context.Context, address string, conn *peer) {
 }
 
 // prune closes the connections to replicas that are not alive. Their calls have failed or will. It runs when a replica
-// is new, so that the connections of former replicas do not accumulate.
+// is new, so that the connections of former replicas do not accumulate. The caller holds mu.
 func (p *peers) prune() {
 	alive := map[string]bool{}
 	for _, peer := range p.alive() {
 		alive[peer.Address] = true
 	}
-	var gone []*peer
-	p.mu.Lock()
 	for address, conn := range p.conns {
 		if !alive[address] {
-			gone = append(gone, conn)
 			delete(p.conns, address)
+			conn.close()
 		}
-	}
-	p.mu.Unlock()
-	for _, conn := range gone {
-		conn.close()
 	}
 }
 
@@ -196,7 +174,7 @@ func (p *peers) dial(address string) (*peer, error) {
 			PermitWithoutStream: true}),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec.New()), grpc.MaxCallRecvMsgSize(math.MaxInt32),
 			grpc.MaxCallSendMsgSize(math.MaxInt32)))
-	return &peer{ClientConn: conn, unwatch: func() {}}, err
+	return &peer{ClientConn: conn}, err
 }
 
 // close closes all connections, which ends their calls.
