@@ -33,6 +33,6 @@
 // Memory is bounded by flow control: a relay holds one message, and the window of its stream (streamWindow). A stream
 // has one goroutine, that of its handler, and a second one if its client sends more than one message; that ends with
 // the stream; each part of a merged call has a goroutine too. peers.mu guards the connections to other replicas,
-// streams.mu the relayed streams, link.mu the sending side of one stream, shared.mu and parts.mu a merged call. No two
-// are held together.
+// link.mu the sending side of one stream, shared.mu and parts.mu a merged call. No two are
+// held together.
 package forward

@@ -60,13 +60,16 @@ type Forwarder struct {
 	node    string
 	locator Locator
 	peers   peers
-	streams streams
-	log     *slog.Logger
+	// draining ends when the relayed streams have to end.
+	draining context.Context //nolint:containedctx // of the replica
+	drain    context.CancelFunc
+	log      *slog.Logger
 }
 
 // New returns a Forwarder, which the caller must close. creds are nil if there can be no other replica.
 func New(c *Config, creds *Credentials, log *slog.Logger) *Forwarder {
 	f := &Forwarder{node: c.Node, locator: c.Locator, log: log, peers: peers{alive: c.Locator.Peers, log: log}}
+	f.draining, f.drain = context.WithCancel(context.Background())
 	if creds != nil {
 		f.peers.creds = creds.Dialer()
 	}
@@ -74,7 +77,7 @@ func New(c *Config, creds *Credentials, log *slog.Logger) *Forwarder {
 }
 
 // Drain ends the relayed streams with DRAINING, and refuses new ones. Other relayed calls continue.
-func (f *Forwarder) Drain() { f.streams.drain() }
+func (f *Forwarder) Drain() { f.drain() }
 
 // Close closes the connections to other replicas, which ends all relayed calls.
 func (f *Forwarder) Close() { f.peers.close() }

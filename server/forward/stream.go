@@ -61,12 +61,13 @@ func (f *Forwarder) relay(stream grpc.ServerStream, info *grpc.StreamServerInfo,
 		return false, unreachable(session, "%v", err)
 	}
 	defer conn.done()
+	if f.draining.Err() != nil {
+		return true, errorDraining()
+	}
 	l := newLink(ctx)
 	defer l.close()
-	if err := f.streams.add(l); err != nil {
-		return true, err
-	}
-	defer f.streams.remove(l)
+	stopDraining := context.AfterFunc(f.draining, func() { l.cancel(errorDraining()) })
+	defer stopDraining()
 	desc := &grpc.StreamDesc{ClientStreams: info.IsClientStream, ServerStreams: info.IsServerStream}
 	l.out, err = conn.NewStream(metadata.NewOutgoingContext(l.ctx, outgoing(ctx)), desc, info.FullMethod)
 	if err != nil {
@@ -216,43 +217,6 @@ func (l *link) failed(ctx context.Context, owner Owner, session string, err erro
 		}
 	}
 	return failed(ctx, owner, session, err)
-}
-
-// streams are the relayed streams.
-type streams struct {
-	mu       sync.Mutex
-	open     map[*link]struct{}
-	draining bool
-}
-
-// add adds a stream. It fails while the server drains.
-func (s *streams) add(l *link) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.draining {
-		return errorDraining()
-	}
-	if s.open == nil {
-		s.open = map[*link]struct{}{}
-	}
-	s.open[l] = struct{}{}
-	return nil
-}
-
-func (s *streams) remove(l *link) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.open, l)
-}
-
-// drain ends all streams.
-func (s *streams) drain() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.draining = true
-	for l := range s.open {
-		l.cancel(errorDraining())
-	}
 }
 
 // errorDraining returns the error for streams of a replica that stops.
