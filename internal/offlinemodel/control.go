@@ -3,28 +3,14 @@ package offlinemodel
 import (
 	"encoding/json"
 	"net/http"
-	"time"
 )
 
 // capturedRequest is a request as GET /_offline/requests shows it.
 type capturedRequest struct {
-	Number    int             `json:"number"`
-	Scope     string          `json:"scope,omitempty"`
-	At        time.Time       `json:"at"`
-	Method    string          `json:"method"`
-	Path      string          `json:"path"`
-	Query     string          `json:"query,omitempty"`
-	API       API             `json:"api"`
-	Header    http.Header     `json:"header"`
-	Model     string          `json:"model,omitempty"`
-	System    string          `json:"system,omitempty"`
-	Messages  []Message       `json:"messages,omitempty"`
-	Tools     []string        `json:"tools,omitempty"`
-	Streaming bool            `json:"streaming"`
-	Rule      string          `json:"rule,omitempty"`
-	Status    int             `json:"status,omitempty"`
-	Outcome   Outcome         `json:"outcome"`
-	Body      json.RawMessage `json:"body,omitempty"`
+	Request
+
+	Tools []string        `json:"tools,omitempty"`
+	Body  json.RawMessage `json:"body,omitempty"`
 }
 
 // control answers the endpoint's own paths, for tests that are not in Go.
@@ -48,11 +34,7 @@ func (s *Scope) control(w http.ResponseWriter, r *http.Request, path string) {
 func (s *Scope) showRequests(w http.ResponseWriter, bodies bool) {
 	shown := []capturedRequest{}
 	for _, r := range s.Requests() {
-		c := capturedRequest{
-			Number: r.Number, Scope: r.Scope, At: r.At, Method: r.Method, Path: r.Path, Query: r.Query, API: r.API,
-			Header: r.Header, Model: r.Model, System: r.System, Messages: r.Messages, Tools: r.ToolNames(),
-			Streaming: r.Streaming, Rule: r.Rule, Status: r.Status, Outcome: r.Outcome,
-		}
+		c := capturedRequest{Request: r, Tools: r.ToolNames()}
 		if bodies && len(r.Body) > 0 {
 			c.Body = r.Body
 			if !json.Valid(r.Body) {

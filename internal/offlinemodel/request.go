@@ -49,38 +49,40 @@ const (
 // Request is a captured request. It shares its data: do not change it.
 type Request struct {
 	// Number counts the requests of a scope, from 1.
-	Number int
+	Number int `json:"number"`
 	// Scope is the scope's name, empty at the root.
-	Scope string
+	Scope string `json:"scope,omitempty"`
 	// At is when the request had arrived.
-	At time.Time
+	At time.Time `json:"at"`
 	// Method, Path and Query belong to the HTTP request. Path does not contain the scope's prefix.
-	Method, Path, Query string
+	Method string `json:"method"`
+	Path   string `json:"path"`
+	Query  string `json:"query,omitempty"`
 	// API is the protocol it came by.
-	API API
+	API API `json:"api"`
 	// Header holds the request's headers, credentials included.
-	Header http.Header
+	Header http.Header `json:"header"`
 	// Body is the body as it came.
-	Body []byte
+	Body []byte `json:"-"`
 
 	// Model is the model asked for. This and what follows, to Streaming, is set
 	// for model requests only.
-	Model string
+	Model string `json:"model,omitempty"`
 	// System is the system prompt, its parts joined by an empty line.
-	System string
+	System string `json:"system,omitempty"`
 	// Messages is the conversation without the system prompt.
-	Messages []Message
+	Messages []Message `json:"messages,omitempty"`
 	// Tools are those offered to the model.
-	Tools []Tool
+	Tools []Tool `json:"-"`
 	// Streaming reports whether the request wants a stream of events.
-	Streaming bool
+	Streaming bool `json:"streaming"`
 
 	// Rule is the name of the rule that answered, or its place: "rule 3".
-	Rule string
+	Rule string `json:"rule,omitempty"`
 	// Status is the HTTP status of the answer, 0 while there is none.
-	Status int
+	Status int `json:"status,omitempty"`
 	// Outcome is what has become of the request so far.
-	Outcome Outcome
+	Outcome Outcome `json:"outcome"`
 }
 
 // Role says whose message it is.
