@@ -304,6 +304,7 @@ func (b *Bridge) providersOf(tenant string) session.Providers {
 func (b *Bridge) forget(key string) {
 	b.fleet.Forget(key)
 	b.shells.Forget(key)
+	b.Turns.Forget(key)
 }
 
 // restoreOperations restores the operations of the bridge's previous run.

@@ -94,5 +94,5 @@ func (o *oneOff) remove() {
 		o.svc.cfg.Log.Warn("deleting the session of a run failed", "session_id", o.s.ID(), "error", err)
 		return
 	}
-	o.svc.runs.forget(o.s)
+	o.svc.runs.forget(o.s.Key())
 }

@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 )
 
@@ -41,16 +40,17 @@ func (rs *runs) put(t *startedTurn) *startedTurn {
 	return t
 }
 
-// forget drops the turns of a session that was deleted.
-func (rs *runs) forget(s *session.Session) {
+// forget drops the turns of a session that leaves memory.
+func (rs *runs) forget(session string) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	for key, t := range rs.turns {
-		if t.s == s {
+	rs.order = slices.DeleteFunc(rs.order, func(key string) bool {
+		of := rs.turns[key].s.Key() == session
+		if of {
 			delete(rs.turns, key)
-			rs.order = slices.DeleteFunc(rs.order, func(o string) bool { return o == key })
 		}
-	}
+		return of
+	})
 }
 
 func (rs *runs) get(ctx context.Context, sessionID, messageID string) *startedTurn {

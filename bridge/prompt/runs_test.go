@@ -25,7 +25,7 @@ func TestRuns(t *testing.T) {
 		t.Error("a turn is found that was not started")
 	}
 	rs.put(start(other, "m"))
-	rs.forget(s)
+	rs.forget(s.Key())
 	if rs.get(t.Context(), "s", "m") != nil || rs.get(t.Context(), "other", "m") == nil {
 		t.Error("forgetting a session forgets another one's turns, or not its own")
 	}

@@ -40,3 +40,6 @@ type Service struct {
 
 // New returns a service.
 func New(c Config) *Service { return &Service{cfg: c} }
+
+// Forget drops what the service has of a session that leaves memory: its turns would keep the journal.
+func (svc *Service) Forget(key string) { svc.runs.forget(key) }
