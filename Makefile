@@ -172,9 +172,7 @@ bench-cluster bench-libraries bench-compare:
 	$(STEP) "$@" go,git .ci/bench $(@:bench-%=%) $(BASE) $(BENCHFLAGS)
 
 soak: ## many turns in which nothing breaks (TURNS), and the server's memory over time
-	@mkdir -p bin
-	@go build -o bin/chaos ./internal/testing/chaos/cmd/chaos
-	@bin/chaos -soak $(TURNS) -out bin/soak-summary.txt
+	@go run ./internal/testing/bench/cmd/bench -only soak -operations $(TURNS)
 
 # Steps of the targets above.
 

@@ -116,6 +116,9 @@ func (a *attached) answer(c *bridgev1.Callback) error {
 	answer := &bridgev1.Answer{Answer: &bridgev1.Answer_Tool{Tool: &bridgev1.ToolAnswer{
 		Outcome: &bridgev1.ToolAnswer_Text{Text: toolResult},
 	}}}
+	if c.GetKind() == bridgev1.CallbackKind_CALLBACK_KIND_PERMISSION {
+		answer = &bridgev1.Answer{Answer: &bridgev1.Answer_Approve{Approve: &bridgev1.Approve{}}}
+	}
 	return a.write(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Answer{
 		Answer: &bridgev1.CallbackAnswer{CallbackId: c.GetCallbackId(), Answer: answer},
 	}})

@@ -18,15 +18,15 @@ import (
 // Config says what to measure with.
 type Config struct {
 	// Server is the copilot-grpc executable, LoadCLI that of cmd/loadcli, Raw that of
-	// cmd/rawgrpc.
-	Server, LoadCLI, Raw string
+	// cmd/rawgrpc, FakeCLI that of fakecli/cmd/fakecopilot.
+	Server, LoadCLI, Raw, FakeCLI string
 	// CLI is the real CLI; without it real turns are not measured.
 	CLI string
 	// Module is the folder of the module, which has the drivers of the SDKs.
 	Module string
 	// Repeats is how often everything is measured.
 	Repeats int
-	// Operations is the number of round trips in a repeat.
+	// Operations is the number of round trips in a repeat, and of turns in a soak.
 	Operations int
 	// BlastBytes is how much JSON the CLI sends in a repeat.
 	BlastBytes int
@@ -53,6 +53,10 @@ func Run(ctx context.Context, cfg Config) ([]Table, error) {
 	r := &run{cfg: cfg}
 	if len(cfg.Versus) > 0 && !slices.Equal(cfg.Only, []string{"counts"}) {
 		t, err := r.versus(ctx)
+		return []Table{t}, err
+	}
+	if slices.Equal(cfg.Only, []string{"soak"}) { // only if it is asked for
+		t, err := r.soakTable(ctx)
 		return []Table{t}, err
 	}
 	sections := []struct {

@@ -25,10 +25,6 @@ type calls struct {
 	asked []*asking // that can be repeated
 }
 
-func newCalls(ctx context.Context, giveUp context.CancelFunc, rec *recorder) *calls {
-	return &calls{ctx: ctx, giveUp: giveUp, rec: rec}
-}
-
 // start makes a call beside the schedule. Each call has a deadline.
 func (c *calls) start(name string, f func(context.Context) error) {
 	c.running.Go(func() { _ = c.do(name, f) })

@@ -52,11 +52,6 @@ func configure(p Plan, dir string) app.Config {
 		c.CallbackTimeout, c.StallTimeout, c.ModelCallTimeout = realCallbackTimeout, realStallTimeout, realStallTimeout
 		c.IdleUnload, c.PingTimeout = realIdleUnload, realPingTimeout
 	}
-	if p.Soak {
-		c.CallbackTimeout, c.StallTimeout, c.ModelCallTimeout, c.IdleUnload = 0, 0, 0, 0 // as a server has them
-		c.PingInterval, c.PingTimeout = 0, 0
-		return c
-	}
 	policies := []journal.Fsync{journal.FsyncAlways, journal.FsyncInterval, journal.FsyncNever}
 	c.Fsync = string(policies[p.Seed%uint64(len(policies))])
 	return c

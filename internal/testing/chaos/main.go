@@ -26,7 +26,6 @@ type options struct {
 	parallel int
 	cli      string
 	out      string
-	soak     int
 }
 
 func parse(args []string, stderr io.Writer) (o options, err error) {
@@ -39,8 +38,6 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	set.IntVar(&o.steps, "steps", 200, "steps of a schedule")
 	set.IntVar(&o.parallel, "parallel", 4, "schedules at once")
 	set.StringVar(&o.cli, "cli", os.Getenv("COPILOT_CLI_PATH"), "the real CLI")
-	set.IntVar(&o.soak, "soak", 0, "in place of schedules, so many turns in which nothing breaks, and what memory "+
-		"the server takes")
 	set.StringVar(&o.out, "out", "", "write the summary to this file, too, and reports of failures beside it")
 	if err := set.Parse(args); err != nil {
 		return o, err
@@ -66,9 +63,6 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if o.soak > 0 {
-		return o.soakMain(ctx, stdout, stderr)
-	}
 	_, _ = fmt.Fprintf(stdout, "seed %d\n", o.seed)
 	sum := newSummary(o)
 	sum.run(ctx, stdout)

@@ -20,7 +20,6 @@ type attachStream = grpc.BidiStreamingClient[bridgev1.AttachRequest, bridgev1.At
 // participant takes part in a session, with tools and handlers.
 type participant struct {
 	track *track
-	to    *conversation
 	by    *caller
 	tools []*cliv1.ToolDefinition
 	grace time.Duration
@@ -43,7 +42,7 @@ func (w *world) attach(s step) {
 	to := w.conversation(s.pick[0])
 	p := &participant{
 		track: newTrack(w, fmt.Sprintf("participant %d", len(w.audience.participants)), to.id,
-			taste(rng.IntN(int(tastes)))), to: to,
+			taste(rng.IntN(int(tastes)))),
 		by: w.caller(s.pick[1]), rng: rng, grace: one(rng, 0, 300*time.Millisecond, 5*time.Second),
 		over: make(chan struct{}),
 	}

@@ -18,8 +18,6 @@ type Plan struct {
 	Steps int    `json:"steps"`
 	// CLI is the real CLI's executable; empty is the fake CLI.
 	CLI string `json:"cli,omitempty"`
-	// Soak says that it is no schedule but a soak: nothing breaks, and nothing is logged.
-	Soak bool `json:"soak,omitempty"`
 }
 
 func (p Plan) real() bool { return p.CLI != "" }

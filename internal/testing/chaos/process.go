@@ -139,10 +139,6 @@ func (p *process) fake() (path string, err error) {
 			return "", err
 		}
 	}
-	log := fmt.Sprintf("%s='%s'", oracleEnv, p.oracle())
-	if p.w.plan.Soak {
-		log = ""
-	}
 	// A separate program, since it must also print its version, without an environment.
 	text := fmt.Sprintf(`#!/bin/sh
 cd '%s' || exit
@@ -150,8 +146,8 @@ case " $* " in
 *" --version "*) script=$(ls | head -n 1) ;;
 *) script=taken && mv "$(ls | head -n 1)" taken ;;
 esac
-%s="$PWD/$script" %s exec '%s' "$@"
-`, dir, scriptEnv, log, self)
+%s="$PWD/$script" %s='%s' exec '%s' "$@"
+`, dir, scriptEnv, oracleEnv, p.oracle(), self)
 	path = filepath.Join(p.w.dir, "copilot")
 	return path, os.WriteFile(path, []byte(text), 0o700) //nolint:gosec // it is to be run
 }

@@ -25,7 +25,6 @@ const (
 // reader follows a session, over as many streams as it takes.
 type reader struct {
 	*track
-	to     *conversation
 	by     *caller
 	pace   pace
 	start  bridgev1.StreamStart
@@ -40,9 +39,9 @@ func (w *world) subscribe(s step) {
 	to := w.conversation(s.pick[0])
 	t := taste(rng.IntN(int(tastes)))
 	r := &reader{
-		track: newTrack(w, fmt.Sprintf("reader %d", len(w.audience.readers)), to.id, t), to: to,
-		by:   w.caller(s.pick[1]),
-		pace: pace(rng.IntN(int(paces))), start: one(rng,
+		track: newTrack(w, fmt.Sprintf("reader %d", len(w.audience.readers)), to.id, t),
+		by:    w.caller(s.pick[1]),
+		pace:  pace(rng.IntN(int(paces))), start: one(rng,
 			bridgev1.StreamStart_STREAM_START_BEGINNING, bridgev1.StreamStart_STREAM_START_END),
 		unstop: make(chan struct{}), over: make(chan struct{}),
 	}

@@ -12,7 +12,6 @@ import (
 // It is safe for concurrent use.
 type recorder struct {
 	begun time.Time
-	quiet bool // nothing is logged
 
 	mu     sync.Mutex
 	log    []string
@@ -21,15 +20,12 @@ type recorder struct {
 	calls  tally // by method and result
 }
 
-func newRecorder(quiet bool) *recorder {
-	return &recorder{begun: time.Now(), quiet: quiet, faults: tally{}, calls: tally{}}
+func newRecorder() *recorder {
+	return &recorder{begun: time.Now(), faults: tally{}, calls: tally{}}
 }
 
 // logf writes a line into the log.
 func (r *recorder) logf(format string, args ...any) {
-	if r.quiet {
-		return
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at := float64(time.Since(r.begun).Microseconds()) / 1000

@@ -29,14 +29,6 @@ type world struct {
 	abandoned atomic.Int64 // sessions of calls that failed, which may exist
 }
 
-// newWorld makes a world without a host, callers and sessions.
-func newWorld(ctx context.Context, p Plan) *world {
-	w := &world{plan: p, rec: newRecorder(p.Soak), positions: positions{given: map[string]map[place]string{}}}
-	w.ctx, w.cancel = context.WithCancel(ctx)
-	w.calls = newCalls(w.ctx, w.cancel, w.rec)
-	return w
-}
-
 // Report is what came of a schedule.
 type Report struct {
 	Plan   Plan
@@ -52,10 +44,10 @@ type Report struct {
 
 // Run plays a schedule.
 func Run(ctx context.Context, p Plan) *Report {
-	ctx, cancel := context.WithTimeout(ctx, tooLong)
-	defer cancel()
-	w := newWorld(ctx, p)
+	w := &world{plan: p, rec: newRecorder(), positions: positions{given: map[string]map[place]string{}}}
+	w.ctx, w.cancel = context.WithTimeout(ctx, tooLong)
 	defer w.cancel()
+	w.calls = &calls{ctx: w.ctx, giveUp: w.cancel, rec: w.rec}
 	r := &Report{Plan: p, Counts: tally{"steps": p.Steps}}
 	var err error
 	if w.dir, err = os.MkdirTemp("", "chaos"); err == nil {

@@ -33,11 +33,11 @@ func run(ctx context.Context) (err error) {
 		"`path` of the real CLI; without it real turns are left out")
 	flag.StringVar(&c.Server, "server", "", "`path` of copilot-grpc (default: built)")
 	flag.IntVar(&c.Repeats, "repeats", 5, "how often everything is measured")
-	flag.IntVar(&c.Operations, "operations", 1000, "round trips in a repeat")
+	flag.IntVar(&c.Operations, "operations", 1000, "round trips in a repeat, turns of a soak")
 	flag.IntVar(&c.Turns, "turns", 15, "real turns in a repeat")
 	flag.IntVar(&c.BlastBytes, "blast", 24<<20, "`bytes` of events in a repeat")
 	only := flag.String("only", "", "`sections` to measure, with commas: turn, roundtrip, counts, ingest, fanout, "+
-		"scale, storm, memory")
+		"scale, storm, memory; or soak alone")
 	payloads := flag.String("payloads", "", "`events` to blast, with commas: delta, tool1k, msg4k, msg20k, system40k")
 	versus := flag.String("versus", "", "`paths` of several copilot-grpc, or scripts that start one, with commas: "+
 		"compares them by turns (-only: ingest, scale, roundtrip, crowd, shim; or counts alone), "+
@@ -59,14 +59,17 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if c.LoadCLI, err = build(ctx, dir, "loadcli", "./internal/testing/bench/cmd/loadcli"); err != nil {
-		return err
-	}
-	if c.Raw, err = build(ctx, dir, "rawgrpc", "./internal/testing/bench/cmd/rawgrpc"); err != nil {
-		return err
+	const testing = "./internal/testing/"
+	for path, pkg := range map[*string]string{
+		&c.LoadCLI: testing + "bench/cmd/loadcli", &c.Raw: testing + "bench/cmd/rawgrpc",
+		&c.FakeCLI: testing + "fakecli/cmd/fakecopilot",
+	} {
+		if *path, err = build(ctx, dir, pkg); err != nil {
+			return err
+		}
 	}
 	if c.Server == "" {
-		if c.Server, err = build(ctx, dir, "copilot-grpc", "./cmd/copilot-grpc"); err != nil {
+		if c.Server, err = build(ctx, dir, "./cmd/copilot-grpc"); err != nil {
 			return err
 		}
 	}
@@ -83,8 +86,8 @@ func run(ctx context.Context) (err error) {
 }
 
 // build builds a package of this module.
-func build(ctx context.Context, dir, name, pkg string) (string, error) {
-	path := filepath.Join(dir, name)
+func build(ctx context.Context, dir, pkg string) (string, error) {
+	path := filepath.Join(dir, filepath.Base(pkg))
 	cmd := exec.CommandContext(ctx, "go", "build", "-o", path, pkg)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	return path, cmd.Run()
