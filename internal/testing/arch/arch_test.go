@@ -38,12 +38,6 @@ func TestRepositoryImports(t *testing.T) {
 	fail(t, findings, err)
 }
 
-func TestRepositoryText(t *testing.T) {
-	t.Parallel()
-	findings, err := CheckText(root(t))
-	fail(t, findings, err)
-}
-
 func TestRepositoryPaths(t *testing.T) {
 	t.Parallel()
 	findings, err := CheckPaths(root(t))

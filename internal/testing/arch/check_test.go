@@ -110,31 +110,6 @@ func TestCheckImportsRefusesBadRows(t *testing.T) {
 	}
 }
 
-func TestCheckText(t *testing.T) {
-	t.Parallel()
-	// The texts are taken apart, or this file would be found itself.
-	code := tree(map[string]string{
-		"docs/a.md":           "see /" + "work/x\n\n`/" + "root/y` and /tmp" + "/cli/81\n",
-		"deep/lock.json":      `{"resolved": "https://registry` + `.npmjs.org/x"}`,
-		"ok.sh":               "\"$DIR/" + "work/x\" ./" + "work/x https://example.com/" + "root/x homework/x",
-		"blob.bin":            "\x00/" + "work/x",
-		"node_modules/x/y.js": "/" + "work/x",
-		".git":                "gitdir: /" + "work/x",
-	})
-	got, err := CheckText(code)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []string{
-		`deep/lock.json:1: the host of a package registry: "registry.` + `npmjs.org"`,
-		`docs/a.md:1: a path of one machine: "/` + `work/"`,
-		"docs/a.md:3: a path of one machine: \"`/" + "root/\"",
-	}
-	if !slices.Equal(lines(got), want) {
-		t.Errorf("got %q, want %q", lines(got), want)
-	}
-}
-
 func TestCheckPaths(t *testing.T) {
 	t.Parallel()
 	got, err := CheckPaths(tree(map[string]string{
