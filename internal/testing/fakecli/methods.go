@@ -67,10 +67,10 @@ var methods = map[string]handler{
 	"session.metadata.activity":                          loaded((*call).activity),
 	"session.model.getCurrent":                           loaded((*call).modelGet),
 	"session.model.switchTo":                             loaded((*call).modelSwitch),
-	"session.tools.handlePendingToolCall":                loaded((*call).answerTool),
-	"session.tools.listPendingRequests":                  loaded((*call).pendingTools),
-	"session.permissions.handlePendingPermissionRequest": loaded((*call).answerPermission),
-	"session.permissions.pendingRequests":                loaded((*call).pendingPermissions),
+	"session.tools.handlePendingToolCall":                answerTo(pendingTool),
+	"session.tools.listPendingRequests":                  listPending(pendingTool),
+	"session.permissions.handlePendingPermissionRequest": answerTo(pendingPermission),
+	"session.permissions.pendingRequests":                listPending(pendingPermission),
 	"session.permissions.setApproveAll":                  loaded((*call).setApproveAll),
 }
 
@@ -89,7 +89,7 @@ func (c *call) run() (json.RawMessage, *rpcError) {
 		return h(c)
 	}
 	if event := askedWith(c.method); event != "" {
-		return loaded(func(c *call, s *session) (json.RawMessage, *rpcError) { return c.answer(s, event) })(c)
+		return answerTo(event)(c)
 	}
 	return nil, &rpcError{Code: -32601, Message: "Unhandled method " + c.method}
 }

@@ -119,12 +119,9 @@ func (c *call) modelSwitch(s *session) (json.RawMessage, *rpcError) {
 		obj("modelId", p.ModelID)), nil
 }
 
-func (c *call) answerTool(s *session) (json.RawMessage, *rpcError) {
-	return c.answer(s, pendingTool)
-}
-
-func (c *call) answerPermission(s *session) (json.RawMessage, *rpcError) {
-	return c.answer(s, pendingPermission)
+// answerTo is a method that answers events of a kind.
+func answerTo(kind string) handler {
+	return loaded(func(c *call, s *session) (json.RawMessage, *rpcError) { return c.answer(s, kind) })
 }
 
 // answer gives the whole params to the waiting turn. The first answer counts, and is not validated here: neither does
@@ -144,22 +141,17 @@ func (c *call) answer(s *session, kind string) (json.RawMessage, *rpcError) {
 	return yes, nil
 }
 
-func (c *call) pendingTools(s *session) (json.RawMessage, *rpcError) {
-	return s.pendingOf(pendingTool), nil
-}
-
-func (c *call) pendingPermissions(s *session) (json.RawMessage, *rpcError) {
-	return s.pendingOf(pendingPermission), nil
-}
-
-func (s *session) pendingOf(kind string) json.RawMessage {
-	items := []json.RawMessage{}
-	for _, w := range s.waiting {
-		if w.kind == kind {
-			items = append(items, w.info)
+// listPending is a method that lists what events of a kind ask for.
+func listPending(kind string) handler {
+	return loaded(func(_ *call, s *session) (json.RawMessage, *rpcError) {
+		items := []json.RawMessage{}
+		for _, w := range s.waiting {
+			if w.kind == kind {
+				items = append(items, w.info)
+			}
 		}
-	}
-	return joinArray(`{"items":`, items, `}`)
+		return joinArray(`{"items":`, items, `}`), nil
+	})
 }
 
 func (c *call) setApproveAll(s *session) (json.RawMessage, *rpcError) {
