@@ -88,7 +88,7 @@ func TestRunner(t *testing.T) {
 	}
 }
 
-func TestWriteTable(t *testing.T) {
+func TestWrite(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "page.md")
 	if err := os.WriteFile(path, []byte("before\n<!-- mutations: begin -->\nold\n<!-- mutations: end -->\nafter\n"), 0o600); err != nil {
@@ -96,7 +96,7 @@ func TestWriteTable(t *testing.T) {
 	}
 	results := []Result{{Mutation: Mutation{Class: "limits", Test: "TestA/b"}, Verdict: Killed},
 		{Mutation: Mutation{Class: "limits", Test: "TestA"}, Verdict: Survived}}
-	if err := WriteTable(path, results); err != nil {
+	if err := Write(path, "mutations", Table(results)); err != nil {
 		t.Fatal(err)
 	}
 	page, err := os.ReadFile(path)

@@ -65,18 +65,8 @@ func GeneratedTable(found []Finding, seed uint64) string {
 	return b.String()
 }
 
-// WriteTable puts the result of the named mutations between the marks of a page.
-func WriteTable(path string, results []Result) error {
-	return writeBetween(path, "mutations", Table(results))
-}
-
-// WriteGenerated puts the result of generated mutations between the marks of a page.
-func WriteGenerated(path string, found []Finding, seed uint64) error {
-	return writeBetween(path, "generated", GeneratedTable(found, seed))
-}
-
-// writeBetween puts a text between the marks that a page has for it.
-func writeBetween(path, name, text string) error {
+// Write puts a table between the marks that a page has for it.
+func Write(path, name, text string) error {
 	page, err := os.ReadFile(path)
 	if err != nil {
 		return err

@@ -104,7 +104,7 @@ func named(ctx context.Context, runner *mutate.Runner, o options, pattern *regex
 		return fmt.Errorf("no mutation has a name that matches %q", o.only)
 	}
 	if o.write != "" {
-		return mutate.WriteTable(o.write, results)
+		return mutate.Write(o.write, "mutations", mutate.Table(results))
 	}
 	return nil
 }
@@ -122,7 +122,8 @@ func generated(ctx context.Context, runner *mutate.Runner, o options, pattern *r
 	if err != nil {
 		return err
 	}
-	fmt.Print(mutate.GeneratedTable(found, o.seed))
+	table := mutate.GeneratedTable(found, o.seed)
+	fmt.Print(table)
 	bad := 0
 	for _, f := range found {
 		if f.Notice == mutate.ByNone && f.Reason == "" {
@@ -130,7 +131,7 @@ func generated(ctx context.Context, runner *mutate.Runner, o options, pattern *r
 		}
 	}
 	if o.write != "" {
-		err = mutate.WriteGenerated(o.write, found, o.seed)
+		err = mutate.Write(o.write, "generated", table)
 	}
 	if err == nil && bad > 0 {
 		err = fmt.Errorf("%d of %d generated mutations were not noticed and have no reason", bad, len(found))
