@@ -12,6 +12,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 )
 
 // outgoing is one message to the peer and, for a call, its state.
@@ -229,13 +231,19 @@ func (out *outgoing) failure(sent bool, err error) *CallError {
 // checkBody returns an error for params or a result that are not one JSON value, or nested so deeply that the peer
 // would not read the message. nil is valid.
 func (c *Conn) checkBody(b []byte) error {
-	switch {
-	case b == nil:
+	if b == nil {
 		return nil
-	case !isOneValue(b):
-		return ErrInvalidJSON
-	case c.opts.MaxDepth > 0 && nesting(b) >= c.opts.MaxDepth:
+	}
+	levels := maxDepth
+	if c.opts.MaxDepth > 0 {
+		levels = c.opts.MaxDepth - 1 // the message around it is one
+	}
+	err := translate.Check(b, levels)
+	switch {
+	case errors.Is(err, &translate.Error{Kind: translate.KindDepth}):
 		return ErrTooDeep
+	case err != nil:
+		return ErrInvalidJSON
 	}
 	return nil
 }

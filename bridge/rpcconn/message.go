@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"strconv"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 )
 
 const eventMethod = "session.event"
@@ -20,6 +22,9 @@ func isCanonicalEvent(body []byte) bool {
 	return bytes.HasPrefix(body, eventPrefix) && bytes.HasSuffix(body, eventSuffix)
 }
 
+// maxDepth is the nesting that is always permitted; encoding/json has the same limit.
+const maxDepth = 10_000
+
 // message is a parsed JSON-RPC message. Members are parts of the body; nil if absent. The last of a repeated member
 // counts.
 type message struct {
@@ -28,63 +33,21 @@ type message struct {
 
 // parseMessage parses a body, and reports whether it is one object.
 func parseMessage(b []byte) (m message, ok bool) {
-	i := skipSpace(b, 0)
-	if i >= len(b) || b[i] != '{' {
-		return m, false
-	}
-	i = skipSpace(b, i+1)
-	if i < len(b) && b[i] == '}' {
-		return m, skipSpace(b, i+1) == len(b)
-	}
-	for i < len(b) && b[i] == '"' {
-		keyEnd, ok := skipString(b, i)
-		if !ok {
-			return m, false
+	err := translate.ScanMembers(b, func(name, value []byte) {
+		switch string(name) {
+		case "id":
+			m.id = value
+		case "method":
+			m.method = value
+		case "params":
+			m.params = value
+		case "result":
+			m.result = value
+		case "error":
+			m.err = value
 		}
-		key := b[i:keyEnd]
-		i = skipSpace(b, keyEnd)
-		if i >= len(b) || b[i] != ':' {
-			return m, false
-		}
-		i = skipSpace(b, i+1)
-		end, ok := skipValue(b, i)
-		if !ok {
-			return m, false
-		}
-		m.set(key, b[i:end])
-		i = skipSpace(b, end)
-		if i < len(b) && b[i] == '}' {
-			return m, skipSpace(b, i+1) == len(b)
-		}
-		if i >= len(b) || b[i] != ',' {
-			return m, false
-		}
-		i = skipSpace(b, i+1)
-	}
-	return m, false
-}
-
-func (m *message) set(key, value []byte) {
-	name := key[1 : len(key)-1]
-	if bytes.IndexByte(name, '\\') >= 0 {
-		unquoted, ok := unquote(key)
-		if !ok {
-			return
-		}
-		name = []byte(unquoted)
-	}
-	switch string(name) {
-	case "id":
-		m.id = value
-	case "method":
-		m.method = value
-	case "params":
-		m.params = value
-	case "result":
-		m.result = value
-	case "error":
-		m.err = value
-	}
+	})
+	return m, err == nil
 }
 
 // unquote returns the text of a JSON string.
@@ -167,7 +130,7 @@ func errorFrame(id string, e *Error) []byte {
 	b = strconv.AppendInt(b, e.Code, 10)
 	b = append(b, `,"message":`...)
 	b = appendString(b, e.Message)
-	if len(e.Data) > 0 && isOneValue(e.Data) {
+	if translate.Check(e.Data, maxDepth) == nil {
 		b = append(b, `,"data":`...)
 		b = append(b, e.Data...)
 	}

@@ -105,6 +105,23 @@ func ScanFrame(body []byte) (Frame, error) {
 	return f, nil
 }
 
+// ScanMembers calls visit for the members of a JSON object: with the name, without quotes and escapes, and the value,
+// which may be malformed. An error is always an *Error.
+func ScanMembers(obj []byte, visit func(name, value []byte)) error {
+	s := scanner{b: obj}
+	end, ok := s.object(space(obj, 0), func(name []byte, i int) (int, bool) {
+		end, ok := s.skip(i)
+		if ok {
+			visit(name, s.b[i:end:end])
+		}
+		return end, ok
+	})
+	if !ok || space(obj, end) != len(obj) {
+		return &Error{Kind: KindSyntax, Message: objectText, Offset: end}
+	}
+	return nil
+}
+
 // ScanEvent finds the head of one session event.
 func ScanEvent(event []byte) (EventHead, error) {
 	var h EventHead
@@ -251,6 +268,9 @@ func (s *scanner) text(start, end int, ok bool) []byte {
 	return out
 }
 
+// maxSkipped is how deeply a skipped value may be nested, as for encoding/json.
+const maxSkipped = 10_000
+
 // structural marks the bytes that matter between strings.
 var structural = [256]uint8{'"': 1, '{': 2, '[': 2, '}': 3, ']': 3}
 
@@ -278,7 +298,9 @@ func (s *scanner) skip(i int) (int, bool) {
 				return i, false
 			}
 		case 2:
-			depth++
+			if depth++; depth > maxSkipped {
+				return i, false
+			}
 			i++
 		case 3:
 			depth--

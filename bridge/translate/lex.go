@@ -92,6 +92,19 @@ func valueEnd(b []byte, i, depth int) (int, Kind) {
 	return literalEnd(b, i)
 }
 
+// Check checks that text is one well-formed JSON value of at most so many levels of objects and arrays. An error is always
+// an *Error.
+func Check(text []byte, levels int) error {
+	end, k := valueEnd(text, space(text, 0), levels)
+	if k == 0 {
+		if end = space(text, end); end == len(text) {
+			return nil
+		}
+		k = KindSyntax
+	}
+	return &Error{Kind: k, Message: "JSON value", Offset: end}
+}
+
 func objectEnd(b []byte, i, depth int) (int, Kind) {
 	if depth <= 0 {
 		return i, KindDepth
