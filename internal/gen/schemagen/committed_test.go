@@ -251,7 +251,7 @@ func TestCommittedOverlayIsNeeded(t *testing.T) {
 		}
 	}
 	for _, r := range paramsOverrides {
-		needed[r.Def] = true
+		needed[r.To] = true
 	}
 	for _, name := range o.model.order {
 		if !needed[name] && !o.included[name] {

@@ -65,9 +65,6 @@ func (d *docs) life(l, outer Life) []string {
 	return out
 }
 
-// ever is the life of an element of all versions.
-func (d *docs) ever() Life { return Life{0, d.newest()} }
-
 func sentences(parts ...string) string {
 	parts = slices.DeleteFunc(parts, func(s string) bool { return s == "" })
 	return strings.Join(parts, " ")
@@ -102,7 +99,7 @@ func (d *docs) rpc(r *RPC) string {
 	if x.Deprecated {
 		facts = append(facts, "Deprecated by the CLI.")
 	}
-	return sentences(append(facts, d.life(x.Life, d.ever())...)...)
+	return sentences(append(facts, d.life(x.Life, d.plan.Model.ever())...)...)
 }
 
 func (d *docs) message(m *Message) string {
@@ -131,7 +128,7 @@ func (d *docs) message(m *Message) string {
 		facts = append(facts, "Deprecated by the CLI.")
 	}
 	if !m.TopLevel {
-		facts = append(facts, d.life(m.Life, d.ever())...)
+		facts = append(facts, d.life(m.Life, d.plan.Model.ever())...)
 	}
 	return sentences(facts...)
 }
@@ -306,7 +303,7 @@ func (d *docs) enum(e *Enum) string {
 	if e.Open {
 		facts = append(facts, "Newer CLIs may add values.")
 	}
-	return sentences(append(facts, d.life(e.Life, d.ever())...)...)
+	return sentences(append(facts, d.life(e.Life, d.plan.Model.ever())...)...)
 }
 
 func (d *docs) unspecified(*Enum) string {

@@ -122,56 +122,6 @@ func merged(schemas []*Model) (*Model, error) {
 	return m, m.applyOverlay(o)
 }
 
-// deadRows fails for rows of exception tables that nothing needed.
-func deadRows(m *Model, hits map[string]bool) error {
-	var dead []string
-	for _, r := range renames {
-		if m.defs[r.To] == nil {
-			dead = append(dead, "rename "+r.From)
-		}
-	}
-	for _, r := range presences {
-		if !hits["presence "+r.Path] {
-			dead = append(dead, "presence "+r.Path)
-		}
-	}
-	for _, r := range nullings {
-		if !hits["null "+r.Path] {
-			dead = append(dead, "null "+r.Path)
-		}
-	}
-	for _, r := range secretRows {
-		if !hits["secret "+r.Path] {
-			dead = append(dead, "secret "+r.Path)
-		}
-	}
-	for _, r := range paramsOverrides {
-		if !hits["params "+r.Method] {
-			dead = append(dead, "params "+r.Method)
-		}
-	}
-	for _, r := range memberNames {
-		if !hits["member "+r.Path] {
-			dead = append(dead, "member "+r.Path)
-		}
-	}
-	for _, r := range rpcNames {
-		if !hits["rpc "+r.Method] {
-			dead = append(dead, "rpc "+r.Method)
-		}
-	}
-	for _, name := range reads {
-		if !hits["read "+name] {
-			dead = append(dead, "read "+name)
-		}
-	}
-	if len(dead) > 0 {
-		slices.Sort(dead)
-		return fmt.Errorf("exceptions that match nothing: %s", strings.Join(dead, "; "))
-	}
-	return nil
-}
-
 // Write replaces the folder of generated files below root.
 func (o *Output) Write(root string) error {
 	dir := filepath.Join(root, filepath.FromSlash(protoDir))

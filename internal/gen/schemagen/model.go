@@ -159,6 +159,9 @@ func (m *Model) addMethod(x *Method) {
 // newest is the index of the newest version.
 func (m *Model) newest() int { return len(m.Versions) - 1 }
 
+// ever is the life of an element of all versions.
+func (m *Model) ever() Life { return Life{0, m.newest()} }
+
 // resolve follows references until it meets a type that is none. The second
 // result is the name of the last definition passed.
 func (m *Model) resolve(t *Type) (*Type, string) {

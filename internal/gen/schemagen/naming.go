@@ -1,14 +1,7 @@
 package schemagen
 
-import "github.com/copilot-grpc/copilot-grpc/internal/gen/protorules"
-
 // Names that a field or an rpc has instead of the one that its JSON member or method gives it, because that is a word
 // of some language or of its generator: see internal/gen/protorules. The JSON names stay.
-
-// memberName gives the field of a member another name.
-type memberName struct {
-	Path, Name, Reason string // Path is message.member; * stands for any text
-}
 
 const (
 	typeWord = "type is a keyword of Rust, and of TypeScript's declarations"
@@ -16,7 +9,8 @@ const (
 	tonic    = "tonic's clients have a function connect of their own"
 )
 
-var memberNames = []memberName{
+// memberNames give the fields of members another name.
+var memberNames = []substitute{
 	{"SessionEvent.type", "event_type", typeWord},
 	{"CallbackSessionServiceLifecycleRequest.type", "lifecycle_type", typeWord},
 	{"HostEventScope.type", "scope_type", typeWord},
@@ -53,22 +47,11 @@ var memberNames = []memberName{
 
 // memberField returns the name of the field of a member, by the name of the message.
 func (p *planner) memberField(message, member string) string {
-	path := message + "." + member
-	for _, row := range memberNames {
-		if protorules.Match(row.Path, path) {
-			p.hits["member "+row.Path] = true
-			return row.Name
-		}
-	}
-	return fieldName(member)
+	return p.substituted("member", memberNames, message+"."+member, fieldName(member))
 }
 
-// rpcName gives the rpc of a method another name.
-type rpcName struct {
-	Method, Name, Reason string
-}
-
-var rpcNames = []rpcName{
+// rpcNames give the rpcs of methods another name.
+var rpcNames = []substitute{
 	{"connect", "ConnectServer", tonic},
 	{"sessions.connect", "ConnectSession", tonic},
 	{"session.connectors.connect", "ConnectConnector", tonic},
@@ -77,11 +60,5 @@ var rpcNames = []rpcName{
 // rpcOf returns the name of the rpc of a method, whose last word is last.
 func (p *planner) rpcOf(method, last string) string {
 	p.hits["read "+method] = true
-	for _, row := range rpcNames {
-		if row.Method == method {
-			p.hits["rpc "+row.Method] = true
-			return row.Name
-		}
-	}
-	return pascal(last)
+	return p.substituted("rpc", rpcNames, method, pascal(last))
 }

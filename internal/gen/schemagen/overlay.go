@@ -281,7 +281,7 @@ func (m *Model) applyOverlay(o *overlay) error {
 			return fmt.Errorf("overlay: method %q is in the schemas too", name)
 		}
 		x := o.model.methods[name]
-		x.Life = Life{0, m.newest()}
+		x.Life = m.ever()
 		m.addMethod(x)
 	}
 	for _, ext := range o.extends {
@@ -295,14 +295,14 @@ func (m *Model) applyOverlay(o *overlay) error {
 			return fmt.Errorf("overlay: event %q is in the schemas too", e.tag)
 		}
 		env.Cases = append(env.Cases,
-			&Case{Tag: e.tag, Type: &Type{Kind: KindRef, Ref: e.data}, Life: Life{0, m.newest()}})
+			&Case{Tag: e.tag, Type: &Type{Kind: KindRef, Ref: e.data}, Life: m.ever()})
 	}
 	return m.checkRefs()
 }
 
 // always marks a definition and what is in it as belonging to every version.
 func (m *Model) always(d *Def) {
-	life := Life{0, m.newest()}
+	life := m.ever()
 	d.Life = life
 	for _, p := range d.Type.Props {
 		p.Life = life

@@ -205,9 +205,17 @@ func (p *planner) message(name, path string, t *Type) *Message {
 		p.fail("%s and %s both become message %s", old.Path, path, name)
 		return old
 	}
-	msg := &Message{Name: name, Path: path, Shape: ShapeObject, Life: Life{0, p.m.newest()}, Deprecated: t.Deprecated}
-	p.plan.Messages[name] = msg
+	msg := p.add(&Message{Name: name, Path: path, Shape: ShapeObject, Life: p.m.ever(), Deprecated: t.Deprecated})
 	p.fill(msg, t)
+	return msg
+}
+
+// add adds a message to the plan.
+func (p *planner) add(msg *Message) *Message {
+	if old, ok := p.plan.Messages[msg.Name]; ok {
+		p.fail("%s and %s both become message %s", old.Path, msg.Path, msg.Name)
+	}
+	p.plan.Messages[msg.Name] = msg
 	return msg
 }
 

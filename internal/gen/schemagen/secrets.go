@@ -1,16 +1,9 @@
 package schemagen
 
-import "github.com/copilot-grpc/copilot-grpc/internal/gen/protorules"
-
-// secretRow names a member that holds credentials: it is marked debug_redact, so
-// that nothing which honours the mark prints it. Flags, numbers and enums of that
+// secretRows are members that hold credentials: they are marked debug_redact, so
+// that nothing which honours the mark prints them. Flags, numbers and enums of that
 // name are none.
-type secretRow struct {
-	Path   string // Message.member; * stands for any text
-	Reason string
-}
-
-var secretRows = []secretRow{
+var secretRows = []exception{
 	{"*.gitHubToken", "GitHub credential"},
 	{"*.apiKey", "credential of a model endpoint"},
 	{"*.apiKeyCommand", "a command line can hold a credential"},
@@ -47,12 +40,5 @@ func (p *planner) secret(path string, f *Field) bool {
 	if p.plan.Enums[f.Type] != nil {
 		return false
 	}
-	found := false
-	for _, row := range secretRows {
-		if protorules.Match(row.Path, path) {
-			p.hits["secret "+row.Path] = true
-			found = true
-		}
-	}
-	return found
+	return p.excepted("secret", secretRows, path)
 }

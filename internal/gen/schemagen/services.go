@@ -65,11 +65,8 @@ func (p *planner) rpc(s *Service, x *Method) *RPC {
 func (p *planner) request(name string, x *Method) *Message {
 	path := x.Name + "?"
 	t := x.Params
-	for _, row := range paramsOverrides {
-		if row.Method == x.Name {
-			p.hits["params "+x.Name] = true
-			t = &Type{Kind: KindRef, Ref: row.Def}
-		}
+	if def := p.substituted("params", paramsOverrides, x.Name, ""); def != "" {
+		t = &Type{Kind: KindRef, Ref: def}
 	}
 	if t == nil {
 		t = &Type{Kind: KindObject, Absent: true}
@@ -98,7 +95,7 @@ func (p *planner) top(name, path string, t *Type, def string) *Message {
 	case t.Origin != "":
 		from = t.Origin
 	}
-	_, scalarUnion := "", false
+	scalarUnion := false
 	if t.Kind == KindUnion {
 		_, scalarUnion = p.simpleUnion(name+"Value", path, t, def)
 	}
@@ -108,15 +105,11 @@ func (p *planner) top(name, path string, t *Type, def string) *Message {
 	case t.Kind == KindUnion && !t.Nullable && !scalarUnion:
 		return p.message(name, from, t)
 	}
-	msg := &Message{Name: name, Path: from, Shape: ShapeNull}
-	if old, ok := p.plan.Messages[name]; ok {
-		p.fail("%s and %s both become message %s", old.Path, path, name)
-	}
-	p.plan.Messages[name] = msg
+	msg := p.add(&Message{Name: name, Path: from, Shape: ShapeNull})
 	if t.Kind == KindNull {
 		return msg
 	}
-	f := &Field{Name: "value", Source: t, Nullable: t.Nullable || t.Absent, Life: Life{0, p.m.newest()}}
+	f := &Field{Name: "value", Source: t, Nullable: t.Nullable || t.Absent, Life: p.m.ever()}
 	msg.Shape = ShapeValue
 	switch {
 	case isOpaque(p.m, t):
@@ -132,7 +125,7 @@ func (p *planner) top(name, path string, t *Type, def string) *Message {
 		f.Nullable = false
 	default:
 		f.Type = p.single(name+"Value", path, t, def)
-		f.Optional = p.isScalar(f.Type)
+		f.Optional = isScalar(f.Type)
 	}
 	msg.Fields = []*Field{f}
 	return msg

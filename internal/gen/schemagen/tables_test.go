@@ -15,10 +15,10 @@ func TestDeadRows(t *testing.T) {
 		t.Fatal("rows that match nothing pass")
 	}
 	for _, want := range []string{
-		"rename " + renames[0].From, "presence " + presences[0].Path,
+		"rename " + renames[0].Path, "presence " + presences[0].Path,
 		"null " + nullings[0].Path,
-		"secret " + secretRows[0].Path, "params " + paramsOverrides[0].Method,
-		"member " + memberNames[0].Path, "rpc " + rpcNames[0].Method, "read " + reads[0],
+		"secret " + secretRows[0].Path, "params " + paramsOverrides[0].Path,
+		"member " + memberNames[0].Path, "rpc " + rpcNames[0].Path, "read " + reads[0],
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not told: %v", want, err)

@@ -2,9 +2,8 @@ package schemagen
 
 import (
 	"fmt"
+	"slices"
 	"strings"
-
-	"github.com/copilot-grpc/copilot-grpc/internal/gen/protorules"
 )
 
 // field plans the field of a member.
@@ -15,41 +14,21 @@ func (p *planner) field(msg *Message, prop *Prop) *Field {
 		Internal: prop.Internal, Deprecated: prop.Deprecated, Doc: prop.Doc, Life: prop.Life,
 	}
 	t, def := p.m.resolve(prop.Type)
-	if !t.Nullable && p.nulled(path) {
+	if !t.Nullable && p.excepted("null", nullings, path) {
 		c := *t
 		c.Nullable = true
 		t = &c
 	}
 	f.Source, f.Nullable = t, t.Nullable
-	if t.Kind == KindList && p.presence(path) || t.Presence || t.Kind == KindList && t.Nullable && prop.Required {
+	if t.Kind == KindList && p.excepted("presence", presences, path) || t.Presence || t.Kind == KindList && t.Nullable && prop.Required {
 		p.wrapped(f, msg.Name+pascal(prop.Name), path, t)
 	} else {
 		p.place(f, msg.Name+pascal(prop.Name), path, t, def)
 	}
-	scalar := !f.Repeated && !f.Map && p.isScalar(f.Type)
+	scalar := !f.Repeated && !f.Map && isScalar(f.Type)
 	f.Optional = scalar && (!f.Required || f.Nullable)
 	f.Secret = p.secret(path, f)
 	return f
-}
-
-func (p *planner) presence(path string) bool {
-	for _, row := range presences {
-		if protorules.Match(row.Path, path) {
-			p.hits["presence "+row.Path] = true
-			return true
-		}
-	}
-	return false
-}
-
-func (p *planner) nulled(path string) bool {
-	for _, row := range nullings {
-		if row.Path == path {
-			p.hits["null "+row.Path] = true
-			return true
-		}
-	}
-	return false
 }
 
 // wrapped gives f a message around the array t, so that absence and emptiness differ.
@@ -64,30 +43,15 @@ func (p *planner) wrapped(f *Field, inline, path string, t *Type) {
 // place finds the proto type for t and puts it into f. inline is the name that an
 // unnamed type gets; def the one it has.
 func (p *planner) place(f *Field, inline, path string, t *Type, def string) {
-	switch t.Kind {
-	case KindList:
-		elem, edef := p.m.resolve(t.Elem)
-		if isOpaque(p.m, elem) {
-			f.raw()
-			return
-		}
-		f.Repeated = true
-		f.Type = p.single(inline, path, elem, edef)
-	case KindMap:
-		elem, edef := p.m.resolve(t.Elem)
-		if isOpaque(p.m, elem) {
-			f.raw()
-			return
-		}
-		f.Map = true
-		f.Type = p.single(inline, path, elem, edef)
-	default:
-		if isOpaque(p.m, t) {
-			f.raw()
-			return
-		}
-		f.Type = p.single(inline, path, t, def)
+	if isOpaque(p.m, t) {
+		f.raw()
+		return
 	}
+	if t.Kind == KindList || t.Kind == KindMap {
+		f.Repeated, f.Map = t.Kind == KindList, t.Kind == KindMap
+		t, def = p.m.resolve(t.Elem)
+	}
+	f.Type = p.single(inline, path, t, def)
 }
 
 // raw makes f hold JSON text.
@@ -159,12 +123,8 @@ func constScalar(t *Type) string {
 	return "double"
 }
 
-func (p *planner) isScalar(typ string) bool {
-	switch typ {
-	case "string", "bool", "int64", "double", "bytes":
-		return true
-	}
-	return false
+func isScalar(typ string) bool {
+	return slices.Contains([]string{"string", "bool", "int64", "double", "bytes"}, typ)
 }
 
 // wrapper plans a message around an array or a dictionary.
@@ -180,11 +140,7 @@ func (p *planner) wrapper(inline, path string, t *Type) string {
 	if old, ok := p.plan.Messages[name]; ok && old.Path == path {
 		return name
 	}
-	msg := &Message{Name: name, Path: path, Shape: shape, Life: Life{0, p.m.newest()}}
-	if old, ok := p.plan.Messages[name]; ok {
-		p.fail("%s and %s both become message %s", old.Path, path, name)
-	}
-	p.plan.Messages[name] = msg
+	msg := p.add(&Message{Name: name, Path: path, Shape: shape, Life: p.m.ever()})
 	field.Life = msg.Life
 	field.Type = p.single(inline+"Item", path+"[]", elem, edef)
 	msg.Fields = []*Field{field}
@@ -199,7 +155,7 @@ func (p *planner) enum(name, path string, t *Type) string {
 		}
 		return name
 	}
-	e := &Enum{Name: name, Path: path, Open: t.Extensible, Life: Life{0, p.m.newest()}}
+	e := &Enum{Name: name, Path: path, Open: t.Extensible, Life: p.m.ever()}
 	if d, ok := p.m.defs[name]; ok && name == path {
 		e.Doc, e.Life = d.Doc, d.Life
 	}

@@ -42,18 +42,23 @@ func (p *planner) simpleUnion(inline, path string, t *Type, def string) (string,
 // union fills a message with one case for every alternative.
 func (p *planner) union(msg *Message, t *Type) {
 	msg.Shape = ShapeUnion
-	for _, c := range t.Cases {
-		ct, def := p.m.resolve(c.Type)
-		p.addCase(msg,
-			&Field{Name: fieldName(c.Tag), Tag: c.Tag,
-				Type: p.single(msg.Name+pascal(c.Tag), msg.Path+"/"+c.Tag, ct, def), Source: ct, Life: c.Life})
-	}
+	p.cases(msg, t)
 	if t.Cases != nil {
 		return
 	}
 	msg.Discriminator = p.discriminator(t.Variants)
 	for _, v := range t.Variants {
 		p.addCase(msg, p.variant(msg, t.Variants, v))
+	}
+}
+
+// cases adds the alternatives that have tags.
+func (p *planner) cases(msg *Message, t *Type) {
+	for _, c := range t.Cases {
+		ct, def := p.m.resolve(c.Type)
+		p.addCase(msg,
+			&Field{Name: fieldName(c.Tag), Tag: c.Tag,
+				Type: p.single(msg.Name+pascal(c.Tag), msg.Path+"/"+c.Tag, ct, def), Source: ct, Life: c.Life})
 	}
 }
 
@@ -237,10 +242,5 @@ func (p *planner) tags(t *Type, name string) ([]string, bool) {
 func (p *planner) envelope(msg *Message, t *Type) {
 	msg.Shape, msg.Discriminator, msg.DataMember = ShapeEnvelope, t.Discriminator, t.DataMember
 	p.members(msg, t.Props)
-	for _, c := range t.Cases {
-		ct, def := p.m.resolve(c.Type)
-		p.addCase(msg,
-			&Field{Name: fieldName(c.Tag), Tag: c.Tag,
-				Type: p.single(msg.Name+pascal(c.Tag), msg.Path+"/"+c.Tag, ct, def), Source: ct, Life: c.Life})
-	}
+	p.cases(msg, t)
 }
