@@ -1,6 +1,7 @@
 package process
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"io"
@@ -55,17 +56,20 @@ func (p *Process) closeStreams() {
 	p.stderr.Close()
 }
 
-// readStderr reads stderr to its end, even if there is no listener, so that the child never blocks on it.
+// readStderr reads stderr to its end, even if there is no listener, so that the child never blocks on it. Lines over
+// maxLine are truncated, and empty ones left out.
 func (p *Process) readStderr() {
 	defer p.stderr.Close()
-	lines := lineSplitter{emit: p.opts.Stderr}
-	buf := make([]byte, 4<<10)
+	in := bufio.NewReaderSize(io.TeeReader(p.stderr, &p.tail), maxLine)
 	for {
-		n, err := p.stderr.Read(buf)
-		p.tail.write(buf[:n])
-		lines.write(buf[:n])
+		line, more, err := in.ReadLine()
+		if line = bytes.TrimRight(line, "\r\n\t "); len(line) > 0 && p.opts.Stderr != nil {
+			p.opts.Stderr(string(bytes.ToValidUTF8(line, []byte("\uFFFD"))))
+		}
+		for more && err == nil {
+			_, more, err = in.ReadLine()
+		}
 		if err != nil {
-			lines.flush()
 			return
 		}
 	}
@@ -78,7 +82,8 @@ type tail struct {
 	cut bool
 }
 
-func (t *tail) write(b []byte) {
+// Write implements io.Writer. It never fails.
+func (t *tail) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.buf = append(t.buf, b...)
@@ -86,6 +91,7 @@ func (t *tail) write(b []byte) {
 		t.buf = append(t.buf[:0], t.buf[over:]...)
 		t.cut = true
 	}
+	return len(b), nil
 }
 
 // String returns the tail, if possible as whole lines.
@@ -97,35 +103,4 @@ func (t *tail) String() string {
 		b = b[i+1:]
 	}
 	return string(bytes.ToValidUTF8(bytes.TrimSpace(b), []byte("\uFFFD")))
-}
-
-// lineSplitter calls emit with each non-empty line. Lines over maxLine are truncated.
-type lineSplitter struct {
-	emit func(string)
-	line []byte
-}
-
-func (s *lineSplitter) write(b []byte) {
-	if s.emit == nil {
-		return
-	}
-	for len(b) > 0 {
-		i := bytes.IndexByte(b, '\n')
-		part, rest := b, []byte(nil)
-		if i >= 0 {
-			part, rest = b[:i], b[i+1:]
-		}
-		s.line = append(s.line, part[:min(len(part), maxLine-len(s.line))]...)
-		if i >= 0 {
-			s.flush()
-		}
-		b = rest
-	}
-}
-
-func (s *lineSplitter) flush() {
-	if line := bytes.TrimRight(s.line, "\r\n\t "); len(line) > 0 && s.emit != nil {
-		s.emit(string(bytes.ToValidUTF8(line, []byte("\uFFFD"))))
-	}
-	s.line = s.line[:0]
 }
