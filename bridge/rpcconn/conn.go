@@ -181,7 +181,6 @@ func (c *Conn) readLoop() {
 			return
 		}
 		c.stats.framesIn.Add(1)
-		c.stats.bytesIn.Add(uint64(len(body)))
 		if isCanonicalEvent(body) {
 			c.stats.events.Add(1)
 			c.opts.Event(body)
@@ -246,7 +245,6 @@ func (c *Conn) dispatch(body []byte) {
 	case !ok:
 		c.countInvalid("method is not a string", len(body))
 	case m.id != nil && !isNull(m.id):
-		c.stats.requests.Add(1)
 		c.serve.accept(&m, method)
 	case method == eventMethod:
 		c.stats.events.Add(1)

@@ -4,10 +4,10 @@ import "sync/atomic"
 
 // Stats are a connection's counters and gauges.
 type Stats struct {
-	// Frames read and the bytes of their bodies; frames written and their bytes with headers.
-	FramesIn, BytesIn, FramesOut, BytesOut uint64
+	// Frames read; frames written and their bytes with headers.
+	FramesIn, FramesOut, BytesOut uint64
 	// Frames read, by type.
-	Events, Notifications, Requests, Replies uint64
+	Events, Notifications, Replies uint64
 	// LateReplies arrived after their call was abandoned, UnknownReplies belong to no call. Malformed messages are
 	// valid frames with an invalid message.
 	LateReplies, UnknownReplies, Malformed uint64
@@ -29,8 +29,8 @@ type Stats struct {
 }
 
 type counters struct {
-	framesIn, bytesIn, framesOut, bytesOut     atomic.Uint64
-	events, notifications, requests, replies   atomic.Uint64
+	framesIn, framesOut, bytesOut              atomic.Uint64
+	events, notifications, replies             atomic.Uint64
 	lateReplies, unknownReplies, malformed     atomic.Uint64
 	abandoned, droppedUnsent                   atomic.Uint64
 	refusedRequests, droppedAnswers, slotWaits atomic.Uint64
@@ -43,10 +43,8 @@ func (c *Conn) Stats() Stats {
 	s := &c.stats
 	inFlight, unanswered := c.held()
 	return Stats{
-		FramesIn: s.framesIn.Load(), BytesIn: s.bytesIn.Load(),
-		FramesOut: s.framesOut.Load(), BytesOut: s.bytesOut.Load(),
-		Events: s.events.Load(), Notifications: s.notifications.Load(),
-		Requests: s.requests.Load(), Replies: s.replies.Load(),
+		FramesIn: s.framesIn.Load(), FramesOut: s.framesOut.Load(), BytesOut: s.bytesOut.Load(),
+		Events: s.events.Load(), Notifications: s.notifications.Load(), Replies: s.replies.Load(),
 		LateReplies: s.lateReplies.Load(), UnknownReplies: s.unknownReplies.Load(),
 		Malformed: s.malformed.Load(), Abandoned: s.abandoned.Load(),
 		DroppedUnsent: s.droppedUnsent.Load(), RefusedRequests: s.refusedRequests.Load(),
