@@ -278,14 +278,6 @@ func (d *docs) oneof(m *Message) string {
 	return "The form of the JSON selects the alternative."
 }
 
-func (d *docs) extra() string {
-	return "Members without a field above, as the text of a JSON object."
-}
-
-func (d *docs) unrecognizedResult() string {
-	return "A result of another form, as JSON text."
-}
-
 func (d *docs) unrecognizedCase(m *Message) string {
 	if m.Shape == ShapeEnvelope {
 		return fmt.Sprintf("The member %s for an unknown %s or an unexpected form, as JSON text.", m.DataMember,
@@ -304,10 +296,6 @@ func (d *docs) enum(e *Enum) string {
 		facts = append(facts, "Newer CLIs may add values.")
 	}
 	return sentences(append(facts, d.life(e.Life, d.plan.Model.ever())...)...)
-}
-
-func (d *docs) unspecified(*Enum) string {
-	return "Unset, null, or an unlisted value, which is in json_extra."
 }
 
 func (d *docs) enumValue(e *Enum, v *EnumValue) string {

@@ -202,11 +202,11 @@ func (e *emitter) message(f *file, m *Message) {
 	e.cases(f, m)
 	switch m.Shape {
 	case ShapeObject, ShapeEnvelope:
-		f.comment("  ", e.docs.extra())
+		f.comment("  ", "Members without a field above, as the text of a JSON object.")
 		f.line("  string json_extra = %d;", jsonExtraNumber)
 	case ShapeList, ShapeMap, ShapeValue, ShapeNull:
 		if m.TopLevel {
-			f.comment("  ", e.docs.unrecognizedResult())
+			f.comment("  ", "A result of another form, as JSON text.")
 			f.line("  optional string unrecognized = %d;", unrecognizedNumber)
 		}
 	}
@@ -326,7 +326,7 @@ func (e *emitter) enum(f *file, en *Enum) {
 	if len(en.Reserved) > 0 {
 		f.line("  reserved %s;", joinInts(en.Reserved))
 	}
-	f.comment("  ", e.docs.unspecified(en))
+	f.comment("  ", "Unset, null, or an unlisted value, which is in json_extra.")
 	f.line("  %s_UNSPECIFIED = 0;", enumPrefix(en.Name))
 	for _, v := range en.Values {
 		f.comment("  ", e.docs.enumValue(en, v))

@@ -28,21 +28,14 @@ type overlayEvent struct {
 
 // loadOverlay parses all overlay files.
 func loadOverlay(fsys fs.FS) (*overlay, error) {
-	files, err := fs.Glob(fsys, "overlay/*.txt")
-	if err != nil {
-		return nil, fmt.Errorf("overlay: %w", err)
-	}
 	o := &overlay{model: newModel(), included: map[string]bool{}}
 	p := &overlayParser{out: o}
-	for _, f := range files {
-		data, err := fs.ReadFile(fsys, f)
-		if err != nil {
-			return nil, fmt.Errorf("overlay: %w", err)
-		}
-		p.file = strings.TrimSuffix(path.Base(f), ".txt")
-		if err := p.parse(string(data)); err != nil {
-			return nil, fmt.Errorf("%s: %w", f, err)
-		}
+	err := eachText(fsys, "overlay/*.txt", func(file, text string) error {
+		p.file = strings.TrimSuffix(path.Base(file), ".txt")
+		return p.parse(text)
+	})
+	if err != nil {
+		return nil, err
 	}
 	return o, p.resolveIncludes()
 }

@@ -2,13 +2,13 @@ package schemagen
 
 import (
 	"bytes"
-	"cmp"
 	_ "embed" // the pins
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
 )
 
 //go:embed pins.txt
@@ -113,31 +113,7 @@ func (p Pins) check(version string, sums [2]string) error {
 // CompareVersions compares two versions such as 1.0.9 and 1.0.81 number by number. A
 // pre-release such as 1.0.83-2 comes before its release.
 func CompareVersions(a, b string) int {
-	a, preA, isPreA := strings.Cut(a, "-")
-	b, preB, isPreB := strings.Cut(b, "-")
-	if c := compareNumbers(a, b); c != 0 {
-		return c
-	}
-	switch {
-	case isPreA && isPreB:
-		return compareNumbers(preA, preB)
-	case isPreA:
-		return -1
-	case isPreB:
-		return 1
-	}
-	return 0
-}
-
-// compareNumbers compares numbers that are separated by dots.
-func compareNumbers(a, b string) int {
-	x, y := strings.Split(a, "."), strings.Split(b, ".")
-	for i := range min(len(x), len(y)) {
-		m, _ := strconv.Atoi(x[i])
-		n, _ := strconv.Atoi(y[i])
-		if c := cmp.Compare(m, n); c != 0 {
-			return c
-		}
-	}
-	return cmp.Compare(len(x), len(y))
+	v, _ := quirks.ParseVersion(a) // versionForm has no others
+	w, _ := quirks.ParseVersion(b)
+	return v.Compare(w)
 }

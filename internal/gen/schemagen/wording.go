@@ -4,7 +4,6 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 )
 
@@ -27,21 +26,26 @@ type wording struct {
 }
 
 func loadWording(fsys fs.FS) (*wording, error) {
-	files, err := fs.Glob(fsys, "words/*.txt")
-	if err != nil {
-		return nil, fmt.Errorf("words: %w", err)
-	}
 	w := &wording{texts: map[string]string{}, used: map[string]bool{}}
-	for _, f := range files {
-		data, err := fs.ReadFile(fsys, f)
-		if err != nil {
-			return nil, fmt.Errorf("words: %w", err)
+	return w, eachText(fsys, "words/*.txt", func(_, text string) error { return w.parse(text) })
+}
+
+// eachText calls read for the name and the text of each file that matches a pattern.
+func eachText(fsys fs.FS, pattern string, read func(file, text string) error) error {
+	files, err := fs.Glob(fsys, pattern)
+	if err != nil {
+		return fmt.Errorf("%s: %w", pattern, err)
+	}
+	for _, file := range files {
+		data, err := fs.ReadFile(fsys, file)
+		if err == nil {
+			err = read(file, string(data))
 		}
-		if err := w.parse(string(data)); err != nil {
-			return nil, fmt.Errorf("%s: %w", f, err)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
 		}
 	}
-	return w, nil
+	return nil
 }
 
 func (w *wording) parse(text string) error {
@@ -86,6 +90,5 @@ func (w *wording) dead() []string {
 			out = append(out, "words "+k)
 		}
 	}
-	slices.Sort(out)
 	return out
 }
