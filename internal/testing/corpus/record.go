@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/process"
 )
 
 // DirEnv names the folder that end-to-end tests record their traffic into, and
@@ -52,7 +53,7 @@ func (r *Recorder) Start(ctx context.Context, spec runtime.Spec) (runtime.Transp
 	if err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
-	one := &recorded{Transport: t, tapes: tapes}
+	one := &recorded{t, &recordedStream{t, tapes}}
 	if many, ok := t.(multiplexed); ok {
 		return &recordedMany{recorded: one, many: many, recorder: r}, nil
 	}
@@ -114,36 +115,50 @@ func (t tapes) read(p []byte, err error) {
 
 func (t tapes) close() error { return errors.Join(t.to.close(), t.from.close()) }
 
-// recorded is a Transport whose bytes are copied.
-type recorded struct {
-	runtime.Transport
+// recordedStream is a connection whose bytes are copied.
+type recordedStream struct {
+	io.ReadWriteCloser
 	tapes
 }
 
 // Read implements io.Reader.
-func (r *recorded) Read(p []byte) (int, error) {
-	n, err := r.Transport.Read(p)
+func (r *recordedStream) Read(p []byte) (int, error) {
+	n, err := r.ReadWriteCloser.Read(p)
 	r.read(p[:n], err)
 	return n, err
 }
 
 // Write implements io.Writer.
-func (r *recorded) Write(p []byte) (int, error) {
-	n, err := r.Transport.Write(p)
+func (r *recordedStream) Write(p []byte) (int, error) {
+	n, err := r.ReadWriteCloser.Write(p)
 	r.to.write(p[:n])
 	return n, err
 }
 
 // CloseWrite closes half of the stream, if it can be closed by halves.
-func (r *recorded) CloseWrite() error {
-	if half, ok := r.Transport.(interface{ CloseWrite() error }); ok {
+func (r *recordedStream) CloseWrite() error {
+	if half, ok := r.ReadWriteCloser.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
 	return errors.ErrUnsupported
 }
 
 // Close implements io.Closer.
-func (r *recorded) Close() error { return errors.Join(r.Transport.Close(), r.close()) }
+func (r *recordedStream) Close() error { return errors.Join(r.ReadWriteCloser.Close(), r.close()) }
+
+// transport is what a runtime.Transport has besides its stream.
+type transport interface {
+	Peer() runtime.Peer
+	Done() <-chan struct{}
+	Exit() process.Exit
+	StderrTail() string
+}
+
+// recorded is a Transport whose bytes are copied.
+type recorded struct {
+	transport
+	*recordedStream
+}
 
 // recordedMany is a Transport that gives further connections, which are recorded as well, each in separate files.
 type recordedMany struct {
@@ -164,29 +179,6 @@ func (r *recordedMany) Another(ctx context.Context) (io.ReadWriteCloser, error) 
 	}
 	return &recordedStream{ReadWriteCloser: rwc, tapes: tapes}, nil
 }
-
-// recordedStream is a further connection.
-type recordedStream struct {
-	io.ReadWriteCloser
-	tapes
-}
-
-// Read implements io.Reader.
-func (r *recordedStream) Read(p []byte) (int, error) {
-	n, err := r.ReadWriteCloser.Read(p)
-	r.read(p[:n], err)
-	return n, err
-}
-
-// Write implements io.Writer.
-func (r *recordedStream) Write(p []byte) (int, error) {
-	n, err := r.ReadWriteCloser.Write(p)
-	r.to.write(p[:n])
-	return n, err
-}
-
-// Close implements io.Closer.
-func (r *recordedStream) Close() error { return errors.Join(r.ReadWriteCloser.Close(), r.close()) }
 
 // tape is one direction of one runtime.
 type tape struct {

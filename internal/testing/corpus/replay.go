@@ -70,22 +70,16 @@ func (r *replay) exchange(x exchange) error {
 	var calls [2]map[string]string // methods by id, of calls that went this way
 	for i, recording := range [...][]byte{x.to, x.from} {
 		calls[i] = make(map[string]string)
-		messages, err := frames(recording)
-		if err != nil {
-			return err
-		}
-		for n, text := range messages {
-			f, err := translate.ScanFrame(text)
-			if err != nil {
-				return fmt.Errorf("message %d: %w", n, err)
-			}
+		if err := eachFrame(recording, func(f translate.Frame) {
 			if f.Kind == translate.FrameRequest {
 				calls[i][string(f.ID)] = string(f.Method)
 			}
 			parsed[i] = append(parsed[i], f)
-			r.Frames++
-			r.Bytes += len(text)
+		}); err != nil {
+			return err
 		}
+		r.Frames += len(parsed[i])
+		r.Bytes += len(recording)
 	}
 	for i := range parsed {
 		for _, f := range parsed[i] {

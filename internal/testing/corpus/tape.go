@@ -98,10 +98,10 @@ func eachFrame(recording []byte, f func(translate.Frame)) error {
 	if err != nil {
 		return err
 	}
-	for _, text := range messages {
+	for n, text := range messages {
 		frame, err := translate.ScanFrame(text)
 		if err != nil {
-			return err
+			return fmt.Errorf("message %d: %w", n, err)
 		}
 		f(frame)
 	}
