@@ -14,7 +14,7 @@ const DefaultMaxMemoryBytes = 512 << 20
 
 // Budget bounds the memory of all journals of a process. Above the limit the journals used least recently drop
 // records that they can read from disk or that are ephemeral. Durable events without a log count too, but are never
-// dropped. A nil Budget sets no limit.
+// dropped.
 type Budget struct {
 	limit int64
 	used  atomic.Int64
@@ -78,18 +78,12 @@ func (b *Budget) enforce() {
 }
 
 // take adds to the used memory and reports whether it exceeds the limit.
-func (b *Budget) take(bytes int) bool {
-	return b != nil && b.used.Add(int64(bytes)) > b.limit
-}
+func (b *Budget) take(bytes int) bool { return b.used.Add(int64(bytes)) > b.limit }
 
 // give subtracts from the used memory.
-func (b *Budget) give(bytes int) {
-	if b != nil {
-		b.used.Add(-int64(bytes))
-	}
-}
+func (b *Budget) give(bytes int) { b.used.Add(-int64(bytes)) }
 
-// relieve requests a run of enforce.
+// relieve requests a run of enforce. It does nothing if b is nil.
 func (b *Budget) relieve() {
 	if b == nil {
 		return
@@ -104,18 +98,12 @@ func (b *Budget) relieve() {
 var clock atomic.Uint64
 
 func (b *Budget) add(j *Journal) {
-	if b == nil {
-		return
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.journals[j] = struct{}{}
 }
 
 func (b *Budget) remove(j *Journal) {
-	if b == nil {
-		return
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.journals, j)

@@ -25,16 +25,8 @@ func (b *Budget) Counts() Counts {
 	}
 }
 
-// uncounted takes the counts of journals without a budget. Its values are never read.
-var uncounted counters
-
 // counts are the counters of the journal's budget.
-func (j *Journal) counts() *counters {
-	if j.cfg.Budget == nil {
-		return &uncounted
-	}
-	return &j.cfg.Budget.counters
-}
+func (j *Journal) counts() *counters { return &j.cfg.Budget.counters }
 
 // Unwritten returns how many bytes of the journal wait for the disk.
 func (j *Journal) Unwritten() int64 {

@@ -186,4 +186,4 @@ func (d *Disk) wakeWaiting() {
 }
 
 // over reports whether the journals use more memory than the limit.
-func (b *Budget) over() bool { return b != nil && b.used.Load() > b.limit }
+func (b *Budget) over() bool { return b.used.Load() > b.limit }

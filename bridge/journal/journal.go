@@ -19,6 +19,7 @@ package journal
 
 import (
 	"context"
+	"math"
 	"sort"
 	"sync"
 	"sync/atomic"
@@ -90,7 +91,7 @@ type Config struct {
 	Encode Encoder
 	// Log stores durable events. Without one they stay in memory until the journal is closed.
 	Log *Disk
-	// Budget bounds the memory of all journals. It may be nil.
+	// Budget bounds the memory of all journals. With nil the journal has no such limit.
 	Budget *Budget
 }
 
@@ -133,6 +134,9 @@ type Journal struct {
 func New(cfg Config) *Journal {
 	if cfg.MaxEphemeralBytes <= 0 {
 		cfg.MaxEphemeralBytes = DefaultMaxEphemeralBytes
+	}
+	if cfg.Budget == nil {
+		cfg.Budget = NewBudget(math.MaxInt)
 	}
 	j := &Journal{cfg: cfg, nextOff: 1, nextSeq: 1, readers: map[*Reader]struct{}{}, seen: newDedupe()}
 	if cfg.Log != nil {

@@ -1,6 +1,9 @@
 package journal
 
-import "context"
+import (
+	"context"
+	"math"
+)
 
 // The records in memory are a window over the journal's end: all durable events after evicted, and the remaining
 // ephemeral events and notes among them.
@@ -83,7 +86,7 @@ func (j *Journal) release() {
 	defer j.mu.Unlock()
 	j.cfg.Budget.give(j.ephemeral + j.cached)
 	j.cfg.Budget.remove(j)
-	j.cfg.Budget = nil
+	j.cfg.Budget = NewBudget(math.MaxInt)
 	if j.disk != nil {
 		j.disk.hold(-j.disk.held)
 	}
