@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -50,14 +49,7 @@ func (s *Store) Recipe() Recipe { return s.recipe }
 func (s *Store) check(ctx context.Context, cfg Config) error {
 	info, err := s.js.AccountInfo(ctx)
 	if err != nil {
-		problem := problemOf(err)
-		if problem == Failed || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrNoResponders) {
-			problem = NoJetStream
-		}
-		if s.violated.get() != nil {
-			problem = Failed // explain knows more
-		}
-		return &OpenError{Problem: problem, Detail: "JetStream does not answer for the account; enable it", Err: err}
+		return &OpenError{Detail: "JetStream does not answer for the account; enable it", Err: err}
 	}
 	r := Recipe{
 		Version: s.nc.ConnectedServerVersion(), Clustered: s.nc.ConnectedClusterName() != "", Replicas: cfg.Replicas,
@@ -76,7 +68,7 @@ func (s *Store) check(ctx context.Context, cfg Config) error {
 			"subject", settingsSubject, "domain", info.Domain)
 	}
 	if len(r.Risks) > 0 && !cfg.Unsafe {
-		return &OpenError{Problem: Unsafe, Detail: strings.Join(r.Risks, "; ") + "; change it or accept the risk"}
+		return &OpenError{Detail: strings.Join(r.Risks, "; ") + "; change it or accept the risk"}
 	}
 	for _, risk := range r.Risks {
 		s.log.Warn("the NATS servers can lose data", "risk", risk)
@@ -207,24 +199,24 @@ func (s *Store) openOnce(ctx context.Context, want jetstream.StreamConfig) (jets
 		stream, err := s.js.Stream(ctx, want.Name)
 		if err == nil {
 			if differences := differ(want, stream.CachedInfo().Config); len(differences) > 0 {
-				return nil, &OpenError{Problem: Foreign, Detail: fmt.Sprintf(
+				return nil, &OpenError{Detail: fmt.Sprintf(
 					"the stream %s has other settings than this version makes (%s): choose another cluster name, or "+
 						"change the stream", want.Name, strings.Join(differences, ", "))}
 			}
 			return stream, nil
 		}
 		if !errors.Is(err, jetstream.ErrStreamNotFound) {
-			return nil, &OpenError{Problem: Failed, Detail: "reading the stream " + want.Name + " failed", Err: err}
+			return nil, &OpenError{Detail: "reading the stream " + want.Name + " failed", Err: err}
 		}
 		stream, err = s.js.CreateStream(ctx, want)
 		if err == nil {
 			return stream, nil
 		}
 		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // else another replica was faster
-			return nil, &OpenError{Problem: Failed, Detail: "creating the stream " + want.Name + " failed", Err: err}
+			return nil, &OpenError{Detail: "creating the stream " + want.Name + " failed", Err: err}
 		}
 	}
-	return nil, &OpenError{Problem: Failed, Detail: "the stream " + want.Name + " was deleted at the same time"}
+	return nil, &OpenError{Detail: "the stream " + want.Name + " was deleted at the same time"}
 }
 
 // differ returns the settings that decide what a stream keeps, and that are not as wanted. An operator may limit its

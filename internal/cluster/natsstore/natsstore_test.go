@@ -342,33 +342,32 @@ func TestOpenExplains(t *testing.T) {
 	must(t, os.WriteFile(badCreds, []byte("secretpw"), 0o600))
 	for name, c := range map[string]struct {
 		config natsstore.Config
-		want   natsstore.Problem
 		says   string
 	}{
-		"no URL":           {natsstore.Config{}, natsstore.Misconfigured, "missing"},
-		"a bad URL":        {natsstore.Config{URL: "nats://u:secretpw@%zz"}, natsstore.Misconfigured, "parsed"},
-		"another scheme":   {natsstore.Config{URL: "http://u:secretpw@h"}, natsstore.Misconfigured, `"http"`},
-		"a cluster's name": {natsstore.Config{URL: n.URL(), Cluster: "a.b"}, natsstore.Misconfigured, `"a.b"`},
-		"even replicas":    {natsstore.Config{URL: n.URL(), Replicas: 2}, natsstore.Misconfigured, "2 replicas"},
-		"nobody there":     {natsstore.Config{URL: "nats://u:secretpw@" + nowhere}, natsstore.Unreachable, nowhere},
-		"no credentials":   {natsstore.Config{URL: n.URL()}, natsstore.Denied, "refused"},
-		"wrong password":   {natsstore.Config{URL: as("all:secretpwX")}, natsstore.Denied, "refused"},
+		"no URL":           {natsstore.Config{}, "missing"},
+		"a bad URL":        {natsstore.Config{URL: "nats://u:secretpw@%zz"}, "parsed"},
+		"another scheme":   {natsstore.Config{URL: "http://u:secretpw@h"}, `"http"`},
+		"a cluster's name": {natsstore.Config{URL: n.URL(), Cluster: "a.b"}, `"a.b"`},
+		"even replicas":    {natsstore.Config{URL: n.URL(), Replicas: 2}, "2 replicas"},
+		"nobody there":     {natsstore.Config{URL: "nats://u:secretpw@" + nowhere}, "no connection to " + nowhere},
+		"no credentials":   {natsstore.Config{URL: n.URL()}, "refused"},
+		"wrong password":   {natsstore.Config{URL: as("all:secretpwX")}, "refused"},
 		"no credentials file": {
-			natsstore.Config{URL: n.URL(), Credentials: badCreds + "x"}, natsstore.Misconfigured, "no such file",
+			natsstore.Config{URL: n.URL(), Credentials: badCreds + "x"}, "no such file",
 		},
 		"bad credentials file": {
-			natsstore.Config{URL: n.URL(), Credentials: badCreds}, natsstore.Misconfigured, "no credentials",
+			natsstore.Config{URL: n.URL(), Credentials: badCreds}, "no credentials",
 		},
 		"no permission": {
-			natsstore.Config{URL: as("nothing:secretpw"), Unsafe: true}, natsstore.Denied, "$JS.API.INFO",
+			natsstore.Config{URL: as("nothing:secretpw"), Unsafe: true}, "$JS.API.INFO",
 		},
 		"few permissions": {
-			natsstore.Config{URL: as("little:secretpw"), Unsafe: true}, natsstore.Denied, "STREAM.INFO",
+			natsstore.Config{URL: as("little:secretpw"), Unsafe: true}, "STREAM.INFO",
 		},
-		"no JetStream": {natsstore.Config{URL: bare.URL()}, natsstore.NoJetStream, "JetStream"},
-		"one replica":  {natsstore.Config{InProcess: safe}, natsstore.Unsafe, "1 replica"},
+		"no JetStream": {natsstore.Config{URL: bare.URL()}, "JetStream"},
+		"one replica":  {natsstore.Config{InProcess: safe}, "1 replica"},
 		"other settings": {
-			natsstore.Config{InProcess: safe, Cluster: "theirs", Unsafe: true}, natsstore.Foreign,
+			natsstore.Config{InProcess: safe, Cluster: "theirs", Unsafe: true},
 			"max_age is 1h0m0s, not 0s",
 		},
 	} {
@@ -379,8 +378,8 @@ func TestOpenExplains(t *testing.T) {
 				s.Close()
 			}
 			var open *natsstore.OpenError
-			if !errors.As(err, &open) || open.Problem != c.want || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("the error is %v, want %q with %q", err, c.want, c.says)
+			if !errors.As(err, &open) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("the error is %v, want one with %q", err, c.says)
 			}
 			if err != nil && strings.Contains(err.Error(), "secretpw") {
 				t.Errorf("the error has a secret: %v", err)

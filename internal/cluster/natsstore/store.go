@@ -127,7 +127,7 @@ func open(
 // validate checks what no server is needed for.
 func (c *Config) validate() error {
 	wrong := func(format string, args ...any) error {
-		return &OpenError{Problem: Misconfigured, Detail: fmt.Sprintf(format, args...)}
+		return &OpenError{Detail: fmt.Sprintf(format, args...)}
 	}
 	if !clusterName.MatchString(c.Cluster) {
 		return wrong("the name of the cluster %q must have 1 to 32 letters, digits or hyphens", c.Cluster)
@@ -138,7 +138,7 @@ func (c *Config) validate() error {
 	if c.Credentials != "" {
 		text, err := os.ReadFile(c.Credentials)
 		if err != nil {
-			return &OpenError{Problem: Misconfigured, Detail: "the file with the credentials cannot be read", Err: err}
+			return &OpenError{Detail: "the file with the credentials cannot be read", Err: err}
 		}
 		if _, err := nkeys.ParseDecoratedUserNKey(text); err != nil { // the error may have a part of the file
 			return wrong("the file %q has no credentials of a user", c.Credentials)
@@ -196,20 +196,16 @@ func (s *Store) connect(cfg Config) error {
 	}
 	nc, err := nats.Connect(cfg.URL, options...)
 	if err != nil {
-		problem := problemOf(err)
-		if problem == Failed {
-			problem = Unreachable
-		}
 		detail := "no connection to " + redacted(cfg.URL)
-		if problem == Denied {
+		if isDenied(err) {
 			detail = "the credentials are refused by " + redacted(cfg.URL)
 		}
-		return &OpenError{Problem: problem, Detail: detail, Err: err}
+		return &OpenError{Detail: detail, Err: err}
 	}
 	s.nc = nc
 	if s.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(CallTimeout)); err != nil {
 		nc.Close()
-		return &OpenError{Problem: Failed, Detail: "the client of JetStream cannot be made", Err: err}
+		return &OpenError{Detail: "the client of JetStream cannot be made", Err: err}
 	}
 	return nil
 }
@@ -294,16 +290,15 @@ func (s *Store) onError(err error) {
 
 // explain returns an error of open as an *OpenError.
 func (s *Store) explain(err error) error {
-	var open *OpenError
-	if errors.As(err, &open) && open.Problem != Failed {
-		return err
-	}
 	detail := "a call failed"
-	if open != nil {
+	if open, ok := errors.AsType[*OpenError](err); ok {
+		if open.Err == nil {
+			return err // no call has failed
+		}
 		detail, err = open.Detail, open.Err
 	}
 	if denied := s.violated.get(); denied != nil {
-		return &OpenError{Problem: Denied, Detail: detail + ", because a permission is missing", Err: denied}
+		return &OpenError{Detail: detail + ", because a permission is missing", Err: denied}
 	}
-	return &OpenError{Problem: problemOf(err), Detail: detail, Err: err}
+	return &OpenError{Detail: detail, Err: err}
 }
