@@ -69,17 +69,13 @@ func sessionOf(key string) (string, bool) {
 	return string(text), err == nil
 }
 
-// The codes with which the server refuses a write that does not follow the last one.
-const (
-	codeWrongLast        jetstream.ErrorCode = 10071
-	codeWrongLastUnknown jetstream.ErrorCode = 10164 // of replicated streams
-)
-
 // isConflict reports that the key has another revision than a write expected.
 func isConflict(err error) bool {
-	var refused *jetstream.APIError
-	if errors.As(err, &refused) && (refused.ErrorCode == codeWrongLast || refused.ErrorCode == codeWrongLastUnknown) {
-		return true
+	if refused, ok := errors.AsType[*jetstream.APIError](err); ok {
+		switch refused.ErrorCode {
+		case jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant:
+			return true
+		}
 	}
 	return errors.Is(err, jetstream.ErrKeyExists)
 }

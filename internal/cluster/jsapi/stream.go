@@ -23,8 +23,6 @@ const (
 	batchBytes    = 1 << 20
 	// retryPause is the pause before a request is made again.
 	retryPause = 50 * time.Millisecond
-	// wrongLast is the error code with which the server refuses a message behind another one than was expected.
-	wrongLast = 10071
 )
 
 // defaultTimeout is the default of Stream.Timeout.
@@ -73,7 +71,7 @@ func (s *Stream) Publish(ctx context.Context, subject string, behind uint64, dat
 	ack, err := s.JetStream.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: data},
 		jetstream.WithExpectStream(s.Name), jetstream.WithExpectLastSequencePerSubject(behind),
 		jetstream.WithRetryAttempts(0))
-	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == wrongLast {
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
 		return 0, backend.ErrStale
 	}
 	if err != nil {

@@ -3,7 +3,6 @@ package natslog
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 )
@@ -176,12 +175,4 @@ func (a *assembler) add(seq uint64, p *part) *operation {
 	op.part.last, op.body = true, a.body
 	a.head = nil
 	return op
-}
-
-func (k kind) String() string {
-	names := [...]string{"", "opening", "append", "replacement", "trim", "deletion"}
-	if int(k) < len(names) {
-		return names[k]
-	}
-	return fmt.Sprintf("operation %d", byte(k))
 }

@@ -24,29 +24,24 @@ const (
 // none can arrive later than duplicateWindow.
 func (s *Store) publish(ctx context.Context, m *nats.Msg, opts ...jetstream.PublishOpt) (uint64, error) {
 	opts = append(opts, jetstream.WithMsgID(nuid.Next()))
-	for {
-		attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
-		ack, err := s.js.PublishMsg(attempt, m, opts...)
-		cancel()
-		if err == nil {
-			return ack.Sequence, nil
-		}
-		if code := codeOf(err); code != wrongLastInFlight && code != duplicateInFlight && !isUnanswered(err) {
-			return 0, err
-		}
-		select {
-		case <-time.After(retryWait):
-		case <-ctx.Done():
-			return 0, err
-		}
+	ack, err := retried(ctx, func(ctx context.Context) (*jetstream.PubAck, error) {
+		return s.js.PublishMsg(ctx, m, opts...)
+	})
+	if err != nil {
+		return 0, err
 	}
+	return ack.Sequence, nil
 }
 
-// isUnanswered reports whether a call failed because no answer came, or no leader was there to give one.
+// isUnanswered reports whether a call failed because no answer came, no leader was there to give one, or another write is
+// not stored yet.
 func isUnanswered(err error) bool {
+	switch codeOf(err) {
+	case notAvailable, wrongLastInFlight, duplicateInFlight:
+		return true
+	}
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) ||
-		errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) ||
-		codeOf(err) == notAvailable
+		errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders)
 }
 
 // retried repeats a call until an answer comes or ctx ends. The call must be harmless when it is repeated.
