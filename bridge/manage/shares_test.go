@@ -51,7 +51,7 @@ func newFixture(t interface{ Fatal(...any) }, tenants ...string) *fixture {
 	for _, tenant := range tenants {
 		e := sessions.NewEntry(runtime.Profile{})
 		e.Session = session.New(session.Config{ID: "s", Tenant: tenant, Host: host{}, Epoch: 1})
-		if err := e.Session.Restore([]byte(`{"config":{}}`), nil, nil); err != nil {
+		if err := e.Session.Restore([]byte(`{"config":{}}`), nil, nil, nil); err != nil {
 			t.Fatal(err)
 		}
 		f.entries[e.Key()] = e

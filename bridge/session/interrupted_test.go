@@ -201,9 +201,9 @@ func TestInterruptedTurnAfterARestart(t *testing.T) {
 	r.send(message("long"))
 	r.awaitEvent("assistant.turn_start")
 	r.crash()
-	text := r.s.Save(nil, nil)
+	text := savedText(r.s, nil, nil)
 	next := New(Config{ID: "s1", Host: r, Epoch: 8})
-	if err := next.Restore(text, nil, nil); err != nil {
+	if err := next.Restore(text, nil, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if !next.Awaited() {
@@ -220,7 +220,7 @@ func TestInterruptedTurnAfterARestart(t *testing.T) {
 	}
 	has(t, got[0], continuation)
 	again := New(Config{ID: "s1", Host: r, Epoch: 9})
-	if err := again.Restore(next.Save(nil, nil), nil, nil); err != nil {
+	if err := again.Restore(savedText(next, nil, nil), nil, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if again.Awaited() {

@@ -166,7 +166,7 @@ func TestShutdownIsFinal(t *testing.T) {
 	}{
 		"load": {func(r *fixture) error { _, err := r.s.loader.Load(r.ctx); return err }, `"continuePendingWork":false`},
 		"saved": {func(r *fixture) error {
-			if err := r.s.Restore(r.s.Save(nil, nil), nil, nil); err != nil {
+			if err := r.s.Restore(savedText(r.s, nil, nil), nil, nil, nil); err != nil {
 				return err
 			}
 			_, err := r.s.loader.Load(r.ctx)

@@ -24,7 +24,7 @@ type Exported struct {
 
 // Export returns the stored form of the session. defaults and providers are as for Save.
 func (s *Session) Export(defaults jsonobj.Object, providers Providers) (out Exported, err error) {
-	text := s.Save(defaults, providers)
+	text, _ := s.Save(defaults, providers)
 	if text == nil {
 		return out, NotFound(s.id)
 	}

@@ -35,14 +35,9 @@ type saved struct {
 type Providers = config.Providers
 
 // Save returns the stored form of the session, or nil in the states Creating and Deleted. It omits configuration
-// members that equal the bridge's defaults, and replaces a configured model provider by its name.
-func (s *Session) Save(defaults jsonobj.Object, providers Providers) json.RawMessage {
-	text, _ := s.SaveWithSecret(defaults, providers)
-	return text
-}
-
-// SaveWithSecret is Save. It also returns what the stored form lacks because of its secrets, nil if it lacks nothing.
-func (s *Session) SaveWithSecret(defaults jsonobj.Object, providers Providers) (text, secret json.RawMessage) {
+// members that equal the bridge's defaults, and replaces a configured model provider by its name. secret is what the stored
+// form lacks because of its secrets, nil if it lacks nothing.
+func (s *Session) Save(defaults jsonobj.Object, providers Providers) (text, secret json.RawMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.loader.state == Creating || s.loader.state == Deleted {
@@ -103,14 +98,9 @@ func CheckSaved(text []byte) error {
 	return err
 }
 
-// Restore gives a new session the state that Save returned before the bridge was restarted. Its participants
-// can resume within their grace time.
-func (s *Session) Restore(text []byte, defaults jsonobj.Object, providers Providers) error {
-	return s.RestoreWithSecret(text, nil, defaults, providers)
-}
-
-// RestoreWithSecret is Restore with what SaveWithSecret returned; secret may be nil.
-func (s *Session) RestoreWithSecret(text, secret []byte, defaults jsonobj.Object, providers Providers) error {
+// Restore gives a new session the state that Save returned before the bridge was restarted; secret may be nil. The
+// participants of the session can resume within their grace time.
+func (s *Session) Restore(text, secret []byte, defaults jsonobj.Object, providers Providers) error {
 	var in saved
 	if err := json.Unmarshal(text, &in); err != nil {
 		return err

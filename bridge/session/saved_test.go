@@ -9,6 +9,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -21,6 +22,12 @@ func (r *fixture) make(o Opening) {
 	if _, err := r.s.loader.Create(r.t.Context(), o); err != nil {
 		r.t.Fatal(err)
 	}
+}
+
+// savedText is the stored form of a session.
+func savedText(s *Session, defaults jsonobj.Object, providers Providers) json.RawMessage {
+	text, _ := s.Save(defaults, providers)
+	return text
 }
 
 // Secrets are not kept, wherever they stand, and the session knows which it lacks.
@@ -38,12 +45,12 @@ func TestSavedWithoutSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := joined.Participant
-	text := string(r.s.Save(nil, nil))
+	text := string(savedText(r.s, nil, nil))
 	if strings.Contains(text, "SECRET") || strings.Contains(text, p.Token) || !strings.Contains(text, "kept") {
 		t.Errorf("kept is %s", text)
 	}
 	next := New(Config{ID: "s1", Host: r, Epoch: 8})
-	if err := next.Restore(json.RawMessage(text), nil, nil); err != nil {
+	if err := next.Restore(json.RawMessage(text), nil, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"gitHubToken", "list.password", "mcpServers.one.env", "provider.apiKey", "provider.headers"}
@@ -77,7 +84,7 @@ func TestSavedDefaults(t *testing.T) {
 	before, after := object(t, `{"provider":{"baseUrl":"old","apiKey":"k"}}`), object(t, `{"provider":{"baseUrl":"new","apiKey":"l"}}`)
 	r.make(Opening{Config: before.Merge(object(t, `{"model":"m"}`))})
 	next := New(Config{ID: "s1", Host: r, Epoch: 8})
-	if err := next.Restore(r.s.Save(before, nil), after, nil); err != nil {
+	if err := next.Restore(savedText(r.s, before, nil), nil, after, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := string(next.settings.State.Object.Get("provider")); got != `{"baseUrl":"new","apiKey":"l"}` || next.settings.State.Missing != nil {
@@ -94,23 +101,23 @@ func TestSavedProviderRef(t *testing.T) {
 		return Providers{"ours": json.RawMessage(`{"baseUrl":"u","apiKey":"` + key + `"}`)}
 	}
 	r.make(Opening{ProviderRef: "ours", Config: object(t, `{"provider":`+string(named("SECRET")["ours"])+`}`)})
-	text := r.s.Save(nil, named("SECRET"))
+	text := savedText(r.s, nil, named("SECRET"))
 	if strings.Contains(string(text), "SECRET") {
 		t.Errorf("kept is %s", text)
 	}
 	next := New(Config{ID: "s1", Host: r, Epoch: 8})
-	if err := next.Restore(text, nil, named("fresh")); err != nil {
+	if err := next.Restore(text, nil, nil, named("fresh")); err != nil {
 		t.Fatal(err)
 	}
 	if got := string(next.settings.State.Object.Get("provider")); got != string(named("fresh")["ours"]) || next.settings.State.Missing != nil {
 		t.Errorf("the provider is %s, missing %v", got, next.settings.State.Missing)
 	}
 	// Its key was replaced while the session was open.
-	if again := string(r.s.Save(nil, named("ROTATED"))); again != string(text) {
+	if again := string(savedText(r.s, nil, named("ROTATED"))); again != string(text) {
 		t.Errorf("after another key, kept is %s, was %s", again, text)
 	}
 	next = New(Config{ID: "s1", Host: r, Epoch: 9})
-	if err := next.Restore(text, nil, nil); err != nil {
+	if err := next.Restore(text, nil, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(next.settings.State.Missing, []string{"provider"}) {
@@ -130,7 +137,7 @@ func TestSavedState(t *testing.T) {
 			}
 		}
 		next := New(Config{ID: "s1", Host: f, Epoch: 8})
-		if err := next.Restore(f.of.Save(nil, nil), nil, nil); err != nil {
+		if err := next.Restore(savedText(f.of, nil, nil), nil, nil, nil); err != nil {
 			t.Fatal(err)
 		}
 		if state := next.loader.State(); end != (state == Disconnected) || end == (state == Unloaded) {
@@ -146,16 +153,16 @@ func TestPendingIsSavedUntilALoad(t *testing.T) {
 	text := json.RawMessage(`{"config":{},"pending":["p1","p2"]}`)
 	for range 2 {
 		s := New(Config{ID: "s1", Host: &fixture{}, Epoch: 8})
-		if err := s.Restore(text, nil, nil); err != nil {
+		if err := s.Restore(text, nil, nil, nil); err != nil {
 			t.Fatal(err)
 		}
 		s.callbacks.Registry().Add(&callback.Pending{ID: "p2", Kind: callback.ForEvent(callback.ToolRequested)}, nil)
-		text = s.Save(nil, nil)
+		text = savedText(s, nil, nil)
 		if !s.Awaited() || strings.Count(string(text), "p1") != 1 || strings.Count(string(text), "p2") != 1 {
 			t.Errorf("awaited: %v, saved: %s", s.Awaited(), text)
 		}
 		s.loader.loadedIn(&puppet{})
-		if after := string(s.Save(nil, nil)); strings.Contains(after, "p1") || !strings.Contains(after, "p2") {
+		if after := string(savedText(s, nil, nil)); strings.Contains(after, "p1") || !strings.Contains(after, "p2") {
 			t.Errorf("when a runtime has it, saved is %s", after)
 		}
 	}
@@ -177,24 +184,24 @@ func TestShutdownIsSaved(t *testing.T) {
 	}
 }
 
-// TestSecretsAreSavedApart: with what SaveWithSecret returns beside the stored form, the next process lacks nothing.
+// TestSecretsAreSavedApart: with what Save returns beside the stored form, the next process lacks nothing.
 func TestSecretsAreSavedApart(t *testing.T) {
 	t.Parallel()
 	for given, secret := range map[string]bool{`{"model":"m","gitHubToken":"SECRET"}`: true, `{"model":"m"}`: false} {
 		r := newFixture(t, fakecli.Script{})
 		r.make(Opening{Config: object(t, given)})
-		text, apart := r.s.SaveWithSecret(nil, nil)
+		text, apart := r.s.Save(nil, nil)
 		if strings.Contains(string(text), "SECRET") || (apart != nil) != secret || secret && !strings.Contains(string(apart), "SECRET") {
 			t.Errorf("%s is stored as %s and %s", given, text, apart)
 		}
 		next := New(Config{ID: "s1", Host: r, Epoch: 8})
-		if err := next.RestoreWithSecret(text, apart, nil, nil); err != nil {
+		if err := next.Restore(text, apart, nil, nil); err != nil {
 			t.Fatal(err)
 		}
 		if got := string(next.settings.State.Object.JSON()); got != given || next.settings.State.Missing != nil {
 			t.Errorf("the next process has %s, missing %v", got, next.settings.State.Missing)
 		}
-		if err := next.RestoreWithSecret(text, []byte("{"), nil, nil); err == nil {
+		if err := next.Restore(text, []byte("{"), nil, nil); err == nil {
 			t.Error("a secret that cannot be read is none")
 		}
 	}
@@ -209,11 +216,11 @@ func TestUnacceptedIsNotSaved(t *testing.T) {
 		s.settings.State.Object = object(t, `{"model":"m"}`)
 		return nil
 	}, func() error {
-		lacks(t, string(s.Save(nil, nil)), `"model"`)
+		lacks(t, string(savedText(s, nil, nil)), `"model"`)
 		return nil
 	})
 	if err != nil {
 		t.Error(err)
 	}
-	has(t, string(s.Save(nil, nil)), `"model":"m"`)
+	has(t, string(savedText(s, nil, nil)), `"model":"m"`)
 }

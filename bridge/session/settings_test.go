@@ -32,7 +32,7 @@ func TestSettingsAreSaved(t *testing.T) {
 	s.settings.State.Remember(config.Setting{Key: "options", Method: "session.options.update", Params: params(`{"verbosity":"high"}`)}, true)
 
 	after := New(Config{ID: "s1", Host: &fixture{}})
-	if err := after.Restore(s.Save(nil, nil), nil, nil); err != nil {
+	if err := after.Restore(savedText(s, nil, nil), nil, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -65,13 +65,13 @@ func TestSettingsWithSecrets(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	text := r.s.Save(nil, nil)
+	text := savedText(r.s, nil, nil)
 	if strings.Contains(string(text), "SECRET") || !strings.Contains(string(text), "verbosity") {
 		t.Errorf("kept is %s", text)
 	}
 	r.crash()
 	next := New(Config{ID: "s1", Host: r, Epoch: 8, Encode: func(*journal.Record, journal.Form) []byte { return nil }})
-	if err := next.Restore(text, nil, nil); err != nil {
+	if err := next.Restore(text, nil, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"session.options.update.provider.apiKey", "session.provider.add.providers.apiKey"}

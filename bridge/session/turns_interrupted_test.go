@@ -26,7 +26,7 @@ func TestCutOffTurnIsToldOnce(t *testing.T) {
 		if saved == nil {
 			s.loader.state = Loaded
 			s.play("user.message", user("m1"))
-		} else if err := s.Restore(saved, nil, nil); err != nil {
+		} else if err := s.Restore(saved, nil, nil, nil); err != nil {
 			t.Fatal(err)
 		}
 		marks := &s.ingester.Known
@@ -46,7 +46,7 @@ func TestCutOffTurnIsToldOnce(t *testing.T) {
 				t.Errorf("in life %d readers are told at %v, and were told at %v", life, marks.InterruptedAt, told)
 			}
 		}
-		saved = s.Save(nil, nil)
+		saved = savedText(s, nil, nil)
 		if err := s.journal.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +90,7 @@ func testTurnEndsBeforeANewEpoch(t *testing.T) {
 	if s.journal.Last().Epoch == 7 {
 		t.Error("the load begins no epoch, although the history lacks a message")
 	}
-	saved := s.Save(nil, nil)
+	saved := savedText(s, nil, nil)
 	h.release()
 	if err := s.journal.Close(t.Context()); err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func testTurnEndsBeforeANewEpoch(t *testing.T) {
 	w.Close()
 	next, w := open()
 	defer w.Close()
-	if err := next.Restore(saved, nil, nil); err != nil {
+	if err := next.Restore(saved, nil, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if marks := next.ingester.Known; next.journal.Last().Epoch != s.journal.Last().Epoch || marks.InterruptedAt.Seq > 0 {

@@ -60,7 +60,7 @@ func (st *Store) save(entries []*Entry, later bool) {
 // recordOf returns the saved form of a session; ok is false if it has none.
 func (st *Store) recordOf(e *Entry) (r record, ok bool) {
 	s := e.Session
-	state, secret := s.SaveWithSecret(st.cfg.Defaults, st.cfg.Providers(caller.HostTenant))
+	state, secret := s.Save(st.cfg.Defaults, st.cfg.Providers(caller.HostTenant))
 	if state == nil {
 		return record{}, false
 	}

@@ -22,7 +22,7 @@ func named(key string) *Entry {
 func disconnected(t *testing.T, key string) *Entry {
 	t.Helper()
 	e := named(key)
-	if err := e.Session.Restore([]byte(`{"config":{},"disconnected":true}`), nil, nil); err != nil {
+	if err := e.Session.Restore([]byte(`{"config":{},"disconnected":true}`), nil, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	return e

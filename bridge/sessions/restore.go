@@ -132,7 +132,7 @@ func (st *Store) restore(key string, text json.RawMessage) (*Entry, error) {
 	}
 	s := e.Session
 	secret := st.unseal(key, &r)
-	err = s.RestoreWithSecret(r.Session, secret.Session, st.cfg.Defaults, st.cfg.Providers(r.Tenant))
+	err = s.Restore(r.Session, secret.Session, st.cfg.Defaults, st.cfg.Providers(r.Tenant))
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ type Sealer interface {
 // secrets are the secrets of a session, as they are sealed.
 type secrets struct {
 	At time.Time `json:"at"`
-	// Session is what session.SaveWithSecret returned.
+	// Session is what session.Save returned.
 	Session json.RawMessage `json:"session,omitempty"`
 	// Token and Env are those of the profile, if Lacks has their paths.
 	Token string            `json:"token,omitempty"`

@@ -111,7 +111,7 @@ func (w *world) save() {
 	if !lives {
 		return
 	}
-	text := w.s.Save(nil, nil)
+	text, _ := w.s.Save(nil, nil)
 	if !dirty && !same(text, w.state) {
 		w.fail("the session has changed and is not to be saved:\n%s\n%s", w.state, text)
 	}
@@ -177,10 +177,10 @@ func (w *world) restart(n int) {
 	w.mu.Lock()
 	w.life, w.began = after, time.Now()
 	w.mu.Unlock()
-	if err := w.s.Restore(w.saved, nil, nil); err != nil {
+	if err := w.s.Restore(w.saved, nil, nil, nil); err != nil {
 		w.fail("the session cannot be restored: %v", err)
 	}
-	w.state = w.s.Save(nil, nil)
+	w.state, _ = w.s.Save(nil, nil)
 	w.follow()
 	if w.s.Awaited() {
 		w.revive()
