@@ -123,13 +123,12 @@ func (t *Turns) Running() bool {
 
 // OutcomeOf returns how the turn of the message at a position ended, as far as the journal shows.
 func (t *Turns) OutcomeOf(ctx context.Context, at journal.Position) turn.Outcome {
-	r := turn.NewReplay(turnReason)
-	for rec := range event.Since(ctx, t.s.journal, journal.Position{Epoch: at.Epoch, Seq: at.Seq - 1}) {
-		if !r.Apply(rec) {
-			break
-		}
+	before := journal.Position{Epoch: at.Epoch, Seq: at.Seq - 1}
+	out, ended := turn.Replay(event.Since(ctx, t.s.journal, before), turnReason)
+	if !ended {
+		out.End = t.s.journal.Last()
 	}
-	return r.Outcome(t.s.journal.Last())
+	return out
 }
 
 // span is the span of the turn: of its first message, as far as that is known, or its own. The

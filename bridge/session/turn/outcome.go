@@ -1,6 +1,8 @@
 package turn
 
 import (
+	"iter"
+
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
@@ -56,34 +58,19 @@ func position(p journal.Position) *bridgev1.Position {
 	return &bridgev1.Position{Epoch: p.Epoch, Seq: p.Seq}
 }
 
-// Replay finds out how the turn of a message ended, from the message and the events after it. Make one
-// with NewReplay.
-type Replay struct {
-	m *Machine
-	w *Waiter
-}
-
-// NewReplay returns a replay of the turn of a message, which is the first event.
-func NewReplay(classify Classifier) *Replay {
-	r := &Replay{m: New(Bounds{}, classify), w: NewWaiter(0)}
-	r.m.running = true
-	r.w.accepted, r.w.begun, r.w.known = true, true, true
-	r.m.Expect(r.w)
-	return r
-}
-
-// Apply takes the next event, and reports whether the turn goes on.
-func (r *Replay) Apply(rec *journal.Record) bool {
-	r.m.Apply(rec, r.m.lastEvent)
-	return !r.w.finished
-}
-
-// Outcome is how the turn ended. If no event has ended it, its runtime was lost at a position.
-func (r *Replay) Outcome(lostAt journal.Position) Outcome {
-	if r.w.finished {
-		return r.w.out
+// Replay returns how the turn of a message ended, from the message and the events after it. If no event has ended it, ended
+// is false: its runtime was lost.
+func Replay(events iter.Seq[*journal.Record], classify Classifier) (out Outcome, ended bool) {
+	m, w := New(Bounds{}, classify), NewWaiter(0)
+	m.running = true
+	m.AwaitTurn(w)
+	m.Expect(w)
+	for rec := range events {
+		if m.Apply(rec, m.lastEvent); w.finished {
+			return w.out, true
+		}
 	}
-	return Outcome{Status: runtimeLost, Message: r.m.message, End: lostAt}
+	return Outcome{Status: runtimeLost, Message: m.message}, false
 }
 
 // Interruption is what is known of turns that ended with their runtime.

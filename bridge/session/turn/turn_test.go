@@ -155,15 +155,14 @@ func TestReplay(t *testing.T) {
 			{"user.message", `{"interactionId":"i2"}`}, {"assistant.message", `{"content":"no"}`}, {"session.idle", `{}`}}, "TURN_STATUS_RUNTIME_LOST "},
 		"one between": {[][2]string{{"user.message", user("m2")}, {"assistant.message", `{"content":"both"}`}, {"session.idle", `{}`}}, "TURN_STATUS_COMPLETED both"},
 	} {
-		r := NewReplay(nil)
+		var events []*journal.Record
 		for i, e := range c.events {
-			if !r.Apply(&journal.Record{Type: e[0], Pos: journal.Position{Epoch: 7, Seq: uint64(i + 1)}, JSON: fmt.Appendf(nil, `{"type":%q,"data":%s}`, e[0], e[1])}) {
-				break
-			}
+			events = append(events, &journal.Record{Type: e[0], Pos: journal.Position{Epoch: 7, Seq: uint64(i + 1)}, JSON: fmt.Appendf(nil, `{"type":%q,"data":%s}`, e[0], e[1])})
 		}
-		out := r.Outcome(journal.Position{Epoch: 7, Seq: 99}).Proto()
-		if got := out.GetStatus().String() + " " + out.GetText(); got != c.want {
-			t.Errorf("%s: %s, want %s", name, got, c.want)
+		result, ended := Replay(slices.Values(events), nil)
+		out := result.Proto()
+		if got := out.GetStatus().String() + " " + out.GetText(); got != c.want || ended == (name == "no end") {
+			t.Errorf("%s: %s, ended %v, want %s", name, got, ended, c.want)
 		}
 	}
 }
