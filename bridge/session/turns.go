@@ -80,12 +80,10 @@ func (t *Turns) end(out turn.Outcome) {
 	marks.TurnEnd = out.End
 	marks.Interruption.Last = out.Status == bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST
 	t.s.markDirty()
+	if rt := t.s.loader.runtime; rt != nil && out.Status == bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
+		rt.TurnCompleted()
+	}
 	switch out.Status {
-	case bridgev1.TurnStatus_TURN_STATUS_COMPLETED:
-		if rt := t.s.loader.runtime; rt != nil {
-			rt.TurnCompleted()
-		}
-		t.s.journal.Note(TurnOver{Outcome: out})
 	case bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, bridgev1.TurnStatus_TURN_STATUS_STALLED:
 		marks.InterruptedAt = t.s.journal.Post(TurnOver{Outcome: out}, journal.Position{})
 	default:
