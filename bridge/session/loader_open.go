@@ -382,7 +382,8 @@ func (l *Loader) checkUnused(ctx context.Context, rt Runtime) error {
 		return nil
 	}
 	id := l.s.id
-	result, err := rt.Call(ctx, "sessions.checkInUse", jsonobj.Object{{Key: "sessionIds", Value: quoteList(id)}}.JSON())
+	ids, _ := json.Marshal([]string{id}) // strings always encode
+	result, err := rt.Call(ctx, "sessions.checkInUse", jsonobj.Object{{Key: "sessionIds", Value: ids}}.JSON())
 	if err != nil {
 		return Classify(err, "sessions.checkInUse")
 	}
@@ -392,9 +393,4 @@ func (l *Loader) checkUnused(ctx context.Context, rt Runtime) error {
 			WithField("session_id").With("session_id", id)
 	}
 	return nil
-}
-
-func quoteList(items ...string) json.RawMessage {
-	b, _ := json.Marshal(items) // strings always encode
-	return b
 }

@@ -13,10 +13,6 @@ var states = map[State]bridgev1.SessionState{
 	Disconnected: bridgev1.SessionState_SESSION_STATE_DISCONNECTED, Deleted: bridgev1.SessionState_SESSION_STATE_DISCONNECTED,
 }
 
-var onInterruption = map[bool]bridgev1.OnInterruption{
-	false: bridgev1.OnInterruption_ON_INTERRUPTION_REPORT, true: bridgev1.OnInterruption_ON_INTERRUPTION_CONTINUE,
-}
-
 // Snapshot returns the session as a message of the API.
 func (s *Session) Snapshot() *bridgev1.Session {
 	at := s.journal.Last()
@@ -24,7 +20,10 @@ func (s *Session) Snapshot() *bridgev1.Session {
 	defer s.mu.Unlock()
 	out := s.ingester.Info.Proto()
 	out.SessionId, out.State, out.Lifetime = s.id, states[s.loader.state], s.loader.lifetime
-	out.OnInterruption = onInterruption[s.settings.State.Continues]
+	out.OnInterruption = bridgev1.OnInterruption_ON_INTERRUPTION_REPORT
+	if s.settings.State.Continues {
+		out.OnInterruption = bridgev1.OnInterruption_ON_INTERRUPTION_CONTINUE
+	}
 	out.TurnRunning, out.Participants, out.Position = s.turns.machine.Busy(), s.participants.proto(), Proto(at)
 	out.Labels, out.NodeLabels = maps.Clone(s.settings.State.Labels), s.settings.State.NodeLabels
 	out.ClientName = s.settings.State.Object.String("clientName")

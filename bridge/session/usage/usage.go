@@ -127,11 +127,10 @@ func (u *Usage) addRow(row Row, limit int) {
 	i, found := slices.BinarySearchFunc(*u, row, func(a, b Row) int {
 		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Model, b.Model))
 	})
-	if !found {
-		*u = slices.Insert(*u, i, row)
-	}
 	if found {
 		(*u)[i].Add(row.Sums)
+	} else {
+		*u = slices.Insert(*u, i, row)
 	}
 	if len(*u) > limit {
 		u.mergeOldest()
