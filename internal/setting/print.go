@@ -3,8 +3,10 @@ package setting
 import (
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/goccy/go-yaml"
 )
@@ -54,16 +56,10 @@ func (s Row) plain() any {
 			return map[string]string{}
 		}
 		return *v
-	case *string:
-		return *v
-	case *bool:
-		return *v
-	case *int:
-		return *v
-	case *int64:
-		return *v
+	case *time.Duration:
+		return Short(*v)
 	}
-	return strings.Join(s.texts(), ",")
+	return reflect.ValueOf(s.Value).Elem().Interface()
 }
 
 func names(texts []string) []string {
