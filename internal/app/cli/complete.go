@@ -29,20 +29,14 @@ if ! declare -F _get_comp_words_by_ref >/dev/null; then
 fi
 `
 
+const completionName = "completion"
+
 // completionCommand adds cobra's command "completion", whose mistakes are those of other commands, and whose script for
 // bash works in any bash.
 func (p *program) completionCommand(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
-	for _, cmd := range root.Commands() {
-		if cmd.Name() == completionName {
-			p.completionGroup(cmd)
-		}
-	}
-}
-
-const completionName = "completion"
-
-func (p *program) completionGroup(cmd *cobra.Command) {
+	all := root.Commands()
+	cmd := all[slices.IndexFunc(all, func(cmd *cobra.Command) bool { return cmd.Name() == completionName })]
 	cmd.Args, cmd.DisableFlagParsing, cmd.SuggestionsMinimumDistance = cobra.ArbitraryArgs, true, 2
 	var shells []string
 	for _, shell := range cmd.Commands() {
@@ -50,7 +44,14 @@ func (p *program) completionGroup(cmd *cobra.Command) {
 		shell.Args = func(_ *cobra.Command, args []string) error { return want(args) }
 		shell.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 		if shell.Name() == "bash" {
-			p.completeInBash(shell)
+			script := shell.RunE
+			shell.RunE = func(cmd *cobra.Command, args []string) error {
+				if err := script(cmd, args); err != nil {
+					return err
+				}
+				_, err := io.WriteString(p.stdout, bashWords)
+				return err
+			}
 		}
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -64,18 +65,6 @@ func (p *program) completionGroup(cmd *cobra.Command) {
 			return err
 		}
 		return usageError{fmt.Errorf("want a shell: %s", strings.Join(shells, ", "))}
-	}
-}
-
-// completeInBash makes the script for bash work without the package bash-completion.
-func (p *program) completeInBash(bash *cobra.Command) {
-	script := bash.RunE
-	bash.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := script(cmd, args); err != nil {
-			return err
-		}
-		_, err := io.WriteString(p.stdout, bashWords)
-		return err
 	}
 }
 
