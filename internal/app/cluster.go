@@ -144,7 +144,8 @@ func (k *Cluster) tls() forward.TLS {
 func (k *Cluster) finding(ctx context.Context) runtime.Finding {
 	const subject = "cluster"
 	if k.embedded() {
-		return embeddedFinding(subject)
+		return warn(subject, "the NATS server is inside the process: there is one copy of the data, on this disk, and no "+
+			"other replica", "for more than a trial, run three NATS servers (docs/cluster.md)")
 	}
 	recipe, err := natsstore.Check(ctx, k.storage(nil))
 	if err != nil {

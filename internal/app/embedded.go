@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/internal/cluster/natsserver"
 )
 
@@ -23,12 +22,6 @@ func (k *Cluster) checkEmbedded() error {
 			"omit cluster_creds, cluster_ca and node_*, except node_name")
 	}
 	return nil
-}
-
-// embeddedFinding says what an embedded NATS server risks.
-func embeddedFinding(subject string) runtime.Finding {
-	return warn(subject, "the NATS server is inside the process: there is one copy of the data, on this disk, and no "+
-		"other replica", "for more than a trial, run three NATS servers (docs/cluster.md)")
 }
 
 func (a *App) embed() (*natsserver.Server, error) {

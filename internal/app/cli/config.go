@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
 	"github.com/copilot-grpc/copilot-grpc/internal/setting"
@@ -43,9 +45,12 @@ func (s *serverCommand) read(p *program, args []string) error {
 	if err := s.parseOnly(p, args); err != nil {
 		return err
 	}
-	text, err := readConfig(s.file)
-	if err != nil {
-		return usageError{err}
+	var text []byte // nil is no file
+	if s.file != "" {
+		var err error
+		if text, err = readFile("the file of settings", s.file, maxConfig); err != nil {
+			return usageError{err}
+		}
 	}
 	if err := s.loader.Load(p.getenv, s.file, text); err != nil {
 		return wrongSettings(append(flatten(err), s.invalid()...))
@@ -61,7 +66,8 @@ func (s *serverCommand) invalid() []error {
 	for i, err := range faults {
 		faults[i] = s.sourced(err)
 	}
-	tcp := listensOnTCP(c.Listen) || c.Web || c.WebListen != ""
+	tcp := c.Web || c.WebListen != "" ||
+		slices.ContainsFunc(c.Listen, func(address string) bool { return !strings.HasPrefix(address, "unix:") })
 	if c.Token == "" && c.Policy == "" && c.LogFormat != "text" && tcp {
 		faults = append(faults, errors.New("token: a TCP address requires --token unless log_format is text: a random "+
 			"token is printed to people only"))
@@ -95,14 +101,6 @@ func wrongSettings(faults []error) error {
 		return usageError{faults[0]}
 	}
 	return usageError{fmt.Errorf("%d settings are wrong:\n%w", len(faults), errors.Join(faults...))}
-}
-
-// readConfig reads a file of settings; nil is none.
-func readConfig(path string) ([]byte, error) {
-	if path == "" {
-		return nil, nil
-	}
-	return readFile("the file of settings", path, maxConfig)
 }
 
 // readFile reads a file that has at most a number of bytes.

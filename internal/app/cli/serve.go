@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"runtime/debug"
-	"slices"
 	"strings"
 
 	"go.opentelemetry.io/otel"
@@ -110,10 +109,6 @@ func (p *program) serverConfig(args []string) (*serveCommand, error) {
 func (p *program) run(ctx context.Context, a *app.App) error {
 	defer context.AfterFunc(p.again, a.Abort)()
 	return a.Run(ctx)
-}
-
-func listensOnTCP(addresses []string) bool {
-	return slices.ContainsFunc(addresses, func(address string) bool { return !strings.HasPrefix(address, "unix:") })
 }
 
 // welcome prints the first steps. It prints a generated token.

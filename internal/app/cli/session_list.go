@@ -246,7 +246,8 @@ func sessionFields(s *copilot.SessionInfo) []field {
 		participants = append(participants, cmp.Or(one.GetName(), one.GetParticipantId()))
 	}
 	for _, one := range m.GetShares() {
-		shares = append(shares, shareText(one))
+		shares = append(shares, fmt.Sprintf("%s (%s, %s)", one.GetTenant(), enumText(one.GetAccess(), "SHARE_ACCESS_"),
+			enumText(one.GetState(), "SHARE_STATE_")))
 	}
 	for key, value := range m.GetLabels() {
 		labels = append(labels, key+"="+value)

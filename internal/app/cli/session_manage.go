@@ -267,7 +267,7 @@ func setupShare(p *program, f *flags) action {
 			rows := table{columns: []column{{head: "TENANT"}, {head: "ACCESS"}, {head: "STATE"}, {head: "NAME"}}}
 			list := []any{}
 			for _, one := range shares {
-				rows.add(one.GetTenant(), word(one.GetAccess()), word(one.GetState()), one.GetSessionId())
+				rows.add(one.GetTenant(), enumText(one.GetAccess(), "SHARE_ACCESS_"), enumText(one.GetState(), "SHARE_STATE_"), one.GetSessionId())
 				list = append(list, one)
 			}
 			return out.print(rows, list)
@@ -295,14 +295,4 @@ func share(
 		SessionId: args[0], Tenant: args[1], Access: access,
 	})
 	return reply.GetShares(), err
-}
-
-func shareText(s *bridgev1.SessionShare) string {
-	return fmt.Sprintf("%s (%s, %s)", s.GetTenant(), word(s.GetAccess()), word(s.GetState()))
-}
-
-// word is the value of an enum of shares in lower case, without its prefix.
-func word(value fmt.Stringer) string {
-	name := value.String()
-	return strings.ToLower(name[strings.LastIndex(name, "_")+1:])
 }
