@@ -38,13 +38,12 @@ type App struct {
 	config Config
 	// current is the configuration in force, which Reload replaces; config is what the App
 	// was made with.
-	current atomic.Pointer[Config]
-	reload  sync.Mutex
-	level   *slog.LevelVar // nil: the log has its own
-	bridge  *bridge.Bridge
-	policy  *policy.Store // nil without one
-	logger  *slog.Logger
-	// warnings has the warnings of logger.
+	current  atomic.Pointer[Config]
+	reload   sync.Mutex
+	level    *slog.LevelVar // nil: the log has its own
+	bridge   *bridge.Bridge
+	policy   *policy.Store // nil without one
+	logger   *slog.Logger
 	warnings *serverlog.Ring
 	server   *server.Server
 	logins   *login.Store // nil without a listener for browsers

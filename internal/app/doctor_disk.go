@@ -100,7 +100,6 @@ func spaceLevel(free uint64) runtime.Level {
 	return runtime.LevelOK
 }
 
-// auditFinding tells whether the audit log can be written to.
 func auditFinding(path string) runtime.Finding {
 	const subject = "audit log"
 	file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)

@@ -26,7 +26,6 @@ type elsewhere struct {
 	sums atomic.Pointer[sums]
 }
 
-// sums are uses by tenant, and their sum.
 type sums struct {
 	tenants quota.Uses
 	all     quota.Use

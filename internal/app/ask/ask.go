@@ -97,7 +97,6 @@ func (q *Question) missing(cb *bridgev1.Callback) {
 	}
 }
 
-// kindOf is the kind of a callback in words.
 func kindOf(cb *bridgev1.Callback) string {
 	name := strings.TrimPrefix(cb.GetKind().String(), "CALLBACK_KIND_")
 	return strings.ToLower(strings.ReplaceAll(name, "_", " "))

@@ -59,7 +59,6 @@ func (s shape) block(item view.Item) []string {
 // isHarmless reports whether only pieces of texts are missing, which the whole texts repeat.
 func isHarmless(g view.Gap) bool { return g.Reason == bridgev1.GapReason_GAP_REASON_EPHEMERAL_LOST }
 
-// promptText is a prompt with its attachments.
 func promptText(u view.User) string {
 	text := u.Text
 	for _, a := range u.Attachments {

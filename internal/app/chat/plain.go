@@ -144,7 +144,6 @@ func (c *lines) line(typed terminal.Line) []Effect {
 	return effects
 }
 
-// print writes what is new.
 func (c *lines) print() {
 	for i, item := range c.View.Items[c.items:] {
 		c.printNotes(c.items + i)
@@ -221,7 +220,6 @@ func (p *printer) line(text string) {
 	}
 }
 
-// item writes what is new of an item.
 func (p *printer) item(item view.Item) {
 	key := keyOf(item)
 	before, known := p.written[key]

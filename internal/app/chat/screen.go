@@ -169,7 +169,6 @@ func (s *Screen) unsentText() string {
 	return text.String()
 }
 
-// timeline are all lines of the timeline.
 func (s *Screen) timeline() []string {
 	if s.drawn == nil {
 		s.drawn = map[string]drawing{}

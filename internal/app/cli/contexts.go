@@ -110,7 +110,6 @@ func (c *tokenCommand) token(ctx context.Context) (string, error) {
 	return token, nil
 }
 
-// contexts is the content of the file of contexts.
 type contexts struct {
 	// Current is the context in use; empty for the local socket.
 	Current  string              `json:"current,omitempty"`

@@ -192,7 +192,6 @@ func (d *describer) member(line, comment string) {
 	}
 }
 
-// method writes the comment, the fields of the request, the reply's type, and an example.
 func (d *describer) method(m protoreflect.MethodDescriptor) error {
 	d.head("method", m)
 	d.text.WriteString(signature(m) + "\n\n")

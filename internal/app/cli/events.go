@@ -179,8 +179,7 @@ type eventPrinter struct {
 	// since is the time before which events are left out; zero after the first that is not. missing is the gap before it.
 	since   time.Time
 	missing *bridgev1.Gap
-	// last is the position of the last event.
-	last *bridgev1.Position
+	last    *bridgev1.Position
 	// streaming is the message whose text is on the current line; empty for none. streamed are all of which text was
 	// streamed.
 	streaming string

@@ -223,7 +223,6 @@ func (t *table) heads() []string {
 	return heads
 }
 
-// between is what separates two columns.
 const between = "  "
 
 // fit makes the widest columns narrower until the table has a width. 0 is no limit.

@@ -136,7 +136,6 @@ func (p *program) runGroup(cmd *cobra.Command, c command, path string, args []st
 	return usageError{fmt.Errorf("want a command: %s", strings.Join(names, ", "))}
 }
 
-// asksForHelp reports whether the arguments of a group ask for its help.
 func asksForHelp(args []string) bool {
 	return slices.ContainsFunc(args, func(arg string) bool { return strings.TrimLeft(arg, "-") == "h" || arg == "--help" })
 }

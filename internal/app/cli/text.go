@@ -14,7 +14,6 @@ func cut(line string, width int) string {
 	return terminal.Cut(line, width)
 }
 
-// pad fills a line with spaces up to a width.
 func pad(s string, width int) string {
 	return s + strings.Repeat(" ", max(0, width-terminal.Width(s)))
 }

@@ -48,7 +48,6 @@ func setupUsage(p *program, f *flags) action {
 	}
 }
 
-// options are what the flags and arguments select.
 func (o *usageOptions) options(args []string, now time.Time) (copilot.UsageOptions, error) {
 	var options copilot.UsageOptions
 	for _, name := range o.by {

@@ -99,7 +99,6 @@ func (d *demo) permit(_ context.Context, req *copilot.PermissionRequest) (*copil
 	return copilot.ApproveOnce(), nil
 }
 
-// wish returns the text of a permission request.
 func wish(r *cliv1.PermissionRequest) string {
 	switch {
 	case r.GetShell() != nil:

@@ -15,7 +15,6 @@ type Process struct {
 	Name string
 }
 
-// String returns the process for people.
 func (p Process) String() string {
 	if p.PID == os.Getpid() {
 		return "this process"
