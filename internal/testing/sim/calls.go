@@ -341,7 +341,7 @@ func (c *cli) takeOver(continuePending bool) (interrupted []*toolCall) {
 		for _, e := range c.events {
 			if e.said >= 0 {
 				c.took = e.said
-			} else if e.isContinuation() {
+			} else if e.isMessage() {
 				c.took = -1
 			}
 		}

@@ -38,6 +38,7 @@ func (w *world) check() string {
 	w.failing(false)
 	w.restoreLog()
 	w.open()
+	w.checkErased()
 	w.checkWaiting()
 	if !w.settle(w.over) {
 		for n, p := range w.prompts {
@@ -58,6 +59,7 @@ func (w *world) check() string {
 	}
 	w.checkOrder(said)
 	w.checkContinued()
+	w.checkCuts()
 	w.checkJournal()
 	w.checkOutbox()
 	w.checkStored()
@@ -92,7 +94,7 @@ func (w *world) wrong(p *prompt, said []int) string {
 	case errors.Is(p.err, errConnection): // it does not know
 	case errors.Is(p.err, errEnded):
 		// The process that ended it may have been killed before it told that.
-		if len(said) == 0 && !p.abortable && !p.disconnected && !slices.Contains(p.fates, "ABORTED") {
+		if len(said) == 0 && !p.abortable && !p.disconnected && !p.cut && !slices.Contains(p.fates, "ABORTED") {
 			return "its turn is said to have ended, and the conversation does not have it"
 		}
 	case p.abandoned && errors.Is(p.err, context.Canceled):
@@ -111,7 +113,7 @@ func (w *world) wrong(p *prompt, said []int) string {
 			return fmt.Sprint("sending failed, and the conversation has it: ", p.err)
 		}
 	case p.outcome.Err != nil:
-		if !p.crashed || len(said) > 0 {
+		if !p.crashed || len(said) > 0 || p.settled {
 			return fmt.Sprint("it is said to be lost: ", p.outcome.Err)
 		}
 	case told == "ABORTED" && p.disconnected:

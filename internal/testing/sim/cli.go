@@ -20,6 +20,8 @@ type stored struct {
 	agent bool
 	// turnless: it is the error of a message that no turn has taken up.
 	turnless bool
+	// other: it is a message that another program has sent.
+	other bool
 }
 
 // disk is what CLI processes have written down of the session.
@@ -62,10 +64,10 @@ type request struct {
 
 // params are those parameters of requests that the model looks at.
 type params struct {
-	Prompt, Mode, RequestID, Cursor string
-	Result                          json.RawMessage
-	ContinuePendingWork             bool
-	DisableResume                   bool
+	Prompt, Mode, RequestID, Cursor, EventID string
+	Result                                   json.RawMessage
+	ContinuePendingWork                      bool
+	DisableResume                            bool
 	declaration
 }
 
@@ -78,6 +80,7 @@ type cli struct {
 	replies  []string  // made and not sent yet
 
 	loaded  bool
+	closed  bool // a deletion that it has refused has ended the session
 	used    bool // it has received a message
 	events  []stored
 	written int // events that the disk has
@@ -130,8 +133,10 @@ func (c *cli) receive(body []byte) {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
 	c.w.note("bridge: %s", body)
+	c.w.checkCall(m.Method)
 	if m.Method == "session.send" && !strings.HasPrefix(m.Params.Prompt, "P") {
 		c.w.continuations++
+		c.w.stop.cuts = len(c.w.cuts)
 		if c.w.stop.underway > 0 || c.w.stop.done {
 			c.w.failures = append(c.w.failures, "the agent is told to continue a turn that a caller has aborted")
 		}
@@ -143,9 +148,11 @@ func (c *cli) receive(body []byte) {
 
 // steps are what the process can do next.
 func (c *cli) steps() (all []func()) {
-	for i := range c.requests {
+	for i, r := range c.requests {
+		if !c.ready(r) {
+			continue
+		}
 		all = append(all, func() {
-			r := c.requests[i]
 			c.requests = slices.Delete(c.requests, i, i+1)
 			c.w.note("CLI works on %s %s", r.id, r.method)
 			c.handle(r)
@@ -204,6 +211,7 @@ func (c *cli) active() bool { return c.phase != idle || len(c.queue)+len(c.steer
 // ephemeral are the types of events that the record does not have.
 var ephemeral = map[string]bool{
 	"session.idle": true, "assistant.idle": true, "user_input.requested": true, "user_input.completed": true,
+	"session.snapshot_rewind": true,
 }
 
 // emit sends an event, and keeps it unless its type is an ephemeral one.
@@ -278,7 +286,9 @@ func (c *cli) shutDown(n int) {
 	}
 	if n%4 > 1 {
 		for _, r := range c.requests {
-			c.handle(r)
+			if c.ready(r) {
+				c.handle(r)
+			}
 		}
 	}
 	if !c.loaded { // the session was destroyed
@@ -305,7 +315,8 @@ func (c *cli) shutDown(n int) {
 }
 
 func (c *cli) handle(r request) {
-	if !c.loaded && strings.HasPrefix(r.method, "session.") && r.method != "session.create" && r.method != "session.resume" {
+	if !c.loaded && strings.HasPrefix(r.method, "session.") && r.method != "session.create" && r.method != "session.resume" &&
+		r.method != "session.delete" {
 		c.refuse(r, "Session not found: s1")
 		return
 	}
@@ -314,11 +325,15 @@ func (c *cli) handle(r request) {
 		c.answerQuestion(r)
 	case "session.destroy":
 		c.destroy(r)
+	case "session.delete":
+		c.erase(r)
+	case rewindMethod, truncateMethod:
+		c.rewind(r)
 	case "session.create":
 		if c.refuses(r) {
 			return
 		}
-		c.loaded, c.declared = true, r.params.declaration
+		c.loaded, c.declared, c.w.deletion.erased = true, r.params.declaration, false
 		c.emit("session.start", `{"sessionId":"s1"}`, -1)
 		c.reply(r, `{"sessionId":"s1"}`)
 	case "session.tools.set":
@@ -344,6 +359,8 @@ func (c *cli) handle(r request) {
 		if c.refuses(r) {
 			return
 		}
+		c.refuseEarlier(r)
+		c.w.changeByOthers()
 		c.loaded, c.declared = true, r.params.declaration
 		c.events = slices.Clone(c.w.disk.events)
 		c.written, c.inherited, c.file = len(c.events), len(c.events), c.w.disk.file
@@ -475,6 +492,9 @@ func (c *cli) takeUp(delivery string) {
 // say notes that the agent has taken a message up.
 func (c *cli) say(in input, delivery string) {
 	c.turn = append(c.turn, in.n)
+	if c.w.prompt(in.n).settled {
+		c.w.failures = append(c.w.failures, fmt.Sprintf("the agent gets P%d again, whose turn had ended", in.n))
+	}
 	c.emit("user.message", fmt.Sprintf(`{"content":%q,"messageId":%q,"interactionId":"i%d","delivery":%q}`,
 		in.text, in.id, c.w.interaction, delivery), in.n)
 }

@@ -19,6 +19,8 @@ type stop struct {
 	done, called bool
 	// forgotten: the process has ended before it wrote something down that matters.
 	forgotten bool
+	// cuts are how many messages were cut from the history when a process received the message that continues the turn.
+	cuts int
 	// ends counts the processes that have ended since. Each may have been given the message that continues the turn.
 	ends int
 }
@@ -49,7 +51,7 @@ func (c *cli) checkContinuation() {
 	told := 0
 	for _, e := range c.events[:c.inherited] {
 		switch {
-		case e.said >= 0, strings.Contains(e.json, `"type":"session.idle"`):
+		case e.said >= 0, e.other, strings.Contains(e.json, `"type":"session.idle"`):
 			told = 0
 		case e.isContinuation():
 			told++
@@ -59,6 +61,8 @@ func (c *cli) checkContinuation() {
 	switch {
 	case !c.w.variant.continues():
 		wrong = "the session does not ask for that"
+	case len(c.w.cuts) > c.w.stop.cuts: // the message was under way
+		return
 	case !unfinished(slices.DeleteFunc(slices.Clone(c.events), func(e stored) bool { return e.unendable || e.turnless })):
 		wrong = "no turn was interrupted"
 	case slices.ContainsFunc(c.events[c.inherited:], stored.isMessage), len(c.queue)+len(c.steering) > 0:
@@ -75,7 +79,7 @@ func (e stored) isMessage() bool {
 	return !e.agent && strings.Contains(e.json, `"type":"user.message"`)
 }
 
-func (e stored) isContinuation() bool { return e.isMessage() && e.said < 0 }
+func (e stored) isContinuation() bool { return e.isMessage() && e.said < 0 && !e.other }
 
 // forgets reports whether a message that the agent has taken up is not written down, or the end of its turn. The bridge does
 // not know of the first whether the model was asked, and leaves the turn as it ended. Of the second it may know.

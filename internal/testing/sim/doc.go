@@ -34,6 +34,14 @@
 // Callers disconnect the session, which others use, and open it again. Its turn and its callbacks end then, nothing that it had to do
 // is done later, and no participant has a place.
 //
+// Callers cut the history at a message (see rewind.go), and other programs change it while no process of the bridge has the session
+// (see other.go). A reader gets the event of the cut, or a gap, and behind that all messages of the history in its order. A message
+// that was cut after its turn had ended is neither given to the agent again nor reported as lost, and no turn is continued that was cut.
+//
+// A caller deletes the session (see delete.go). Then nothing is left: no turn, callback, place or prompt, the bridge calls the CLI for
+// it only to end questions that it has begun to ask, and whoever uses it gets SESSION_NOT_FOUND. The CLI may refuse. Both processes may end
+// amid the deletion: then the session is as it was, or a caller can delete it once more.
+//
 // The CLI may hang, for up to the time after which the bridge kills it.
 //
 // Participants leave, lose their connections and come back within their grace time or behind it. In the end the process that
@@ -85,6 +93,16 @@
 //   - The second copy of an ephemeral event may come very late. In a burst, events from memory and new ones come by turns.
 //   - A process that destroys a session ends its turn without an event, and forgets the messages that wait.
 //   - A resume of a session that the process has leaves what it lacks as it is. A refused one changes nothing.
+//   - session.history.rewind is refused with "session-busy" until session.idle was sent, unless a message has come that the agent
+//     has not taken up: then either comes first. session.history.truncate is never refused: a turn goes on, and the record has its
+//     later events without its message. Both cut the record at the message before they send session.snapshot_rewind, which is
+//     ephemeral and has upToEventId and eventsRemoved, and then reply. A message that is not in the history any more is refused.
+//     Messages that wait stay. Behind a cut at the first message a process can resume the session.
+//   - A truncation while tools are called is not modelled: the lists of requests do not have those whose events were cut, and
+//     the CLI waits for their answers all the same. Nor is a cut in a record of several files, which was not measured.
+//   - session.delete ends a session without events, also a busy one, and removes its files, and then replies. It refuses with
+//     "Session file not found" if there is nothing to remove. If it cannot write or remove the files, it has ended the session
+//     nevertheless, and the record stays. A request that came before the next resume is refused.
 //   - Its record may have several files: session.getMessages has the newest one, session.eventLog.read has pages of all.
 //   - The history is written some time after its events, and before session.idle. A session without a message has none:
 //     no other process can resume it.

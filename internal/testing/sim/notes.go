@@ -45,6 +45,9 @@ func (w *world) checkNotes() {
 		if p.over && p.outcome.Err != nil && !w.noted.lost[p.id] && w.restarts+w.reader.gaps == 0 {
 			w.fail("readers are not told that the message %s is lost", p.id)
 		}
+		if p.settled && w.noted.lost[p.id] {
+			w.fail("readers are told that the message %s is lost, whose turn had ended before it was cut", p.id)
+		}
 		if p.over && p.err == nil && p.outcome.End.Epoch == 0 {
 			w.fail("the outcome of the message %s has no position", p.id)
 		}

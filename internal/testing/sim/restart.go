@@ -28,6 +28,8 @@ type life struct {
 	tasks  sync.WaitGroup
 	disks  disks
 	writer *journal.Writer
+	// unfollow has the reader go.
+	unfollow context.CancelFunc
 	// ended: the process has ended, and left this. Whatever its goroutines still do has no effect. The world's lock
 	// guards it.
 	ended *disks
@@ -160,7 +162,7 @@ func (w *world) restart(n int) {
 	}
 	w.life, w.cli, w.rt = nil, nil, nil
 	w.stop.restart()
-	w.calls = nil
+	w.calls, w.deletion.underway = nil, 0
 	w.clients.now, w.clients.changing = slices.Concat(w.clients.now, w.clients.saved), false
 	w.mu.Unlock()
 	w.note("the bridge begins again")
@@ -269,6 +271,11 @@ type reader struct {
 	at   journal.Position
 	seen map[journal.ID]journal.Position
 	gaps int
+	// messages are the ids of the user's messages that it has read. Behind those of settled the session came to rest.
+	messages, unsettled []string
+	settled             map[string]bool
+	// rewinds and epochs count the events and the gaps that tell that the history has changed.
+	rewinds, epochs int
 }
 
 // follow has the reader read what the session shows, as soon as it does.
@@ -279,13 +286,15 @@ func (w *world) follow() {
 		w.fail("the reader cannot come back to %v: %v", w.reader.at, err)
 		return
 	}
+	reads, unfollow := context.WithCancel(l.ctx)
+	l.unfollow = unfollow
 	l.tasks.Go(func() {
 		defer from.Close()
 		for {
 			w.read(l, from)
 			select {
 			case <-wake:
-			case <-l.ctx.Done():
+			case <-reads.Done():
 				return
 			}
 		}
@@ -317,6 +326,7 @@ func (w *world) seen(records []*journal.Record, gap *journal.Gap) {
 	}
 	if r.seen == nil || gap != nil && gap.Reason == journal.EpochEnded {
 		r.seen = map[journal.ID]journal.Position{}
+		r.epochs++
 	}
 	if gap != nil && gap.Reason == journal.Trimmed {
 		maps.DeleteFunc(r.seen, func(_ journal.ID, at journal.Position) bool { return gap.From.Before(at) && !gap.To.Before(at) })
@@ -325,12 +335,16 @@ func (w *world) seen(records []*journal.Record, gap *journal.Gap) {
 		if !durable(rec) {
 			w.stream(rec)
 			w.noted.note(rec)
+			r.readEphemeral(rec)
 			continue
 		}
 		if at, twice := r.seen[rec.ID]; twice {
 			w.failures = append(w.failures, fmt.Sprintf("the reader gets the event at %v again, at %v", at, rec.Pos))
 		}
 		r.seen[rec.ID] = rec.Pos
+		if rec.Type == "user.message" && rec.Agent == "" {
+			r.readMessage(rec)
+		}
 	}
 }
 

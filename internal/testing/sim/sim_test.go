@@ -21,7 +21,7 @@ var (
 
 // op is a thing that a run does: s sends a prompt, t one whose agent needs callers, j one whose agent calls hooks, r answers a callback, d abstains, a
 // aborts, e has a caller go whose call has not returned, c has the CLI do something, b has it send a second copy of an event,
-// h has a sub-agent work, u has the bridge unload the session, o has a caller change its configuration, p has a caller disconnect the session, l has a participant leave, lose its connection or come back, g has the agent stream a part of its answer, i has the CLI begin another file of its record, x kills the CLI, f has the disk of prompts fail, y has the CLI hang, q has the disk of the journal fail, fill up, hang or work again, z ends the bridge, k has one of both end amid later work, and w waits. n says which.
+// h has a sub-agent work, u has the bridge unload the session, o has a caller change its configuration, p has a caller disconnect the session, R has a caller cut the history, O has another program change it, D has a caller delete the session, l has a participant leave, lose its connection or come back, g has the agent stream a part of its answer, i has the CLI begin another file of its record, x kills the CLI, f has the disk of prompts fail, y has the CLI hang, q has the disk of the journal fail, fill up, hang or work again, z ends the bridge, k has one of both end amid later work, and w waits. n says which.
 // v, which comes first, is the variant.
 type op struct {
 	kind rune
@@ -75,6 +75,12 @@ func (w *world) carryOut(o op) {
 		w.also((*cli).beginFile)
 	case 'x':
 		w.crash()
+	case 'R':
+		w.rewind(o.n)
+	case 'O':
+		w.other(o.n)
+	case 'D':
+		w.delete(o.n)
 	case 'z':
 		w.mu.Lock()
 		w.end()
@@ -137,8 +143,17 @@ func script(seed uint64) (ops []op) {
 	if seed/512%2 == 1 {
 		kinds += "ppo"
 	}
+	if seed%7 == 3 {
+		kinds += "RRRR"
+	}
+	if seed%11 == 5 {
+		kinds += "OOxzu"
+	}
 	for range 10 + rng.IntN(90) {
 		ops = append(ops, op{rune(kinds[rng.IntN(len(kinds))]), rng.IntN(36)})
+	}
+	if seed%9 == 4 {
+		ops = slices.Insert(ops, 1+rng.IntN(len(ops)), op{'D', rng.IntN(36)})
 	}
 	return ops
 }
@@ -302,8 +317,19 @@ func TestFound(t *testing.T) {
 			"c18 c31 c20 c34 c20 c19 y0 c8 c30 c1 c15 c34 c7 c14 c23 x4",
 		"a load goes on with a turn that was aborted between two loads": "v38 t9 c4 c31 c12 c24 c25 z33 a13 c16 c15 x18 x20 c16 c7 c0 c24 t13 r12 h32 " +
 			"c18 c24 x30",
-		"who joins while the session is disconnected has no place": "v21 s25 z18 p1 o33 k3 y11",
-		"a default answer does not reach the CLI":                  "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
+		"who joins while the session is disconnected has no place":                               "v21 s25 z18 p1 o33 k3 y11",
+		"a call and a resume wait for the same load, and for each other":                         "c22 j32 c23 c33 c3 y2 o0 s2 R16",
+		"nothing is left of a session to delete":                                                 "s0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 D1 c0 x0",
+		"a refused deletion has closed the session":                                              "s16 c2 c16 c35 D19",
+		"a refused deletion counts as done, of a session whose history the bridge does not know": "v63 o22 c5 j10 k10 c4 c18 c6 D7",
+		"another program cuts the end of the history":                                            "s12 c30 c1 O31 c22 c31 c19 x28",
+		"another program cuts what was there before the last load": "s0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 s0 c0 c0 c0 c0 c0 c0 c0 c0 c0 " +
+			"c0 c0 c0 u0 c0 c0 c0 c0 c0 c0 c0 c0 s0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 u0 c0 c0 c0 c0 " +
+			"c0 c0 c0 c0 O7 s0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0",
+		"a message whose turn has ended is told as lost when it was cut": "v8 s0 c0 c0 c0 c0 c0 c0 c0 c0 c0 R1 c0 c0 c0 z0",
+		"a turn is continued that a caller rewinds":                      "v56 x4 c34 c30 c22 j21 c27 c3 c6 c19 c14 x1 R1",
+		"a turn is continued that another program has cut":               "v68 c30 t13 c19 c33 z23 c19 c2 c21 c11 O25 z8",
+		"a default answer does not reach the CLI":                        "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
 	} {
 		if wrong := play(t, parse(t, ops)); wrong != "" {
 			t.Errorf("%s: %s", what, wrong)

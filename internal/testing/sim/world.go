@@ -44,6 +44,8 @@ type prompt struct {
 	hung bool
 	// wentOn: a later CLI process has ended its turn.
 	wentOn bool
+	// cut: the history had it. settled: its end was known then.
+	cut, settled bool
 
 	// accepted are the prompts that the bridge had accepted when this one was sent.
 	accepted map[int]bool
@@ -92,6 +94,9 @@ type world struct {
 	disconnects   int  // by callers
 	disconnecting int  // of these, those that have not returned
 	restarts      int
+	others        []int // what other programs are to change in the history
+	cuts          []cut
+	deletion      deletion
 	began         time.Time // the process of the bridge
 	failed        bool      // a disk has failed
 	release       func()    // of the disk of the journal, which hangs; else nil
@@ -104,7 +109,7 @@ type world struct {
 }
 
 func newWorld(v variant) *world {
-	w := &world{variant: v, callbacks: map[string]*asking{}, streamed: streamed{places: map[journal.ID]int{}}}
+	w := &world{variant: v, callbacks: map[string]*asking{}, streamed: streamed{places: map[journal.ID]int{}}, reader: reader{settled: map[string]bool{}}}
 	w.noted = newNoted()
 	w.clients.now, w.clients.saved = []string{""}, []string{""}
 	w.life = w.newLife(nil)
