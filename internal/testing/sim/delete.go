@@ -159,7 +159,7 @@ func (w *world) checkErased() {
 	w.deletion.refused = false
 	left := w.deletion.erased && !w.deletion.done
 	w.mu.Unlock()
-	if left {
+	if left && w.s.Loader().State() != session.Disconnected { // the CLI deletes that without the bridge's session
 		w.delete(1)
 		w.settle(quiet)
 		if w.deletion.erased && !w.deletion.done {
