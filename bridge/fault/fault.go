@@ -8,6 +8,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 )
 
@@ -102,12 +103,7 @@ func (e *Error) WithRetry(after time.Duration) *Error {
 // clone copies e so deeply that With never changes an Error kept in a variable.
 func (e *Error) clone() *Error {
 	c := *e
-	if e.Metadata != nil {
-		c.Metadata = make(map[string]string, len(e.Metadata)+1)
-		for k, v := range e.Metadata {
-			c.Metadata[k] = v
-		}
-	}
+	c.Metadata = maps.Clone(e.Metadata)
 	return &c
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/dynamicpb"
@@ -149,18 +150,8 @@ type record struct {
 	number64   uint64 // what a varint holds
 }
 
-func (r record) number() uint64 { return r.tag >> 3 }
-func (r record) wire() uint64   { return r.tag & 7 }
-
-// The wire types.
-const (
-	wireVarint  = 0
-	wireFixed64 = 1
-	wireBytes   = 2
-	wireGroup   = 3
-	wireEnd     = 4
-	wireFixed32 = 5
-)
+func (r record) number() uint64       { return r.tag >> 3 }
+func (r record) wire() protowire.Type { return protowire.Type(r.tag & 7) }
 
 // read reads the record at i of a message that ends at end.
 func (d *decoder) read(i, end int) (record, *Error) {
@@ -169,30 +160,30 @@ func (d *decoder) read(i, end int) (record, *Error) {
 	if value < 0 || tag < 1<<3 || tag >= 1<<32 {
 		return record{}, fail(KindWire, i)
 	}
-	switch tag & 7 {
-	case wireVarint:
+	switch protowire.Type(tag & 7) {
+	case protowire.VarintType:
 		v, next := varint(src, value)
 		if next < 0 {
 			return record{}, fail(KindWire, value)
 		}
 		return record{tag, value, next, v}, nil
-	case wireBytes:
+	case protowire.BytesType:
 		n, start := varint(src, value)
 		if start < 0 || n > uint64(end-start) {
 			return record{}, fail(KindWire, i)
 		}
 		return record{tag, start, start + int(n), 0}, nil
-	case wireFixed64:
+	case protowire.Fixed64Type:
 		if end-value < 8 {
 			return record{}, fail(KindWire, i)
 		}
 		return record{tag, value, value + 8, 0}, nil
-	case wireFixed32:
+	case protowire.Fixed32Type:
 		if end-value < 4 {
 			return record{}, fail(KindWire, i)
 		}
 		return record{tag, value, value + 4, 0}, nil
-	case wireGroup:
+	case protowire.StartGroupType:
 		next, err := d.groupEnd(tag>>3, value, end)
 		return record{tag, value, next, 0}, err
 	}
@@ -204,15 +195,16 @@ func (d *decoder) groupEnd(number uint64, i, end int) (int, *Error) {
 	open := append(make([]uint64, 0, 8), number)
 	for len(open) > 0 {
 		tag, j := varint(d.src[:end], i)
+		kind := protowire.Type(tag & 7)
 		switch {
 		case j < 0:
 			return i, fail(KindWire, i)
-		case tag&7 == wireGroup && len(open) < d.depth:
+		case kind == protowire.StartGroupType && len(open) < d.depth:
 			open = append(open, tag>>3)
 			i = j
-		case tag&7 == wireGroup:
+		case kind == protowire.StartGroupType:
 			return i, fail(KindDepth, i)
-		case tag&7 == wireEnd:
+		case kind == protowire.EndGroupType:
 			if open[len(open)-1] != tag>>3 {
 				return i, fail(KindWire, i)
 			}

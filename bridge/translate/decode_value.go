@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"math"
 	"strconv"
+
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // unset tells whether a record holds what its field cannot tell from nothing.
@@ -20,7 +22,7 @@ func (f *field) unset(r record) bool {
 	case zeroImplied:
 		return f.kind == kindText && r.end == r.value
 	case zeroMisfit:
-		return r.number64 == 0 && (r.wire() != wireBytes || r.end == r.value)
+		return r.number64 == 0 && (r.wire() != protowire.BytesType || r.end == r.value)
 	}
 	return false
 }
@@ -91,7 +93,7 @@ func (d *decoder) runEnd(f *field, r record, end int) (int, *Error) {
 
 // elements writes the elements of a list that one record holds, after n others.
 func (d *decoder) elements(f *field, r record, n int) (int, *Error) {
-	if f.packedTag == 0 || r.wire() != wireBytes {
+	if f.packedTag == 0 || r.wire() != protowire.BytesType {
 		return n + 1, d.element(f, r, n)
 	}
 	for i := r.value; i < r.end; n++ {

@@ -2,9 +2,11 @@ package translate
 
 import (
 	"bytes"
-	"math/bits"
+	"encoding/binary"
 	"slices"
 	"sync"
+
+	"google.golang.org/protobuf/encoding/protowire"
 
 	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
 )
@@ -123,8 +125,8 @@ func (e *encoder) wholeValue(t *Table, mark, start int) verdict {
 // appendWhole appends a json_extra that holds src from start to pos as $value.
 func (e *encoder) appendWhole(start int) {
 	const prefix = `{"` + valueName + `":`
-	e.dst = appendVarint(e.dst, extraTag)
-	e.dst = appendVarint(e.dst, uint64(len(prefix)+e.pos-start+1))
+	e.dst = binary.AppendUvarint(e.dst, extraTag)
+	e.dst = binary.AppendUvarint(e.dst, uint64(len(prefix)+e.pos-start+1))
 	e.dst = append(e.dst, prefix...)
 	e.dst = append(e.dst, e.src[start:e.pos]...)
 	e.dst = append(e.dst, '}')
@@ -214,8 +216,8 @@ func (e *encoder) text(tag uint64) verdict {
 	if v := e.skip(); v != fits {
 		return v
 	}
-	e.dst = appendVarint(e.dst, tag)
-	e.dst = appendVarint(e.dst, uint64(e.pos-start))
+	e.dst = binary.AppendUvarint(e.dst, tag)
+	e.dst = binary.AppendUvarint(e.dst, uint64(e.pos-start))
 	e.dst = append(e.dst, e.src[start:e.pos]...)
 	return fits
 }
@@ -225,7 +227,7 @@ func (e *encoder) text(tag uint64) verdict {
 // was wrong. A guess too high is put right by moving few bytes, one too low
 // cannot happen where wire bytes are no longer than their JSON.
 func (e *encoder) open() (content int, width int) {
-	width = sizeVarint(uint64(len(e.src) - e.pos))
+	width = protowire.SizeVarint(uint64(len(e.src) - e.pos))
 	e.dst = append(e.dst, 0, 0, 0, 0, 0)
 	content = len(e.dst) - 5 + width
 	e.dst = e.dst[:content]
@@ -234,30 +236,11 @@ func (e *encoder) open() (content int, width int) {
 
 func (e *encoder) close(content, width int) {
 	n := len(e.dst) - content
-	need := sizeVarint(uint64(n))
+	need := protowire.SizeVarint(uint64(n))
 	if need != width {
 		e.dst = append(e.dst, 0, 0, 0, 0, 0)
 		copy(e.dst[content-width+need:], e.dst[content:content+n])
 		e.dst = e.dst[:content-width+need+n]
 	}
-	putVarint(e.dst[content-width:], uint64(n))
-}
-
-func sizeVarint(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }
-
-func putVarint(b []byte, v uint64) {
-	i := 0
-	for ; v >= 0x80; i++ {
-		b[i] = byte(v) | 0x80
-		v >>= 7
-	}
-	b[i] = byte(v)
-}
-
-func appendVarint(b []byte, v uint64) []byte {
-	for v >= 0x80 {
-		b = append(b, byte(v)|0x80)
-		v >>= 7
-	}
-	return append(b, byte(v))
+	binary.PutUvarint(e.dst[content-width:], uint64(n))
 }

@@ -1,5 +1,7 @@
 package translate
 
+import "encoding/binary"
+
 // objectState is what encoding one object has to remember.
 type objectState struct {
 	seen   mask
@@ -213,7 +215,7 @@ func (e *encoder) appendExtras(t *Table, s *objectState) verdict {
 		}
 		return fits
 	}
-	e.dst = appendVarint(e.dst, extraTag)
+	e.dst = binary.AppendUvarint(e.dst, extraTag)
 	content, width := e.open()
 	e.dst = append(e.dst, '{')
 	for _, x := range e.extras[s.extras:] {

@@ -22,7 +22,7 @@ func (e *encoder) bool(f *field, tag uint64) verdict {
 		return v
 	}
 	if tag != 0 {
-		e.dst = appendVarint(e.dst, tag)
+		e.dst = binary.AppendUvarint(e.dst, tag)
 	}
 	if c == 't' {
 		e.dst = append(e.dst, 1)
@@ -57,7 +57,7 @@ func (e *encoder) number(f *field, tag uint64) verdict {
 		return v
 	}
 	if tag != 0 {
-		e.dst = appendVarint(e.dst, tag)
+		e.dst = binary.AppendUvarint(e.dst, tag)
 	}
 	e.dst = binary.LittleEndian.AppendUint64(e.dst, math.Float64bits(d))
 	return fits
@@ -68,9 +68,9 @@ func (e *encoder) varint(f *field, tag, value uint64) verdict {
 		return v
 	}
 	if tag != 0 {
-		e.dst = appendVarint(e.dst, tag)
+		e.dst = binary.AppendUvarint(e.dst, tag)
 	}
-	e.dst = appendVarint(e.dst, value)
+	e.dst = binary.AppendUvarint(e.dst, value)
 	return fits
 }
 
@@ -102,16 +102,16 @@ func (e *encoder) timestamp(tag uint64) verdict {
 			return misfit
 		}
 	}
-	e.dst = appendVarint(e.dst, tag)
+	e.dst = binary.AppendUvarint(e.dst, tag)
 	mark := len(e.dst)
 	e.dst = append(e.dst, 0)
 	if seconds != 0 {
 		e.dst = append(e.dst, 1<<3)
-		e.dst = appendVarint(e.dst, uint64(seconds))
+		e.dst = binary.AppendUvarint(e.dst, uint64(seconds))
 	}
 	if nanos != 0 {
 		e.dst = append(e.dst, 2<<3)
-		e.dst = appendVarint(e.dst, uint64(nanos))
+		e.dst = binary.AppendUvarint(e.dst, uint64(nanos))
 	}
 	e.dst[mark] = byte(len(e.dst) - mark - 1)
 	return fits
@@ -150,8 +150,8 @@ func (e *encoder) bytes(f *field, tag uint64) verdict {
 	if n < 0 {
 		return misfit
 	}
-	e.dst = appendVarint(e.dst, tag)
-	e.dst = appendVarint(e.dst, uint64(n))
+	e.dst = binary.AppendUvarint(e.dst, tag)
+	e.dst = binary.AppendUvarint(e.dst, uint64(n))
 	mark := len(e.dst)
 	e.dst = slices.Grow(e.dst, len(s)/4*3)
 	if got, err := strictBase64.Decode(e.dst[mark:mark+len(s)/4*3], s); err != nil || got != n {

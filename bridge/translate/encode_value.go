@@ -1,6 +1,9 @@
 package translate
 
-import "unicode/utf8"
+import (
+	"encoding/binary"
+	"unicode/utf8"
+)
 
 // value encodes the value at pos as a member: null and empty collections have
 // their rules there.
@@ -55,7 +58,7 @@ func (e *encoder) list(f *field) verdict {
 	if f.packedTag == 0 {
 		return e.elements(f, f.tag)
 	}
-	e.dst = appendVarint(e.dst, f.packedTag)
+	e.dst = binary.AppendUvarint(e.dst, f.packedTag)
 	content, width := e.open()
 	v := e.elements(f, 0)
 	e.close(content, width)
@@ -113,7 +116,7 @@ func (e *encoder) dictionary(f *field) verdict {
 		return fits
 	}
 	for {
-		e.dst = appendVarint(e.dst, f.tag)
+		e.dst = binary.AppendUvarint(e.dst, f.tag)
 		content, width := e.open()
 		if v := e.entry(f.entry); v == misfit {
 			return e.misfitUnlessRepeated(start)
@@ -168,7 +171,7 @@ func (e *encoder) one(f *field, tag uint64) verdict {
 	case kindString:
 		return e.string(f, tag)
 	case kindMessage:
-		e.dst = appendVarint(e.dst, tag)
+		e.dst = binary.AppendUvarint(e.dst, tag)
 		content, width := e.open()
 		v := e.message(f.message)
 		if v == fits {
@@ -224,8 +227,8 @@ func (e *encoder) string(f *field, tag uint64) verdict {
 	if tag < 0x80 && len(s) < 0x80 {
 		e.dst = append(e.dst, byte(tag), byte(len(s)))
 	} else {
-		e.dst = appendVarint(e.dst, tag)
-		e.dst = appendVarint(e.dst, uint64(len(s)))
+		e.dst = binary.AppendUvarint(e.dst, tag)
+		e.dst = binary.AppendUvarint(e.dst, uint64(len(s)))
 	}
 	e.dst = append(e.dst, s...)
 	return fits
@@ -235,7 +238,7 @@ func (e *encoder) string(f *field, tag uint64) verdict {
 // Such a string is never empty.
 func (e *encoder) escaped(tag uint64, start, i int, wide bool) verdict {
 	src := e.src
-	dst := appendVarint(e.dst, tag)
+	dst := binary.AppendUvarint(e.dst, tag)
 	e.dst = dst
 	content, width := e.open()
 	dst = append(e.dst, src[start:i]...)
