@@ -3,6 +3,9 @@ package journal
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 )
 
 // errForm reports bytes with a valid checksum that are not a stored event of this version.
@@ -26,11 +29,7 @@ func appendHead(dst []byte, r *Record) []byte {
 	}
 	dst = append(dst, flags)
 	dst = append(dst, r.ID[:]...)
-	return appendText(appendText(dst, r.Type), r.Agent)
-}
-
-func appendText(dst []byte, text string) []byte {
-	return append(binary.AppendUvarint(dst, uint64(len(text))), text...)
+	return segment.AppendText(segment.AppendText(dst, r.Type), r.Agent)
 }
 
 // ParseRecord parses an event from its form in a log. The record has copies of the bytes.
@@ -42,24 +41,13 @@ func ParseRecord(at Position, body []byte) (*Record, error) {
 	r.Ephemeral, r.Bridge = body[0]&storedEphemeral != 0, body[0]&storedBridge != 0
 	r.kept = r.Ephemeral
 	copy(r.ID[:], body[1:])
-	rest, ok := body[1+len(r.ID):], true
-	if r.Type, rest, ok = cutText(rest); !ok {
+	rest := segment.NewBody(body[1+len(r.ID):])
+	r.Type, r.Agent = string(rest.Text()), string(rest.Text())
+	if !rest.OK {
 		return nil, errForm
 	}
-	if r.Agent, rest, ok = cutText(rest); !ok {
-		return nil, errForm
-	}
-	r.JSON = append([]byte(nil), rest...)
+	r.JSON = slices.Clone(rest.Rest)
 	return r, nil
-}
-
-func cutText(data []byte) (text string, rest []byte, ok bool) {
-	n, size := binary.Uvarint(data)
-	if size <= 0 || n > uint64(len(data)-size) {
-		return "", nil, false
-	}
-	end := size + int(n)
-	return string(data[size:end]), data[end:], true
 }
 
 // loss is a range in which durable events may be missing: those after from, up to and including to.
@@ -86,7 +74,7 @@ func (m *mark) append(dst []byte) []byte {
 	}
 	dst = append(dst, markVersion, clean)
 	dst = binary.AppendUvarint(dst, m.reserved)
-	dst = appendText(dst, m.boot)
+	dst = segment.AppendText(dst, m.boot)
 	dst = binary.AppendUvarint(dst, uint64(len(m.losses)))
 	for _, l := range m.losses {
 		dst = binary.AppendUvarint(binary.AppendUvarint(dst, l.from), l.to)
@@ -98,30 +86,16 @@ func parseMark(data []byte) (m mark, ok bool) {
 	if len(data) < 2 || data[0] != markVersion {
 		return m, false
 	}
-	m.clean, data = data[1] == 1, data[2:]
-	number := func() (n uint64) {
-		size := 0
-		if n, size = binary.Uvarint(data); size <= 0 {
-			ok = false
-			return 0
-		}
-		data = data[size:]
-		return n
-	}
-	ok = true
-	m.reserved = number()
-	text := false
-	if m.boot, data, text = cutText(data); !text || !ok {
-		return m, false
-	}
-	for n := number(); ok && n > 0; n-- {
-		if l := (loss{number(), number()}); ok {
+	rest := segment.NewBody(data[2:])
+	m.clean, m.reserved, m.boot = data[1] == 1, rest.Number(), string(rest.Text())
+	for n := rest.Number(); rest.OK && n > 0; n-- {
+		if l := (loss{rest.Number(), rest.Number()}); rest.OK {
 			m.losses = append(m.losses, l)
 		}
 	}
-	m.overruns = number()
-	if len(data) > 0 { // earlier marks end here
-		m.doubts = number()
+	m.overruns = rest.Number()
+	if len(rest.Rest) > 0 { // earlier marks end here
+		m.doubts = rest.Number()
 	}
-	return m, ok
+	return m, rest.OK
 }

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -50,12 +49,12 @@ func (s *Store) convertStates() error {
 	latest := map[string]state{}
 	log, found, err := segment.Open(s.path(oldStates), 1, segment.Options{FS: s.fs, SyncFiles: s.syncs()},
 		func(number uint64, body []byte) error {
-			n, size := binary.Uvarint(body)
-			if size <= 0 || n > uint64(len(body)-size) {
+			rest := segment.NewBody(body)
+			key := string(rest.Text())
+			if !rest.OK {
 				return errState
 			}
-			key, text := body[size:][:n], body[size:][n:]
-			latest[string(key)] = state{slices.Clone(text), number}
+			latest[key] = state{slices.Clone(rest.Rest), number}
 			return nil
 		})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 )
 
 // A record begins with its format. Records of the first format are JSON and begin with a brace.
@@ -45,7 +46,7 @@ func encodeRequest(r *backend.Request) []byte {
 	}
 	out = binary.AppendVarint(out, r.Expires.UnixMilli())
 	for _, p := range parts {
-		out = append(binary.AppendUvarint(out, uint64(len(p))), p...)
+		out = segment.AppendText(out, p)
 	}
 	return append(out, r.Answer...)
 }
@@ -65,23 +66,18 @@ func decodeRequest(body []byte) (backend.Request, error) {
 	if len(body) < 2 || body[0] != formBinary {
 		return backend.Request{}, errRecord
 	}
-	r := backend.Request{Over: body[1]&1 != 0}
-	body = body[2:]
-	expires, n := binary.Varint(body)
+	expires, n := binary.Varint(body[2:])
 	if n <= 0 {
 		return backend.Request{}, errRecord
 	}
-	r.Expires, body = time.UnixMilli(expires), body[n:]
-	var parts [6][]byte
-	for i := range parts {
-		length, n := binary.Uvarint(body)
-		if n <= 0 || length > uint64(len(body)-n) {
-			return backend.Request{}, errRecord
-		}
-		parts[i], body = body[n:n+int(length)], body[n+int(length):]
+	rest := segment.NewBody(body[2+n:])
+	r := backend.Request{Over: body[1]&1 != 0, Expires: time.UnixMilli(expires)}
+	r.Key = backend.Key{Tenant: shared(rest.Text()), Operation: shared(rest.Text()), ID: string(rest.Text())}
+	r.Sum, r.Since, r.Type = rest.Text(), rest.Text(), shared(rest.Text())
+	if !rest.OK {
+		return backend.Request{}, errRecord
 	}
-	r.Key = backend.Key{Tenant: shared(parts[0]), Operation: shared(parts[1]), ID: string(parts[2])}
-	r.Sum, r.Since, r.Type, r.Answer, r.Bytes = parts[3], parts[4], shared(parts[5]), body, int64(len(body))
+	r.Answer, r.Bytes = rest.Rest, int64(len(rest.Rest))
 	return r, nil
 }
 

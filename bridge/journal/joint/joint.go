@@ -146,7 +146,7 @@ func (l *Log) Damaged() bool { return l.damaged || l.altered }
 
 // appendHead appends the part of an entry's stored form before the member's entry.
 func appendHead(dst []byte, key string, h *held) []byte {
-	dst = append(binary.AppendUvarint(dst, uint64(len(key))), key...)
+	dst = segment.AppendText(dst, key)
 	dst = binary.AppendUvarint(dst, h.epoch)
 	dst = binary.AppendUvarint(dst, h.prev)
 	dst = binary.AppendUvarint(dst, h.entry.Number)
@@ -154,19 +154,13 @@ func appendHead(dst []byte, key string, h *held) []byte {
 }
 
 func parse(body []byte) (key string, h held, err error) {
-	n, size := binary.Uvarint(body)
-	if size <= 0 || n > uint64(len(body)-size) {
+	rest := segment.NewBody(body)
+	key = string(rest.Text())
+	h.epoch, h.prev, h.entry.Number = rest.Number(), rest.Number(), rest.Number()
+	if !rest.OK {
 		return "", h, errForm
 	}
-	body = body[size:]
-	key, body = string(body[:n]), body[n:]
-	for _, to := range []*uint64{&h.epoch, &h.prev, &h.entry.Number} {
-		if *to, size = binary.Uvarint(body); size <= 0 {
-			return "", h, errForm
-		}
-		body = body[size:]
-	}
-	h.entry.Body = slices.Clone(body)
+	h.entry.Body = slices.Clone(rest.Rest)
 	return key, h, nil
 }
 
