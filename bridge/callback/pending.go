@@ -54,6 +54,8 @@ type Pending struct {
 	overAt time.Time // when over was set
 	// unreached: the answer that ends the callback has not reached the CLI, as far as is known.
 	unreached bool
+	// uncertain: an answer was released of which it is not known whether it reached the CLI.
+	uncertain bool
 	// by is the claimant with its answer; settled is closed when the claim ends.
 	by        Responder
 	settled   chan struct{}
@@ -250,6 +252,13 @@ func (r *Registry) Unreached(p *Pending) {
 	p.unreached = true
 }
 
+// Uncertain reports whether the CLI may have an earlier answer, whose claim ended with Unclaim.
+func (r *Registry) Uncertain(p *Pending) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return p.uncertain
+}
+
 // Unclaim ends a claim whose answer did not reach the CLI, as far as is known. A deadline that passed during the claim
 // takes effect now. If the CLI has said meanwhile that it does not wait for an answer, Unclaim keeps the claim and returns
 // true: the caller ends the callback.
@@ -259,6 +268,7 @@ func (r *Registry) Unclaim(p *Pending) (over bool) {
 	if p.over > 0 && r.pending[p.ID] == p {
 		return true
 	}
+	p.uncertain = true
 	if p.answering {
 		p.answering = false
 		close(p.settled)

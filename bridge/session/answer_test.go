@@ -67,6 +67,7 @@ func TestAnswerTakenAlong(t *testing.T) {
 		reply, history string
 		tool           bool // a tool call, otherwise a permission
 		earlier        bool // the CLI has accepted another answer, and has lost it
+		uncertain      bool // another answer got no reply in time
 		want           fault.Reason
 		outcome        bridgev1.CallbackOutcome
 	}{
@@ -76,6 +77,9 @@ func TestAnswerTakenAlong(t *testing.T) {
 		"it was cancelled":   {reply: `{"success":false}`, history: `{"type":"permission.completed","id":"00000000-0000-4000-8000-000000000001","data":{"requestId":"p1","result":{"kind":"cancelled"}}}`, want: fault.CallbackResolved, outcome: bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN},
 		"another was given":  {earlier: true, reply: `{"success":false}`, want: fault.CallbackResolved, outcome: bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN},
 		"an abort is behind": {reply: `{"success":false}`, tool: true, history: `{"type":"external_tool.completed","id":"00000000-0000-4000-8000-000000000001","data":{"requestId":"p1"}},{"type":"abort","id":"00000000-0000-4000-8000-000000000002","data":{}}`, want: fault.CallbackResolved, outcome: bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN},
+		"another may have been given": {uncertain: true, reply: `{"success":false}`,
+			history: `{"type":"permission.completed","id":"00000000-0000-4000-8000-000000000001","data":{"requestId":"p1"}}`,
+			want:    fault.CallbackResolved, outcome: bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN},
 		// What the history says of the call ends the callback before the answer.
 		"the call has ended": {reply: `{"success":false}`, tool: true, history: `{"type":"external_tool.completed","id":"00000000-0000-4000-8000-000000000001","data":{"requestId":"p1"}},{"type":"tool.execution_complete","id":"00000000-0000-4000-8000-000000000003","data":{"toolCallId":"c1"}},{"type":"abort","id":"00000000-0000-4000-8000-000000000002","data":{}}`, outcome: bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN},
 		"it waits no longer": {reply: `{"success":false}`, want: fault.CallbackResolved, outcome: bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN},
@@ -119,6 +123,13 @@ func TestAnswerTakenAlong(t *testing.T) {
 			if test.earlier {
 				s.play("permission.completed", `{"requestId":"p1"}`)
 				s.play(asks, data)
+			}
+			if test.uncertain {
+				p, err := s.callbacks.Registry().Claim("p1")
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.callbacks.Registry().Unclaim(p)
 			}
 			r, err := s.journal.NewReader(s.journal.Last(), true, func() {})
 			if err != nil {

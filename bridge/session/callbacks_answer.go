@@ -69,9 +69,9 @@ func (d *Callbacks) deliver(a *answerAttempt) {
 				}
 			})
 		case a.tries > 1 && e.Err == nil && !accepted:
-			// The runtime that ended may have accepted it: then the history has it.
+			// The runtime that ended may have accepted it: then the history has it, or an earlier one.
 			d.background(a, func(ctx context.Context) {
-				if end, ok := d.answerSince(ctx, a.p.ID, a.since); ok {
+				if end, ok := d.answerSince(ctx, a.p.ID, a.since); ok && !d.registry.Uncertain(a.p) {
 					a.done(true, end, nil)
 				} else {
 					a.done(false, e.At, nil)

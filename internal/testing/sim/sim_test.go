@@ -329,7 +329,12 @@ func TestFound(t *testing.T) {
 		"a message whose turn has ended is told as lost when it was cut": "v8 s0 c0 c0 c0 c0 c0 c0 c0 c0 c0 R1 c0 c0 c0 z0",
 		"a turn is continued that a caller rewinds":                      "v56 x4 c34 c30 c22 j21 c27 c3 c6 c19 c14 x1 R1",
 		"a turn is continued that another program has cut":               "v68 c30 t13 c19 c33 z23 c19 c2 c21 c11 O25 z8",
-		"a default answer does not reach the CLI":                        "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
+		"a message is taken up amid the end of the session": "s21 c20 s19 c34 s21 c15 c2 p12 c0 o6 c5 a28 c35 c16 c20 c15 c19 c17 c25 c25 " +
+			"c22 c7 s29",
+		"a message is sent amid the end of the session": "c14 s10 s15 c1 o0 c35 s0 c0 c4 c15 c10 p12 o7 c0 c20 c20 c18 c2 c13 s0 c23 c21 c7 " +
+			"c29 c30 c24 s31 c20 c11 c10",
+		"an earlier answer is taken for one that the CLI did not get": "v17 c33 t1 c29 c19 c22 c6 c17 j3 c11 c0 r27 c10 y30 r24 c11 c10 c27 x24",
+		"a default answer does not reach the CLI":                     "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
 	} {
 		if wrong := play(t, parse(t, ops)); wrong != "" {
 			t.Errorf("%s: %s", what, wrong)
