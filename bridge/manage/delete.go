@@ -8,6 +8,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
@@ -52,7 +53,8 @@ func (svc *Sessions) Delete(ctx context.Context, id string) error {
 	return svc.deleteStored(ctx, &bridgev1.DeleteSessionRequest{SessionId: id})
 }
 
-// deleteStored deletes a session that is in the CLI's history only.
+// deleteStored deletes a session that is disconnected, or in the CLI's history only. The CLI may have no files of a disconnected
+// one: it had no message, or another program has deleted them.
 func (svc *Sessions) deleteStored(ctx context.Context, r *bridgev1.DeleteSessionRequest) error {
 	id := r.GetSessionId()
 	p, err := svc.Home(ctx, id, r.GetRuntimeProfile())
@@ -63,16 +65,12 @@ func (svc *Sessions) deleteStored(ctx context.Context, r *bridgev1.DeleteSession
 	if err != nil {
 		return err
 	}
-	if stored == nil {
-		return session.NotFound(id)
+	if stored != nil {
+		err = svc.deleteFiles(ctx, p, id)
+	} else if !svc.disconnected(ctx, id) && (svc.cfg.Store.Own(ctx, id) != nil || !svc.cfg.Store.Has(ctx, id)) {
+		err = session.NotFound(id)
 	}
-	var params jsonobj.Object
-	params.SetString("sessionId", id)
-	var result json.RawMessage
-	if err := svc.cfg.Runtimes.Call(ctx, p, "session.delete", params, &result); err != nil {
-		return err
-	}
-	if err := session.Refused(result, "session.delete"); err != nil {
+	if err != nil {
 		return err
 	}
 	svc.cfg.Audit.Record(ctx, audit.Entry{Action: "session.delete", Outcome: audit.Done, Session: id, Owner: p.Tenant})
@@ -83,6 +81,17 @@ func (svc *Sessions) deleteStored(ctx context.Context, r *bridgev1.DeleteSession
 	}
 	svc.cfg.Store.Remove(e)
 	return nil
+}
+
+// deleteFiles has the CLI delete its files of a session.
+func (svc *Sessions) deleteFiles(ctx context.Context, p runtime.Profile, id string) error {
+	var params jsonobj.Object
+	params.SetString("sessionId", id)
+	var result json.RawMessage
+	if err := svc.cfg.Runtimes.Call(ctx, p, "session.delete", params, &result); err != nil {
+		return err
+	}
+	return session.Refused(result, "session.delete")
 }
 
 // deleteDamaged deletes a damaged session, and its history in the CLI.
