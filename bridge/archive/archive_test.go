@@ -28,7 +28,7 @@ func TestRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := manifest(content...)
-	if m.Session != want.Session || m.CLI != want.CLI || m.Epoch != want.Epoch || m.Seq != want.Seq ||
+	if m.Session != want.Session || m.Epoch != want.Epoch || m.Seq != want.Seq ||
 		!m.CreatedAt.Equal(want.CreatedAt) || !slices.Equal(m.Parts, want.Parts) {
 		t.Errorf("manifest %+v, want %+v", m, want)
 	}

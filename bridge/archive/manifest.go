@@ -46,8 +46,6 @@ type Manifest struct {
 	Version int    `json:"version"`
 	// Session is the id of the session at its origin.
 	Session string `json:"session"`
-	// CLI is the version of the Copilot CLI that wrote the session's history.
-	CLI string `json:"cli,omitempty"`
 	// CreatedAt is when the archive was made.
 	CreatedAt time.Time `json:"createdAt"`
 	// Epoch and Seq are the position of the journal up to which the archive has the session.

@@ -35,7 +35,7 @@ func digest(text string) string {
 
 func manifest(files ...file) archive.Manifest {
 	m := archive.Manifest{
-		Format: archive.Format, Version: archive.Version, Session: "s1", CLI: "1.0.102",
+		Format: archive.Format, Version: archive.Version, Session: "s1",
 		CreatedAt: time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC), Epoch: 1 << 60, Seq: 42, Parts: []archive.Part{},
 	}
 	for _, f := range files {
