@@ -162,6 +162,29 @@ func TestFormerOwnerIsLost(t *testing.T) {
 	}
 }
 
+// A write that hung until its session was handed over is refused, and the replica stays.
+func TestWritesBehindAHandOver(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	a, b := newReplica(t, server, "a"), newReplica(t, server, "b")
+	a.save(t, "s", `{"n":1}`)
+	records, outbox := a.get("s").records, a.Outbox("s")
+	if err := a.HandOver(t.Context(), "s", "b"); err != nil {
+		t.Fatal(err)
+	}
+	b.save(t, "s", `{"n":2}`)
+	for name, err := range map[string]error{
+		"state": records.Save(t.Context(), []byte(`{"n":3}`)), "outbox": outbox.Save([]byte("x")), "removal": records.Remove(t.Context()),
+	} {
+		if !errors.Is(err, backend.ErrStale) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if b.wantState(t, "s", `{"n":2}`); len(a.lost)+len(b.lost) > 0 {
+		t.Error("a replica was called lost")
+	}
+}
+
 // A removed session leaves nothing.
 func TestRemovedSessionLeavesNothing(t *testing.T) {
 	t.Parallel()
