@@ -68,10 +68,20 @@ func TestCallWithoutParams(t *testing.T) {
 	}
 }
 
+// A part of a surrogate pair is JSON: Go and JavaScript read it.
+func TestLoneSurrogateIsSent(t *testing.T) {
+	t.Parallel()
+	c, p := start(t, Options{})
+	go func() { _, _ = c.Call(t.Context(), "m", []byte(`{"a":"\ud800"}`)) }()
+	if _, body := p.receiveCall(); !strings.Contains(body, `"\ud800"`) {
+		t.Errorf("wrote %q", body)
+	}
+}
+
 func TestCallRefusesWhatIsNotOneValue(t *testing.T) {
 	t.Parallel()
 	c, _ := start(t, Options{})
-	for _, params := range []string{``, ` `, `{`, `{}}`, `{},"method":"runtime.shutdown"`, `{"a":"\"}`, `[}`, `1 2`} {
+	for _, params := range []string{``, ` `, `{`, `{}}`, `{},"method":"runtime.shutdown"`, `{"a":"\"}`, `[}`, `1 2`, `{"a":nope}`, "\"\xff\""} {
 		_, err := c.Call(t.Context(), "m", []byte(params))
 		if !errors.Is(err, ErrInvalidJSON) || !errors.Is(err, ErrNotSent) {
 			t.Errorf("params %q: %v", params, err)
