@@ -58,7 +58,7 @@ func (o Opening) AnswersGitHubToken() bool {
 		o.Join != nil && slices.Contains(o.Join.Handling.Methods, callback.GitHubToken)
 }
 
-// Create creates the session in a runtime. After an error the session is Deleted.
+// Create creates the session in a runtime. After an error no runtime has the session, and it must not be used.
 func (l *Loader) Create(ctx context.Context, o Opening) (_ Joined, err error) {
 	defer func() { l.s.audit.did(ctx, "session.create", err) }()
 	if err := l.lifecycle.acquire(ctx); err != nil {
