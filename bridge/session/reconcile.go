@@ -248,6 +248,7 @@ func (r *Reconciler) toolEnded(rec *journal.Record) {
 // after the creation, to resolve the earlier messages.
 func (r *Reconciler) beginAnew(ctx context.Context) (resolve func()) {
 	found := r.s.prompts.lookUp(ctx, nil, nil)
+	found.finished = true // an agent that knows of nothing has nothing to continue
 	if r.s.journal.Appended().Seq > 0 {
 		r.restart(ctx, nil)
 	}

@@ -334,6 +334,7 @@ func TestFound(t *testing.T) {
 		"a message is sent amid the end of the session": "c14 s10 s15 c1 o0 c35 s0 c0 c4 c15 c10 p12 o7 c0 c20 c20 c18 c2 c13 s0 c23 c21 c7 " +
 			"c29 c30 c24 s31 c20 c11 c10",
 		"an earlier answer is taken for one that the CLI did not get": "v17 c33 t1 c29 c19 c22 c6 c17 j3 c11 c0 r27 c10 y30 r24 c11 c10 c27 x24",
+		"a turn is continued in a session that the CLI does not know": "v48 t9 z3 s20 c29 c33 c26 c26 z17 D5 x34 c10 x7 t26 t17",
 		"a default answer does not reach the CLI":                     "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
 	} {
 		if wrong := play(t, parse(t, ops)); wrong != "" {
