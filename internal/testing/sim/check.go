@@ -37,7 +37,17 @@ func (w *world) over() bool {
 func (w *world) check() string {
 	w.failing(false)
 	w.restoreLog()
-	w.open()
+	for range reviveTries { // processes may end meanwhile
+		w.open()
+		if w.s.Loader().State() != session.Disconnected {
+			break
+		}
+		w.settle(func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return !w.clients.changing
+		})
+	}
 	w.checkErased()
 	w.checkWaiting()
 	if !w.settle(w.over) {

@@ -80,7 +80,7 @@ type cli struct {
 	replies  []string  // made and not sent yet
 
 	loaded  bool
-	closed  bool // a deletion that it has refused has ended the session
+	closed  bool // it had the session, which was destroyed, or ended by a deletion that it refused
 	used    bool // it has received a message
 	events  []stored
 	written int // events that the disk has

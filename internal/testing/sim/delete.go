@@ -34,6 +34,9 @@ func (w *world) delete(n int) {
 	w.deletion.refused = n%4 == 3
 	w.disconnects++
 	l, unused := w.life, n%3 == 0
+	if unused {
+		w.reader.returns++
+	}
 	w.mu.Unlock()
 	remove := (*session.Loader).Delete
 	if unused {
@@ -156,7 +159,7 @@ func (w *world) checkErased() {
 	}
 	w.settle(quiet)
 	w.mu.Lock()
-	w.deletion.refused = false
+	w.deletion.refused, w.fuse = false, fuse{} // a process that ended now would leave the deletion to another call
 	left := w.deletion.erased && !w.deletion.done
 	w.mu.Unlock()
 	if left && w.s.Loader().State() != session.Disconnected { // the CLI deletes that without the bridge's session

@@ -45,7 +45,9 @@ func (w *world) disconnect(n int) {
 func (w *world) leaveAll() {
 	w.changes++
 	for _, s := range w.seats {
-		s.presence, s.token = gone, ""
+		if s.token = ""; s.presence != joining { // who is joining tries again
+			s.presence = gone
+		}
 	}
 	w.orphan()
 }

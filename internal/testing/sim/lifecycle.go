@@ -132,6 +132,9 @@ func (c *cli) destroy(r request) {
 		lost[id] = true
 	}
 	maps.Copy(lost, c.lost)
-	*c = cli{w: c.w, pipe: c.pipe, requests: c.requests, replies: c.replies, copies: c.copies, questions: map[string]*toolCall{}, lost: lost}
+	*c = cli{
+		w: c.w, pipe: c.pipe, requests: c.requests, replies: c.replies, copies: c.copies, questions: map[string]*toolCall{}, lost: lost,
+		closed: true,
+	}
 	c.reply(r, `{"sessionId":"s1"}`)
 }

@@ -52,7 +52,7 @@ func (w *world) checkNotes() {
 			w.fail("the outcome of the message %s has no position", p.id)
 		}
 	}
-	if w.restarts+w.reader.gaps > 0 { // with a gap come no earlier notes, but the state
+	if w.restarts+w.reader.gaps+w.reader.returns > 0 { // who begins anew gets no earlier notes, but the state
 		return
 	}
 	for id, a := range w.callbacks {

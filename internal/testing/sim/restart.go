@@ -271,6 +271,8 @@ type reader struct {
 	at   journal.Position
 	seen map[journal.ID]journal.Position
 	gaps int
+	// returns is how often the reader has left and come back while the bridge went on.
+	returns int
 	// messages are the ids of the user's messages that it has read. Behind those of settled the session came to rest.
 	messages, unsettled []string
 	settled             map[string]bool
