@@ -173,6 +173,11 @@ func (w *Watchdog) GiveUp(ctx context.Context, err error) {
 			found = w.s.prompts.lookUp(ctx, nil, err)
 		}
 		w.s.prompts.resolve(found)
+		w.s.update(func() {
+			if w.s.loader.state == Unloaded { // a load may have begun a turn before its runtime ended
+				w.s.turns.lose(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST)
+			}
+		})
 		return nil
 	})
 }

@@ -335,7 +335,9 @@ func TestFound(t *testing.T) {
 			"c29 c30 c24 s31 c20 c11 c10",
 		"an earlier answer is taken for one that the CLI did not get": "v17 c33 t1 c29 c19 c22 c6 c17 j3 c11 c0 r27 c10 y30 r24 c11 c10 c27 x24",
 		"a turn is continued in a session that the CLI does not know": "v48 t9 z3 s20 c29 c33 c26 c26 z17 D5 x34 c10 x7 t26 t17",
-		"a default answer does not reach the CLI":                     "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
+		"a turn runs that a load has found, although the bridge has given up": "v21 x8 q15 a19 a8 c14 c7 c10 c11 t1 c15 c27 c10 c17 c23 c2 l14 c2 " +
+			"c2 c19 y31 y23 q20 y24 c26 c7 c15 k9 y16 c19 d27 y3",
+		"a default answer does not reach the CLI": "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
 	} {
 		if wrong := play(t, parse(t, ops)); wrong != "" {
 			t.Errorf("%s: %s", what, wrong)
