@@ -9,8 +9,10 @@ package history
 
 import (
 	"hash/fnv"
+	"slices"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/reorder"
 )
 
@@ -58,17 +60,23 @@ func happenedBefore(rec *journal.Record, t int64) bool {
 // not count, because the CLI writes with a delay, at the latest when the session rests, and loses the last messages when it is
 // killed.
 type Rewrite struct {
+	lookup  Lookup
 	there   map[journal.ID]bool
 	newest  uint64
-	lacks   bool // the journal lacks a message of the history
-	missing bool // the history lacks a message of the journal
+	lacks   bool      // the journal lacks a message of the history
+	missing []missing // messages of the journal that the history lacks
 	rewound bool
-	gone    bool
+}
+
+// missing is a message that the history lacks, by its number. Behind one that is settled the session came to rest.
+type missing struct {
+	seq     uint64
+	settled bool
 }
 
 // NewRewrite begins with a history.
 func NewRewrite(history []*journal.Record, lookup Lookup) *Rewrite {
-	r := &Rewrite{there: map[journal.ID]bool{}}
+	r := &Rewrite{lookup: lookup, there: map[journal.ID]bool{}}
 	for _, rec := range history {
 		if !saidByUser(rec) {
 			continue
@@ -83,17 +91,23 @@ func NewRewrite(history []*journal.Record, lookup Lookup) *Rewrite {
 // Kept takes the next event of the journal.
 func (r *Rewrite) Kept(rec *journal.Record) {
 	switch {
-	case rec.Type == rewind:
-		r.gone, r.missing, r.rewound = false, false, true // readers have received the rewind
+	case rec.Type == rewind: // readers know of all that it has cut
+		from, _ := r.lookup(journal.ParseID([]byte(event.Text(rec, "upToEventId")))) // of an unknown event: all
+		r.missing = slices.DeleteFunc(r.missing, func(m missing) bool { return m.seq >= from.Seq })
+		r.rewound = true
 	case rec.Type == "session.idle":
-		r.gone = r.gone || r.missing
+		for i := range r.missing {
+			r.missing[i].settled = true
+		}
 	case saidByUser(rec) && !r.there[rec.ID]:
-		r.gone, r.missing = r.gone || r.lacks || rec.Pos.Seq < r.newest, true
+		r.missing = append(r.missing, missing{seq: rec.Pos.Seq})
 	}
 }
 
 // Found reports whether the history was cut.
-func (r *Rewrite) Found() bool { return r.gone }
+func (r *Rewrite) Found() bool {
+	return slices.ContainsFunc(r.missing, func(m missing) bool { return m.settled || r.lacks || m.seq < r.newest })
+}
 
 // Rewound reports whether the journal has an event that tells that a call has cut the history.
 func (r *Rewrite) Rewound() bool { return r.rewound }
