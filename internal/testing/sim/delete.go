@@ -165,7 +165,7 @@ func (w *world) checkErased() {
 	if left && w.s.Loader().State() != session.Disconnected { // the CLI deletes that without the bridge's session
 		w.delete(1)
 		w.settle(quiet)
-		if w.deletion.erased && !w.deletion.done {
+		if w.deletion.erased && !w.deletion.done && w.s.Loader().State() != session.Disconnected {
 			w.fail("the session cannot be deleted, of which the CLI has nothing")
 		}
 	}

@@ -36,6 +36,9 @@ func (w *world) rewind(n int) {
 	}
 	l, crashes := w.life, w.crashes
 	w.stop.begin() // an interrupted turn is not continued meanwhile
+	for _, p := range w.prompts {
+		p.abortable = p.abortable || !p.over && p.crashed && w.variant.continues()
+	}
 	w.mu.Unlock()
 	abandoned := false
 	c := w.begin(func() { abandoned = true })
