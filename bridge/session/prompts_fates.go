@@ -114,7 +114,10 @@ func (q *Prompts) apply(found fates) {
 	for i := range found.entries {
 		e, d := &found.entries[i], found.decisions[i]
 		if found.finished && d.Verdict == outbox.Untaken && e.Prompt().Continues > 0 {
-			d.Verdict = outbox.Removed
+			if d.Verdict = outbox.Removed; e.Acknowledged() && q.aborts == 0 {
+				q.remove(e, bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST)
+				continue
+			}
 		} else if e.Owed && found.unread == nil && e.Obstacle() == "" {
 			continue // it was decided by an earlier load, and not given to the CLI since
 		}
@@ -157,11 +160,7 @@ func (q *Prompts) applyOne(e *outbox.Entry, d outbox.Decision, out turn.Outcome,
 		return
 	}
 	if d.Verdict == outbox.Removed || d.Verdict == outbox.Untaken && e.Prompt().Continues > 0 && q.aborts > 0 {
-		q.outbox.Finish(e.N)
-		if w != nil {
-			out := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_ABORTED, End: q.s.journal.Last()}
-			q.s.turns.carryOut(q.s.turns.machine.Finish(w, out))
-		}
+		q.remove(e, bridgev1.TurnStatus_TURN_STATUS_ABORTED)
 		return
 	}
 	if why := lostBecause(d.Verdict, unread, e.Obstacle()); why != "" {
@@ -169,6 +168,14 @@ func (q *Prompts) applyOne(e *outbox.Entry, d outbox.Decision, out turn.Outcome,
 		return
 	}
 	q.outbox.Owe(e.N, d.Done)
+}
+
+// remove ends a prompt that is not to be sent. The caller holds the lock.
+func (q *Prompts) remove(e *outbox.Entry, status bridgev1.TurnStatus) {
+	q.outbox.Finish(e.N)
+	if w := q.waiters[e.N]; w != nil {
+		q.s.turns.carryOut(q.s.turns.machine.Finish(w, turn.Outcome{Status: status, End: q.s.journal.Last()}))
+	}
 }
 
 // forgotten says why a prompt is lost that the CLI took up.

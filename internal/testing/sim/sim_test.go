@@ -337,8 +337,9 @@ func TestFound(t *testing.T) {
 		"a turn is continued in a session that the CLI does not know": "v48 t9 z3 s20 c29 c33 c26 c26 z17 D5 x34 c10 x7 t26 t17",
 		"a turn runs that a load has found, although the bridge has given up": "v21 x8 q15 a19 a8 c14 c7 c10 c11 t1 c15 c27 c10 c17 c23 c2 l14 c2 " +
 			"c2 c19 y31 y23 q20 y24 c26 c7 c15 k9 y16 c19 d27 y3",
-		"another program cuts more than a caller": "O18 s28 c10 s2 c24 c12 c30 c20 c10 c30 c7 c27 c20 c26 c14 c32 c0 R24 c24 x2",
-		"a default answer does not reach the CLI": "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
+		"another program cuts more than a caller":                "O18 s28 c10 s2 c24 c12 c30 c20 c10 c30 c7 c27 c20 c26 c14 c32 c0 R24 c24 x2",
+		"a turn that another program has cut is told as aborted": "v66 c27 t11 c8 c22 z19 c15 c16 c25 c3 c31 O13 c34 x20",
+		"a default answer does not reach the CLI":                "v35 t15 c30 c5 c29 c28 c2 w19 c23 x4 c26 w3 c28 w7",
 	} {
 		if wrong := play(t, parse(t, ops)); wrong != "" {
 			t.Errorf("%s: %s", what, wrong)
