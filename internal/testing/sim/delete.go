@@ -16,6 +16,8 @@ type deletion struct {
 	underway int
 	// refused: the CLI cannot remove its files.
 	refused bool
+	// closed: the CLI has ended the session, and could not remove its files.
+	closed bool
 	// erased: the CLI has removed all that it had of the session.
 	erased bool
 	// done: a caller was told that the session is deleted.
@@ -97,6 +99,7 @@ func (c *cli) erase(r request) {
 		}
 		*c = cli{w: w, pipe: c.pipe, requests: c.requests, replies: c.replies, copies: c.copies, questions: map[string]*toolCall{}, lost: lost}
 		if c.closed = refused; refused { // the bridge has lost it, as with its process
+			w.deletion.closed = true
 			w.crashes++
 			w.stop.ends++
 			w.stop.forgotten = true
