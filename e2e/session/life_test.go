@@ -227,21 +227,30 @@ func TestSessionDelete(t *testing.T) {
 	}
 }
 
+// Of a session without a message the CLI has no files.
 func TestSessionDeleteDisconnected(t *testing.T) {
 	t.Parallel()
-	r := harness.NewFixture(t, harness.Echo)
-	s := r.Session(r.Options())
-	s.Ask("hello")
-	if err := s.Disconnect(r.Ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Client.DeleteSession(r.Ctx, s.ID()); err != nil {
-		t.Fatalf("delete: %v", err)
-	}
-	_, err := r.Client.ResumeSession(r.Ctx, s.ID(), r.Options())
-	harness.WantError(t, err, codes.NotFound, notFound)
-	if recorded := s.Record(); recorded != nil {
-		t.Errorf("the CLI still has a record of %d events", len(recorded))
+	for name, use := range map[string]func(*harness.TestSession){
+		"with a message": func(s *harness.TestSession) { s.Ask("hello") }, "without a message": func(*harness.TestSession) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := harness.NewFixture(t, harness.Echo)
+			s := r.Session(r.Options())
+			use(s)
+			if err := s.Disconnect(r.Ctx); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Client.DeleteSession(r.Ctx, s.ID()); err != nil {
+				t.Fatalf("delete: %v", err)
+			}
+			_, err := r.Client.ResumeSession(r.Ctx, s.ID(), r.Options())
+			harness.WantError(t, err, codes.NotFound, notFound)
+			harness.WantError(t, r.Client.DeleteSession(r.Ctx, s.ID()), codes.NotFound, notFound)
+			if recorded := s.Record(); recorded != nil {
+				t.Errorf("the CLI still has a record of %d events", len(recorded))
+			}
+		})
 	}
 }
 
