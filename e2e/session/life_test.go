@@ -254,6 +254,17 @@ func TestSessionDeleteDisconnected(t *testing.T) {
 	}
 }
 
+// A session can be deleted before its first message: the CLI says that it has no files of it.
+func TestSessionDeleteUnused(t *testing.T) {
+	t.Parallel()
+	r := harness.NewFixture(t, harness.Echo)
+	s := r.Session(r.Options())
+	if err := r.Client.DeleteSession(r.Ctx, s.ID()); err != nil {
+		t.Fatalf("delete: %v", err)
+	}
+	harness.WantError(t, r.Client.DeleteSession(r.Ctx, s.ID()), codes.NotFound, notFound)
+}
+
 func TestSessionIdempotentCreate(t *testing.T) {
 	t.Parallel()
 	r := harness.NewFixture(t, harness.Echo)
