@@ -6,9 +6,13 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"go/ast"
+	"go/importer"
 	"go/parser"
 	"go/token"
+	"go/types"
+	"io"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -41,41 +45,37 @@ type Generated struct {
 	Operator string
 	// File is the mutated file, and Package its folder, relative to the repository's root.
 	File, Package string
-	source        []byte
-	from, to      int // the bytes of source that replace stands for
-	replace       string
+	// order is that in which the mutations of the file were found: what is outside comes before what is in it.
+	order int
+	edits []edit
 }
+
+// edit puts texts around a part of a file, or one in its place. The rune place in them stands for the mutation's number.
+type edit struct {
+	from, to    int // the part
+	open, close string
+	replaces    bool
+}
+
+// place stands for the number of a mutation in the texts of its edits.
+const place = "\x00"
 
 // Operators are the kinds of generated mutations.
 var Operators = []string{"negate", "drop", "swap", "bound"}
 
-// Apply returns the mutated text of the file.
-func (g Generated) Apply() []byte {
-	return slices.Concat(g.source[:g.from], []byte(g.replace), g.source[g.to:])
-}
-
-// Generate returns all mutations of the deciding packages, in an order that depends on the seed and their names only.
-func Generate(root string, seed uint64) ([]Generated, error) {
+// Generate returns all mutations of some packages, in an order that depends on the seed and their names only.
+func Generate(root string, packages []string, seed uint64) ([]Generated, error) {
+	exports, err := exportData(root, packages)
+	if err != nil {
+		return nil, err
+	}
 	var all []Generated
-	for _, pkg := range Deciding {
-		files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pkg), "*.go"))
+	for _, pkg := range packages {
+		some, err := generatePackage(root, pkg, exports)
 		if err != nil {
 			return nil, err
 		}
-		for _, file := range files {
-			if strings.HasSuffix(file, "_test.go") {
-				continue
-			}
-			source, err := os.ReadFile(file) //nolint:gosec // a source of the repository
-			if err != nil {
-				return nil, err
-			}
-			some, err := GenerateFile(path.Join(pkg, filepath.Base(file)), source)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, some...)
-		}
+		all = append(all, some...)
 	}
 	rank := func(g Generated) []byte {
 		sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", seed, g.Name))
@@ -85,14 +85,62 @@ func Generate(root string, seed uint64) ([]Generated, error) {
 	return all, nil
 }
 
-// GenerateFile returns the mutations of one file, in the order of the source.
-func GenerateFile(name string, source []byte) ([]Generated, error) {
-	fset := token.NewFileSet()
-	file, err := parser.ParseFile(fset, name, source, parser.SkipObjectResolution)
+// generatePackage returns the mutations of a package. The types say how a number is written that stands for another one.
+func generatePackage(root, pkg string, exports importer.Lookup) ([]Generated, error) {
+	files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pkg), "*.go"))
 	if err != nil {
 		return nil, err
 	}
-	g := &generator{file: name, source: source, base: fset.File(file.Pos()).Base(), names: map[string]int{}}
+	files = slices.DeleteFunc(files, func(name string) bool { return strings.HasSuffix(name, "_test.go") })
+	fset := token.NewFileSet()
+	var parsed []*ast.File
+	var sources [][]byte
+	for _, name := range files {
+		source, err := os.ReadFile(name) //nolint:gosec // a source of the repository
+		if err != nil {
+			return nil, err
+		}
+		file, err := parser.ParseFile(fset, name, source, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		parsed, sources = append(parsed, file), append(sources, source)
+	}
+	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}}
+	conf := types.Config{Importer: importer.ForCompiler(fset, "gc", exports)}
+	if _, err := conf.Check(pkg, fset, parsed, info); err != nil {
+		return nil, err
+	}
+	var all []Generated
+	for i, file := range parsed {
+		all = append(all, generateFile(fset, path.Join(pkg, filepath.Base(files[i])), file, sources[i], info)...)
+	}
+	return all, nil
+}
+
+// exportData finds what the compiler says of the packages that others import.
+func exportData(root string, packages []string) (importer.Lookup, error) {
+	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}
+	for _, pkg := range packages {
+		args = append(args, "./"+pkg)
+	}
+	cmd := exec.Command("go", args...) //nolint:gosec // names of packages
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w", err)
+	}
+	files := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		name, file, _ := strings.Cut(strings.TrimSpace(line), " ")
+		files[name] = file
+	}
+	return func(path string) (io.ReadCloser, error) { return os.Open(files[path]) }, nil
+}
+
+// generateFile returns the mutations of one file, in the order of the source.
+func generateFile(fset *token.FileSet, name string, file *ast.File, source []byte, info *types.Info) []Generated {
+	g := &generator{file: name, source: source, base: fset.File(file.Pos()).Base(), info: info, names: map[string]int{}}
 	for _, decl := range file.Decls {
 		f, ok := decl.(*ast.FuncDecl)
 		if !ok || f.Body == nil {
@@ -106,8 +154,8 @@ func GenerateFile(name string, source []byte) ([]Generated, error) {
 			ast.Inspect(f.Body, g.visit)
 		}
 	}
-	slices.SortStableFunc(g.all, func(a, b Generated) int { return cmp.Compare(a.from, b.from) })
-	return g.all, nil
+	slices.SortStableFunc(g.all, func(a, b Generated) int { return cmp.Compare(a.edits[0].from, b.edits[0].from) })
+	return g.all
 }
 
 // generator makes the mutations of a file.
@@ -116,6 +164,7 @@ type generator struct {
 	source   []byte
 	base     int    // the position of the file's first byte
 	function string // that is visited
+	info     *types.Info
 	names    map[string]int
 	all      []Generated
 }
@@ -124,16 +173,18 @@ func (g *generator) text(n ast.Node) string {
 	return string(g.source[int(n.Pos())-g.base : int(n.End())-g.base])
 }
 
-// add adds a mutation that replaces what the source has between two positions.
-func (g *generator) add(operator string, from, to token.Pos, what, replace string) {
+// add adds a mutation.
+func (g *generator) add(operator, what string, edits ...edit) {
 	name := fmt.Sprintf("%s: %s: %s %s", g.file, g.function, operator, strings.Join(strings.Fields(what), " "))
 	if g.names[name]++; g.names[name] > 1 {
 		name += fmt.Sprintf(" (%d)", g.names[name])
 	}
-	g.all = append(g.all, Generated{
-		Name: name, Operator: operator, File: g.file, Package: path.Dir(g.file), source: g.source,
-		from: int(from) - g.base, to: int(to) - g.base, replace: replace,
-	})
+	g.all = append(g.all, Generated{Name: name, Operator: operator, File: g.file, Package: path.Dir(g.file), order: len(g.all), edits: edits})
+}
+
+// around is an edit that puts texts around a node.
+func (g *generator) around(n ast.Node, open, close string) edit {
+	return edit{from: int(n.Pos()) - g.base, to: int(n.End()) - g.base, open: open, close: close}
 }
 
 // visit makes the mutations of a node, and reports whether the nodes in it are mutated, too.
@@ -142,6 +193,8 @@ func (g *generator) visit(n ast.Node) bool {
 		return false
 	}
 	switch n := n.(type) {
+	case *ast.GenDecl:
+		return n.Tok != token.CONST
 	case *ast.BlockStmt:
 		g.effects(n.List)
 	case *ast.CommClause:
@@ -196,14 +249,13 @@ func (g *generator) effects(list []ast.Stmt) {
 		if !isEffect(s) {
 			continue
 		}
-		text := g.text(s)
-		g.add("drop", s.Pos(), s.End(), short(text), "if false {\n"+text+"\n}")
+		g.add("drop", short(g.text(s)), g.around(s, "if !mutant.Is("+place+") { ", " }"))
 		if i+1 == len(list) || !isEffect(list[i+1]) || !g.ordered(s, list[i+1]) {
 			continue
 		}
 		next := list[i+1]
-		between := string(g.source[int(s.End())-g.base : int(next.Pos())-g.base])
-		g.add("swap", s.Pos(), next.End(), short(text)+" with "+short(g.text(next)), g.text(next)+between+text)
+		g.add("swap", short(g.text(s))+" with "+short(g.text(next)),
+			g.around(s, "if mutant.Is("+place+") { "+g.text(next)+" }; ", ""), g.around(next, "if !mutant.Is("+place+") { ", " }"))
 	}
 }
 
@@ -281,18 +333,20 @@ func (g *generator) condition(e ast.Expr) {
 	if b, ok := ast.Unparen(e).(*ast.BinaryExpr); ok && (b.Op == token.LAND || b.Op == token.LOR) || mentions(e) {
 		return
 	}
-	g.add("negate", e.Pos(), e.End(), g.text(e), "!("+g.text(e)+")")
+	g.add("negate", g.text(e), g.around(e, "(mutant.Is("+place+") != (", "))"))
 }
 
 // operands mutates a binary expression: the parts of conjunctions, comparisons, and numbers that are compared or added.
 func (g *generator) operands(b *ast.BinaryExpr) {
-	next := map[token.Token]string{token.LSS: "<=", token.LEQ: "<", token.GTR: ">=", token.GEQ: ">"}
+	function := map[token.Token]string{token.LSS: "Less", token.LEQ: "AtMost", token.GTR: "More", token.GEQ: "AtLeast"}
 	switch b.Op {
 	case token.LAND, token.LOR:
 		g.condition(b.X)
 		g.condition(b.Y)
 	case token.LSS, token.LEQ, token.GTR, token.GEQ:
-		g.add("bound", b.OpPos, b.OpPos+token.Pos(len(b.Op.String())), g.text(b), next[b.Op])
+		at := int(b.OpPos) - g.base
+		g.add("bound", g.text(b), g.around(b, "mutant."+function[b.Op]+"("+place+", ", ")"),
+			edit{from: at, to: at + len(b.Op.String()), open: ",", replaces: true})
 		fallthrough
 	case token.EQL, token.NEQ, token.ADD, token.SUB:
 		for _, e := range []ast.Expr{b.X, b.Y} {
@@ -308,13 +362,22 @@ func (g *generator) bound(e ast.Expr) {
 	if lit, ok := e.(*ast.BasicLit); ok {
 		g.increase(lit, "["+lit.Value+"]")
 	} else if e != nil {
-		g.add("bound", e.Pos(), e.End(), "["+g.text(e)+"]", g.text(e)+" + 1")
+		g.add("bound", "["+g.text(e)+"]", g.more(e))
 	}
 }
 
 // increase makes a number larger by one.
 func (g *generator) increase(lit *ast.BasicLit, where string) {
 	if n, err := strconv.Atoi(lit.Value); err == nil {
-		g.add("bound", lit.Pos(), lit.End(), where+" to "+strconv.Itoa(n+1), strconv.Itoa(n+1))
+		g.add("bound", where+" to "+strconv.Itoa(n+1), g.more(lit))
 	}
+}
+
+// more is an edit that adds one to a number.
+func (g *generator) more(e ast.Expr) edit {
+	one := "mutant.One(" + place + ")"
+	if t := g.info.TypeOf(e); t != nil && t != types.Typ[types.Int] && t != types.Typ[types.UntypedInt] {
+		one = types.TypeString(t, (*types.Package).Name) + "(" + one + ")"
+	}
+	return g.around(e, "(", " + "+one+")")
 }

@@ -11,7 +11,7 @@ import (
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	source := "package p\n\nfunc Limit(n int) bool { return n < 3 }\n\nfunc Odd(n int) bool { return n-1 == 0 }\n\n" +
-		"var N int\n\nfunc Count() { N++ }\n"
+		"var N int\n\nfunc Count() { N++ }\n\nfunc Never() { N-- }\n"
 	root := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod": "module example.test/m\n\ngo 1.26\n",
@@ -30,29 +30,35 @@ func TestJudge(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	all, err := GenerateFile("p/p.go", []byte(source))
+	ctx := t.Context()
+	all, err := Generate(root, []string{"p"}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	broken := all[0]
-	broken.Name, broken.replace = "broken", ")"
-	r := &Runner{Root: root, Dir: t.TempDir()}
-	want := map[string]Notice{
-		"p/p.go: Limit: bound n < 3":       BySimulator,
-		"p/p.go: Limit: bound n < 3 to 4":  BySimulator,
-		"p/p.go: Odd: bound n-1 == 0 to 1": ByUnitTests,
-		"p/p.go: Odd: bound n-1 to 2":      ByUnitTests,
-		"p/p.go: Count: drop N++":          ByNone,
-		"broken":                           ByCompiler,
+	woven, err := (&Runner{Root: root, Dir: t.TempDir()}).Weave(ctx, all)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, g := range append(all, broken) {
-		f, err := r.Judge(t.Context(), g)
-		if err != nil || f.Notice != want[g.Name] {
-			t.Errorf("%s: %v, %v, want %v", g.Name, f.Notice, err, want[g.Name])
+	type verdict struct {
+		notice    Notice
+		simulated bool
+	}
+	want := map[string]verdict{
+		"p/p.go: Limit: bound n < 3":       {BySimulator, true},
+		"p/p.go: Limit: bound n < 3 to 4":  {BySimulator, true},
+		"p/p.go: Odd: bound n-1 == 0 to 1": {ByUnitTests, false},
+		"p/p.go: Odd: bound n-1 to 2":      {ByUnitTests, false},
+		"p/p.go: Count: drop N++":          {ByNone, true},
+		"p/p.go: Never: drop N--":          {ByNone, false},
+	}
+	for _, g := range all {
+		f, err := woven.Judge(ctx, g)
+		if got := (verdict{f.Notice, f.Simulated}); err != nil || got != want[g.Name] {
+			t.Errorf("%s: %v, %v, want %v", g.Name, got, err, want[g.Name])
 		}
 	}
-	if len(all)+1 != len(want) {
-		t.Errorf("%d mutations, want %d", len(all)+1, len(want))
+	if len(all) != len(want) {
+		t.Errorf("%d mutations, want %d", len(all), len(want))
 	}
 }
 
@@ -63,7 +69,7 @@ func TestReasonsNameMutations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := Generate("../../..", 1)
+	all, err := Generate("../../..", Deciding, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +85,7 @@ func TestReasonsNameMutations(t *testing.T) {
 func TestSampleIsStable(t *testing.T) {
 	t.Parallel()
 	names := func(seed uint64) (out []string) {
-		all, err := Generate("../../..", seed)
+		all, err := Generate("../../..", Deciding, seed)
 		if err != nil {
 			t.Fatal(err)
 		}

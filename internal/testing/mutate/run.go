@@ -26,6 +26,8 @@ const maxOutput = 4 << 10
 type Runner struct {
 	// Root is the repository's root, Dir a directory for the mutated files.
 	Root, Dir string
+	// SimulatorOnly: unit tests do not judge generated mutations.
+	SimulatorOnly bool
 	// passes holds the tests that were seen to pass without a mutation.
 	passes map[string]Verdict
 }
@@ -58,7 +60,7 @@ func (r *Runner) Run(ctx context.Context, m Mutation) (Result, error) {
 		result.Verdict, result.Took = verdict, time.Since(began)
 		return result, nil
 	}
-	overlay, err := r.overlay(m.File, text)
+	overlay, err := r.overlay(map[string][]byte{m.File: text})
 	if err != nil {
 		return result, err
 	}
@@ -72,30 +74,33 @@ type suite struct {
 	// pkg has the tests, relative to the root. test is the one whose failure counts; any if it is empty.
 	pkg, test, pattern string
 	limit              time.Duration
-	// memory bounds the memory of each process, in KB; zero does not.
-	memory int
-	args   []string // of the tests
+	args               []string // of the tests
 }
 
 func (m Mutation) suite() suite {
 	return suite{pkg: m.Package, test: m.Test, pattern: m.Pattern(), limit: TestTimeout}
 }
 
-// overlay writes the mutated text of a file, and the file that has the go command read it.
-func (r *Runner) overlay(file string, text []byte) (string, error) {
+// overlay writes mutated texts of files, and the file that has the go command read them.
+func (r *Runner) overlay(texts map[string][]byte) (string, error) {
 	dir, err := os.MkdirTemp(r.Dir, "")
 	if err != nil {
 		return "", err
 	}
-	mutated := filepath.Join(dir, "mutated.go")
-	list, err := json.Marshal(map[string]map[string]string{
-		"Replace": {filepath.Join(r.Root, filepath.FromSlash(file)): mutated},
-	})
+	replace := map[string]string{}
+	for file, text := range texts {
+		mutated := filepath.Join(dir, fmt.Sprintf("mutated%d.go", len(replace)))
+		replace[filepath.Join(r.Root, filepath.FromSlash(file))] = mutated
+		if err := os.WriteFile(mutated, text, 0o600); err != nil {
+			return "", err
+		}
+	}
+	list, err := json.Marshal(map[string]map[string]string{"Replace": replace})
 	if err != nil {
 		return "", err
 	}
 	path := filepath.Join(dir, "overlay.json")
-	return path, errors.Join(os.WriteFile(mutated, text, 0o600), os.WriteFile(path, list, 0o600))
+	return path, os.WriteFile(path, list, 0o600)
 }
 
 // test runs a suite and says how it went.
@@ -108,10 +113,6 @@ func (r *Runner) test(ctx context.Context, s suite, overlay string) (Verdict, st
 	}
 	args = append(append(args, "./"+s.pkg, "-args"), s.args...)
 	cmd := exec.CommandContext(ctx, "go", args...)
-	if s.memory > 0 {
-		bounded := fmt.Sprintf(`ulimit -v %d; exec go "$@"`, s.memory)
-		cmd = exec.CommandContext(ctx, "sh", append([]string{"-c", bounded, "sh"}, args...)...)
-	}
 	cmd.Dir = r.Root
 	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.CombinedOutput()

@@ -30,7 +30,7 @@ func main() {
 type options struct {
 	only, write                 string
 	sample, generated, parallel int
-	named                       bool
+	named, units                bool
 	seed                        uint64
 }
 
@@ -40,6 +40,7 @@ func run(ctx context.Context) error {
 	flag.IntVar(&o.sample, "sample", 0, "run every `n`-th named mutation; 0 runs all of them")
 	flag.BoolVar(&o.named, "named", true, "run the named mutations")
 	flag.IntVar(&o.generated, "generated", 0, "also make `n` mutations from the syntax tree")
+	flag.BoolVar(&o.units, "units", true, "have the unit tests of its package judge what the simulator does not notice")
 	flag.Uint64Var(&o.seed, "seed", 1, "the seed that says which")
 	flag.IntVar(&o.parallel, "parallel", 2, "judge `n` generated mutations at the same time")
 	flag.StringVar(&o.write, "write", "", "put the results into this `page`; not with -only or -sample")
@@ -60,7 +61,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	runner := &mutate.Runner{Root: root, Dir: dir}
+	runner := &mutate.Runner{Root: root, Dir: dir, SimulatorOnly: !o.units}
 	if o.named {
 		if err := named(ctx, runner, o, pattern); err != nil {
 			return err
@@ -111,13 +112,17 @@ func named(ctx context.Context, runner *mutate.Runner, o options, pattern *regex
 
 // generated runs mutations that are made from the syntax tree.
 func generated(ctx context.Context, runner *mutate.Runner, o options, pattern *regexp.Regexp) error {
-	all, err := mutate.Generate(runner.Root, o.seed)
+	all, err := mutate.Generate(runner.Root, mutate.Deciding, o.seed)
+	if err != nil {
+		return err
+	}
+	woven, err := runner.Weave(ctx, all)
 	if err != nil {
 		return err
 	}
 	all = slices.DeleteFunc(all, func(g mutate.Generated) bool { return !pattern.MatchString(g.Name) })
-	found, err := runner.JudgeSample(ctx, all, o.generated, o.parallel, func(f mutate.Finding) {
-		fmt.Printf("%-16s %s (%v)\n", f.Notice, f.Name, f.Took.Round(100*time.Millisecond))
+	found, err := woven.JudgeAll(ctx, all[:min(o.generated, len(all))], o.parallel, func(f mutate.Finding) {
+		fmt.Printf("%-16s %-5v %s (%v)\n", f.Notice, f.Simulated, f.Name, f.Took.Round(100*time.Millisecond))
 	})
 	if err != nil {
 		return err
