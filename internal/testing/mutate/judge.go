@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +27,7 @@ import (
 const (
 	simulatorRuns  = 370
 	simulatorLimit = time.Minute
+	searchLimit    = 5 * time.Minute
 )
 
 // maxMemory bounds the memory of a test of a generated mutation, in KB: a loop may never end.
@@ -66,7 +68,9 @@ type Finding struct {
 	Notice Notice
 	// Simulated: the simulator comes by it.
 	Simulated bool
-	Took      time.Duration
+	// Script is a further run of the simulator that notices it, if one was searched for.
+	Script string
+	Took   time.Duration
 	// Reason says why a mutation that survived is no fault of the tests; empty if nobody has found one.
 	Reason string
 }
@@ -210,9 +214,29 @@ func (w *Woven) Judge(ctx context.Context, g Generated) (Finding, error) {
 			f.Notice = by
 			break
 		}
+		if by == BySimulator && w.r.Search > 0 {
+			if f.Script, err = w.search(ctx, n); err != nil {
+				return f, err
+			}
+		}
 	}
 	f.Took = time.Since(began)
 	return f, nil
+}
+
+// wrongRun is what the simulator says of a wrong run.
+var wrongRun = regexp.MustCompile(`(?m)^short: (.*)$`)
+
+// search makes further runs of the simulator with a mutation, and returns the first wrong one in its short form.
+func (w *Woven) search(ctx context.Context, n int) (script string, err error) {
+	s := simulator
+	s.pattern, s.limit = "^TestRuns$", searchLimit
+	s.args = []string{"-first", strconv.Itoa(simulatorRuns + 1), "-runs", strconv.Itoa(w.r.Search)}
+	passed, out, err := w.run(ctx, s, fmt.Sprint(mutant.Active, "=", n))
+	if found := wrongRun.FindSubmatch(out); err == nil && !passed && found != nil {
+		script = string(found[1])
+	}
+	return script, err
 }
 
 // JudgeAll judges mutations, several at the same time, and calls done after each.

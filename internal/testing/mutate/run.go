@@ -28,6 +28,8 @@ type Runner struct {
 	Root, Dir string
 	// SimulatorOnly: unit tests do not judge generated mutations.
 	SimulatorOnly bool
+	// Search is how many further runs the simulator makes with a generated mutation that it comes by and does not notice.
+	Search int
 	// passes holds the tests that were seen to pass without a mutation.
 	passes map[string]Verdict
 }

@@ -28,10 +28,10 @@ func main() {
 
 // options are the flags.
 type options struct {
-	only, write                 string
-	sample, generated, parallel int
-	named, units                bool
-	seed                        uint64
+	only, write                         string
+	sample, generated, parallel, search int
+	named, units                        bool
+	seed                                uint64
 }
 
 func run(ctx context.Context) error {
@@ -41,6 +41,7 @@ func run(ctx context.Context) error {
 	flag.BoolVar(&o.named, "named", true, "run the named mutations")
 	flag.IntVar(&o.generated, "generated", 0, "also make `n` mutations from the syntax tree")
 	flag.BoolVar(&o.units, "units", true, "have the unit tests of its package judge what the simulator does not notice")
+	flag.IntVar(&o.search, "search", 0, "have the simulator make `n` further runs with a generated mutation that it does not notice, and show the first wrong one")
 	flag.Uint64Var(&o.seed, "seed", 1, "the seed that says which")
 	flag.IntVar(&o.parallel, "parallel", 2, "judge `n` generated mutations at the same time")
 	flag.StringVar(&o.write, "write", "", "put the results into this `page`; not with -only or -sample")
@@ -61,7 +62,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	runner := &mutate.Runner{Root: root, Dir: dir, SimulatorOnly: !o.units}
+	runner := &mutate.Runner{Root: root, Dir: dir, SimulatorOnly: !o.units, Search: o.search}
 	if o.named {
 		if err := named(ctx, runner, o, pattern); err != nil {
 			return err
@@ -123,6 +124,9 @@ func generated(ctx context.Context, runner *mutate.Runner, o options, pattern *r
 	all = slices.DeleteFunc(all, func(g mutate.Generated) bool { return !pattern.MatchString(g.Name) })
 	found, err := woven.JudgeAll(ctx, all[:min(o.generated, len(all))], o.parallel, func(f mutate.Finding) {
 		fmt.Printf("%-16s %-5v %s (%v)\n", f.Notice, f.Simulated, f.Name, f.Took.Round(100*time.Millisecond))
+		if f.Script != "" {
+			fmt.Println("  noticed by", f.Script)
+		}
 	})
 	if err != nil {
 		return err
