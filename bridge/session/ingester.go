@@ -63,7 +63,8 @@ func newIngester(s *Session, at time.Time) *Ingester {
 // take takes an event that arrived at a time, in the order in which the CLI sent it. It never
 // blocks, and keeps the record.
 func (i *Ingester) take(rec *journal.Record, at time.Time) {
-	rec.Bridge = i.Internal
+	// A load goes on behind the first turns of the session, which callers may abort.
+	rec.Bridge = i.Internal && (rec.Type != "abort" || i.s.prompts.aborts == 0)
 	if i.reading {
 		i.held = append(i.held, rec)
 		if len(i.held) >= maxHeld {

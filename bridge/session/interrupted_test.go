@@ -441,21 +441,29 @@ func TestAbortedTurnIsLeft(t *testing.T) {
 	for name, test := range map[string]struct {
 		events []string
 		bridge bool // has made the abort
+		caller bool // aborts meanwhile
 		want   bool
 	}{
-		"not aborted":                    {events: []string{firstMessage}, want: true},
-		"aborted by a caller":            {events: []string{firstMessage, callersAbort}},
-		"aborted by the bridge":          {events: []string{firstMessage, callersAbort}, bridge: true, want: true},
-		"a message before it is removed": {events: []string{callersAbort}, want: true},
-		"an earlier turn was aborted":    {events: []string{callersAbort, firstMessage}, want: true},
-		"a turn of a helper is aborted":  {events: []string{firstMessage, strings.Replace(callersAbort, "{", `{"agentId":"a",`, 1)}, want: true},
+		"not aborted":                     {events: []string{firstMessage}, want: true},
+		"aborted by a caller":             {events: []string{firstMessage, callersAbort}},
+		"aborted by the bridge":           {events: []string{firstMessage, callersAbort}, bridge: true, want: true},
+		"aborted by a caller amid a load": {events: []string{firstMessage, callersAbort}, bridge: true, caller: true},
+		"a message before it is removed":  {events: []string{callersAbort}, want: true},
+		"an earlier turn was aborted":     {events: []string{callersAbort, firstMessage}, want: true},
+		"a turn of a helper is aborted":   {events: []string{firstMessage, strings.Replace(callersAbort, "{", `{"agentId":"a",`, 1)}, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s, r := interrupted(t, nil, firstMessage)
+				if test.caller {
+					s.prompts.beginAbort()
+				}
 				for _, text := range test.events {
 					s.had(text, test.bridge)
+				}
+				if test.caller {
+					s.prompts.endAbort()
 				}
 				s.update(func() { s.turns.lose(lost) })
 				if told := r.told(t, s); told != test.want {
