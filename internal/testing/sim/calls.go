@@ -268,8 +268,8 @@ func list(ids []string) string {
 	return string(text)
 }
 
-// recall takes the calls up that the record leaves unended. It returns those that cannot go on.
-func (c *cli) recall() (interrupted []*toolCall) {
+// unendedCalls are the calls that a record leaves unended.
+func unendedCalls(record []stored) (open []*toolCall) {
 	type event struct {
 		Type string
 		Data struct {
@@ -278,14 +278,13 @@ func (c *cli) recall() (interrupted []*toolCall) {
 			Result                          struct{ Kind string }
 		}
 	}
-	var open []*toolCall
 	find := func(is func(*toolCall) bool) *toolCall {
 		if i := slices.IndexFunc(open, is); i >= 0 {
 			return open[i]
 		}
 		return &toolCall{}
 	}
-	for _, s := range c.events {
+	for _, s := range record {
 		var e event
 		if s.agent {
 			continue
@@ -319,21 +318,17 @@ func (c *cli) recall() (interrupted []*toolCall) {
 			open = nil
 		}
 	}
-	for _, t := range open {
-		if t.stage == begun || t.stage == approved {
-			interrupted = append(interrupted, t)
-		} else {
-			c.calls = append(c.calls, t)
-		}
-	}
-	return interrupted
+	return open
 }
 
 // takeOver has the process go on with the calls that an earlier one has left, once the session is resumed.
-func (c *cli) takeOver(continuePending bool) (interrupted []*toolCall) {
-	interrupted = c.recall()
-	if !continuePending {
-		c.calls, interrupted = nil, nil
+func (c *cli) takeOver(continuePending bool) {
+	for _, t := range unendedCalls(c.events) {
+		if !continuePending || t.stage == begun || t.stage == approved {
+			c.stale = append(c.stale, t)
+		} else {
+			c.calls = append(c.calls, t)
+		}
 	}
 	if len(c.calls) > 0 {
 		c.phase, c.resumed, c.text = calling, true, "C"
@@ -346,5 +341,16 @@ func (c *cli) takeOver(continuePending bool) (interrupted []*toolCall) {
 			}
 		}
 	}
-	return interrupted
+}
+
+// interrupt ends the calls that cannot go on.
+func (c *cli) interrupt() {
+	if len(c.stale) == 0 {
+		return
+	}
+	for _, t := range c.stale {
+		c.completeCall(t, false)
+	}
+	c.stale = nil
+	c.emit("session.warning", `{"message":"tool calls had no recorded result"}`, -1)
 }

@@ -79,9 +79,11 @@ type cli struct {
 	requests []request // received and not worked on yet
 	replies  []string  // made and not sent yet
 
-	loaded  bool
-	closed  bool // it had the session, which was destroyed, or ended by a deletion that it refused
-	used    bool // it has received a message
+	loaded bool
+	closed bool // it had the session, which was destroyed, or ended by a deletion that it refused
+	used   bool // it has received a message
+	// worked: it has an event to write down besides those of its begin and end.
+	worked  bool
 	events  []stored
 	written int // events that the disk has
 	file    int // events in earlier files
@@ -99,6 +101,7 @@ type cli struct {
 
 	declared  declaration
 	calls     []*toolCall // that have not ended
+	stale     []*toolCall // of an earlier process, which cannot go on
 	cancelled []*toolCall // by an abort
 	resumed   bool        // an earlier process began the calls
 	// took is the prompt whose turn an earlier process began; -1 without one.
@@ -171,7 +174,7 @@ func (c *cli) steps() (all []func()) {
 	} else if c.active() {
 		all = append(all, c.goOn)
 	}
-	if c.written < len(c.events) {
+	if c.worked && c.written < len(c.events) {
 		all = append(all, c.write)
 	}
 	return all
@@ -218,6 +221,7 @@ var ephemeral = map[string]bool{
 func (c *cli) emit(eventType, data string, said int) {
 	if e := c.send(eventType, data, said); !ephemeral[eventType] {
 		c.events = append(c.events, e)
+		c.worked = c.worked || eventType != "session.resume" && eventType != "session.shutdown"
 	}
 }
 
@@ -271,7 +275,11 @@ func (c *cli) help(n int) {
 	}
 }
 
+// write writes the record down, unless the process has only resumed the session.
 func (c *cli) write() {
+	if !c.worked {
+		return
+	}
 	c.w.note("CLI writes %d events", len(c.events))
 	c.written = len(c.events)
 	c.w.disk.events = slices.Clone(c.events)
@@ -364,17 +372,14 @@ func (c *cli) handle(r request) {
 		c.loaded, c.declared = true, r.params.declaration
 		c.events = slices.Clone(c.w.disk.events)
 		c.written, c.inherited, c.file = len(c.events), len(c.events), c.w.disk.file
-		interrupted := c.takeOver(r.params.ContinuePendingWork)
+		c.takeOver(r.params.ContinuePendingWork)
 		var resumed []stored // the record has it behind the calls
 		if !r.params.DisableResume {
 			data := fmt.Sprintf(`{"eventCount":1,"continuePendingWork":%v,"sessionWasActive":false}`, r.params.ContinuePendingWork)
 			resumed = append(resumed, c.send("session.resume", data, -1))
 		}
-		for _, t := range interrupted {
-			c.completeCall(t, false)
-		}
-		if len(interrupted) > 0 {
-			c.emit("session.warning", `{"message":"tool calls had no recorded result"}`, -1)
+		if r.params.ContinuePendingWork {
+			c.interrupt()
 		}
 		c.events = append(c.events, resumed...)
 		c.reply(r, `{"sessionId":"s1"}`)
@@ -434,7 +439,7 @@ func (c *cli) beginAbort(r request) {
 		c.phase, c.abort, c.cancelled, c.calls = aborting, r, c.calls, nil
 		return
 	}
-	c.events = append(c.events, c.abortEvent)
+	c.events, c.worked = append(c.events, c.abortEvent), true
 	if c.phase == idle || c.phase == calling { // a turn that an earlier process began has no end of its own
 		c.phase, c.calls, c.resumed = deciding, nil, false
 	}
@@ -491,6 +496,7 @@ func (c *cli) takeUp(delivery string) {
 
 // say notes that the agent has taken a message up.
 func (c *cli) say(in input, delivery string) {
+	c.interrupt()
 	c.turn = append(c.turn, in.n)
 	if c.w.prompt(in.n).settled {
 		c.w.failures = append(c.w.failures, fmt.Sprintf("the agent gets P%d again, whose turn had ended", in.n))

@@ -89,6 +89,11 @@
 //     request has an end in the record and that has none itself keeps the agent at work until an abort. The abort of
 //     taken-over calls tells no ends.
 //   - A process that resumes the session ends a call whose permission was refused, and goes on with the turn.
+//   - A process that resumes the session without going on with what is open in the record ends all these calls when the agent
+//     takes up the next message, before that. A message in the record does not end them: only their own ends, the end of their
+//     step and an abort do.
+//   - A process that has only resumed the session writes nothing, also when it destroys the session or its input ends. The next
+//     one can go on with the calls. The events of the begin and the end come into the record with others.
 //   - It waits for the reply to a hook also when the turn has been aborted.
 //   - The second copy of an ephemeral event may come very late. In a burst, events from memory and new ones come by turns.
 //   - A process that destroys a session ends its turn without an event, and forgets the messages that wait.

@@ -20,7 +20,7 @@ type page struct {
 
 // beginFile has the process go on with its record in another file, if the record has a message.
 func (c *cli) beginFile() {
-	if !c.loaded || !c.w.disk.known || c.phase != idle || c.active() {
+	if !c.loaded || !c.worked || !c.w.disk.known || c.phase != idle || c.active() {
 		return
 	}
 	c.write()

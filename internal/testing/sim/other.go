@@ -51,14 +51,18 @@ func (w *world) changeByOther(n int) {
 
 // turnOfOther is what another CLI process adds when it resumes the session, has a turn, and ends.
 func (w *world) turnOfOther() (all []stored) {
-	for _, e := range []struct{ kind, data string }{
-		{"session.resume", `{"eventCount":1,"continuePendingWork":false,"sessionWasActive":false}`},
+	type event struct{ kind, data string }
+	events := []event{{"session.resume", `{"eventCount":1,"continuePendingWork":false,"sessionWasActive":false}`}}
+	for _, t := range unendedCalls(w.disk.events) {
+		events = append(events, event{"tool.execution_complete", fmt.Sprintf(`{"toolCallId":%q,"success":false}`, t.id)})
+	}
+	for _, e := range append(events, []event{
 		{"user.message", fmt.Sprintf(`{"content":"X","messageId":%q,"interactionId":"x"}`, w.uuid())},
 		{"assistant.turn_start", `{"turnId":"0","interactionId":"x"}`},
 		{"assistant.message", `{"content":"AX","toolRequests":[]}`},
 		{"assistant.turn_end", `{"turnId":"0"}`},
 		{"session.shutdown", `{"shutdownType":"routine"}`},
-	} {
+	}...) {
 		all = append(all, stored{
 			json: fmt.Sprintf(`{"id":%q,"timestamp":%q,"parentId":null,"type":%q,"ephemeral":false,"data":%s}`, w.uuid(), w.now(), e.kind, e.data),
 			said: -1, other: e.kind == "user.message",

@@ -94,7 +94,10 @@ func (c *cli) rewind(r request) {
 	}
 	removed := len(c.events) - at
 	c.w.cut(c.events[at:], false)
-	c.events, c.inherited = slices.Clone(c.events[:at]), min(c.inherited, at)
+	if len(c.stale) > 0 {
+		c.stale = unendedCalls(c.events[:at])
+	}
+	c.events, c.inherited, c.worked = slices.Clone(c.events[:at]), min(c.inherited, at), true
 	c.write()
 	c.w.disk.known = true
 	c.emit("session.snapshot_rewind", fmt.Sprintf(`{"upToEventId":%q,"eventsRemoved":%d}`, r.params.EventID, removed), -1)
