@@ -52,6 +52,13 @@ func (a *activity) set(t time.Time, always bool) {
 	}
 }
 
+// busy reports whether there is a call.
+func (a *activity) busy() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return !a.since.IsZero()
+}
+
 // still returns for how long the current call has made no progress; zero if there is no call.
 func (a *activity) still(now time.Time) time.Duration {
 	a.mu.Lock()

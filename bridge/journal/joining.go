@@ -78,10 +78,10 @@ func (w *Writer) flushTogether(l *lane, batches []joining) {
 // lane calls it.
 func (w *Writer) tidyJoint(l *lane) {
 	folders := w.joined.Load()
-	if folders == nil {
+	if folders == nil || !folders.joint.Due() {
 		return
 	}
-	l.writing.begin(w.cfg.Now())
+	l.begin()
 	defer l.writing.end()
 	err := folders.joint.Tidy(func(sessions []string, values []joint.ID) error {
 		folders.moveSoon(sessions, values)
@@ -91,6 +91,9 @@ func (w *Writer) tidyJoint(l *lane) {
 		w.cfg.Logger.Warn("moving events from the joint log to their journals failed", "error", err)
 	}
 	l.untidy = err != nil
+	if folders.joint.Leaving() {
+		w.unsynced.request()
+	}
 }
 
 // syncJoint syncs the joint log. It returns the last event of each of the journals for which that was enough, by the
@@ -121,5 +124,8 @@ func (w *Writer) syncMoved() {
 		w.syncing.begin(w.cfg.Now())
 		defer w.syncing.end()
 		folders.joint.SyncMoved(w.cfg.Interval / 2)
+		if folders.joint.Leaving() { // what was not synced in this time, or what the log has not dropped yet
+			w.unsynced.request()
+		}
 	}
 }

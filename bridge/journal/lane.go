@@ -8,6 +8,9 @@ import (
 // remoteLanes is the number of remote logs that a writer changes at a time.
 const remoteLanes = 16
 
+// jointTries is the interval at which the joint log is tidied, in intervals of retries.
+const jointTries = 4
+
 // lane is one goroutine of a writer and the journals that it writes, one after another. A journal stays in its lane, so
 // its log is changed from one goroutine. All local logs have the same lane. Journals with remote logs are spread over
 // remoteLanes lanes, so that a slow answer delays only the journals of one lane.
@@ -15,6 +18,7 @@ type lane struct {
 	writer  *Writer
 	local   bool // it has all local logs
 	writing activity
+	again   *alarm        // for journals whose disk failed
 	kick    chan struct{} // capacity 1
 	queue   []*Disk       // guarded by the writer's mu
 	untidy  bool          // moving events from the joint log fails
@@ -22,7 +26,7 @@ type lane struct {
 
 // startLane returns a running lane. It ends with the writer.
 func (w *Writer) startLane(local bool) *lane {
-	l := &lane{writer: w, local: local, kick: make(chan struct{}, 1)}
+	l := &lane{writer: w, local: local, kick: make(chan struct{}, 1), again: newAlarm(w.cfg.again)}
 	w.wg.Go(l.run)
 	return l
 }
@@ -59,25 +63,36 @@ func (l *lane) push(d *Disk) {
 func (l *lane) run() {
 	tidy := time.NewTicker(l.writer.cfg.TidyEvery)
 	defer tidy.Stop()
-	again := time.NewTicker(l.writer.cfg.again)
-	defer again.Stop()
+	defer l.again.timer.Stop()
+	var joint <-chan time.Time
+	if l.local {
+		tick := time.NewTicker(jointTries * l.writer.cfg.again)
+		defer tick.Stop()
+		joint = tick.C
+	}
 	for {
 		select {
 		case <-l.kick:
 			for disks := l.take(); len(disks) > 0; disks = l.take() {
 				l.writer.flush(l, disks...)
 			}
-		case <-again.C:
+		case <-l.again.timer.C:
+			l.again.rang()
 			l.tryAgain()
-			if l.local {
-				l.writer.tidyJoint(l)
-			}
+		case <-joint:
+			l.writer.tidyJoint(l)
 		case <-tidy.C:
 			l.tidy()
 		case <-l.writer.stop:
 			return
 		}
 	}
+}
+
+// begin records that a change of logs begins.
+func (l *lane) begin() {
+	l.writing.begin(l.writer.cfg.Now())
+	l.writer.watch.request()
 }
 
 // take returns the next journals to write: one, or in the local lane those that are waiting.
@@ -113,6 +128,7 @@ func (l *lane) tryAgain() {
 		due := !now.Before(d.retryAt)
 		d.j.mu.Unlock()
 		if !due {
+			l.again.request()
 			continue
 		}
 		w.mu.Lock()
@@ -133,7 +149,7 @@ func (l *lane) tidy() {
 		}
 	}
 	w.mu.Unlock()
-	l.writing.begin(w.cfg.Now())
+	l.begin()
 	defer l.writing.end()
 	for _, d := range disks {
 		l.writing.move(w.cfg.Now())

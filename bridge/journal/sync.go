@@ -1,17 +1,14 @@
 package journal
 
-import (
-	"fmt"
-	"time"
-)
+import "fmt"
 
-// syncs is the goroutine that syncs at each interval.
+// syncs is the goroutine that syncs what was written, an interval later.
 func (w *Writer) syncs() {
-	tick := time.NewTicker(w.cfg.Interval)
-	defer tick.Stop()
+	defer w.unsynced.timer.Stop()
 	for {
 		select {
-		case <-tick.C:
+		case <-w.unsynced.timer.C:
+			w.unsynced.rang()
 			w.syncAll()
 			w.syncMoved()
 		case <-w.sync:

@@ -87,7 +87,9 @@ type Writer struct {
 
 	local   *lane // of the logs in files
 	syncing activity
-	held    atomic.Int64 // bytes of all journals that wait for the disk
+	// unsynced is requested by what is written and not synced, watch by a change of logs.
+	unsynced, watch *alarm
+	held            atomic.Int64 // bytes of all journals that wait for the disk
 
 	overruns *segment.Cell                // may be nil
 	doubts   atomic.Pointer[segment.Cell] // may be nil
@@ -135,7 +137,8 @@ func NewWriter(cfg WriterConfig) *Writer {
 	}
 	w := &Writer{
 		cfg: cfg, overruns: openOverruns(&cfg), stop: make(chan struct{}),
-		sync:  make(chan struct{}, 1),
+		sync:     make(chan struct{}, 1),
+		unsynced: newAlarm(cfg.Interval), watch: newAlarm(stallTimeout / 4),
 		disks: map[*Disk]*lane{}, failing: map[*Disk]struct{}{},
 	}
 	w.local = w.startLane(true)
@@ -190,7 +193,10 @@ func (w *Writer) register(d *Disk) {
 }
 
 // moved records that a piece was written to a local log.
-func (w *Writer) moved() { w.local.writing.move(w.cfg.Now()) }
+func (w *Writer) moved() {
+	w.local.writing.move(w.cfg.Now())
+	w.unsynced.request()
+}
 
 // syncSoon requests a sync before the next interval.
 func (w *Writer) syncSoon() {
@@ -202,7 +208,7 @@ func (w *Writer) syncSoon() {
 
 // flush writes the next batches of journals. The goroutine of their lane calls it.
 func (w *Writer) flush(l *lane, disks ...*Disk) {
-	l.writing.begin(w.cfg.Now())
+	l.begin()
 	defer l.writing.end()
 	var together []joining
 	for _, d := range disks {
@@ -227,6 +233,7 @@ func (w *Writer) flushAlone(d *Disk, b *batch) {
 			d.failed(err, b)
 			w.mu.Lock()
 			w.failing[d] = struct{}{}
+			w.lane(d).again.request()
 			w.mu.Unlock()
 			w.finish(d, true)
 			return
@@ -240,6 +247,7 @@ func (w *Writer) wrote(d *Disk, b *batch) {
 	w.mu.Lock()
 	if !d.dirty && len(b.records) > 0 {
 		d.dirty, w.dirty = true, append(w.dirty, d)
+		w.unsynced.request()
 	}
 	w.mu.Unlock()
 	if d.written(b) {
@@ -302,16 +310,26 @@ func (w *Writer) forget(d *Disk) {
 
 // stalls is the goroutine that detects stalled writes.
 func (w *Writer) stalls() {
-	tick := time.NewTicker(stallTimeout / 4)
-	defer tick.Stop()
+	defer w.watch.timer.Stop()
 	for {
 		select {
-		case <-tick.C:
+		case <-w.watch.timer.C:
+			w.watch.rang()
 			w.unstall()
+			if w.writes() {
+				w.watch.request()
+			}
 		case <-w.stop:
 			return
 		}
 	}
+}
+
+// writes reports whether logs are being changed.
+func (w *Writer) writes() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.local.writing.busy() || slices.ContainsFunc(w.remote, func(l *lane) bool { return l.writing.busy() })
 }
 
 // unstall lets readers of journals with a stalled disk read from memory.

@@ -22,7 +22,7 @@ func openOn(fs *faultfs.FS, dir string) (*store.Store, error) {
 }
 
 // moved is the time in which states move to the files of their sessions.
-const moved = 2*time.Minute + time.Second
+const moved = 2*time.Minute + 3*time.Second
 
 func stateOf(key string, n int) backend.State {
 	return backend.State{Key: key, Data: strconv.AppendInt(nil, int64(n), 10)}

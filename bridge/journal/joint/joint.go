@@ -290,12 +290,10 @@ func (l *Log) Sync() error {
 // Full reports whether the tails have more bytes than Limits.Tails, so that Tidy has something to do.
 func (l *Log) Full() bool { return l.tails.Load() > l.limits.Tails }
 
-// Tidy moves entries that are to leave the log, and drops those that no member needs any more. It passes move the
-// keys of entries of an earlier process that are to leave the log and have no member, and values that are to be moved.
+// Tidy moves entries that are to leave the log, and drops those that no member needs any more. The caller asks Due first.
+// Tidy passes move the keys of entries of an earlier process that are to leave the log and have no member, and values that
+// are to be moved.
 func (l *Log) Tidy(move func(keys []string, values []ID) error) error {
-	if !l.advance() {
-		return nil
-	}
 	due, orphans, values := l.due()
 	var errs []error
 	for _, m := range due {
@@ -309,8 +307,8 @@ func (l *Log) Tidy(move func(keys []string, values []ID) error) error {
 	return errors.Join(append(errs, l.drop())...)
 }
 
-// advance moves the cutoff, and reports whether there is something to move or to drop.
-func (l *Log) advance() bool {
+// Due moves the cutoff, and reports whether there is something to move or to drop.
+func (l *Log) Due() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	cutoff := l.cutoff.Load()
@@ -363,14 +361,16 @@ func (l *Log) due() (due []*Member, orphans []string, values []ID) {
 	return due, orphans, l.dueValues(cutoff, over)
 }
 
+// Leaving reports whether entries are to leave the log, so that SyncMoved may have something to do.
+func (l *Log) Leaving() bool { return l.needed.Load() <= l.cutoff.Load() }
+
 // SyncMoved syncs the logs of members whose moved entries are to leave the joint log. It takes little more time
 // than the limit.
 func (l *Log) SyncMoved(limit time.Duration) {
-	cutoff := l.cutoff.Load()
-	if l.needed.Load() > cutoff {
+	if !l.Leaving() {
 		return
 	}
-	begin := l.o.Now()
+	cutoff, begin := l.cutoff.Load(), l.o.Now()
 	for _, m := range l.list() {
 		if first := m.movedFrom(); first == 0 || first > cutoff {
 			continue
@@ -512,7 +512,9 @@ func (l *Log) Close(move func(keys []string, values []ID) error, limit time.Dura
 	if sync { // for values that were put without one
 		err = l.Sync()
 	}
-	err = errors.Join(err, l.Tidy(move))
+	if l.Due() {
+		err = errors.Join(err, l.Tidy(move))
+	}
 	l.SyncMoved(limit)
 	err = errors.Join(err, l.drop())
 	entries, _, _ := l.state()
