@@ -228,7 +228,7 @@ func (q *Prompts) restore() {
 		}
 		names := e.Names()
 		w := turn.NewWaiter(e.N)
-		q.s.turns.machine.Recover(w, lastOf(names))
+		q.s.turns.machine.Recover(w, names...)
 		q.waiters[e.N] = w
 		for _, id := range names {
 			q.restored[id] = w

@@ -215,7 +215,7 @@ func (q *Prompts) callNext(ctx context.Context, rt Runtime) (*turn.Waiter, outbo
 			q.outbox.Moved(note)
 		}
 		w.Span.Message(lastOf(ids))
-		q.s.turns.carryOut(q.s.turns.machine.Identify(w, lastOf(ids)))
+		q.s.turns.carryOut(q.s.turns.machine.Identify(w, ids...))
 	})
 	q.flush()
 	return w, e, nil

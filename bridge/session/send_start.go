@@ -210,7 +210,7 @@ func (a *attempt) accepted() {
 		if sent.InMemory = a.unstored || !durable && sd.s.prompts.Outbox().Problem() != nil; sent.InMemory {
 			sd.s.prompts.flusher.retry() // until the disk works again
 		}
-		a.w.identify(lastOf(ids))
+		a.w.identify(ids...)
 		if again {
 			sd.s.mu.Lock()
 			sd.s.prompts.redeliver()

@@ -62,12 +62,12 @@ func (w *Waiter) accept() {
 	w.t.machine.Accept(w.state, time.Now())
 }
 
-// identify notes the message's id.
-func (w *Waiter) identify(messageID string) {
+// identify notes the message's id, or those of several.
+func (w *Waiter) identify(ids ...string) {
 	w.t.s.mu.Lock()
 	defer w.t.s.mu.Unlock()
-	w.state.Span.Message(messageID)
-	w.t.carryOut(w.t.machine.Identify(w.state, messageID))
+	w.state.Span.Message(lastOf(ids))
+	w.t.carryOut(w.t.machine.Identify(w.state, ids...))
 }
 
 // Close ends the waiting.

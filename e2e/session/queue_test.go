@@ -386,3 +386,35 @@ func TestActivityTellsOfAborts(t *testing.T) {
 		t.Error("the CLI says that it works after an abort")
 	}
 }
+
+// TestSeveralMessagesOfOneCall: one turn takes all messages of a call. The message before them has its own answer, and its turn
+// ends before they are taken up.
+func TestSeveralMessagesOfOneCall(t *testing.T) {
+	t.Parallel()
+	st := harness.NewScripted(t,
+		harness.Rule{When: harness.WhenUser("Q-one"), WaitFor: "one", Reply: harness.Steps(harness.Say("A1"))},
+		harness.OnUser("Q-four", harness.Say("A4")))
+	s := st.Create(copilot.SessionOptions{})
+	first := submit(st, s, "Q-one")
+	st.Gate("one")
+	call := &cliv1.SessionServiceSendMessagesRequest{SessionId: s.ID()}
+	for _, text := range []string{"Q-two", "Q-three", "Q-four"} {
+		call.Messages = append(call.Messages, &cliv1.SendMessageItem{Prompt: text})
+	}
+	reply, err := cliv1.NewSessionServiceClient(st.Client.Conn()).SendMessages(st.Ctx, call)
+	if err != nil || len(reply.GetMessageIds()) != len(call.Messages) {
+		t.Fatalf("%v, %v", reply, err)
+	}
+	st.Model.Release("one")
+	if got := brief(first()); got != "completed A1" {
+		t.Errorf("the first message has the outcome %q", got)
+	}
+	st.First(s, "session.idle")
+	var texts []string
+	for _, e := range st.All(s, "user.message", "assistant.message") {
+		texts = append(texts, e.GetEvent().GetUserMessage().GetContent()+e.GetEvent().GetAssistantMessage().GetContent())
+	}
+	if got := strings.Join(texts, " "); got != "Q-one A1 Q-two Q-three Q-four A4" {
+		t.Errorf("the conversation is %s", got)
+	}
+}

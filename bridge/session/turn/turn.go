@@ -218,7 +218,7 @@ func (m *Machine) Precede(rec *journal.Record, last journal.Position) []Effect {
 // prompted reports whether a message that the agent takes up may be a prompt that waits; id may be empty.
 func (m *Machine) prompted(id string) bool {
 	return slices.ContainsFunc(m.waiters, func(w *Waiter) bool {
-		return !w.begun && (id == "" || !w.known || w.messageID == id)
+		return !w.begun && (id == "" || !w.known || w.messageID == id || slices.Contains(w.earlier, id))
 	})
 }
 

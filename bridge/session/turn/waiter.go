@@ -27,6 +27,8 @@ type Waiter struct {
 	// known (messageID) only a little later.
 	accepted, known bool
 	messageID       string
+	// earlier are the ids of the messages of the same call that the agent takes up before that one.
+	earlier []string
 	// begun: the message was taken up, at takenAt.
 	begun   bool
 	takenAt journal.Position
@@ -166,10 +168,10 @@ func (m *Machine) Accept(w *Waiter, now time.Time) {
 	m.lastEvent = now
 }
 
-// Identify notes the id of the waiter's message.
-func (m *Machine) Identify(w *Waiter, messageID string) []Effect {
-	w.known, w.messageID = true, messageID
-	if i := slices.IndexFunc(w.seen, func(t seen) bool { return t.id == messageID }); i >= 0 {
+// Identify notes the id of the waiter's message, or those of several, which one turn takes.
+func (m *Machine) Identify(w *Waiter, ids ...string) []Effect {
+	w.name(ids)
+	if i := slices.IndexFunc(w.seen, func(t seen) bool { return t.id == w.messageID }); i >= 0 {
 		t := w.seen[i]
 		w.take(t.at)
 		m.leaveBehind(w, journal.Position{Epoch: t.at.Epoch, Seq: t.at.Seq - 1})
@@ -182,6 +184,14 @@ func (m *Machine) Identify(w *Waiter, messageID string) []Effect {
 		m.finish(w, Outcome{Status: aborted, End: w.leftAt})
 	}
 	return m.take()
+}
+
+// name notes the ids of the messages that the waiter's call has sent. The agent has taken them up when it has the last one.
+func (w *Waiter) name(ids []string) {
+	w.known, w.messageID, w.earlier = true, "", nil
+	if n := len(ids); n > 0 {
+		w.messageID, w.earlier = ids[n-1], ids[:n-1]
+	}
 }
 
 // Drop ends the waiting without an outcome, and reports whether there was none. A loop over the waiters is not disturbed.
@@ -198,7 +208,7 @@ func (m *Machine) Finish(w *Waiter, out Outcome) []Effect {
 
 // Again makes a waiter ready for another delivery of its prompt.
 func (m *Machine) Again(w *Waiter) {
-	w.accepted, w.known, w.begun, w.unconfirmed, w.messageID = false, false, false, false, ""
+	w.accepted, w.known, w.begun, w.unconfirmed, w.messageID, w.earlier = false, false, false, false, "", nil
 	w.aborted, w.doubtful, w.leftBehind = false, false, false
 	w.takenAt, w.seen = journal.Position{}, nil
 }
@@ -210,8 +220,9 @@ func (m *Machine) MarkUnconfirmed(w *Waiter) {
 	}
 }
 
-// Recover adds a waiter for a message that an earlier process sent.
-func (m *Machine) Recover(w *Waiter, messageID string) {
-	w.accepted, w.known, w.unconfirmed, w.messageID = true, true, true, messageID
+// Recover adds a waiter for a message, or several, that an earlier process sent.
+func (m *Machine) Recover(w *Waiter, ids ...string) {
+	w.accepted, w.unconfirmed = true, true
+	w.name(ids)
 	m.waiters = append(m.waiters, w)
 }
