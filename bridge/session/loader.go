@@ -150,18 +150,29 @@ func (l *Loader) Answerable() error {
 	return l.usable()
 }
 
-// in calls f with the runtime that has the session. It loads the session if no runtime has it. If the runtime
-// loses the session before f's call reaches it, In calls f a second time, with the next runtime.
+// in calls f with the runtime that has the session, as withLoaded does. It loads the session if no runtime has it.
 func (l *Loader) in(ctx context.Context, f func(rt Runtime) error) error {
 	defer l.Hold()()
-	rt, err := l.Load(ctx)
+	return l.withLoaded(ctx, l.Load, f)
+}
+
+// alone is in with the lifecycle lock held, for a call that changes the session in the CLI: a load repeats earlier changes, and
+// would overtake the call.
+func (l *Loader) alone(ctx context.Context, f func(rt Runtime) error) error {
+	return l.exclusive(ctx, func() error { return l.withLoaded(ctx, l.load, f) })
+}
+
+// withLoaded calls f with the runtime that load returns. If the runtime loses the session before f's call reaches it,
+// withLoaded does both once more.
+func (l *Loader) withLoaded(ctx context.Context, load func(context.Context) (Runtime, error), f func(rt Runtime) error) error {
+	rt, err := load(ctx)
 	if err != nil {
 		return err
 	}
 	if err = f(rt); !l.moved(ctx, rt, err) {
 		return err
 	}
-	if rt, err = l.Load(ctx); err != nil {
+	if rt, err = load(ctx); err != nil {
 		return err
 	}
 	return f(rt)

@@ -90,15 +90,22 @@ func (st *Settings) Apply(
 		err := fault.New(fault.LimitExceeded, "the session remembers %d settings already", config.MaxSettings)
 		return nil, journal.Position{}, err.With("limit", "session settings")
 	}
-	result, at, err := st.s.loader.Do(ctx, method, params.Clone())
-	st.s.mu.Lock()
-	defer st.s.mu.Unlock()
-	switch {
-	case err != nil && st.s.loader.state != Disconnected:
-		st.State.Lack(given...)
-	case err == nil && Refused(result, method) == nil:
+	var result json.RawMessage
+	var at journal.Position
+	err := st.s.loader.alone(ctx, func(rt Runtime) (err error) {
+		if result, at, err = st.s.call(ctx, rt, method, params.Clone()); err != nil || Refused(result, method) != nil {
+			return err
+		}
+		st.s.mu.Lock()
+		defer st.s.mu.Unlock()
 		st.State.Remember(config.Setting{Key: keep.Key, Method: method, Params: params}, keep.Merge)
 		st.s.markDirty()
+		return nil
+	})
+	st.s.mu.Lock()
+	defer st.s.mu.Unlock()
+	if err != nil && st.s.loader.state != Disconnected {
+		st.State.Lack(given...)
 	}
 	return result, at, err
 }

@@ -14,11 +14,7 @@ import (
 // SetModel switches the model and remembers it for the next load.
 func (st *Settings) SetModel(ctx context.Context, params jsonobj.Object) (
 	result json.RawMessage, at journal.Position, err error) {
-	err = st.s.loader.exclusive(ctx, func() error {
-		rt, err := st.s.loader.load(ctx)
-		if err != nil {
-			return err
-		}
+	err = st.s.loader.alone(ctx, func(rt Runtime) (err error) {
 		if result, at, err = st.s.call(ctx, rt, "session.model.switchTo", params); err != nil {
 			return err
 		}
