@@ -57,6 +57,7 @@ func (m *Participants) Received(p plan, result json.RawMessage, at journal.Posit
 	t.token = m.s.settings.State.Object.Get(config.GitHubToken)
 	t.result, t.at = result, at
 	m.s.ingester.Info.ApplyResult(result, m.s.settings.State.Object)
+	m.s.markDirty()
 }
 
 // Opened returns what the CLI answered to the last create or resume, and the journal's last position
