@@ -33,7 +33,7 @@ func (s *Session) Snapshot() *bridgev1.Session {
 	if s.loader.state == Unloaded && len(s.settings.State.Missing) > 0 {
 		out.State = bridgev1.SessionState_SESSION_STATE_CREDENTIALS_NEEDED
 	}
-	if s.loader.runtime != nil {
+	if s.loader.state == Loaded { // and not while it is being unloaded
 		out.CliVersion = s.loader.runtime.Version()
 	}
 	return out
