@@ -47,6 +47,7 @@ type declaration struct {
 	RequestUserInput bool
 	Hooks            bool
 	ClientName       string
+	Model            string
 }
 
 // can reports whether the agent can make a call of a kind.

@@ -25,12 +25,12 @@ func (w *world) over() bool {
 			return false
 		}
 	}
-	open := w.openCallbacks()
+	open, changing := w.openCallbacks(), w.settings.changing
 	w.mu.Unlock()
 	if w.s.Loader().State() == session.Unloaded && (w.s.Awaited() || w.variant.continues()) {
 		return false
 	}
-	return len(open) == 0 && w.pending() == 0 && !w.s.Turns().Running() && w.s.Prompts().Outbox().Empty()
+	return len(open) == 0 && !changing && w.pending() == 0 && !w.s.Turns().Running() && w.s.Prompts().Outbox().Empty()
 }
 
 // check lets everything end, and returns what was wrong with the run.
@@ -79,6 +79,7 @@ func (w *world) check() string {
 	w.checkHooks()
 	w.checkNotes()
 	w.checkConfigured()
+	w.checkSettings()
 	w.checkDeclared()
 	return strings.Join(w.failures, "\n")
 }

@@ -65,6 +65,7 @@ type request struct {
 // params are those parameters of requests that the model looks at.
 type params struct {
 	Prompt, Mode, RequestID, Cursor, EventID string
+	ModelID, Path, EventType                 string
 	Result                                   json.RawMessage
 	ContinuePendingWork                      bool
 	DisableResume                            bool
@@ -100,6 +101,7 @@ type cli struct {
 	abortEvent      stored
 
 	declared  declaration
+	settings  processSettings
 	calls     []*toolCall // that have not ended
 	stale     []*toolCall // of an earlier process, which cannot go on
 	cancelled []*toolCall // by an abort
@@ -369,7 +371,7 @@ func (c *cli) handle(r request) {
 		}
 		c.refuseEarlier(r)
 		c.w.changeByOthers()
-		c.loaded, c.declared = true, r.params.declaration
+		c.loaded, c.declared, c.settings = true, r.params.declaration, processSettings{}
 		c.events = slices.Clone(c.w.disk.events)
 		c.written, c.inherited, c.file = len(c.events), len(c.events), c.w.disk.file
 		c.takeOver(r.params.ContinuePendingWork)
@@ -404,7 +406,9 @@ func (c *cli) handle(r request) {
 	case "session.metadata.activity":
 		c.reply(r, fmt.Sprintf(`{"hasActiveWork":%v}`, c.active()))
 	default:
-		c.reply(r, `{}`)
+		if !c.set(r) {
+			c.reply(r, `{}`)
+		}
 	}
 }
 

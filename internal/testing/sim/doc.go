@@ -31,6 +31,10 @@
 // the journal may also fill up or hang: then callers and readers notice nothing, unless the bridge ends. In the end the disk has
 // what readers have got.
 //
+// Callers set things in the session (see settings.go): tools, the model, calls that the bridge repeats, labels and interests. In the
+// end the process that has the session has what was accepted last, and once. After each step callers are shown the session as it
+// is (see snapshot.go).
+//
 // Callers disconnect the session, which others use, and open it again. Its turn and its callbacks end then, nothing that it had to do
 // is done later, and no participant has a place.
 //

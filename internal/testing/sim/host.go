@@ -77,8 +77,13 @@ func (h host) Stopped() <-chan struct{}                { return h.ctx.Done() }
 func (host) BuiltIns(context.Context) *config.BuiltIns { return nil }
 func (host) Changed(bridgev1.SessionChange)            {}
 func (host) Watched(map[string]string) []string        { return nil }
-func (host) LabelsChanged()                            {}
 func (host) Logger() *slog.Logger                      { return slog.New(slog.DiscardHandler) }
+
+// LabelsChanged implements session.Host.
+func (h host) LabelsChanged() { h.hears(func() { h.w.settings.labelled++ }) }
+
+// cliVersion is the version of CLI processes.
+const cliVersion = "1.0.102"
 
 // refreshTimeout is that of package inbox. A process that does not answer for as long is killed.
 const refreshTimeout = time.Minute
@@ -124,7 +129,7 @@ func (*runtime) Satellite(context.Context, string, session.Asker) (roster.Satell
 func (rt *runtime) TurnCompleted()         {}
 func (rt *runtime) Traces() bool           { return false }
 func (rt *runtime) Ended() <-chan struct{} { return rt.told }
-func (rt *runtime) Version() string        { return "1.0.102" }
+func (rt *runtime) Version() string        { return cliVersion }
 
 func (rt *runtime) Err() error {
 	rt.w.mu.Lock()

@@ -121,6 +121,7 @@ func (w *world) save() {
 	if dirty && text != nil {
 		w.saved = text
 		w.clients.saved = w.clients.now
+		w.settings.save()
 	}
 }
 
@@ -164,6 +165,7 @@ func (w *world) restart(n int) {
 	w.stop.restart()
 	w.calls, w.deletion.underway = nil, 0
 	w.clients.now, w.clients.changing = slices.Concat(w.clients.now, w.clients.saved), false
+	w.settings.restart()
 	w.mu.Unlock()
 	w.note("the bridge begins again")
 	after := w.newLife(before.ended) // before anything notices the end

@@ -35,6 +35,9 @@ const (
 	away // it has lost its connection
 )
 
+// name is what a participant calls itself.
+func (s *seat) name() string { return "participant " + string(s.tool) }
+
 // grace is that of a participant. No two are equal, since timers that fire at once do so in any order.
 func (s *seat) grace() time.Duration { return grace - time.Duration(s.tool) }
 
@@ -48,7 +51,7 @@ var seatsOf = []rune{callersTool, permitted}
 
 // brings is what a participant brings.
 func (w *world) brings(s *seat) roster.Brings {
-	b := roster.Brings{Handling: asks, Grace: s.grace()}
+	b := roster.Brings{Name: s.name(), Handling: asks, Grace: s.grace()}
 	if w.variant.own() == 0 {
 		b.Tools = []config.Tool{tool(s.tool)}
 	}

@@ -104,6 +104,7 @@ type world struct {
 	streamed      streamed
 	noted         noted
 	clients       clients
+	settings      settings
 	fuse          fuse
 	trace         func(line string) // nil without a trace
 }
@@ -112,6 +113,7 @@ func newWorld(v variant) *world {
 	w := &world{variant: v, callbacks: map[string]*asking{}, streamed: streamed{places: map[journal.ID]int{}}, reader: reader{settled: map[string]bool{}}}
 	w.noted = newNoted()
 	w.clients.now, w.clients.saved = []string{""}, []string{""}
+	w.settings = newSettings()
 	w.life = w.newLife(nil)
 	w.do(func() error {
 		_, err := w.s.Loader().Create(w.ctx, v.opening())
