@@ -12,6 +12,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -78,6 +79,7 @@ func (w *world) check() string {
 	w.checkStreamed()
 	w.checkHooks()
 	w.checkNotes()
+	w.checkTurns()
 	w.checkConfigured()
 	w.checkSettings()
 	w.checkDeclared()
@@ -97,7 +99,7 @@ func (w *world) history() map[int][]int {
 
 // wrong says what is wrong with what a caller was told of its prompt; "" if nothing is.
 func (w *world) wrong(p *prompt, said []int) string {
-	switch told := outcomeOf(p); {
+	switch told := outcomeOf(p.outcome); {
 	case !p.over:
 		return ""
 	case len(said) > 1:
@@ -145,10 +147,10 @@ func (w *world) wrong(p *prompt, said []int) string {
 }
 
 // outcomeOf is an outcome as the CLI's model has it.
-func outcomeOf(p *prompt) string {
-	told := strings.TrimPrefix(p.outcome.Status.String(), "TURN_STATUS_")
-	if p.outcome.Status == bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
-		told += " " + p.outcome.Proto().GetText()
+func outcomeOf(out turn.Outcome) string {
+	told := strings.TrimPrefix(out.Status.String(), "TURN_STATUS_")
+	if out.Status == bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
+		told += " " + out.Proto().GetText()
 	}
 	return told
 }

@@ -435,6 +435,9 @@ func (c *cli) beginAbort(r request) {
 	}
 	c.steering, c.queue = nil, nil
 	works := c.phase == thinking || c.phase == calling
+	if c.phase != idle {
+		c.w.turns.end("ABORTED")
+	}
 	for _, n := range c.turn {
 		c.w.ended(n, "ABORTED")
 		c.w.prompt(n).late = !works
@@ -492,6 +495,7 @@ func (c *cli) takeUp(delivery string) {
 	}
 	c.w.interaction++
 	c.w.stop.turn()
+	c.w.turns.begin()
 	c.turn, c.text, c.aborted, c.phase = nil, fmt.Sprint("A", in.n), false, thinking
 	c.say(in, delivery)
 	c.emit("assistant.turn_start", fmt.Sprintf(`{"turnId":"0","interactionId":"i%d"}`, c.w.interaction), -1)
@@ -538,6 +542,7 @@ func (c *cli) answer() {
 	for _, n := range c.turn {
 		c.w.ended(n, outcome)
 	}
+	c.w.turns.end(outcome)
 	if c.text == "C" && len(c.turn) == 0 && c.took >= 0 {
 		c.w.prompts[c.took].wentOn = true
 	}

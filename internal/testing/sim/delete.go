@@ -53,6 +53,9 @@ func (w *world) delete(n int) {
 			w.note("the session is deleted: %v", err)
 			w.deletion.underway--
 			w.removed(err)
+			if unused {
+				w.turns.forget() // it has missed notes
+			}
 		}
 		w.mu.Unlock()
 		if lives && unused {

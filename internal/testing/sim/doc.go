@@ -11,6 +11,8 @@
 //     to be lost is not in the history.
 //   - The session is idle, no prompt is left in the outbox or on its disk, and no event is in the journal twice.
 //   - A change of the state that the bridge stores is followed by a request to store it.
+//   - A reader is told of the end of each turn that it has seen begin, once, before the next begins, and of no other. Without the end
+//     of a process these are the turns of the agent, each with its outcome, and callers are told of the same ones (see turns.go).
 //
 // Of callbacks (tool calls, permissions and questions) it checks:
 //

@@ -145,6 +145,10 @@ func (rt *runtime) event(body []byte) {
 	if err != nil {
 		rt.w.fail("the bridge cannot read %s: %v", body, err)
 	} else if routed {
-		rt.life.s.Ingest(event.Record(f.Event, bytes.Clone(f.Event.Raw), nil), time.Now())
+		rec := event.Record(f.Event, bytes.Clone(f.Event.Raw), nil)
+		rt.w.mu.Lock()
+		rt.w.turns.receives(rt.life, rec.ID)
+		rt.w.mu.Unlock()
+		rt.life.s.Ingest(rec, time.Now())
 	}
 }

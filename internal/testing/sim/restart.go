@@ -240,7 +240,7 @@ func (w *world) ask(l *life, p *prompt) {
 		defer w.mu.Unlock()
 		if w.lives(l) {
 			p.over, p.outcome, p.err = true, out, err
-			w.note("%s: %s %v", p.id, outcomeOf(p), err)
+			w.note("%s: %s %v", p.id, outcomeOf(p.outcome), err)
 		}
 	}
 	for {
@@ -327,6 +327,7 @@ func (w *world) seen(records []*journal.Record, gap *journal.Gap) {
 	r := &w.reader
 	if gap != nil {
 		r.gaps++
+		w.turns.forget() // what comes behind it may be read again
 	}
 	if r.seen == nil || gap != nil && gap.Reason == journal.EpochEnded {
 		r.seen = map[journal.ID]journal.Position{}
@@ -336,6 +337,11 @@ func (w *world) seen(records []*journal.Record, gap *journal.Gap) {
 		maps.DeleteFunc(r.seen, func(_ journal.ID, at journal.Position) bool { return gap.From.Before(at) && !gap.To.Before(at) })
 	}
 	for _, rec := range records {
+		if of, is := rec.Note.(session.TurnOver); is && of.IDs == nil {
+			w.turnOver(of.Outcome)
+		} else if rec.Note == nil {
+			w.turnEvent(rec)
+		}
 		if !durable(rec) {
 			w.stream(rec)
 			w.noted.note(rec)

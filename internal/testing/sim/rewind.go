@@ -111,6 +111,14 @@ func (e stored) id() string {
 	return of.ID
 }
 
+// data is a member of an event's data that is a text.
+func (e stored) data(member string) (text string) {
+	var of struct{ Data map[string]json.RawMessage }
+	_ = json.Unmarshal([]byte(e.json), &of) // the model has made it
+	_ = json.Unmarshal(of.Data[member], &text)
+	return text
+}
+
 // cut is a message that the history had.
 type cut struct {
 	id string

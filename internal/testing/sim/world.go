@@ -103,6 +103,7 @@ type world struct {
 	reader        reader
 	streamed      streamed
 	noted         noted
+	turns         turns
 	clients       clients
 	settings      settings
 	fuse          fuse
@@ -257,7 +258,7 @@ func (w *world) send(p *prompt) {
 			w.failures = append(w.failures, fmt.Sprintf("P%d has two outcomes", n))
 		}
 		p.over, p.outcome, p.err = true, out, err
-		w.note("P%d: %s %v", n, outcomeOf(p), err)
+		w.note("P%d: %s %v", n, outcomeOf(p.outcome), err)
 	}
 	c := w.begin(func() { p.abandoned = true })
 	w.s.Sender().Start(c, m, func(sent session.Sent, err error) {

@@ -1,0 +1,128 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// turns are the turns of the agent, and what the reader has got of them: their events, and the notes of their ends.
+type turns struct {
+	// fates are the outcomes that the CLI has given each turn. One has two if an abort came between the end of a turn and the rest
+	// of the session, so that either is right.
+	fates [][]string
+	// live are the events that a process of the bridge has received as they happened. All others are of a history.
+	live map[journal.ID]*life
+	// open: an event of a turn has come, and not its end. rests: the session has come to rest since.
+	open, rests bool
+	// heard: an event has come since the last end. crashes are the processes that had ended then: a load of the next one may go on
+	// with the turn, whose end is told again.
+	heard   bool
+	crashes int
+	// interaction is that of the turn.
+	interaction string
+	// ends are the outcomes of turns that the reader was told of.
+	ends []turn.Outcome
+}
+
+// begin notes that the agent begins a turn.
+func (t *turns) begin() { t.fates = append(t.fates, nil) }
+
+// end notes an outcome of the agent's last turn.
+func (t *turns) end(fate string) {
+	if last := len(t.fates) - 1; last >= 0 {
+		t.fates[last] = append(t.fates[last], fate)
+	}
+}
+
+// receives notes that a process of the bridge receives an event. The caller holds the world's lock.
+func (t *turns) receives(l *life, id journal.ID) {
+	if t.live == nil {
+		t.live = map[journal.ID]*life{}
+	}
+	t.live[id] = l
+}
+
+// forget notes that the reader has missed something, or reads it again.
+func (t *turns) forget() { *t = turns{heard: true, ends: t.ends, fates: t.fates} }
+
+// turnEvent notes an event that the reader gets. The caller holds the world's lock.
+func (w *world) turnEvent(rec *journal.Record) {
+	t := &w.turns
+	received := t.live[rec.ID]
+	if rec.Agent != "" {
+		return
+	}
+	if received != w.life { // a load has found it: the end of a turn that readers did not know of is told
+		t.heard = t.heard || rec.Type == "user.message"
+		if received != nil { // by a process that may have ended before it told the end
+			ends := rec.Type == "session.idle" || rec.Type == "session.error" || rec.Type == "user.message" && interactionOf(rec) != t.interaction
+			t.open = t.open && !ends
+		}
+		return
+	}
+	t.heard = true
+	switch rec.Type {
+	case "user.message", "assistant.turn_start":
+		interaction := interactionOf(rec)
+		if t.open && (t.rests || rec.Type == "user.message" && interaction != t.interaction) {
+			w.failures = append(w.failures, fmt.Sprintf("the reader gets %s of another turn at %v before the end of the one before", rec.Type, rec.Pos))
+		}
+		t.open, t.rests, t.interaction = true, false, interaction
+	case "session.idle":
+		t.rests = true
+	}
+}
+
+// turnOver notes an end of a turn that the reader is told. The caller holds the world's lock.
+func (w *world) turnOver(out turn.Outcome) {
+	t := &w.turns
+	w.note("the reader is told of the end of a turn: %v at %v", out.Status, out.End)
+	if !t.heard && w.crashes == t.crashes && w.disconnects == 0 {
+		w.failures = append(w.failures, fmt.Sprintf("the reader is told of the end of a turn at %v, and no turn has begun", out.End))
+	}
+	t.ends = append(t.ends, out)
+	t.open, t.heard, t.crashes = false, false, w.crashes
+}
+
+// interactionOf is the interaction of an event.
+func interactionOf(rec *journal.Record) string {
+	return stored{json: string(rec.JSON)}.data("interactionId")
+}
+
+// checkTurns: the reader has got the end of each turn that it has seen, before the next began, and the outcome that a caller was told
+// of is that of such an end. If no process has ended, the ends are those of the agent's turns.
+func (w *world) checkTurns() {
+	t := &w.turns
+	if t.open {
+		w.fail("the reader is not told of the end of the last turn")
+	}
+	if w.restarts+w.reader.gaps+w.reader.returns > 0 {
+		return
+	}
+	for n, p := range w.prompts {
+		status := p.outcome.Status
+		if !p.over || p.crashed || p.err != nil || p.outcome.Err != nil ||
+			status != bridgev1.TurnStatus_TURN_STATUS_COMPLETED && status != bridgev1.TurnStatus_TURN_STATUS_FAILED {
+			continue
+		}
+		if !slices.ContainsFunc(t.ends, func(out turn.Outcome) bool { return out.Status == status && out.End == p.outcome.End }) {
+			w.fail("P%d has the outcome %v at %v, of which readers are not told", n, status, p.outcome.End)
+		}
+	}
+	if w.crashes+w.disconnects > 0 {
+		return
+	}
+	if len(t.ends) != len(t.fates) {
+		w.fail("the reader is told of %d ends of turns, and the agent has had %d", len(t.ends), len(t.fates))
+		return
+	}
+	for i, out := range t.ends {
+		if told := outcomeOf(out); !slices.Contains(t.fates[i], told) {
+			w.fail("the reader is told of the end of turn %d as %s at %v; the CLI says %v", i, told, out.End, t.fates[i])
+		}
+	}
+}
