@@ -156,8 +156,7 @@ func (l *Loader) in(ctx context.Context, f func(rt Runtime) error) error {
 	return l.withLoaded(ctx, l.Load, f)
 }
 
-// alone is in with the lifecycle lock held, for a call that changes the session in the CLI: a load repeats earlier changes, and
-// would overtake the call.
+// alone is in with the lifecycle lock held, for a call that changes what a resume gives the CLI.
 func (l *Loader) alone(ctx context.Context, f func(rt Runtime) error) error {
 	return l.exclusive(ctx, func() error { return l.withLoaded(ctx, l.load, f) })
 }

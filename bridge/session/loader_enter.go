@@ -18,6 +18,10 @@ const maxEnterings = 5
 // accepting sessions before the session is routed there, enter asks for another one. The caller holds the lifecycle lock.
 // open goes on if the caller goes.
 func (l *Loader) enter(ctx context.Context, open func(ctx context.Context, rt Runtime) error) (rt Runtime, err error) {
+	if err := l.s.settings.telling.acquire(ctx); err != nil {
+		return nil, err
+	}
+	defer l.s.settings.telling.release()
 	for range maxEnterings {
 		if rt, err = l.s.host.Runtime(ctx); err != nil {
 			return nil, err

@@ -29,9 +29,9 @@
 //
 // What decides without a lock is a package of its own: turn, reorder, history, config, roster, info and usage.
 //
-// Three locks are held across calls to the CLI, and are taken before mu, in this order: the send slot of Prompts, the
-// lifecycle lock of Loader, which serialises the changes of the session in the CLI process, and the resume lock of
-// Participants.
+// Four locks are held across calls to the CLI, and are taken before mu, in this order: the send slot of Prompts, the
+// lifecycle lock of Loader, which serialises the changes of the session in the CLI process, the resume lock of
+// Participants, and the slot of Settings.
 package session
 
 import (
@@ -220,7 +220,7 @@ func New(cfg Config) *Session {
 	s.ingester = newIngester(s, now)
 	s.reconciler = &Reconciler{s}
 	s.participants = newParticipants(s)
-	s.settings = &Settings{s: s}
+	s.settings = &Settings{s: s, telling: make(slot, 1)}
 	return s
 }
 

@@ -29,6 +29,9 @@ type Settings struct {
 	// trials are changes that the CLI has not accepted yet, oldest first. They are not saved: no process could load a
 	// session with a configuration that the CLI refuses.
 	trials []*trial
+	// telling is held while the CLI is told what was set later: by a call that sets something, and by a load. A load would
+	// else repeat an older mode behind a newer one. Warm resumes repeat none of it, and are not waited for.
+	telling slot
 }
 
 // trial is a change of a configuration.
@@ -92,7 +95,11 @@ func (st *Settings) Apply(
 	}
 	var result json.RawMessage
 	var at journal.Position
-	err := st.s.loader.alone(ctx, func(rt Runtime) (err error) {
+	err := st.s.loader.in(ctx, func(rt Runtime) (err error) {
+		if err := st.telling.acquire(ctx); err != nil {
+			return err
+		}
+		defer st.telling.release()
 		if result, at, err = st.s.call(ctx, rt, method, params.Clone()); err != nil || Refused(result, method) != nil {
 			return err
 		}

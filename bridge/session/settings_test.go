@@ -1,10 +1,12 @@
 package session
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
@@ -90,6 +92,38 @@ func TestSettingsWithSecrets(t *testing.T) {
 		t.Errorf("given again: %v, missing %q", err, next.settings.State.Missing)
 	}
 	if _, err := next.loader.Load(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A call that sets something does not wait for a resume that waits for another call: whoever answers what that call asks may
+// set something first.
+func TestSettingsPassAWaitingResume(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t, fakecli.Script{})
+	r.open(Opening{})
+	calls := &r.s.participants.resumes
+	if err := calls.beginCall(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	resumed := make(chan error, 1)
+	go func() {
+		_, err := r.s.loader.Resume(t.Context(), Opening{})
+		resumed <- err
+	}()
+	for len(r.s.loader.lifecycle) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, _, err := r.s.settings.Apply(ctx, "session.mode.set", object(t, `{"mode":"plan"}`), config.Keep{Key: "mode"}); err != nil {
+		t.Error(err)
+	}
+	if len(resumed) > 0 {
+		t.Error("the resume did not wait for the call")
+	}
+	calls.endCall()
+	if err := <-resumed; err != nil {
 		t.Error(err)
 	}
 }
