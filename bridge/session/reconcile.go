@@ -26,20 +26,21 @@ type Reconciler struct{ s *Session }
 // history adds the events of the CLI's history that the journal lacks. With continuePending, callbacks without an answer in
 // the history become pending, and history returns their ids: the CLI goes on with the turn when they are answered. It does
 // so at once behind refused permissions, whose ids are returned, too. It aborts a turn that the CLI has taken over and can
-// never end, or that a caller aborted while no runtime had the session.
+// never end, that a resume has ended, or that a caller aborted while no runtime had the session.
 func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bool) (goesOn []string, err error) {
 	records, err := r.read(ctx, rt)
 	if err != nil {
 		return nil, err
 	}
 	unseen := r.unseen(records) // before a new epoch has them
+	withdrawn := continuePending && r.withdrawn(ctx, records)
 	// An abort that the journal has came before a message that it lacks.
-	unfinished, told := history.Unfinished(records) && (unseen || !r.aborted(ctx)), timesTold(records)
+	unfinished, told := history.Unfinished(records) && !withdrawn && (unseen || !r.aborted(ctx)), timesTold(records)
 	found := r.s.prompts.lookUp(ctx, records, nil)
 	found.finished = !unfinished
 	left := false
 	r.s.update(func() { left = r.s.prompts.leavesUnseen })
-	if continuePending && (history.Unended(records) || left && history.Unfinished(records)) {
+	if withdrawn || continuePending && (history.Unended(records) || left && history.Unfinished(records)) {
 		r.s.prompts.keepOwed(found)
 		// Before anybody can send a message, which the abort would remove.
 		if _, _, err := r.s.call(ctx, rt, "session.abort", nil); err != nil {
@@ -115,6 +116,32 @@ func (r *Reconciler) aborted(ctx context.Context) (aborted bool) {
 		}
 	}
 	return aborted
+}
+
+// withdrawn reports whether the CLI goes on with calls that a resume has ended. It writes that resume down with the next
+// message: if its process ends before that, the history still leaves the calls open.
+func (r *Reconciler) withdrawn(ctx context.Context, records []*journal.Record) bool {
+	var open history.Unanswered
+	for _, rec := range records {
+		open.Follow(rec)
+	}
+	survives := func(rec *journal.Record) bool { return callback.ForEvent(rec.Type).Survives }
+	if !slices.ContainsFunc(open, survives) && len(history.Refused(records)) == 0 {
+		return false
+	}
+	for _, rec := range slices.Backward(records) {
+		last, known := r.s.journal.Lookup(rec.ID)
+		if !known {
+			continue
+		}
+		for later := range event.Since(ctx, r.s.journal, last) {
+			if later.Agent == "" && history.Withdraws(later) {
+				return true
+			}
+		}
+		return false
+	}
+	return false
 }
 
 // unseen reports whether the journal lacks the last message of a history. If the session was in use meanwhile, the bridge

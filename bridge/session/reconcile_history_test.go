@@ -599,3 +599,53 @@ func TestAbortedInANewEpoch(t *testing.T) {
 		}
 	}
 }
+
+// TestWithdrawnCallsStayEnded: a caller's resume has ended the calls of a turn, and the CLI process ended before it wrote that
+// down. The next one would go on with them.
+func TestWithdrawnCallsStayEnded(t *testing.T) {
+	t.Parallel()
+	const (
+		asks    = `{"requestId":"r1","permissionRequest":{"toolCallId":"c1"}}`
+		refused = `{"requestId":"r1","toolCallId":"c1","result":{"kind":"denied-interactively-by-user"}}`
+	)
+	asked := []string{said(1), textOf(2, callback.PermissionRequested, asks)}
+	resumed := textOf(4, "session.resume", `{"continuePendingWork":false,"sessionWasActive":false}`)
+	for name, tc := range map[string]struct {
+		history, later []string
+		aborts         bool
+	}{
+		"no resume":                 {history: asked, later: []string{said(5)}},
+		"a resume":                  {history: asked, later: []string{resumed, said(5)}, aborts: true},
+		"a resume that is written":  {history: append(asked, resumed), later: []string{said(5)}},
+		"a resume that continues":   {history: asked, later: []string{strings.Replace(resumed, "false", "true", 1), said(5)}},
+		"nothing is open":           {history: asked[:1], later: []string{resumed, said(5)}},
+		"a refused permission":      {history: append(asked, textOf(3, "permission.completed", refused)), later: []string{resumed, said(5)}, aborts: true},
+		"an event of a sub-agent":   {history: asked, later: []string{strings.Replace(resumed, "{", `{"agentId":"a",`, 1), said(5)}},
+		"the journal has no events": {history: asked},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newStoryteller()
+			if len(tc.later) > 0 {
+				f.takes(t, tc.history...)
+				f.takes(t, tc.later...)
+			}
+			f.s.callbacks.Withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_SESSION_ENDED)
+			f.has(tc.history...)
+			f.replies["session.abort"] = `{}`
+			aborted := false
+			f.onCall = func(method string) {
+				if method == "session.abort" {
+					aborted = true
+					f.has(append(slices.Clone(tc.history), textOf(6, "abort", `{}`))...)
+				}
+			}
+			if _, err := f.s.reconciler.history(t.Context(), f, true); err != nil {
+				t.Fatal(err)
+			}
+			if aborted != tc.aborts || tc.aborts && len(f.pending()) > 0 {
+				t.Errorf("aborted is %v, %v are pending", aborted, f.pending())
+			}
+		})
+	}
+}

@@ -37,7 +37,7 @@ func (m *Known) Apply(rec *journal.Record) {
 	case "assistant.turn_start":
 		m.Withdrawn = false
 	case "session.resume":
-		m.Withdrawn = m.Withdrawn || withdraws(rec)
+		m.Withdrawn = m.Withdrawn || Withdraws(rec)
 	case "session.idle":
 		m.CompletedTurn = m.CompletedTurn || m.HasHistory // an abort of a message that was not taken up ends none
 		m.Interruption = turn.Interruption{}

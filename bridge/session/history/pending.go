@@ -62,13 +62,13 @@ func (u *Unanswered) Follow(rec *journal.Record) {
 	case rec.Type == "abort" && rec.Agent == "":
 		// CLI 1.0.81 does not tell of each call that an abort has ended it.
 		*u = slices.DeleteFunc(*u, func(r *journal.Record) bool { return r.Agent == "" })
-	case rec.Type == "session.resume" && withdraws(rec):
+	case Withdraws(rec):
 		*u = nil
 	}
 }
 
-// withdraws reports whether a resume has ended what an earlier process asked.
-func withdraws(rec *journal.Record) bool {
+// Withdraws reports whether an event is a resume that has ended what an earlier process asked.
+func Withdraws(rec *journal.Record) bool {
 	var resumed struct{ ContinuePendingWork, SessionWasActive bool }
-	return event.Data(rec, &resumed) && !resumed.ContinuePendingWork && !resumed.SessionWasActive
+	return rec.Type == "session.resume" && event.Data(rec, &resumed) && !resumed.ContinuePendingWork && !resumed.SessionWasActive
 }

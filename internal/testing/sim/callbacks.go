@@ -111,6 +111,10 @@ type asking struct {
 	changes, handlers int
 	// unanswered: the default answer has ended it. answeredOnce: an answer has.
 	unanswered, answeredOnce bool
+	// disconnected: its turn has ended with a disconnection, by the process of the bridge that endedIn counts. The next one
+	// need not know of that.
+	disconnected bool
+	endedIn      int
 	// taken are the answers that CLI processes have accepted, with the marks of callers.
 	taken []string
 }
@@ -147,6 +151,9 @@ func (w *world) requested(p *callback.Pending) {
 	if a.open {
 		w.failures = append(w.failures, fmt.Sprintf("callback %s is requested while it is pending", p.ID))
 	}
+	if a.disconnected && a.endedIn == w.restarts {
+		w.failures = append(w.failures, fmt.Sprintf("callback %s is requested again, although the session was disconnected", p.ID))
+	}
 	a.p, a.open, a.since, a.aborts, a.dead, a.abstained = p, true, time.Now(), w.aborts, w.crashes, map[string]bool{}
 	a.orphaned, a.changes, a.handlers = !w.handled(p), w.changes, w.hookHandlers()
 	w.note("callback %s is requested", p.ID)
@@ -180,6 +187,7 @@ func (w *world) resolved(n session.Resolved) {
 		right = w.aborts > a.aborts || w.crashes > a.dead || len(a.taken) > 0 || !slices.Contains(w.cli.waits(), hookOf(n.ID))
 	case bridgev1.CallbackOutcome_CALLBACK_OUTCOME_SESSION_ENDED:
 		right = w.disconnecting > 0
+		a.disconnected, a.endedIn = true, w.restarts
 	case bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST:
 		right = w.crashes > a.dead || w.deletion.closed // whose next handler is asked before the bridge knows
 	}
