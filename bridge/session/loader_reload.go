@@ -79,7 +79,7 @@ func (l *Loader) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Objec
 	defer cancel()
 	// The events come after loadedIn: callbacks among them can be answered only in a loaded session.
 	l.s.mu.Lock()
-	l.s.turns.machine.Continue(len(goesOn) > 0)
+	l.s.turns.goOn(len(goesOn) > 0)
 	l.s.ingester.release()
 	l.s.mu.Unlock()
 	if err := l.s.participants.attend(ctx, rt); err != nil {
@@ -106,9 +106,9 @@ func (l *Loader) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Objec
 	answered := func(id string) bool { return !slices.Contains(withdrawn, id) } // or to be answered
 	switch {
 	case slices.ContainsFunc(l.s.callbacks.Registry().List(), fresh):
-		l.s.turns.machine.Continue(true)
+		l.s.turns.goOn(true)
 	case !slices.ContainsFunc(goesOn, answered):
-		l.s.turns.machine.Continue(false)
+		l.s.turns.goOn(false)
 	}
 	return nil
 }

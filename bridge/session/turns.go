@@ -30,20 +30,21 @@ type Turns struct {
 	beganAt time.Time
 	own     *observe.Span
 	trace   trace
+	// shown: watchers of sessions know that the session works.
+	shown bool
 }
 
-// carryOut does what the machine asks for, and tells watchers of sessions of turns that begin or end. The caller holds the
-// lock.
+// carryOut does what the machine asks for, and tells watchers of sessions. The caller holds the lock.
 func (t *Turns) carryOut(effects []turn.Effect) {
-	told := true
+	changed := false
 	for i := range effects {
 		switch e := &effects[i]; e.Kind {
 		case turn.Begun:
 			t.begin(e.Span)
-			told = false
+			changed = true
 		case turn.Ended:
 			t.end(e.Outcome)
-			told = false
+			changed = true
 		case turn.Finished:
 			e.Waiter.Span.EndTurn(e.Outcome.Status.String())
 			if e.Waiter.Entry == 0 || !t.s.prompts.ended(e.Waiter, e.Outcome) {
@@ -54,10 +55,16 @@ func (t *Turns) carryOut(effects []turn.Effect) {
 			if e.Outcome.Status == bridgev1.TurnStatus_TURN_STATUS_ABORTED {
 				t.s.callbacks.withdrawAborted()
 			}
-			told = false // after an error the turn ends twice: for those who wait, and for the CLI
 		}
 	}
-	if !told {
+	t.show(changed)
+}
+
+// show tells watchers of sessions that a turn has begun or ended, or whether the session works if they know otherwise: messages
+// that the CLI has accepted may end without a turn. The caller holds the lock.
+func (t *Turns) show(changed bool) {
+	if busy := t.machine.Busy(); changed || busy != t.shown {
+		t.shown = busy
 		t.s.host.Changed(bridgev1.SessionChange_SESSION_CHANGE_UPDATED)
 	}
 }
@@ -110,6 +117,12 @@ func (t *Turns) lose(status bridgev1.TurnStatus) *turn.Outcome {
 	t.carryOut(effects)
 	t.trace.cut()
 	return out
+}
+
+// goOn notes whether the CLI goes on with an earlier runtime's turn. The caller holds the lock.
+func (t *Turns) goOn(goesOn bool) {
+	t.machine.Continue(goesOn)
+	t.show(false)
 }
 
 // Running reports whether a turn runs.
