@@ -316,6 +316,7 @@ func (w *world) abstain(n int) {
 
 // checkStep checks what holds after each step.
 func (w *world) checkStep() {
+	w.checkWatched()
 	if n, taken := w.pending(), w.room.taken.Load(); int64(n) != taken {
 		w.fail("%d callbacks are pending, and %d places are taken", n, taken)
 	}

@@ -80,6 +80,7 @@ func (w *world) check() string {
 	w.checkHooks()
 	w.checkNotes()
 	w.checkTurns()
+	w.checkWatched()
 	w.checkConfigured()
 	w.checkSettings()
 	w.checkDeclared()

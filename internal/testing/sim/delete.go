@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"testing/synctest"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
@@ -44,6 +45,10 @@ func (w *world) delete(n int) {
 	if unused {
 		remove = (*session.Loader).DeleteUnused
 		l.unfollow()
+		synctest.Wait()
+		w.mu.Lock()
+		w.turns.forget() // it misses notes
+		w.mu.Unlock()
 	}
 	w.do(func() error {
 		err := remove(l.s.Loader(), l.ctx, false)

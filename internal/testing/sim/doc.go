@@ -13,6 +13,7 @@
 //   - A change of the state that the bridge stores is followed by a request to store it.
 //   - A reader is told of the end of each turn that it has seen begin, once, before the next begins, and of no other. Without the end
 //     of a process these are the turns of the agent, each with its outcome, and callers are told of the same ones (see turns.go).
+//   - Who watches the session is told when a turn begins or ends, and when the session is disconnected or deleted (see watched.go).
 //
 // Of callbacks (tool calls, permissions and questions) it checks:
 //

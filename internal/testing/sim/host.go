@@ -14,7 +14,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
-	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
 // runtime is the bridge's side of a CLI process.
@@ -75,7 +74,6 @@ func (h host) Epoch() uint64 {
 }
 func (h host) Stopped() <-chan struct{}                { return h.ctx.Done() }
 func (host) BuiltIns(context.Context) *config.BuiltIns { return nil }
-func (host) Changed(bridgev1.SessionChange)            {}
 func (host) Watched(map[string]string) []string        { return nil }
 func (host) Logger() *slog.Logger                      { return slog.New(slog.DiscardHandler) }
 

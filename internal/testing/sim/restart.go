@@ -185,6 +185,10 @@ func (w *world) restart(n int) {
 		w.fail("the session cannot be restored: %v", err)
 	}
 	w.state, _ = w.s.Save(nil, nil)
+	now := w.look()
+	w.mu.Lock()
+	w.watched = watched{view: now}
+	w.mu.Unlock()
 	w.follow()
 	if w.s.Awaited() {
 		w.revive()

@@ -104,6 +104,7 @@ type world struct {
 	streamed      streamed
 	noted         noted
 	turns         turns
+	watched       watched
 	clients       clients
 	settings      settings
 	fuse          fuse

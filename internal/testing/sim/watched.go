@@ -1,0 +1,48 @@
+package sim
+
+import (
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// watched is what callers know who watch sessions: they look at the session when it is said to have changed.
+type watched struct {
+	changed bool // since they have looked
+	view    view
+}
+
+// view has the members of a session of which watchers are told each change.
+type view struct {
+	running bool
+	open    bool // neither disconnected nor deleted
+	summary string
+}
+
+// Changed implements session.Host.
+func (h host) Changed(bridgev1.SessionChange) { h.hears(func() { h.w.watched.changed = true }) }
+
+// look returns what the session shows.
+func (w *world) look() view {
+	s := w.s.Snapshot()
+	return view{s.TurnRunning, s.State != bridgev1.SessionState_SESSION_STATE_DISCONNECTED, s.Summary}
+}
+
+// checkWatched: who watches knows of each turn that an event has begun, of each end of a turn and of the session's use, and of
+// its summary. While the reader has seen a turn begin and not end, it runs.
+func (w *world) checkWatched() {
+	now := w.look()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.lives(w.life) {
+		return
+	}
+	if w.watched.changed {
+		w.watched = watched{view: now}
+	}
+	if known := w.watched.view; known.running && !now.running || known.open != now.open || known.summary != now.summary {
+		w.failures = append(w.failures, "watchers are not told of a change")
+		w.watched.view = now
+	}
+	if w.turns.open && !w.failed && !(now.running && w.watched.view.running) {
+		w.failures = append(w.failures, "a turn runs, and the session does not show it, or watchers are not told")
+	}
+}
