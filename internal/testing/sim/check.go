@@ -80,6 +80,8 @@ func (w *world) check() string {
 	w.checkHooks()
 	w.checkNotes()
 	w.checkTurns()
+	w.checkRecord()
+	w.checkPositions()
 	w.checkWatched()
 	w.checkConfigured()
 	w.checkSettings()

@@ -511,6 +511,8 @@ func (c *cli) say(in input, delivery string) {
 	}
 	c.emit("user.message", fmt.Sprintf(`{"content":%q,"messageId":%q,"interactionId":"i%d","delivery":%q}`,
 		in.text, in.id, c.w.interaction, delivery), in.n)
+	p := c.w.prompt(in.n)
+	p.event, p.turn = c.events[len(c.events)-1].id(), c.w.interaction
 }
 
 // useTool ends a step of the turn with a tool, and begins the next with the messages that steer it. If the tool needs

@@ -13,6 +13,8 @@
 //   - A change of the state that the bridge stores is followed by a request to store it.
 //   - A reader is told of the end of each turn that it has seen begin, once, before the next begins, and of no other. Without the end
 //     of a process these are the turns of the agent, each with its outcome, and callers are told of the same ones (see turns.go).
+//   - The reader has all events of the record of the process that has the session, in the order of the record, except those that the
+//     CLI writes down later than it tells of them. The outcome of a turn has its place among them (see record.go).
 //   - Who watches the session is told when a turn begins or ends, and when the session is disconnected or deleted (see watched.go).
 //
 // Of callbacks (tool calls, permissions and questions) it checks:

@@ -52,6 +52,8 @@ type prompt struct {
 
 	sent    bool
 	id      string // of the message that the caller was told
+	event   string // the id of the event that says that the agent has taken it up
+	turn    int    // the agent's turn that has it
 	err     error
 	outcome turn.Outcome
 	over    bool
