@@ -8,6 +8,12 @@ var (
 			"agent without display name or tools. The bridge adds both.",
 		Test: "TestAgentWithoutDisplayName",
 	}
+	KeepsPermissions = Quirk{
+		Name: "keeps-permissions", Until: "1.0.102",
+		Why: "A CLI process that continues pending work waits for each permission without an answer in the record, " +
+			"also if its turn was aborted or the session was disconnected. The bridge aborts that.",
+		Test: "TestAbortedPermissionStaysEnded",
+	}
 	LeavesWork = Quirk{
 		Name: "leaves-work", Until: "1.0.89",
 		Why: "If callers provide a session's files, a new CLI process accepts answers to callbacks of an earlier " +
@@ -42,4 +48,4 @@ var (
 )
 
 // All is the whole table.
-var All = []Quirk{AcceptsAnyPort, AgentsNeedNames, LeavesWork, NoUserShells, ReportsSteering, IgnoresRepository}
+var All = []Quirk{AcceptsAnyPort, AgentsNeedNames, KeepsPermissions, LeavesWork, NoUserShells, ReportsSteering, IgnoresRepository}

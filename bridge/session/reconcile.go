@@ -11,6 +11,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/record"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/history"
@@ -21,7 +22,11 @@ import (
 // pending callbacks with the CLI's own lists. Package history makes the decisions, and the Reconciler carries them out.
 //
 // Its caller holds the lifecycle lock, and not the session's lock, which the Reconciler takes for each change.
-type Reconciler struct{ s *Session }
+type Reconciler struct {
+	s *Session
+	// lingering are the permission requests of ended turns that the runtime still lists (quirks.KeepsPermissions).
+	lingering map[string]bool
+}
 
 // history adds the events of the CLI's history that the journal lacks. With continuePending, callbacks without an answer in
 // the history become pending, and history returns their ids: the CLI goes on with the turn when they are answered. It does
@@ -40,7 +45,9 @@ func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bo
 	found.finished = !unfinished
 	left := false
 	r.s.update(func() { left = r.s.prompts.leavesUnseen })
-	if withdrawn || continuePending && (history.Unended(records) || left && history.Unfinished(records)) {
+	lingers := quirks.KeepsPermissions.In(rt.Version())
+	if withdrawn || continuePending && (history.Unended(records) || left && history.Unfinished(records) ||
+		lingers && len(history.Lingering(records, false)) > 0) {
 		r.s.prompts.keepOwed(found)
 		// Before anybody can send a message, which the abort would remove.
 		if _, _, err := r.s.call(ctx, rt, "session.abort", nil); err != nil {
@@ -49,6 +56,9 @@ func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bo
 		if records, err = r.read(ctx, rt); err != nil {
 			return nil, err
 		}
+	}
+	if r.lingering = nil; lingers {
+		r.lingering = history.Lingering(records, !continuePending)
 	}
 	r.tie(ctx, records)
 	defer r.s.prompts.flush()

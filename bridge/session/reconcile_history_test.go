@@ -649,3 +649,42 @@ func TestWithdrawnCallsStayEnded(t *testing.T) {
 		})
 	}
 }
+
+// TestLingeringPermissions: some CLI versions wait for permissions of turns that have ended, and list them also behind an abort.
+func TestLingeringPermissions(t *testing.T) {
+	t.Parallel()
+	ended := []string{said(1), permission(2, "a"), textOf(3, "abort", `{}`)}
+	for name, tc := range map[string]struct {
+		version string
+		history []string
+		leaves  bool // the turn that the history ends in
+		aborts  bool
+		want    []string
+	}{
+		"an ended turn":                {version: "1.0.92", history: ended, aborts: true},
+		"an ended turn, newer version": {version: "1.0.102", history: ended, want: []string{"a"}},
+		"a turn that goes on":          {version: "1.0.92", history: ended[:2], want: []string{"a"}},
+		"a turn that ends now":         {version: "1.0.92", history: ended[:2], leaves: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newStoryteller()
+			f.version = tc.version
+			f.takes(t, ended...)
+			f.has(tc.history...)
+			f.lists("a")
+			f.replies["session.abort"] = `{}`
+			aborted := false
+			f.onCall = func(method string) { aborted = aborted || method == "session.abort" }
+			if _, err := f.s.reconciler.history(t.Context(), f, !tc.leaves); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := f.s.reconciler.pending(t.Context(), f); err != nil {
+				t.Fatal(err)
+			}
+			if aborted != tc.aborts || !slices.Equal(f.pending(), tc.want) {
+				t.Errorf("aborted is %v, pending are %v, want %v", aborted, f.pending(), tc.want)
+			}
+		})
+	}
+}

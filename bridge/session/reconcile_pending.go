@@ -40,6 +40,9 @@ func (r *Reconciler) pending(ctx context.Context, rt Runtime) (asked int, withdr
 		awaited := map[string]bool{}
 		for _, item := range waiting.Items {
 			id := item.RequestID
+			if r.lingering[id] {
+				continue
+			}
 			awaited[id] = true
 			pending.Awaited(id, ends)
 			if !pending.EndedSince(id, ends) && r.askAgain(ctx, rt, of.event, id) {

@@ -218,7 +218,7 @@ func New(cfg Config) *Session {
 	s.sender = &Sender{s: s}
 	s.watchdog = &Watchdog{s}
 	s.ingester = newIngester(s, now)
-	s.reconciler = &Reconciler{s}
+	s.reconciler = &Reconciler{s: s}
 	s.participants = newParticipants(s)
 	s.settings = &Settings{s: s, telling: make(slot, 1)}
 	return s

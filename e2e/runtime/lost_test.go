@@ -154,6 +154,32 @@ func TestAbortAfterTheRuntimeWasKilled(t *testing.T) {
 	}
 }
 
+// TestAbortedPermissionStaysEnded: the CLI is killed while a permission is pending, and the next process has the turn aborted. Older
+// versions wait for that permission again in each later process.
+func TestAbortedPermissionStaysEnded(t *testing.T) {
+	t.Parallel()
+	st, s := asking(t)
+	st.Say(s, "first")
+	st.Begin(s, "touch")
+	st.Pending(s, 1)
+	recorded(st, st.Host.Home, s.ID(), "permission.requested", 1)
+	st.Kill(s.ID())
+	st.Pending(s, 1)
+	if running, err := s.Abort(st.Ctx); err != nil || !running {
+		t.Errorf("the abort ended a turn: %v, %v", running, err)
+	}
+	recorded(st, st.Host.Home, s.ID(), "abort", 1)
+	for _, prompt := range []string{"second", "third"} {
+		st.Kill(s.ID())
+		if out := st.Say(s, prompt); out.Text() != "You said: "+prompt {
+			t.Errorf("the agent said %v", out)
+		}
+		if list, err := s.Pending(st.Ctx); err != nil || len(list) > 0 {
+			t.Errorf("pending are %v, %v", list, err)
+		}
+	}
+}
+
 // TestRuntimeKilledInTheFirstTurn: the CLI may have written down nothing of the session yet.
 func TestRuntimeKilledInTheFirstTurn(t *testing.T) {
 	t.Parallel()

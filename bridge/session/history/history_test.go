@@ -218,6 +218,50 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+func TestLingering(t *testing.T) {
+	t.Parallel()
+	const (
+		asked    = `permission.requested {"requestId":"r","permissionRequest":{"toolCallId":"c"}}`
+		answered = `permission.completed {"requestId":"r","result":{"kind":"approved"}}`
+		ended    = `tool.execution_complete {"toolCallId":"c"}`
+		left     = `session.resume {"continuePendingWork":false,"sessionWasActive":false}`
+	)
+	for name, test := range map[string]struct {
+		events    []string
+		withdrawn bool
+		want      bool
+	}{
+		"nothing":                 {},
+		"it waits":                {events: []string{asked}},
+		"it is withdrawn":         {events: []string{asked}, withdrawn: true, want: true},
+		"a resume":                {events: []string{asked, left}, want: true},
+		"a resume that continues": {events: []string{asked, strings.Replace(left, "false", "true", 1)}},
+		"aborted":                 {events: []string{asked, `abort {}`}, want: true},
+		"a message":               {events: []string{asked, `user.message {}`}, want: true},
+		"the end of a step":       {events: []string{asked, `assistant.turn_end {}`}, want: true},
+		"answered":                {events: []string{asked, answered, `abort {}`}, withdrawn: true},
+		"answered later":          {events: []string{asked, `abort {}`, answered}},
+		"ended":                   {events: []string{asked, ended, `abort {}`}, withdrawn: true},
+		"ended later":             {events: []string{asked, `abort {}`, ended}},
+		"another one ended":       {events: []string{asked, `tool.execution_complete {"toolCallId":"d"}`, `abort {}`}, want: true},
+	} {
+		var records []*journal.Record
+		for _, e := range test.events {
+			kind, data, _ := strings.Cut(e, " ")
+			records = append(records, &journal.Record{Type: kind, JSON: fmt.Appendf(nil, `{"type":%q,"data":%s}`, kind, data)})
+		}
+		if got := Lingering(records, test.withdrawn); got["r"] != test.want || len(got) > 1 {
+			t.Errorf("%s: %v", name, got)
+		}
+		for _, rec := range records {
+			rec.Agent = "a1"
+		}
+		if got := Lingering(records, test.withdrawn); len(got) > 0 {
+			t.Errorf("%s, of a sub-agent: %v", name, got)
+		}
+	}
+}
+
 func TestUnended(t *testing.T) {
 	t.Parallel()
 	const (

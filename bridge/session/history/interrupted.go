@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
@@ -52,6 +53,43 @@ func Refused(events []*journal.Record) (requests []string) {
 		return json.Unmarshal(event.Member(answer, "result"), &result) == nil && strings.HasPrefix(result.Kind, "denied")
 	}
 	return slices.Sorted(maps.Values(unended(events, "permission.requested", "permission.completed", denied)))
+}
+
+// Lingering returns the ids of the permission requests of the session's own agent that have no answer in a history and whose
+// turn has ended; with withdrawn, a resume has ended all turns. Some CLI versions wait for them (quirks.KeepsPermissions).
+func Lingering(events []*journal.Record, withdrawn bool) map[string]bool {
+	open, out := map[string]string{}, map[string]bool{} // open has the tool calls of the requests
+	end := func() {
+		for id := range open {
+			out[id] = true
+		}
+	}
+	for _, rec := range events {
+		if rec.Agent != "" {
+			continue
+		}
+		id := event.Text(rec, "requestId")
+		switch rec.Type {
+		case callback.PermissionRequested:
+			open[id] = CallID(event.Raw(rec))
+		case "permission.completed":
+			delete(open, id)
+			delete(out, id)
+		case "tool.execution_complete":
+			maps.DeleteFunc(open, func(_, call string) bool { return call == CallID(event.Raw(rec)) })
+			maps.DeleteFunc(out, func(id string, _ bool) bool { _, waits := open[id]; return !waits })
+		case "session.resume":
+			if Withdraws(rec) {
+				end()
+			}
+		case "user.message", "abort", "assistant.turn_end":
+			end()
+		}
+	}
+	if withdrawn {
+		end()
+	}
+	return out
 }
 
 // unended returns the requests of a type in the last turn of the session's own agent that have an answer of a type and of a
