@@ -4,7 +4,7 @@ import (
 	"io"
 )
 
-// scanBuffer is the size of a read from a segment.
+// scanBuffer is the size of a read from a segment that has as much.
 const scanBuffer = 256 << 10
 
 // scanner reads the frames of a file. It stops at invalid bytes; resync moves it to the next valid frame.
@@ -68,13 +68,11 @@ func (s *scanner) fill(need int) bool {
 	rest := copy(s.buffer, s.buffer[s.at:])
 	s.offset += int64(s.at)
 	s.at = 0
-	size := max(need, scanBuffer)
+	size := int(min(int64(max(need, scanBuffer)), s.end-s.offset))
 	if cap(s.buffer) < size {
 		s.buffer = append(make([]byte, 0, size), s.buffer[:rest]...)
 	}
-	s.buffer = s.buffer[:rest]
-	room := min(int64(size-rest), s.end-s.offset-int64(rest))
-	n, err := s.file.ReadAt(s.buffer[rest:rest+int(room)], s.offset+int64(rest))
+	n, err := s.file.ReadAt(s.buffer[rest:size], s.offset+int64(rest))
 	s.buffer = s.buffer[:rest+n]
 	if err != nil && err != io.EOF {
 		s.err = err
