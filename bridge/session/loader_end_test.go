@@ -258,7 +258,7 @@ func TestEndLeavesNothing(t *testing.T) {
 	p := &puppet{}
 	s := onStock(t, &stock{rt: p})
 	s.loader.runtime, s.loader.state = p, Loaded
-	s.sender.setReplaced(p)
+	s.sender.replacedIn = p
 	if _, _, err := s.prompts.add(outbox.Prompt{Params: []byte(`{}`)}, journal.Position{}); err != nil {
 		t.Fatal(err)
 	}

@@ -346,3 +346,26 @@ func TestTrialsOverlap(t *testing.T) {
 		}
 	}
 }
+
+// TestHeadersOfASessionThatHasLeft: the session may leave its runtime while a change of the headers waits for its turn. That runtime
+// then gets no configuration, with which it would load the session once more.
+func TestHeadersOfASessionThatHasLeft(t *testing.T) {
+	t.Parallel()
+	for _, replaced := range []bool{false, true} {
+		for state, want := range map[State]fault.Reason{Unloaded: fault.RuntimeLost, Deleted: fault.SessionNotFound} {
+			p := &puppet{answer: func(string) (string, error) { return `{}`, nil }}
+			s := onStock(t, &stock{rt: p})
+			s.loader.state, s.loader.runtime, s.sender.replacedIn = Loaded, p, p
+			if err := s.loader.lifecycle.acquire(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan error)
+			go func() { done <- s.sender.reconfigure(t.Context(), p, replaced) }()
+			s.update(func() { s.loader.detach(state) })
+			s.loader.lifecycle.release()
+			if err := <-done; fault.ReasonOf(err) != want || p.called("session.resume") || s.sender.replacedIn != nil {
+				t.Errorf("in state %v: %v; calls %v", state, err, p.calls)
+			}
+		}
+	}
+}

@@ -1,11 +1,15 @@
 package session
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/async"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 )
 
@@ -26,9 +30,11 @@ func (sd *Sender) takeHeaders(ctx context.Context, rt Runtime) error {
 	if err := sd.s.turns.AwaitRest(ctx); err != nil {
 		return err
 	}
-	err := sd.reconfigure(ctx, rt, func() { sd.setReplaced(rt) })
+	err := sd.reconfigure(ctx, rt, true)
 	if err != nil {
-		sd.setReplaced(nil)
+		sd.s.mu.Lock()
+		sd.replacedIn = nil
+		sd.s.mu.Unlock()
 	}
 	return err
 }
@@ -57,22 +63,27 @@ func (sd *Sender) restoreHeaders(ctx context.Context, rt Runtime) {
 	if !current {
 		return // the next runtime gets the whole configuration anyway
 	}
-	if err := sd.reconfigure(ctx, rt, func() { sd.setReplaced(nil) }); err != nil {
+	if err := sd.reconfigure(ctx, rt, false); err != nil && !errors.Is(err, errLeft) {
 		sd.s.host.Logger().Error("restoring the provider's headers failed", "session_id", sd.s.id, "error", err)
 	}
 }
 
-func (sd *Sender) setReplaced(rt Runtime) {
-	sd.s.mu.Lock()
-	defer sd.s.mu.Unlock()
-	sd.replacedIn = rt
-}
+// errLeft is the cause of an error about a runtime that no longer has the session.
+var errLeft = errors.New("it was loaded in another one, or ended")
 
-// reconfigure calls set and then gives a runtime the session's whole configuration, while nothing else changes the session
-// in the runtime.
-func (sd *Sender) reconfigure(ctx context.Context, rt Runtime, set func()) error {
+// reconfigure gives a runtime the session's whole configuration, without the provider's headers if they are replaced, while nothing
+// else changes the session in the runtime. A runtime that the session has left meanwhile gets nothing: it would load the session.
+func (sd *Sender) reconfigure(ctx context.Context, rt Runtime, replaced bool) error {
 	return sd.s.loader.exclusive(ctx, func() error {
-		set()
+		sd.s.mu.Lock()
+		has, err := sd.s.loader.runtime == rt && (replaced || sd.replacedIn == rt), sd.s.loader.usable()
+		if sd.replacedIn = nil; has && replaced {
+			sd.replacedIn = rt
+		}
+		sd.s.mu.Unlock()
+		if !has {
+			return cmp.Or[error](err, fault.Wrap(errors.Join(errLeft, rpcconn.ErrNotSent), fault.RuntimeLost, "the session has left the runtime"))
+		}
 		return sd.s.participants.warmResume(ctx, rt, nil)
 	})
 }
