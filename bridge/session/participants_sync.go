@@ -122,12 +122,15 @@ func (m *Participants) Refresh(ctx context.Context) error {
 func (m *Participants) setTools(ctx context.Context, rt Runtime, tools json.RawMessage) error {
 	limited, cancel := context.WithTimeout(ctx, toolsTimeout)
 	defer cancel()
-	limited, end := m.s.loader.lingering(limited)
+	lingering, end := m.s.loader.lingering(limited)
 	defer end()
 	m.s.mu.Lock()
 	m.received.tools = nil
 	m.s.mu.Unlock()
-	if _, _, err := m.s.call(limited, rt, "session.tools.set", jsonobj.Object{{Key: "tools", Value: tools}}); err != nil {
+	if _, _, err := m.s.call(lingering, rt, "session.tools.set", jsonobj.Object{{Key: "tools", Value: tools}}); err != nil {
+		if fault.ReasonOf(err) == fault.Cancelled && limited.Err() != nil { // not by the caller, unless limited says so
+			return Classify(limited.Err(), "session.tools.set")
+		}
 		return err
 	}
 	m.s.mu.Lock()
