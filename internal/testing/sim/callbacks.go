@@ -31,10 +31,12 @@ import (
 // The zero variant has no tools and no callbacks.
 type variant int
 
-// variants is the number of variants.
+// variants is the number of variants. Runs with more have the same with a provider or a token (see provider.go).
 const variants = 72
 
-func (v variant) continues() bool { return v >= variants/2 }
+func (v variant) continues() bool { return v/(variants/2)%2 == 1 }
+
+func (v variant) provision() provision { return provision(v / variants % 3) }
 
 func (v variant) narrow() bool { return v%2 == 1 }
 
@@ -62,6 +64,8 @@ func (v variant) opening() session.Opening {
 	if v.continues() {
 		o.OnInterruption = bridgev1.OnInterruption_ON_INTERRUPTION_CONTINUE
 	}
+	p := newProvider(v)
+	o.Config = p.credentials(v, p.key.one())
 	if v.own() > 0 {
 		o.Tools = &[]config.Tool{tool(callersTool), tool(permitted)}
 	}

@@ -48,6 +48,8 @@ type declaration struct {
 	Hooks            bool
 	ClientName       string
 	Model            string
+	Provider         struct{ BaseURL, APIKey string }
+	GitHubToken      string
 }
 
 // can reports whether the agent can make a call of a kind.

@@ -117,7 +117,7 @@ func (w *world) wrong(p *prompt, said []int) string {
 		if len(said) > 0 {
 			return fmt.Sprint("its caller has gone, and the conversation has it: ", p.err)
 		}
-	case w.isGone(p.err): // who asks after a crash is told that it cannot be found out
+	case w.isGone(p.err), w.lacks(p.err): // who asks after a crash is told that it cannot be found out
 		if len(said) > 0 && !p.crashed {
 			return fmt.Sprint("sending failed, and the conversation has it: ", p.err)
 		}

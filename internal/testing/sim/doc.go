@@ -40,6 +40,9 @@
 // end the process that has the session has what was accepted last, and once. After each step callers are shown the session as it
 // is (see snapshot.go).
 //
+// A session may use a provider with a key, or a token (see provider.go). Callers change both. What the bridge saves has no secret. A process
+// of the bridge may begin without what is saved apart: then a caller gives the key again.
+//
 // Callers disconnect the session, which others use, and open it again. Its turn and its callbacks end then, nothing that it had to do
 // is done later, and no participant has a place.
 //

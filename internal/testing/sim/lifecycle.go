@@ -50,6 +50,11 @@ func (w *world) configure(n int) {
 		o.Config = jsonobj.Object{}
 		o.Config.SetString("clientName", client)
 	}
+	key := ""
+	if w.provider.lost {
+		key = fmt.Sprint(secretMark, w.ids)
+		o.Config = o.Config.Merge(w.provider.credentials(w.variant, key))
+	}
 	before := w.clients.now
 	w.clients.now, w.clients.changing = append(slices.Clone(before), client), true
 	l, crashes := w.life, w.crashes
@@ -65,12 +70,16 @@ func (w *world) configure(n int) {
 		w.clients.changing = false
 		if err == nil {
 			w.clients.now = []string{client}
+			if key != "" {
+				w.provider.key.be(key)
+				w.provider.lost = false
+			}
 			w.dirty = true // as package manage does it
 			return nil
 		}
 		w.clients.now = before
 		// The CLI may not say in time whether it can be unloaded.
-		if w.crashes != crashes || fault.ReasonOf(err) == fault.RuntimeLost || w.disconnects > 0 || client == refusedClient || client == "" {
+		if w.crashes != crashes || fault.ReasonOf(err) == fault.RuntimeLost || w.disconnects > 0 || client == refusedClient || client == "" || w.lacks(err) {
 			return nil
 		}
 		return err
@@ -92,9 +101,13 @@ func (c *cli) resumeLoaded(r request) {
 	if c.refuses(r) {
 		return
 	}
-	before := c.declared.ClientName
-	if c.declared = r.params.declaration; c.declared.ClientName == "" && !r.params.ContinuePendingWork {
-		c.declared.ClientName = before
+	before := c.declared
+	c.declared = r.params.declaration
+	if c.declared.ClientName == "" && !r.params.ContinuePendingWork {
+		c.declared.ClientName = before.ClientName
+	}
+	if c.declared.GitHubToken == "" {
+		c.declared.GitHubToken = before.GitHubToken
 	}
 	if !r.params.DisableResume {
 		c.emit("session.resume", `{"eventCount":1,"continuePendingWork":false,"sessionWasActive":true}`, -1)
@@ -104,7 +117,7 @@ func (c *cli) resumeLoaded(r request) {
 
 // refuses refuses a configuration.
 func (c *cli) refuses(r request) bool {
-	if r.params.ClientName != refusedClient {
+	if r.params.ClientName != refusedClient && r.params.Provider.BaseURL != refused {
 		return false
 	}
 	c.refuse(r, "the client is not known")

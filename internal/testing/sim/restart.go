@@ -113,15 +113,16 @@ func (w *world) save() {
 	if !lives {
 		return
 	}
-	text, _ := w.s.Save(nil, nil)
+	text, secret := w.s.Save(nil, nil)
 	if !dirty && !same(text, w.state) {
 		w.fail("the session has changed and is not to be saved:\n%s\n%s", w.state, text)
 	}
 	w.state = text
 	if dirty && text != nil {
-		w.saved = text
+		w.saved, w.provider.secret = text, secret
+		w.checkSaved(text, secret)
 		w.clients.saved = w.clients.now
-		w.settings.save()
+		w.settings.save(&w.provider)
 	}
 }
 
@@ -165,7 +166,7 @@ func (w *world) restart(n int) {
 	w.stop.restart()
 	w.calls, w.deletion.underway = nil, 0
 	w.clients.now, w.clients.changing = slices.Concat(w.clients.now, w.clients.saved), false
-	w.settings.restart()
+	w.settings.restart(&w.provider)
 	w.mu.Unlock()
 	w.note("the bridge begins again")
 	after := w.newLife(before.ended) // before anything notices the end
@@ -181,7 +182,8 @@ func (w *world) restart(n int) {
 	w.mu.Lock()
 	w.life, w.began = after, time.Now()
 	w.mu.Unlock()
-	if err := w.s.Restore(w.saved, nil, nil, nil); err != nil {
+	w.loseKey(n%5 == 4)
+	if err := w.s.Restore(w.saved, w.provider.secret, nil, nil); err != nil {
 		w.fail("the session cannot be restored: %v", err)
 	}
 	w.state, _ = w.s.Save(nil, nil)
@@ -190,6 +192,7 @@ func (w *world) restart(n int) {
 	w.watched = watched{view: now}
 	w.mu.Unlock()
 	w.follow()
+	w.regain()
 	if w.s.Awaited() {
 		w.revive()
 	}
@@ -253,6 +256,8 @@ func (w *world) ask(l *life, p *prompt) {
 		case l.ctx.Err() != nil:
 			return
 		case errors.Is(err, rpcconn.ErrClosed): // by the end of the process that was to load the session
+			continue
+		case err != nil && w.awaitsKey(l):
 			continue
 		case err != nil:
 			over(turn.Outcome{}, err)

@@ -119,7 +119,7 @@ func (w *world) joins(l *life, s *seat) bool {
 		s.id, s.token, s.participant, s.presence = j.Participant.ID, j.Participant.Token, j.Participant, present
 	case reason == fault.ParticipantNotFound, w.isGone(err):
 		s.token = ""
-	case reason == fault.RuntimeLost, reason == fault.Timeout, reason == fault.ToolNameConflict && w.restarts > 0: // by a place whose token was lost with the bridge
+	case w.lacks(err), reason == fault.RuntimeLost, reason == fault.Timeout, reason == fault.ToolNameConflict && w.restarts > 0: // by a place whose token was lost with the bridge
 	default:
 		w.failures = append(w.failures, fmt.Sprintf("the participant %c cannot join: %v", s.tool, err))
 	}

@@ -55,8 +55,8 @@ func newSettings() settings {
 	}
 }
 
-func (s *settings) all() []*values {
-	all := []*values{s.model, s.tools, s.mode, s.paths, s.labels}
+func (s *settings) all(p *provider) []*values {
+	all := []*values{s.model, s.tools, s.mode, s.paths, s.labels, p.url, p.key}
 	for _, handle := range slices.Sorted(maps.Keys(s.interests)) {
 		all = append(all, s.interests[handle])
 	}
@@ -64,16 +64,16 @@ func (s *settings) all() []*values {
 }
 
 // save notes that the bridge has saved the session.
-func (s *settings) save() {
-	for _, v := range s.all() {
+func (s *settings) save(p *provider) {
+	for _, v := range s.all(p) {
 		v.saved = v.now
 	}
 }
 
 // restart notes that the bridge has ended: what it had not saved may be lost.
-func (s *settings) restart() {
+func (s *settings) restart(p *provider) {
 	s.changing = false
-	for _, v := range s.all() {
+	for _, v := range s.all(p) {
 		v.now = slices.Compact(slices.Sorted(slices.Values(slices.Concat(v.now, v.saved))))
 	}
 }
@@ -117,31 +117,35 @@ func (w *world) set(n int) {
 	}
 }
 
-// changes runs a call of a caller. If it succeeds, a part of the configuration has a value.
+// setting makes a call of a caller beside the run. If it succeeds, a part of the configuration has a value.
 func (w *world) setting(what string, v *values, value string, set func(l *life) error) {
-	l, crashes := w.life, w.crashes
-	w.do(func() error {
-		err := set(l)
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if !w.lives(l) {
-			return nil
-		}
-		w.note("a caller sets %s to %q: %v", what, value, err)
-		w.settings.changing = false
-		switch reason := fault.ReasonOf(err); {
-		case err == nil && value != refused:
-			if v == w.settings.paths {
-				v.add(value)
-			} else {
-				v.be(value)
-			}
-			return nil
-		case err == nil, w.crashes != crashes, reason == fault.RuntimeLost, reason == fault.Timeout, w.isGone(err):
-			return nil
-		}
+	l := w.life
+	w.do(func() error { return w.sets(l, what, v, value, set) })
+}
+
+// sets is setting that waits for the call.
+func (w *world) sets(l *life, what string, v *values, value string, set func(l *life) error) error {
+	w.mu.Lock()
+	crashes := w.crashes
+	w.mu.Unlock()
+	err := set(l)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.lives(l) {
+		return nil
+	}
+	w.note("a caller sets %s to %q: %v", what, value, err)
+	w.settings.changing = false
+	switch reason := fault.ReasonOf(err); {
+	case err == nil && v == w.settings.paths:
+		v.add(value)
+	case err == nil && value != refused:
+		v.be(value)
+	case err == nil, err == errUnset, w.lacks(err), w.crashes != crashes, reason == fault.RuntimeLost, reason == fault.Timeout, w.isGone(err):
+	default:
 		return fmt.Errorf("setting %s: %w", what, err)
-	})
+	}
+	return nil
 }
 
 func (w *world) setModel(model string) {
@@ -303,6 +307,7 @@ func (w *world) checkSettings() {
 			extra = append(extra, t.Name)
 		}
 	}
+	w.checkProvider(c)
 	for _, is := range []struct {
 		what, value string
 		of          *values

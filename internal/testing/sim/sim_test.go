@@ -26,7 +26,7 @@ var (
 //	s  a caller sends a prompt; t one whose agent needs callers; j one whose agent calls hooks
 //	r  a caller answers a callback; d abstains
 //	a  aborts; e goes, with a call that has not returned
-//	o  changes the configuration; m sets something by a call (see settings.go); p disconnects the session; R cuts the history; D deletes the session
+//	o  changes the configuration; m sets something by a call (see settings.go), P also its provider; p disconnects the session; R cuts the history; D deletes the session
 //	l  a participant leaves, loses its connection or comes back
 //	c  the CLI does something; b sends a second copy of an event; g a part of an answer; h has a sub-agent work
 //	i  begins another file of its record; O another program changes the history
@@ -74,6 +74,8 @@ func (w *world) carryOut(o op) {
 		w.configure(o.n)
 	case 'm':
 		w.set(o.n)
+	case 'P':
+		w.provide(o.n)
 	case 'p':
 		w.disconnect(o.n)
 	case 'l':
@@ -164,6 +166,10 @@ func script(seed uint64) (ops []op) {
 	}
 	if seed%5 == 2 {
 		kinds += "mmmm"
+		if seed%4 >= 2 {
+			kinds += "PPP"
+			ops[0].n += variants * (1 + int(seed/20%2))
+		}
 	}
 	for range 10 + rng.IntN(90) {
 		ops = append(ops, op{rune(kinds[rng.IntN(len(kinds))]), rng.IntN(36)})

@@ -109,6 +109,7 @@ type world struct {
 	watched       watched
 	clients       clients
 	settings      settings
+	provider      provider
 	fuse          fuse
 	trace         func(line string) // nil without a trace
 }
@@ -117,7 +118,7 @@ func newWorld(v variant) *world {
 	w := &world{variant: v, callbacks: map[string]*asking{}, streamed: streamed{places: map[journal.ID]int{}}, reader: reader{settled: map[string]bool{}}}
 	w.noted = newNoted()
 	w.clients.now, w.clients.saved = []string{""}, []string{""}
-	w.settings = newSettings()
+	w.settings, w.provider = newSettings(), newProvider(v)
 	w.life = w.newLife(nil)
 	w.do(func() error {
 		_, err := w.s.Loader().Create(w.ctx, v.opening())
@@ -187,7 +188,7 @@ func (w *world) do(f func() error) {
 		if err := f(); err != nil {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			if w.lives(l) {
+			if w.lives(l) && !w.lacks(err) {
 				w.failures = append(w.failures, err.Error())
 			}
 		}
