@@ -73,7 +73,7 @@ func (l *Loader) Create(ctx context.Context, o Opening) (_ Joined, err error) {
 		return joined, err
 	}
 	params := l.s.settings.traced(ctx, o.Params)
-	rt, err := l.enter(ctx, func(ctx context.Context, rt Runtime) error { return l.create(ctx, rt, params) })
+	rt, err := l.enter(ctx, func(ctx context.Context, rt Runtime) error { return l.create(ctx, rt, params, func() {}) })
 	if err == nil && ctx.Err() != nil {
 		err = l.uncreate(ctx, rt)
 	}
@@ -177,8 +177,9 @@ func (l *Loader) apply(o Opening) (Joined, error) {
 	return l.s.participants.add(*o.Join)
 }
 
-// create calls session.create and applies the result. The caller holds the lifecycle lock.
-func (l *Loader) create(ctx context.Context, rt Runtime, extra jsonobj.Object) error {
+// create calls session.create and applies the result. It calls created before others can use the session: prompts that the
+// session owes the CLI precede theirs. The caller holds the lifecycle lock.
+func (l *Loader) create(ctx context.Context, rt Runtime, extra jsonobj.Object, created func()) error {
 	l.s.mu.Lock()
 	if err := l.s.settings.checkProviders(); err != nil {
 		l.s.mu.Unlock()
@@ -195,6 +196,7 @@ func (l *Loader) create(ctx context.Context, rt Runtime, extra jsonobj.Object) e
 		return err
 	}
 	l.s.participants.Received(plan, result, at)
+	created()
 	l.loadedIn(rt)
 	if err := l.s.participants.attend(ctx, rt); err != nil {
 		return err

@@ -25,13 +25,7 @@ func (l *Loader) reload(ctx context.Context, rt Runtime, extra jsonobj.Object, c
 		return err
 	}
 	l.s.callbacks.Withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
-	resolve := l.s.reconciler.beginAnew(ctx)
-
-	if err := l.create(ctx, rt, nil); err != nil {
-		return err
-	}
-	resolve()
-	return nil
+	return l.create(ctx, rt, nil, l.s.reconciler.beginAnew(ctx))
 }
 
 // loadedTimeout bounds what a load does after the CLI has loaded the session; that takes some milliseconds.

@@ -282,7 +282,7 @@ func (r *Reconciler) toolEnded(rec *journal.Record) {
 
 // beginAnew prepares the journal for a session that the CLI has no history of, and that is created again under
 // its id. A new epoch tells readers that the CLI does not know the earlier events. The caller calls resolve
-// after the creation, to resolve the earlier messages.
+// when the CLI has created it, to resolve the earlier messages.
 func (r *Reconciler) beginAnew(ctx context.Context) (resolve func()) {
 	found := r.s.prompts.lookUp(ctx, nil, nil)
 	found.finished = true // an agent that knows of nothing has nothing to continue
