@@ -31,12 +31,16 @@ import (
 // The zero variant has no tools and no callbacks.
 type variant int
 
-// variants is the number of variants. Runs with more have the same with a provider or a token (see provider.go).
+// variants is the number of variants. Runs with more have the same with a provider or a token (see provider.go), and with
+// participants that declare commands.
 const variants = 72
 
 func (v variant) continues() bool { return v/(variants/2)%2 == 1 }
 
 func (v variant) provision() provision { return provision(v / variants % 3) }
+
+// declares reports whether the participants declare commands.
+func (v variant) declares() bool { return v/(3*variants)%2 == 1 }
 
 func (v variant) narrow() bool { return v%2 == 1 }
 
@@ -273,9 +277,10 @@ func (w *world) answer(n int) {
 	w.note("%q answers %s: %s", by, id, one.mark)
 	w.mu.Unlock()
 	text := map[string]string{
-		callback.ToolRequested: fmt.Sprintf(`{"result":%q}`, one.mark),
-		askUser:                fmt.Sprintf(`{"answer":%q}`, one.mark),
-		callback.HooksInvoke:   hookAnswer(n+w.answers, one.mark),
+		callback.ToolRequested:  fmt.Sprintf(`{"result":%q}`, one.mark),
+		askUser:                 fmt.Sprintf(`{"answer":%q}`, one.mark),
+		callback.HooksInvoke:    hookAnswer(n+w.answers, one.mark),
+		callback.CommandExecute: fmt.Sprintf(`{"error":%q}`, one.mark),
 	}[method]
 	if method == callback.PermissionRequested {
 		kind := "approve-once"
@@ -321,6 +326,9 @@ func (w *world) abstain(n int) {
 // checkStep checks what holds after each step.
 func (w *world) checkStep() {
 	w.checkWatched()
+	w.mu.Lock()
+	w.checkOffered()
+	w.mu.Unlock()
 	if n, taken := w.pending(), w.room.taken.Load(); int64(n) != taken {
 		w.fail("%d callbacks are pending, and %d places are taken", n, taken)
 	}

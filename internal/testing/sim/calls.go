@@ -43,7 +43,7 @@ func (t *toolCall) waits() bool { return t.stage == asked || t.stage == called }
 
 // declaration is what a session has declared to the process.
 type declaration struct {
-	Tools            []struct{ Name string }
+	Tools, Commands  []named
 	RequestUserInput bool
 	Hooks            bool
 	ClientName       string
@@ -62,7 +62,7 @@ func (d declaration) can(kind rune) bool {
 	case ownTool:
 		return true
 	}
-	return slices.ContainsFunc(d.Tools, func(t struct{ Name string }) bool { return t.Name == string(kind) })
+	return slices.ContainsFunc(d.Tools, func(t named) bool { return t.Name == string(kind) })
 }
 
 // beginCalls has the agent call tools with one message.
@@ -248,7 +248,7 @@ func (c *cli) waits() []string {
 	if c == nil {
 		return nil
 	}
-	return slices.Concat(c.waiting(asked, false), c.waiting(called, false), c.waiting(called, true), c.openHooks())
+	return slices.Concat(c.waiting(asked, false), c.waiting(called, false), c.waiting(called, true), c.openHooks(), c.running())
 }
 
 // openHooks are the hooks that have no reply, also those of aborted turns.

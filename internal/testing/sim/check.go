@@ -26,7 +26,7 @@ func (w *world) over() bool {
 			return false
 		}
 	}
-	open, changing := w.openCallbacks(), w.settings.changing
+	open, changing := w.openCallbacks(), w.settings.changing || w.invoking
 	w.mu.Unlock()
 	if w.s.Loader().State() == session.Unloaded && (w.s.Awaited() || w.variant.continues()) {
 		return false

@@ -65,7 +65,7 @@ type request struct {
 // params are those parameters of requests that the model looks at.
 type params struct {
 	Prompt, Mode, RequestID, Cursor, EventID string
-	ModelID, Path, EventType                 string
+	ModelID, Path, EventType, Name, Error    string
 	Result                                   json.RawMessage
 	ContinuePendingWork                      bool
 	DisableResume                            bool
@@ -109,6 +109,7 @@ type cli struct {
 	// took is the prompt whose turn an earlier process began; -1 without one.
 	took      int
 	questions map[string]*toolCall
+	commands  []running // that wait for participants
 	// lost are the requests of sessions that have ended in the process.
 	lost map[string]bool
 	// copies are the ephemeral events of which a second copy may come.
@@ -154,7 +155,7 @@ func (c *cli) receive(body []byte) {
 // steps are what the process can do next.
 func (c *cli) steps() (all []func()) {
 	for i, r := range c.requests {
-		if !c.ready(r) {
+		if !c.ready(r) || c.held(r) {
 			continue
 		}
 		all = append(all, func() {
@@ -216,7 +217,7 @@ func (c *cli) active() bool { return c.phase != idle || len(c.queue)+len(c.steer
 // ephemeral are the types of events that the record does not have.
 var ephemeral = map[string]bool{
 	"session.idle": true, "assistant.idle": true, "user_input.requested": true, "user_input.completed": true,
-	"session.snapshot_rewind": true,
+	"session.snapshot_rewind": true, "command.execute": true, "command.completed": true,
 }
 
 // emit sends an event, and keeps it unless its type is an ephemeral one.
@@ -403,6 +404,10 @@ func (c *cli) handle(r request) {
 		c.reply(r, fmt.Sprintf(`{"messageId":%q}`, in.id))
 	case "session.abort":
 		c.beginAbort(r)
+	case invokeMethod:
+		c.runCommand(r)
+	case "session.commands.handlePendingCommand":
+		c.endCommand(r)
 	case "session.metadata.activity":
 		c.reply(r, fmt.Sprintf(`{"hasActiveWork":%v}`, c.active()))
 	default:

@@ -105,6 +105,7 @@ func (c *cli) erase(r request) {
 		for id := range c.questions {
 			lost[id] = true
 		}
+		c.endCommands()
 		*c = cli{w: w, pipe: c.pipe, requests: c.requests, replies: c.replies, copies: c.copies, questions: map[string]*toolCall{}, lost: lost}
 		if c.closed = refused; refused { // the bridge has lost it, as with its process
 			w.deletion.closed = true

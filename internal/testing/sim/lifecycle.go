@@ -106,6 +106,9 @@ func (c *cli) resumeLoaded(r request) {
 	if c.declared.ClientName == "" && !r.params.ContinuePendingWork {
 		c.declared.ClientName = before.ClientName
 	}
+	if len(c.declared.Commands) == 0 {
+		c.declared.Commands = before.Commands
+	}
 	if c.declared.GitHubToken == "" {
 		c.declared.GitHubToken = before.GitHubToken
 	}
@@ -145,6 +148,7 @@ func (c *cli) destroy(r request) {
 		lost[id] = true
 	}
 	maps.Copy(lost, c.lost)
+	c.endCommands()
 	*c = cli{
 		w: c.w, pipe: c.pipe, requests: c.requests, replies: c.replies, copies: c.copies, questions: map[string]*toolCall{}, lost: lost,
 		closed: true,

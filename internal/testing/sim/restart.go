@@ -164,7 +164,7 @@ func (w *world) restart(n int) {
 	}
 	w.life, w.cli, w.rt = nil, nil, nil
 	w.stop.restart()
-	w.calls, w.deletion.underway = nil, 0
+	w.calls, w.deletion.underway, w.invoking = nil, 0, false
 	w.clients.now, w.clients.changing = slices.Concat(w.clients.now, w.clients.saved), false
 	w.settings.restart(&w.provider)
 	w.mu.Unlock()

@@ -23,6 +23,9 @@ type seat struct {
 	participant *roster.Participant
 	presence    presence
 	lost        time.Time // when it lost its connection
+	// deaf: it handles no callbacks but those of its tools and commands. extra is another tool that it has.
+	deaf  bool
+	extra string
 }
 
 // presence is what a participant is to the session.
@@ -54,6 +57,9 @@ func (w *world) brings(s *seat) roster.Brings {
 	b := roster.Brings{Name: s.name(), Handling: asks, Grace: s.grace()}
 	if w.variant.own() == 0 {
 		b.Tools = []config.Tool{tool(s.tool)}
+	}
+	if name := w.command(s); name != "" {
+		b.Commands = []config.Command{{Name: name, JSON: fmt.Appendf(nil, `{"name":%q}`, name)}}
 	}
 	return b
 }
@@ -117,9 +123,10 @@ func (w *world) joins(l *life, s *seat) bool {
 	switch reason := fault.ReasonOf(err); {
 	case err == nil:
 		s.id, s.token, s.participant, s.presence = j.Participant.ID, j.Participant.Token, j.Participant, present
+		s.deaf, s.extra = false, ""
 	case reason == fault.ParticipantNotFound, w.isGone(err):
 		s.token = ""
-	case w.lacks(err), reason == fault.RuntimeLost, reason == fault.Timeout, reason == fault.ToolNameConflict && w.restarts > 0: // by a place whose token was lost with the bridge
+	case w.lacks(err), reason == fault.RuntimeLost, reason == fault.Timeout, (reason == fault.ToolNameConflict || reason == fault.CommandNameConflict) && w.restarts > 0: // by a place whose token was lost with the bridge
 	default:
 		w.failures = append(w.failures, fmt.Sprintf("the participant %c cannot join: %v", s.tool, err))
 	}
@@ -174,10 +181,10 @@ func (w *world) declares(kind rune) bool {
 	return w.variant.own() > 0 || slices.ContainsFunc(w.seats, func(s *seat) bool { return s.tool == kind && s.sits() })
 }
 
-// attended counts the participants that the session must have.
+// attended counts the participants that the session must have, and that handle callbacks.
 func (w *world) attended() (n int) {
 	for _, s := range w.seats {
-		if s.sits() {
+		if s.handles() {
 			n++
 		}
 	}
@@ -202,11 +209,14 @@ func (w *world) hookHandlers() (n int) {
 
 // handled reports whether a callback has a handler.
 func (w *world) handled(p *callback.Pending) bool {
-	if p.Kind.Method == callback.ToolRequested {
+	switch p.Kind.Method {
+	case callback.ToolRequested:
 		return w.declares(rune(p.Tool[0]))
+	case callback.CommandExecute:
+		return slices.ContainsFunc(w.seats, func(s *seat) bool { return w.command(s) == p.Command && s.sits() })
 	}
 	if p.For != roster.Everybody && p.For != roster.Itself {
-		return slices.ContainsFunc(w.seats, func(s *seat) bool { return s.id == p.For && s.sits() })
+		return slices.ContainsFunc(w.seats, func(s *seat) bool { return s.id == p.For && s.handles() })
 	}
 	return w.variant.own() == 2 || p.For == roster.Everybody && w.attended() > 0
 }
@@ -227,6 +237,7 @@ func (w *world) checkDeclared() {
 	if w.cli == nil || !w.cli.loaded || slices.ContainsFunc(w.seats, func(s *seat) bool { return s.presence == joining }) {
 		return
 	}
+	w.checkExtra(w.cli)
 	for _, kind := range []rune{callersTool, permitted, question, hooked} {
 		if can, must := w.cli.declared.can(kind), w.declares(kind); can != must {
 			w.failures = append(w.failures, fmt.Sprintf("the CLI can call %c: %v, and it must be %v", kind, can, must))

@@ -71,6 +71,12 @@ func (w *world) checkShown(shown []*bridgev1.Participant) {
 		for _, t := range w.brings(s).Tools {
 			tools = append(tools, t.Name)
 		}
+		if s.extra != "" {
+			tools = append(tools, s.extra)
+		}
+		if name := w.command(s); name != "" && !slices.Equal(p.GetCommands(), []string{name}) {
+			w.failures = append(w.failures, fmt.Sprintf("the participant %c is shown with the commands %v", s.tool, p.GetCommands()))
+		}
 		if p.GetName() != s.name() || !slices.Equal(p.GetTools(), tools) {
 			w.failures = append(w.failures, fmt.Sprintf("the participant %c is shown as %v", s.tool, p))
 		}

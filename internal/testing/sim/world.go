@@ -111,6 +111,7 @@ type world struct {
 	settings      settings
 	provider      provider
 	fuse          fuse
+	invoking      bool              // a caller waits for the end of a command
 	trace         func(line string) // nil without a trace
 }
 
