@@ -96,7 +96,8 @@ func (l *Loader) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Objec
 	}
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
-	fresh := func(p *callback.Pending) bool { return !slices.Contains(before, p) }
+	// A caller can run a command or open a canvas by now, without a turn.
+	fresh := func(p *callback.Pending) bool { return !slices.Contains(before, p) && p.Command == "" && !p.Kind.Bound }
 	answered := func(id string) bool { return !slices.Contains(withdrawn, id) } // or to be answered
 	switch {
 	case slices.ContainsFunc(l.s.callbacks.Registry().List(), fresh):
