@@ -197,7 +197,7 @@ func (w *world) resolved(n session.Resolved) {
 		right = w.disconnecting > 0
 		a.disconnected, a.endedIn = true, w.restarts
 	case bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST:
-		right = w.crashes > a.dead || w.deletion.closed // whose next handler is asked before the bridge knows
+		right = w.crashes > a.dead || a.p.Kind.Bound && !w.cli.connected(a.p.For) || w.deletion.closed // whose next handler is asked before the bridge knows
 	}
 	if !right {
 		w.failures = append(w.failures, fmt.Sprintf("callback %s of %s ends as %v", n.ID, n.Kind.Method, n.Outcome))
@@ -208,7 +208,7 @@ func (w *world) resolved(n session.Resolved) {
 // it.
 func (w *world) left(a *asking) bool {
 	own := w.variant.own() == 2 || w.variant.own() == 1 && a.p.Kind.Method == callback.ToolRequested
-	return !own && len(a.abstained) > 0
+	return (!own || a.p.Command != "" || a.p.Kind.Bound) && len(a.abstained) > 0
 }
 
 // taken notes an answer that a CLI process accepts.
@@ -280,6 +280,7 @@ func (w *world) answer(n int) {
 		callback.ToolRequested:  fmt.Sprintf(`{"result":%q}`, one.mark),
 		askUser:                 fmt.Sprintf(`{"answer":%q}`, one.mark),
 		callback.HooksInvoke:    hookAnswer(n+w.answers, one.mark),
+		canvasMethod:            fmt.Sprintf(`{"url":%q}`, one.mark),
 		callback.CommandExecute: fmt.Sprintf(`{"error":%q}`, one.mark),
 	}[method]
 	if method == callback.PermissionRequested {

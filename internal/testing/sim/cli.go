@@ -60,6 +60,9 @@ type request struct {
 	method string
 	params params
 	answer json.RawMessage
+	// satellite is the connection of a participant that it came on, and done gets its end; nil for others.
+	satellite *satellite
+	done      chan error
 }
 
 // params are those parameters of requests that the model looks at.
@@ -110,6 +113,9 @@ type cli struct {
 	took      int
 	questions map[string]*toolCall
 	commands  []running // that wait for participants
+	// satellites are the connections of participants; canvases are the requests of their canvases.
+	satellites []*satellite
+	canvases   []string
 	// lost are the requests of sessions that have ended in the process.
 	lost map[string]bool
 	// copies are the ephemeral events of which a second copy may come.
@@ -148,7 +154,7 @@ func (c *cli) receive(body []byte) {
 		}
 	}
 	if m.ID != nil {
-		c.requests = append(c.requests, request{m.ID, m.Method, m.Params, append(m.Result, m.Error...)})
+		c.requests = append(c.requests, request{id: m.ID, method: m.Method, params: m.Params, answer: append(m.Result, m.Error...)})
 	}
 }
 
@@ -326,6 +332,10 @@ func (c *cli) shutDown(n int) {
 }
 
 func (c *cli) handle(r request) {
+	if r.satellite != nil {
+		c.onSatellite(r)
+		return
+	}
 	if !c.loaded && strings.HasPrefix(r.method, "session.") && r.method != "session.create" && r.method != "session.resume" &&
 		r.method != "session.delete" {
 		c.refuse(r, "Session not found: s1")

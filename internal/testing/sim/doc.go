@@ -59,7 +59,8 @@
 // Participants leave, lose their connections and come back within their grace time or behind it. In the end the process that
 // has the session knows the tools of those that are there, and no others, and what else they handle.
 //
-// Participants may declare commands and change what they bring (see changes.go). A caller runs a command, which asks its participant;
+// Participants may declare commands and canvases, for which each has a connection of its own (see satellites.go), and change what they
+// bring (see changes.go). A caller runs a command, which asks its participant;
 // while it waits, the process does not begin a resume, and what comes behind one waits for that. After each step a callback is offered
 // to all who handle it.
 //

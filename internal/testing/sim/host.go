@@ -12,7 +12,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 )
 
@@ -117,11 +116,6 @@ func (rt *runtime) Unroute(*session.Session) {
 	rt.w.mu.Lock()
 	defer rt.w.mu.Unlock()
 	rt.routed = false
-}
-
-// Satellite implements session.Runtime. The model has no participants that need one.
-func (*runtime) Satellite(context.Context, string, session.Asker) (roster.Satellite, error) {
-	return nil, errors.ErrUnsupported
 }
 
 func (rt *runtime) TurnCompleted()         {}

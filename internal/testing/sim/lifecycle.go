@@ -149,9 +149,12 @@ func (c *cli) destroy(r request) {
 	}
 	maps.Copy(lost, c.lost)
 	c.endCommands()
+	if slices.ContainsFunc(c.satellites, func(s *satellite) bool { return s.joined }) {
+		c.w.failures = append(c.w.failures, "the session is destroyed while a connection of a participant has it")
+	}
 	*c = cli{
 		w: c.w, pipe: c.pipe, requests: c.requests, replies: c.replies, copies: c.copies, questions: map[string]*toolCall{}, lost: lost,
-		closed: true,
+		closed: true, satellites: c.satellites, canvases: c.canvases,
 	}
 	c.reply(r, `{"sessionId":"s1"}`)
 }

@@ -147,6 +147,7 @@ func (w *world) end() {
 	w.restarts++
 	if w.cli != nil {
 		_ = w.cli.pipe.Close()
+		w.cli.loseSatellites()
 	}
 }
 
@@ -234,7 +235,7 @@ func (w *world) comeBack() {
 		l.tasks.Go(func() { w.ask(l, p) })
 	}
 	for _, s := range w.seats {
-		if s.presence != gone {
+		if s.unsure = true; s.presence != gone {
 			w.join(s)
 		}
 	}

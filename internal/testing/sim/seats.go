@@ -24,8 +24,10 @@ type seat struct {
 	presence    presence
 	lost        time.Time // when it lost its connection
 	// deaf: it handles no callbacks but those of its tools and commands. extra is another tool that it has.
-	deaf  bool
-	extra string
+	deaf, plain bool // plain: it has no canvas
+	extra       string
+	// unsure: the bridge ended since it joined, and may have saved a change or not.
+	unsure bool
 }
 
 // presence is what a participant is to the session.
@@ -58,6 +60,7 @@ func (w *world) brings(s *seat) roster.Brings {
 	if w.variant.own() == 0 {
 		b.Tools = []config.Tool{tool(s.tool)}
 	}
+	b.Own = w.own(s)
 	if name := w.command(s); name != "" {
 		b.Commands = []config.Command{{Name: name, JSON: fmt.Appendf(nil, `{"name":%q}`, name)}}
 	}
@@ -123,7 +126,7 @@ func (w *world) joins(l *life, s *seat) bool {
 	switch reason := fault.ReasonOf(err); {
 	case err == nil:
 		s.id, s.token, s.participant, s.presence = j.Participant.ID, j.Participant.Token, j.Participant, present
-		s.deaf, s.extra = false, ""
+		s.deaf, s.extra, s.unsure = false, "", false
 	case reason == fault.ParticipantNotFound, w.isGone(err):
 		s.token = ""
 	case w.lacks(err), reason == fault.RuntimeLost, reason == fault.Timeout, (reason == fault.ToolNameConflict || reason == fault.CommandNameConflict) && w.restarts > 0: // by a place whose token was lost with the bridge
@@ -216,7 +219,7 @@ func (w *world) handled(p *callback.Pending) bool {
 		return slices.ContainsFunc(w.seats, func(s *seat) bool { return w.command(s) == p.Command && s.sits() })
 	}
 	if p.For != roster.Everybody && p.For != roster.Itself {
-		return slices.ContainsFunc(w.seats, func(s *seat) bool { return s.id == p.For && s.handles() })
+		return slices.ContainsFunc(w.seats, func(s *seat) bool { return s.id == p.For && (s.handles() || p.Kind.Bound && s.sits()) })
 	}
 	return w.variant.own() == 2 || p.For == roster.Everybody && w.attended() > 0
 }
@@ -238,6 +241,7 @@ func (w *world) checkDeclared() {
 		return
 	}
 	w.checkExtra(w.cli)
+	w.checkSatellites(w.cli)
 	for _, kind := range []rune{callersTool, permitted, question, hooked} {
 		if can, must := w.cli.declared.can(kind), w.declares(kind); can != must {
 			w.failures = append(w.failures, fmt.Sprintf("the CLI can call %c: %v, and it must be %v", kind, can, must))

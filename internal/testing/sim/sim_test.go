@@ -27,7 +27,7 @@ var (
 //	r  a caller answers a callback; d abstains
 //	a  aborts; e goes, with a call that has not returned
 //	o  changes the configuration; m sets something by a call (see settings.go), P also its provider; p disconnects the session; R cuts the history; D deletes the session
-//	l  a participant leaves, loses its connection or comes back; C changes what it brings; I a caller runs its command
+//	l  a participant leaves, loses its connection or comes back; C changes what it brings; I a caller runs its command; K the agent asks for its canvas
 //	c  the CLI does something; b sends a second copy of an event; g a part of an answer; h has a sub-agent work
 //	i  begins another file of its record; O another program changes the history
 //	u  the bridge unloads the session
@@ -74,6 +74,8 @@ func (w *world) carryOut(o op) {
 		w.configure(o.n)
 	case 'C':
 		w.change(o.n)
+	case 'K':
+		w.draw(o.n)
 	case 'I':
 		w.invoke(o.n)
 	case 'm':
@@ -176,7 +178,7 @@ func script(seed uint64) (ops []op) {
 		}
 	}
 	if seed%5 == 4 && seed%4 >= 2 {
-		kinds += "CCIIllr"
+		kinds += "CCIIKKllr"
 		if ops[0].n += 3 * variants; !variant(ops[0].n).attended() {
 			ops[0].n += 6
 		}

@@ -334,6 +334,7 @@ func (w *world) kill() *runtime {
 	}
 	w.note("the CLI is killed")
 	_ = w.cli.pipe.Close()
+	w.cli.loseSatellites()
 	forgets := w.cli.forgets()
 	w.cli = nil
 	w.crashes++
