@@ -209,10 +209,14 @@ func (l *Loader) create(ctx context.Context, rt Runtime, extra jsonobj.Object, c
 func (l *Loader) loadedIn(rt Runtime) {
 	l.s.mu.Lock()
 	l.s.participants.loaded()
+	opened := l.state == Disconnected || l.shut
 	l.runtime, l.state, l.usedAt, l.awaited = rt, Loaded, time.Now(), nil
 	l.shut, l.s.prompts.leavesUnseen = false, false
 	l.s.markDirty()
 	l.s.participants.followUp()
+	if opened { // also if what follows fails
+		l.s.host.Changed(bridgev1.SessionChange_SESSION_CHANGE_UPDATED)
+	}
 	l.s.mu.Unlock()
 	if cause := rt.Err(); cause != nil {
 		l.RuntimeLost(rt, cause)
@@ -369,11 +373,7 @@ func (l *Loader) resume(ctx context.Context, o Opening, before jsonobj.Object) e
 		}
 		return l.reload(ctx, rt, params, o.ContinuePending)
 	})
-	if err != nil {
-		return err
-	}
-	l.s.host.Changed(bridgev1.SessionChange_SESSION_CHANGE_UPDATED)
-	return nil
+	return err
 }
 
 // checkUnused fails with SESSION_IN_USE if another process has the session open. The CLI's own lock is only
