@@ -86,6 +86,7 @@ func (w *world) check() string {
 	w.checkConfigured()
 	w.checkSettings()
 	w.checkDeclared()
+	w.save()
 	return strings.Join(w.failures, "\n")
 }
 

@@ -145,6 +145,7 @@ func (c *cli) receive(body []byte) {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
 	c.w.note("bridge: %s", body)
+	c.w.idle = 0
 	c.w.checkCall(m.Method)
 	if m.Method == "session.send" && !strings.HasPrefix(m.Params.Prompt, "P") {
 		c.w.continuations++

@@ -104,6 +104,20 @@ func (h host) MarkDirty() {
 	h.w.dirty = h.w.dirty || h.w.lives(h.life)
 }
 
+// idleLooks is how often the state is looked at while neither the bridge nor the CLI does anything: one of so many times.
+const idleLooks = 8
+
+// saveAtRest is save for a time that goes by.
+func (w *world) saveAtRest() {
+	w.mu.Lock()
+	looks := w.idle%idleLooks == 0 || w.dirty || w.clients.changing
+	w.idle++
+	w.mu.Unlock()
+	if looks {
+		w.save()
+	}
+}
+
 // save saves the session if it has changed. Without a request to save it, it has not.
 func (w *world) save() {
 	w.mu.Lock()

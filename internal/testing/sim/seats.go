@@ -227,7 +227,7 @@ func (w *world) handled(p *callback.Pending) bool {
 // checkDeclared: the process that has the session knows what its participants need, and nothing of others.
 func (w *world) checkDeclared() {
 	if slices.ContainsFunc(w.seats, func(s *seat) bool { return s.presence != present }) || w.restarts > 0 {
-		for began := time.Now(); time.Since(began) <= grace+time.Second; { // then the places of others are free
+		for began := time.Now(); len(w.seats) > 0 && time.Since(began) <= grace+time.Second; { // then the places of others are free
 			if !w.step(0) {
 				w.pass(time.Second)
 			}

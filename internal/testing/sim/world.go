@@ -92,6 +92,7 @@ type world struct {
 	saved         json.RawMessage // the state of the session as it was saved last
 	state         json.RawMessage // its state when that was last looked at
 	dirty         bool
+	idle          int  // how often time has gone by since the bridge or the CLI did something
 	hangs         bool // the CLI process does nothing
 	disconnects   int  // by callers
 	disconnecting int  // of these, those that have not returned
@@ -418,6 +419,7 @@ func (w *world) step(choice int) bool {
 	}
 	steps := w.cli.steps()
 	if len(steps) > 0 {
+		w.idle = 0
 		steps[choice%len(steps)]()
 	}
 	w.mu.Unlock()
@@ -442,18 +444,16 @@ const catchUps = 4
 
 // pass lets time go by.
 func (w *world) pass(d time.Duration) {
-	for range catchUps {
-		if w.mu.Lock(); w.cli != nil && d > time.Second && !w.hangs {
-			w.cli.catchUp()
+	if d > time.Second && !w.hangs {
+		for range catchUps {
+			w.also((*cli).catchUp)
 		}
-		w.mu.Unlock()
-		synctest.Wait()
 	}
 	time.Sleep(d)
 	w.s.Watchdog().Check()
 	synctest.Wait()
 	w.restart(0)
-	w.save()
+	w.saveAtRest()
 }
 
 // hangs are the times for which a process hangs. The bridge kills one that hangs for longer than the last one.
