@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"testing/synctest"
 	"time"
 
@@ -108,16 +109,15 @@ func (w *world) pieces(total, leap int, span time.Duration) (events []string) {
 		} else if i%8 == 0 {
 			at = at.Add(time.Millisecond)
 		}
-		text := fmt.Sprint(i/2, []string{" ", "é "}[i/2%2])
-		kind, data := "assistant.message_delta", fmt.Sprintf(`{"messageId":"m","deltaContent":%q}`, text)
+		text := strconv.Itoa(i/2) + []string{" ", "é "}[i/2%2]
+		kind, data := "assistant.message_delta", `{"messageId":"m","deltaContent":"`+text+`"}`
 		if i%2 == 0 {
 			size += len(text)
-			kind, data = "assistant.streaming_delta", fmt.Sprintf(`{"totalResponseSizeBytes":%d}`, size)
+			kind, data = "assistant.streaming_delta", `{"totalResponseSizeBytes":`+strconv.Itoa(size)+`}`
 		}
 		id := w.uuid()
 		w.streamed.places[journal.ParseID([]byte(id))] = len(w.streamed.places) + 1
-		events = append(events, fmt.Sprintf(`{"id":%q,"timestamp":%q,"parentId":null,"type":%q,"ephemeral":true,"data":%s}`,
-			id, at.UTC().Format(timestamp), kind, data))
+		events = append(events, eventJSON(id, at.UTC().Format(timestamp), "", kind, true, data))
 	}
 	return events
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
@@ -215,7 +216,7 @@ func (c *cli) catchUp() {
 }
 
 func (c *cli) reply(r request, result string) {
-	c.replies = append(c.replies, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, r.id, result))
+	c.replies = append(c.replies, `{"jsonrpc":"2.0","id":`+string(r.id)+`,"result":`+result+`}`)
 }
 
 // active reports whether the agent has something to do.
@@ -237,14 +238,19 @@ func (c *cli) emit(eventType, data string, said int) {
 
 // send sends an event.
 func (c *cli) send(eventType, data string, said int) stored {
-	text := fmt.Sprintf(`{"id":%q,"timestamp":%q,"parentId":null,%s"type":%q,"ephemeral":%v,"data":%s}`,
-		c.w.uuid(), c.w.now(), c.agent, eventType, ephemeral[eventType], data)
+	text := eventJSON(c.w.uuid(), c.w.now(), c.agent, eventType, ephemeral[eventType], data)
 	c.w.note("CLI: %s%s %s", c.agent, eventType, data)
 	c.notify(text)
 	if ephemeral[eventType] {
 		c.copies = append(c.copies, text)
 	}
 	return stored{json: text, said: said, agent: c.agent != ""}
+}
+
+// eventJSON is the JSON of an event. Its values need no escapes. agent is a member, or empty.
+func eventJSON(id, timestamp, agent, eventType string, ephemeral bool, data string) string {
+	return `{"id":"` + id + `","timestamp":"` + timestamp + `","parentId":null,` + agent + `"type":"` + eventType +
+		`","ephemeral":` + strconv.FormatBool(ephemeral) + `,"data":` + data + `}`
 }
 
 func (c *cli) notify(event string) {

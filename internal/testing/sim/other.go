@@ -64,7 +64,7 @@ func (w *world) turnOfOther() (all []stored) {
 		{"session.shutdown", `{"shutdownType":"routine"}`},
 	}...) {
 		all = append(all, stored{
-			json: fmt.Sprintf(`{"id":%q,"timestamp":%q,"parentId":null,"type":%q,"ephemeral":false,"data":%s}`, w.uuid(), w.now(), e.kind, e.data),
+			json: eventJSON(w.uuid(), w.now(), "", e.kind, false, e.data),
 			said: -1, other: e.kind == "user.message",
 		})
 	}

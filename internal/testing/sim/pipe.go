@@ -2,7 +2,6 @@ package sim
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"strconv"
 	"sync"
@@ -76,7 +75,10 @@ func (p *pipe) say(body string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.closed {
-		p.out = fmt.Appendf(p.out, "Content-Length: %d\r\n\r\n%s", len(body), body)
+		p.out = append(p.out, "Content-Length: "...)
+		p.out = strconv.AppendInt(p.out, int64(len(body)), 10)
+		p.out = append(p.out, "\r\n\r\n"...)
+		p.out = append(p.out, body...)
 		p.arrive.Broadcast()
 	}
 }

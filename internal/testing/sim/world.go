@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing/synctest"
@@ -161,7 +162,7 @@ func (w *world) note(format string, args ...any) {
 
 func (w *world) uuid() string {
 	w.ids++
-	return fmt.Sprintf("00000000-0000-4000-8000-%012x", w.ids)
+	return "00000000-0000-4000-8000-" + strconv.FormatUint(1<<48+w.ids, 16)[1:]
 }
 
 // timestamp is the form of the times of events.
