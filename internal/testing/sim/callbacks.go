@@ -123,6 +123,7 @@ type asking struct {
 	// need not know of that.
 	disconnected bool
 	endedIn      int
+	elsewhere    bool // a caller answers it by the method for its event
 	// taken are the answers that CLI processes have accepted, with the marks of callers.
 	taken []string
 }
@@ -165,6 +166,11 @@ func (w *world) requested(p *callback.Pending) {
 	a.p, a.open, a.since, a.aborts, a.dead, a.abstained = p, true, time.Now(), w.aborts, w.crashes, map[string]bool{}
 	a.orphaned, a.changes, a.handlers = !w.handled(p), w.changes, w.hookHandlers()
 	w.note("callback %s is requested", p.ID)
+	for _, s := range w.seats {
+		if p.Reply != nil && s.presence == present && w.handledBy(s, p) {
+			s.stream.expected++
+		}
+	}
 	if a.times++; w.cli == nil { // the process that has asked has ended meanwhile
 		a.dead--
 	}
@@ -184,7 +190,7 @@ func (w *world) resolved(n session.Resolved) {
 	switch n.Outcome {
 	case bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED:
 		a.answeredOnce = true
-		right = len(a.answers) > 0 || a.p.Hook != "" && a.abstained[a.p.For]
+		right = len(a.answers) > 0 || a.elsewhere || a.p.Hook != "" && a.abstained[a.p.For]
 	case bridgev1.CallbackOutcome_CALLBACK_OUTCOME_TIMED_OUT:
 		a.unanswered = true
 		right = time.Since(a.since) >= limit
@@ -376,7 +382,7 @@ func (w *world) checkCallbacks() {
 				reached := slices.ContainsFunc(a.taken, func(text string) bool { return strings.Contains(text, one.mark) })
 				// A question has no reply to its answer: the CLI may be gone, or the turn aborted.
 				// The default answer for lack of room has no claim, and may reach the next process before the answer does.
-				if !reached && a.p.Hook == "" && w.refused.Load() == 0 && !(a.p.Kind.Method == askUser && (w.crashes > a.dead || w.aborts > a.aborts || w.disconnects > 0)) {
+				if !reached && a.p.Hook == "" && w.refused.Load() == 0 && !(a.p.Kind.Method == askUser && (w.crashes > a.dead || w.aborts > a.aborts || w.disconnects > 0 || a.elsewhere)) {
 					w.fail("the answer %s to callback %s has not reached the CLI", one.mark, a.p.ID)
 				}
 			}

@@ -421,6 +421,8 @@ func (c *cli) handle(r request) {
 		c.reply(r, fmt.Sprintf(`{"messageId":%q}`, in.id))
 	case "session.abort":
 		c.beginAbort(r)
+	case inputMethod:
+		c.takeInput(r)
 	case invokeMethod:
 		c.runCommand(r)
 	case "session.commands.handlePendingCommand":

@@ -174,6 +174,9 @@ func (c *cli) connected(participant string) bool {
 func (w *world) checkSatellites(c *cli) {
 	must := 0
 	for _, s := range w.seats {
+		if s.unsure {
+			return
+		}
 		if !s.sits() || len(w.own(s)) == 0 {
 			continue
 		}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 )
@@ -28,6 +27,7 @@ type seat struct {
 	extra       string
 	// unsure: the bridge ended since it joined, and may have saved a change or not.
 	unsure bool
+	stream *stream // that it had last
 }
 
 // presence is what a participant is to the session.
@@ -56,7 +56,7 @@ var seatsOf = []rune{callersTool, permitted}
 
 // brings is what a participant brings.
 func (w *world) brings(s *seat) roster.Brings {
-	b := roster.Brings{Name: s.name(), Handling: asks, Grace: s.grace()}
+	b := roster.Brings{Name: s.name(), Identity: s.name(), Handling: asks, Grace: s.grace()}
 	if w.variant.own() == 0 {
 		b.Tools = []config.Tool{tool(s.tool)}
 	}
@@ -104,6 +104,7 @@ func (w *world) join(s *seat) {
 		if !w.lives(l) {
 			return
 		}
+		s.unsure = true
 		if s.presence = gone; s.token != "" {
 			s.presence, s.lost = away, time.Now()
 		}
@@ -115,7 +116,8 @@ func (w *world) join(s *seat) {
 
 // joins tries once to join, and reports whether that is over.
 func (w *world) joins(l *life, s *seat) bool {
-	j, err := l.s.Participants().Join(l.ctx, session.Joining{Token: s.token, Brings: w.brings(s)})
+	joining, st := w.joining(s)
+	j, err := l.s.Participants().Join(l.ctx, joining)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.lives(l) {
@@ -125,6 +127,10 @@ func (w *world) joins(l *life, s *seat) bool {
 	w.changes++
 	switch reason := fault.ReasonOf(err); {
 	case err == nil:
+		if !st.placed {
+			w.failures = append(w.failures, fmt.Sprintf("the participant %c has no place", s.tool))
+		}
+		s.stream = st
 		s.id, s.token, s.participant, s.presence = j.Participant.ID, j.Participant.Token, j.Participant, present
 		s.deaf, s.extra, s.unsure = false, "", false
 	case reason == fault.ParticipantNotFound, w.isGone(err):
@@ -149,8 +155,13 @@ func (w *world) move(n int) {
 		w.mu.Unlock()
 		return
 	case is == gone, is == away && !leaves:
+		s.plain = s.plain != (n%7 == 3)
 		w.mu.Unlock()
 		w.join(s)
+		return
+	case is == present && n/6%3 == 2 && w.variant.declares():
+		w.mu.Unlock()
+		w.resume(s, n)
 		return
 	case leaves:
 		s.presence = gone
@@ -163,6 +174,9 @@ func (w *world) move(n int) {
 	w.mu.Unlock()
 	if leaves {
 		w.s.Participants().LeaveBy(s.token, errConnection)
+		if st := s.stream; is == present && st.ended != errConnection {
+			w.fail("the stream of a participant that leaves ends with %v", st.ended)
+		}
 	} else {
 		w.s.Participants().Lost(s.participant, errConnection)
 	}

@@ -24,7 +24,7 @@ var (
 //
 //	v  is the variant, and comes first
 //	s  a caller sends a prompt; t one whose agent needs callers; j one whose agent calls hooks
-//	r  a caller answers a callback; d abstains
+//	r  a caller answers a callback; d abstains; A answers a question by the method for its event
 //	a  aborts; e goes, with a call that has not returned
 //	o  changes the configuration; m sets something by a call (see settings.go), P also its provider; p disconnects the session; R cuts the history; D deletes the session
 //	l  a participant leaves, loses its connection or comes back; C changes what it brings; I a caller runs its command; K the agent asks for its canvas
@@ -75,6 +75,8 @@ func (w *world) carryOut(o op) {
 		w.configure(o.n)
 	case 'C':
 		w.change(o.n)
+	case 'A':
+		w.elsewhere(o.n)
 	case 'K':
 		w.draw(o.n)
 	case 'I':
@@ -179,7 +181,7 @@ func script(seed uint64) (ops []op) {
 		}
 	}
 	if seed%5 == 4 && seed%4 >= 2 {
-		kinds += "CCIIKKllr"
+		kinds += "CCIIKKllrAA"
 		if ops[0].n += 3 * variants; !variant(ops[0].n).attended() {
 			ops[0].n += 6
 		}
@@ -222,6 +224,7 @@ func playWith(t *testing.T, ops []op, trace func(line string)) (wrong string) {
 			}
 			w.checkStep()
 			w.checkSnapshot()
+			w.checkStreams()
 		}
 		wrong = w.check()
 	})
