@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
@@ -12,6 +13,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
 // redelivery gives the CLI the prompts that it lost, in the order in which it had them. New
@@ -124,7 +126,9 @@ func (q *Prompts) redeliverNext(ctx context.Context, d *redelivery) error {
 			return nil
 		}
 		var w *turn.Waiter
-		w, given, keep, err = q.redeliverPrompt(ctx, rt)
+		if w, given, keep, err = q.redeliverPrompt(ctx, rt); err != nil {
+			q.s.update(func() { q.undelivered(&given) })
+		}
 		if err == nil && idle && w != nil {
 			d.awaitTurn(ctx, rt, w)
 		}
@@ -250,6 +254,18 @@ func (q *Prompts) reset(e outbox.Entry) *turn.Waiter {
 	return w
 }
 
+// undelivered notes that a call for a prompt has failed, which may be made again. An abort ends the prompt at once until then: if
+// the runtime has ended, no event tells of that. The caller holds the lock.
+func (q *Prompts) undelivered(e *outbox.Entry) {
+	switch w := q.waiters[e.N]; {
+	case w == nil:
+	case w.Removed() && !w.Begun():
+		q.remove(e, bridgev1.TurnStatus_TURN_STATUS_ABORTED)
+	default:
+		q.s.turns.machine.MarkUnconfirmed(w)
+	}
+}
+
 // deliveryFailed handles a prompt that could not be sent again. It returns the error if no prompt can be sent
 // now.
 func (q *Prompts) deliveryFailed(ctx context.Context, e outbox.Entry, err error) (out error) {
@@ -260,9 +276,6 @@ func (q *Prompts) deliveryFailed(ctx context.Context, e outbox.Entry, err error)
 
 func (q *Prompts) failed(ctx context.Context, e outbox.Entry, err error) error {
 	reason, unsent := fault.ReasonOf(err), errors.Is(err, rpcconn.ErrNotSent)
-	if w := q.waiters[e.N]; w != nil {
-		q.s.turns.machine.MarkUnconfirmed(w)
-	}
 	switch {
 	case ctx.Err() != nil || reason == fault.Draining || reason == fault.HandlerMissing ||
 		reason == fault.SessionUnavailable:
@@ -277,6 +290,8 @@ func (q *Prompts) failed(ctx context.Context, e outbox.Entry, err error) error {
 			}
 		}
 		return err
+	case !slices.ContainsFunc(q.outbox.Entries(), func(o outbox.Entry) bool { return o.N == e.N }):
+		return nil // an abort has removed it
 	case reason == fault.RuntimeLost && unsent && e.Deliveries < outbox.MaxDeliveries:
 		q.outbox.Owe(e.N, e.Done)
 		return nil

@@ -319,3 +319,62 @@ func TestResentIsStored(t *testing.T) {
 		stop()
 	})
 }
+
+// TestAbortAmidADelivery: a caller aborts while a prompt is being sent to a runtime that has ended. No event ends the prompt then.
+func TestAbortAmidADelivery(t *testing.T) {
+	t.Parallel()
+	lost := fault.New(fault.RuntimeLost, "the runtime ended")
+	for name, test := range map[string]struct {
+		err   error
+		late  bool // the call has failed before
+		begun bool // the CLI has taken it up
+		stops bool
+	}{
+		"the CLI may have it":              {err: lost},
+		"the CLI may have it, and is gone": {err: lost, late: true},
+		"it was not sent":                  {err: fault.Wrap(rpcconn.ErrNotSent, fault.RuntimeLost, "the runtime ended")},
+		"the CLI refuses it":               {err: fault.New(fault.InvalidField, "no")},
+		"the session leaves":               {err: fault.New(fault.Draining, "soon"), stops: true},
+		"the CLI took it up":               {err: lost, begun: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := onStock(t, &stock{rt: &puppet{}})
+			n := acknowledged(t, s, "p")
+			s.update(s.prompts.restore)
+			w := s.prompts.Restored("m1")
+			s.prompts.outbox.Owe(n, 0)
+			e, ok, err := s.prompts.beginRedelivery(t.Context())
+			if err != nil || !ok {
+				t.Fatal(ok, err)
+			}
+			s.update(func() {
+				s.prompts.reset(e)
+				if test.begun {
+					s.turns.machine.AwaitTurn(w)
+				}
+				if test.late {
+					s.prompts.undelivered(&e)
+				}
+			})
+			if !s.prompts.abort(s.prompts.acknowledged()) {
+				t.Error("nothing was aborted")
+			}
+			if !test.late {
+				s.update(func() { s.prompts.undelivered(&e) })
+			}
+			if err := s.prompts.deliveryFailed(t.Context(), e, test.err); test.stops != (err != nil) {
+				t.Errorf("the delivery ends with %v", err)
+			}
+			if w.Over() == test.begun || w.Over() && w.Outcome().Status != bridgev1.TurnStatus_TURN_STATUS_ABORTED {
+				t.Errorf("it is over: %v, the outcome is %v", w.Over(), w.Outcome())
+			}
+			if left := s.prompts.outbox.Entries(); len(left) > 0 {
+				t.Errorf("the outbox has %v", left)
+			}
+			if _, isLost := s.prompts.outbox.LostBecause("m1"); isLost {
+				t.Error("it is told as lost")
+			}
+		})
+	}
+}

@@ -114,6 +114,9 @@ func (w *Waiter) Finish(out Outcome) {
 // Begun reports whether the message was taken up.
 func (w *Waiter) Begun() bool { return w.begun }
 
+// Removed reports whether Remove was called.
+func (w *Waiter) Removed() bool { return w.removed }
+
 // Unconfirmed reports whether it is not known whether the message was taken up.
 func (w *Waiter) Unconfirmed() bool { return w.unconfirmed }
 
