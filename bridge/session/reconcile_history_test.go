@@ -391,6 +391,12 @@ func TestPending(t *testing.T) {
 			f.s.callbacks.Registry().Unreached(p)
 			f.s.callbacks.finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_TIMED_OUT)
 		}},
+		"aborted meanwhile": {live: []string{permission(1, "a"), permitted(2, "a")}, waiting: []string{"a"}, during: func(t *testing.T, f *storyteller) {
+			f.takes(t, textOf(3, "abort", `{}`))
+		}},
+		"aborted before": {
+			live: []string{permission(1, "a"), permitted(2, "a"), textOf(3, "abort", `{}`)}, waiting: []string{"a"}, want: []string{"a"}, changed: true,
+		},
 		"an answer is on its way": {live: []string{permission(1, "a")}, want: []string{"a"}, during: func(t *testing.T, f *storyteller) {
 			if _, err := f.s.callbacks.Registry().Claim("a"); err != nil {
 				t.Error(err)

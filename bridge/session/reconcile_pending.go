@@ -28,7 +28,7 @@ func (r *Reconciler) pending(ctx context.Context, rt Runtime) (asked int, withdr
 	for _, of := range pendingLists {
 		// The CLI's list can lack callbacks that it asks while it makes the list, and can have callbacks that
 		// end before the reply is read.
-		ends, before := pending.Ends(), pending.List()
+		ends, before, began := pending.Ends(), pending.List(), r.s.journal.Last()
 		var waiting struct{ Items []struct{ RequestID string } }
 		err := r.s.query(ctx, rt, of.list, nil, &waiting)
 		if fault.ReasonOf(err) == fault.MethodUnknown {
@@ -45,7 +45,7 @@ func (r *Reconciler) pending(ctx context.Context, rt Runtime) (asked int, withdr
 			}
 			awaited[id] = true
 			pending.Awaited(id, ends)
-			if !pending.EndedSince(id, ends) && r.askAgain(ctx, rt, of.event, id) {
+			if !pending.EndedSince(id, ends) && r.askAgain(ctx, rt, of.event, id, began) {
 				asked++
 			}
 		}
@@ -78,16 +78,19 @@ func (r *Reconciler) pendingSoon() {
 }
 
 // askAgain makes a callback pending again that the CLI waits for and that has ended: a runtime ended before
-// it processed the answer, or the bridge's own answer did not reach it. It reports whether it asked.
-func (r *Reconciler) askAgain(ctx context.Context, rt Runtime, method, id string) (asked bool) {
+// it processed the answer, or the bridge's own answer did not reach it. The CLI made its list behind began: it does not wait any
+// more if an abort has come since. askAgain reports whether it asked.
+func (r *Reconciler) askAgain(ctx context.Context, rt Runtime, method, id string, began journal.Position) (asked bool) {
 	if _, err := r.s.callbacks.Registry().Get(id); err == nil {
 		return false
 	}
 	var found *journal.Record
 	for rec := range event.Since(ctx, r.s.journal, journal.Position{}) {
-		if rec.Type == method && event.Text(rec, "requestId") == id {
+		switch {
+		case found == nil && rec.Type == method && event.Text(rec, "requestId") == id:
 			found = rec
-			break
+		case rec.Type == "abort" && rec.Agent == "" && began.Before(rec.Pos):
+			return false
 		}
 	}
 	r.s.mu.Lock()
