@@ -150,6 +150,9 @@ func (w *world) wrong(p *prompt, said []int) string {
 	return ""
 }
 
+// String is the outcome that the caller was told, as the CLI's model has it.
+func (p *prompt) String() string { return outcomeOf(p.outcome) }
+
 // outcomeOf is an outcome as the CLI's model has it.
 func outcomeOf(out turn.Outcome) string {
 	told := strings.TrimPrefix(out.Status.String(), "TURN_STATUS_")

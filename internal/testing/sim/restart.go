@@ -262,7 +262,7 @@ func (w *world) ask(l *life, p *prompt) {
 		defer w.mu.Unlock()
 		if w.lives(l) {
 			p.over, p.outcome, p.err = true, out, err
-			w.note("%s: %s %v", p.id, outcomeOf(p.outcome), err)
+			w.note("%s: %s %v", p.id, p, err)
 		}
 	}
 	for {

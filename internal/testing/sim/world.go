@@ -265,7 +265,7 @@ func (w *world) send(p *prompt) {
 			w.failures = append(w.failures, fmt.Sprintf("P%d has two outcomes", n))
 		}
 		p.over, p.outcome, p.err = true, out, err
-		w.note("P%d: %s %v", n, outcomeOf(p.outcome), err)
+		w.note("P%d: %s %v", n, p, err)
 	}
 	c := w.begin(func() { p.abandoned = true })
 	w.s.Sender().Start(c, m, func(sent session.Sent, err error) {
