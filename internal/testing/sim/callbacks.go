@@ -26,7 +26,8 @@ import (
 //     session has it;
 //   - whether callers answer the callbacks that wait when the run is over: not if it is zero.
 //
-// From 36 on, the agent is told to continue turns that are lost with their process.
+// From 36 on, the agent is told to continue turns that are lost with their process. From 72 on the same come again, with a
+// provider of models that has headers.
 //
 // The zero variant has no tools and no callbacks.
 type variant int
@@ -37,7 +38,15 @@ const variants = 72
 
 func (v variant) continues() bool { return v/(variants/2)%2 == 1 }
 
-func (v variant) provision() provision { return provision(v / variants % 3) }
+func (v variant) provision() provision {
+	if v.provides() {
+		return anyModel
+	}
+	return provision(v / variants % 3)
+}
+
+// provides reports whether the session has a provider with headers.
+func (v variant) provides() bool { return v >= 6*variants }
 
 // declares reports whether the participants declare commands.
 func (v variant) declares() bool { return v/(3*variants)%2 == 1 }
@@ -70,6 +79,9 @@ func (v variant) opening() session.Opening {
 	}
 	p := newProvider(v)
 	o.Config = p.credentials(v, p.key.one())
+	if v.provides() {
+		setProvider(&o.Config)
+	}
 	if v.own() > 0 {
 		o.Tools = &[]config.Tool{tool(callersTool), tool(permitted)}
 	}

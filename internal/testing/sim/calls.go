@@ -48,8 +48,11 @@ type declaration struct {
 	Hooks            bool
 	ClientName       string
 	Model            string
-	Provider         struct{ BaseURL, APIKey string }
-	GitHubToken      string
+	Provider         struct {
+		BaseURL, APIKey string
+		Headers         map[string]string
+	}
+	GitHubToken string
 }
 
 // can reports whether the agent can make a call of a kind.

@@ -37,6 +37,7 @@ func (w *world) over() bool {
 // check lets everything end, and returns what was wrong with the run.
 func (w *world) check() string {
 	w.failing(false)
+	w.unstall()
 	w.restoreLog()
 	for range reviveTries { // processes may end meanwhile
 		w.open()
@@ -64,7 +65,13 @@ func (w *world) check() string {
 	}
 	said := w.history()
 	for n, p := range w.prompts {
-		if wrong := w.wrong(p, said[n]); wrong != "" {
+		wrong := w.wrong(p, said[n])
+		if wrong == "" && p.over && p.id != "" && p.outcome.Err != nil {
+			wrong = w.wrongLoss(n, p.outcome.Err)
+		} else if wrong == "" && p.over && p.id != "" && p.err != nil && fault.ReasonOf(p.err) == fault.SendUnconfirmed {
+			wrong = w.wrongLoss(n, p.err)
+		}
+		if wrong != "" {
 			w.fail("P%d: %s; the CLI says %v, its history has it %d times", n, wrong, p.fates, len(said[n]))
 		}
 	}
@@ -109,6 +116,10 @@ func (w *world) wrong(p *prompt, said []int) string {
 	case len(said) > 1:
 		return "the agent got it twice"
 	case errors.Is(p.err, errConnection): // it does not know
+	case errors.Is(p.err, errUnsent):
+		if len(said) > 0 {
+			return "it is said not to have been sent, and the conversation has it"
+		}
 	case errors.Is(p.err, errEnded):
 		// The process that ended it may have been killed before it told that.
 		if len(said) == 0 && !p.abortable && !p.disconnected && !p.cut && !slices.Contains(p.fates, "ABORTED") {
@@ -122,6 +133,7 @@ func (w *world) wrong(p *prompt, said []int) string {
 		if len(said) > 0 && !p.crashed {
 			return fmt.Sprint("sending failed, and the conversation has it: ", p.err)
 		}
+	case p.immediate && fault.ReasonOf(p.err) == fault.SessionBusy && len(said) == 0 && w.variant.provides(): // a turn has its own headers
 	case p.err != nil:
 		if reason := fault.ReasonOf(p.err); !p.crashed && !p.hung && !p.disconnected || reason != fault.SendUnconfirmed && reason != fault.RuntimeLost {
 			return fmt.Sprint("sending failed: ", p.err)
@@ -134,9 +146,14 @@ func (w *world) wrong(p *prompt, said []int) string {
 			return fmt.Sprint("it is said to be lost: ", p.outcome.Err)
 		}
 	case told == "ABORTED" && p.disconnected:
+	case told == "STALLED" && (p.withdrawn || p.crashed && w.continuation.withdrawn): // no event says so
 	case told == "RUNTIME_LOST":
 		if !p.crashed {
 			return "its runtime is said to be lost"
+		}
+		// Who asks for a message that was removed, and of which nothing is known any more, is told the same.
+		if !p.began && !(w.restarts > 0 && (p.abortable || p.disconnected || p.cut || slices.Contains(p.fates, "ABORTED"))) {
+			return "its runtime is said to be lost, and none has taken it up"
 		}
 		if p.wentOn && w.variant.continues() && w.crashes == 1 && !p.abortable {
 			return "its runtime is said to be lost, and the next one went on"
@@ -186,6 +203,9 @@ func (w *world) checkOutbox() {
 	w.fuse = fuse{} // a process that ended now would leave what the next one sees to
 	w.mu.Unlock()
 	w.pass(time.Minute) // a write that failed has been retried
+	w.mu.Lock()
+	w.checkSecrets(w.life.disks)
+	w.mu.Unlock()
 	switch box, err := outbox.Open(w.life.disks.clone().outbox); {
 	case err != nil:
 		w.fail("the outbox cannot be opened: %v", err)

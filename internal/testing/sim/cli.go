@@ -13,7 +13,7 @@ import (
 // stored is an event that a CLI process keeps in its history.
 type stored struct {
 	json string
-	// said is the number of the prompt of a user's message; -1 for all others.
+	// said is the number of the prompt of a user's message; part for its later messages, -1 for all other events.
 	said int
 	// unendable: it is the abort of a turn that could not end, which the bridge makes itself. The turn is continued.
 	unendable bool
@@ -48,12 +48,15 @@ const (
 
 // input is a message that waits for the agent.
 type input struct {
-	n        int // of the prompt; continuation for the message of the bridge itself
-	id, text string
+	n          int      // of the prompt; continuation for the message of the bridge itself
+	ids, texts []string // of its messages, which are taken up together
 }
 
 // continuation stands for the message that tells the agent to continue an interrupted turn.
 const continuation = -1
+
+// part stands for the later messages of a prompt of several.
+const part = -2
 
 // request is a request of the bridge, or its answer to one of the process.
 type request struct {
@@ -68,11 +71,12 @@ type request struct {
 
 // params are those parameters of requests that the model looks at.
 type params struct {
-	Prompt, Mode, RequestID, Cursor, EventID string
-	ModelID, Path, EventType, Name, Error    string
-	Result                                   json.RawMessage
-	ContinuePendingWork                      bool
-	DisableResume                            bool
+	Prompt, DisplayPrompt, Mode, RequestID, Cursor, EventID string
+	ModelID, Path, EventType, Name, Error                   string
+	Messages                                                []sentMessage
+	Result, RequestHeaders                                  json.RawMessage
+	ContinuePendingWork                                     bool
+	DisableResume                                           bool
 	declaration
 }
 
@@ -325,7 +329,7 @@ func (c *cli) shutDown(n int) {
 	if waiting = waiting && len(c.queue) > 0; waiting && n%8 == 2 {
 		c.emit("session.error", `{"errorType":"query","message":"Execution failed"}`, -1)
 		c.events[len(c.events)-1].turnless = true
-		for _, n := range c.turn { // which was aborted: the record does not say that the error is of another message
+		for _, n := range c.lastTurn() { // which was lost or aborted: the record does not say that the error is of another message
 			c.w.ended(n, "FAILED")
 		}
 	}
@@ -336,6 +340,21 @@ func (c *cli) shutDown(n int) {
 	}
 	c.write()
 	c.w.disk.known = c.w.disk.known || c.used
+}
+
+// lastTurn are the prompts of the last turn; a process that has begun none looks into the record.
+func (c *cli) lastTurn() []int {
+	if len(c.turn) > 0 {
+		return c.turn
+	}
+	for _, e := range slices.Backward(c.events) {
+		if e.isMessage() && e.said >= 0 && unfinished(c.events[:len(c.events)-1]) {
+			return []int{e.said}
+		} else if e.isMessage() {
+			break
+		}
+	}
+	return nil
 }
 
 func (c *cli) handle(r request) {
@@ -407,18 +426,8 @@ func (c *cli) handle(r request) {
 		c.reply(r, `{"events":[`+strings.Join(c.newest(), ",")+`]}`)
 	case "session.eventLog.read":
 		c.readLog(r)
-	case "session.send":
-		c.used = true
-		in := input{continuation, c.w.uuid(), r.params.Prompt}
-		if _, err := fmt.Sscanf(in.text, "P%d", &in.n); err != nil {
-			c.checkContinuation()
-		}
-		if r.params.Mode == "immediate" {
-			c.steering = append(c.steering, in)
-		} else {
-			c.queue = append(c.queue, in)
-		}
-		c.reply(r, fmt.Sprintf(`{"messageId":%q}`, in.id))
+	case "session.send", methodMessages:
+		c.take(r)
 	case "session.abort":
 		c.beginAbort(r)
 	case inputMethod:
@@ -427,6 +436,8 @@ func (c *cli) handle(r request) {
 		c.runCommand(r)
 	case "session.commands.handlePendingCommand":
 		c.endCommand(r)
+	case removeMethod:
+		c.removeLast(r)
 	case "session.metadata.activity":
 		c.reply(r, fmt.Sprintf(`{"hasActiveWork":%v}`, c.active()))
 	default:
@@ -521,6 +532,7 @@ func (c *cli) takeUp(delivery string) {
 	c.w.stop.turn()
 	c.w.turns.begin()
 	c.turn, c.text, c.aborted, c.phase = nil, fmt.Sprint("A", in.n), false, thinking
+	c.checkHeaders(in)
 	c.say(in, delivery)
 	c.emit("assistant.turn_start", fmt.Sprintf(`{"turnId":"0","interactionId":"i%d"}`, c.w.interaction), -1)
 	c.left = c.w.prompt(in.n).steps
@@ -533,10 +545,17 @@ func (c *cli) say(in input, delivery string) {
 	if c.w.prompt(in.n).settled {
 		c.w.failures = append(c.w.failures, fmt.Sprintf("the agent gets P%d again, whose turn had ended", in.n))
 	}
-	c.emit("user.message", fmt.Sprintf(`{"content":%q,"messageId":%q,"interactionId":"i%d","delivery":%q}`,
-		in.text, in.id, c.w.interaction, delivery), in.n)
 	p := c.w.prompt(in.n)
-	p.event, p.turn = c.events[len(c.events)-1].id(), c.w.interaction
+	p.began, p.turn = true, c.w.interaction
+	for i, text := range in.texts {
+		said := in.n
+		if strings.HasPrefix(text, fmt.Sprintf("P%d.", in.n)) {
+			said = part
+		}
+		c.emit("user.message", fmt.Sprintf(`{"content":%q,"messageId":%q,"interactionId":"i%d","delivery":%q}`,
+			text, in.ids[i], c.w.interaction, delivery), said)
+		p.event = c.events[len(c.events)-1].id()
+	}
 }
 
 // useTool ends a step of the turn with a tool, and begins the next with the messages that steer it. If the tool needs

@@ -79,7 +79,7 @@ func (e stored) isMessage() bool {
 	return !e.agent && strings.Contains(e.json, `"type":"user.message"`)
 }
 
-func (e stored) isContinuation() bool { return e.isMessage() && e.said < 0 && !e.other }
+func (e stored) isContinuation() bool { return e.isMessage() && e.said == continuation && !e.other }
 
 // forgets reports whether a message that the agent has taken up is not written down, or the end of its turn. The bridge does
 // not know of the first whether the model was asked, and leaves the turn as it ended. Of the second it may know.

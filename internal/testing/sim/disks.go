@@ -105,6 +105,8 @@ type files struct {
 	content map[string][]byte
 	// fails: the disk takes no changes.
 	fails bool
+	// hangs: changes wait until it is closed; nil if they do not.
+	hangs chan struct{}
 }
 
 // stateFile has the state of the outbox.
@@ -153,6 +155,12 @@ func (f *files) change(make func()) error {
 	defer f.point()
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	for f.hangs != nil {
+		hangs := f.hangs
+		f.mu.Unlock()
+		<-hangs
+		f.mu.Lock()
+	}
 	if f.fails {
 		return errDisk
 	}
@@ -188,7 +196,7 @@ func (w *world) failingLog(n int) {
 		w.pass(maxRetry + time.Second)
 		outbox := w.life.disks.outbox
 		outbox.mu.Lock()
-		works := !outbox.fails && w.s.Journal().Degraded() == nil
+		works := !outbox.fails && outbox.hangs == nil && w.s.Journal().Degraded() == nil
 		outbox.mu.Unlock()
 		w.mu.Lock()
 		w.failed = w.failed && !works

@@ -17,6 +17,13 @@
 //     CLI writes down later than it tells of them. The outcome of a turn has its place among them (see record.go).
 //   - Who watches the session is told when a turn begins or ends, and when the session is disconnected or deleted (see watched.go).
 //
+// Some messages have other forms (see messages.go): one call sends several, which one turn takes; they are too large to be stored
+// together; they have headers that are secret, or that take the place of the provider's for one turn. Each time that the agent gets
+// one it is whole, and no secret is on the disk. A message that is acknowledged is stored, or its caller learns that it is not. A
+// caller who is told that a message is lost is told why, and the run has had that reason (see lost.go). Callers whose process of the bridge
+// ended before the reply ask again by the id of their request. The bridge may also shut down; then the disk has no message whose turn
+// has ended. Callers remove messages from the CLI's queue.
+//
 // Of callbacks (tool calls, permissions and questions) it checks:
 //
 //   - Each ends once, after callers were told of it, and for a reason that the run has: an answer, its deadline, no
@@ -97,6 +104,10 @@
 //   - A message that steers is taken up when the next request to the model begins. One that came during the last request
 //     of a turn begins a turn of its own, ahead of the queue.
 //   - An error comes behind the end of its turn.
+//   - The messages of one session.sendMessages are taken up together, with an event for each, and have one turn. Its reply has
+//     all of their ids.
+//   - session.queue.removeMostRecent removes the message that came last of those that wait, without an event that names it.
+//   - A turn that begins has the provider's headers of the configuration that the process got last.
 //   - The tool calls of one message go on independently: a permission, then the caller's tool; the event of an end comes
 //     before the reply to the answer, and the end of the call behind it.
 //   - An abort tells the ends of permissions and tools, and not those of questions. Its own event is the last in the

@@ -166,7 +166,7 @@ func (w *world) setsKey(l *life, key string) error {
 // saved it.
 func (w *world) loseKey(lost bool) {
 	p := &w.provider
-	if lost {
+	if lost && !w.variant.provides() {
 		p.secret = nil
 	}
 	if p.lost = w.variant.provision() != anyModel && p.secret == nil; p.lost {
@@ -218,7 +218,7 @@ func (w *world) checkSaved(text, secret []byte) {
 		w.failures = append(w.failures, fmt.Sprintf("a secret is saved: %s", text))
 	}
 	lacks := len(session.SavedMissing(text)) > 0
-	if has := w.variant.provision() != anyModel; lacks != has || (secret != nil) != (has && !w.provider.lost) {
+	if has := w.variant.provision() != anyModel || w.variant.provides(); lacks != has || (secret != nil) != (has && !w.provider.lost) {
 		w.failures = append(w.failures, fmt.Sprintf("what is saved lacks %v, and has apart %q", session.SavedMissing(text), secret))
 	}
 	if err := session.CheckSaved(text); err != nil {
@@ -228,6 +228,9 @@ func (w *world) checkSaved(text, secret []byte) {
 
 // checkProvider: the process that has the session has the provider. The caller holds the world's lock.
 func (w *world) checkProvider(c *cli) {
+	if w.variant.provides() {
+		return // see checkHeaders
+	}
 	key := c.declared.Provider.APIKey
 	if w.variant.provision() == ownToken {
 		key = c.declared.GitHubToken

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
@@ -155,6 +154,7 @@ func (w *world) end() {
 	}
 	w.note("the bridge ends")
 	left := w.life.disks.clone()
+	w.checkSecrets(left)
 	w.life.ended = &left
 	w.crashes++
 	w.stop.ends++
@@ -242,11 +242,11 @@ func (w *world) comeBack() {
 		if p.over {
 			continue
 		}
-		if p.id == "" {
+		if p.id == "" && p.request == "" {
 			p.over, p.err = true, errConnection
 			continue
 		}
-		l.tasks.Go(func() { w.ask(l, p) })
+		l.tasks.Go(func() { w.comesBack(l, p) })
 	}
 	for _, s := range w.seats {
 		if s.unsure = true; s.presence != gone {
@@ -254,43 +254,6 @@ func (w *world) comeBack() {
 		}
 	}
 }
-
-// ask asks the bridge what has become of a prompt that an earlier process acknowledged.
-func (w *world) ask(l *life, p *prompt) {
-	over := func(out turn.Outcome, err error) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if w.lives(l) {
-			p.over, p.outcome, p.err = true, out, err
-			w.note("%s: %s %v", p.id, p, err)
-		}
-	}
-	for {
-		found, err := l.s.Sender().Repeat(l.ctx, p.id)
-		switch {
-		case l.ctx.Err() != nil:
-			return
-		case errors.Is(err, rpcconn.ErrClosed): // by the end of the process that was to load the session
-			continue
-		case err != nil && w.awaitsKey(l):
-			continue
-		case err != nil:
-			over(turn.Outcome{}, err)
-		case found.Waiter == nil:
-			over(turn.Outcome{}, errEnded)
-		default:
-			waiter := found.Waiter
-			if w.variant.continues() {
-				waiter = l.s.Follow(waiter, p.id)
-			}
-			l.await(waiter, over)
-		}
-		return
-	}
-}
-
-// errEnded stands for the outcome of a prompt whose turn ended before its caller came back.
-var errEnded = errors.New("its turn has ended")
 
 // reader is a caller who reads the durable events, and comes back by its position.
 type reader struct {

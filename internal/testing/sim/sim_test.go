@@ -24,7 +24,9 @@ var (
 //
 //	v  is the variant, and comes first
 //	s  a caller sends a prompt; t one whose agent needs callers; j one whose agent calls hooks
+//	M  a caller sends a message of one of several forms, and asks for it again if the bridge ends
 //	r  a caller answers a callback; d abstains; A answers a question by the method for its event
+//	E  removes a message from the CLI's queue
 //	a  aborts; e goes, with a call that has not returned
 //	o  changes the configuration; m sets something by a call (see settings.go), P also its provider; p disconnects the session; R cuts the history; D deletes the session
 //	l  a participant leaves, loses its connection or comes back; C changes what it brings; I a caller runs its command; K the agent asks for its canvas
@@ -32,6 +34,8 @@ var (
 //	i  begins another file of its record; O another program changes the history
 //	u  the bridge unloads the session
 //	x  the CLI is killed; y hangs; z the bridge ends; k one of both ends amid later work
+//	Z  the bridge shuts down
+//	F  the disk of prompts hangs
 //	f  the disk of prompts fails; q that of the journal fails, fills up, hangs or works again
 //	w  time goes by
 type op struct {
@@ -53,6 +57,17 @@ func (w *world) carryOut(o op) {
 		w.send(&prompt{steps: 1 + o.n/18%2, calls: combinations[o.n%len(combinations)], fails: o.n == 35, immediate: o.n/6%6 == 5})
 	case 'j':
 		w.send(&prompt{steps: 1 + o.n/18%2, calls: hookCombinations[o.n%len(hookCombinations)]})
+	case 'M':
+		w.send(&prompt{
+			steps: o.n / int(forms) % 2, form: form(o.n % int(forms)), immediate: o.n == int(forms)*2+int(several) || o.n == int(forms)*2,
+			request: fmt.Sprint("r", len(w.prompts)), // of which each has its own
+		})
+	case 'E':
+		w.editQueue()
+	case 'F':
+		w.stall(o.n)
+	case 'Z':
+		w.shutDown()
 	case 'r':
 		w.answer(o.n)
 	case 'd':
@@ -188,6 +203,19 @@ func script(seed uint64) (ops []op) {
 	}
 	for range 10 + rng.IntN(90) {
 		ops = append(ops, op{rune(kinds[rng.IntN(len(kinds))]), rng.IntN(36)})
+	}
+	if seed%13 == 6 {
+		for range 3 {
+			ops = slices.Insert(ops, 1+rng.IntN(len(ops)), op{rune("EFFZZ"[rng.IntN(5)]), rng.IntN(36)})
+		}
+		for i, o := range ops { // the same, of other forms and with more ends of processes
+			switch {
+			case o.kind == 's', o.kind == 't' && i%2 == 0:
+				ops[i].kind = 'M'
+			case o.kind == 'v':
+				ops[i].n += rng.IntN(2) * 6 * variants
+			}
+		}
 	}
 	if seed%9 == 4 {
 		ops = slices.Insert(ops, 1+rng.IntN(len(ops)), op{'D', rng.IntN(36)})

@@ -37,6 +37,18 @@ type prompt struct {
 	abortable bool
 	// abandoned: its caller has gone before it knew whether the message is accepted.
 	abandoned bool
+	// edited: a caller has called a method that changes the CLI's queue before its outcome was known. withdrawn: the CLI has removed it.
+	edited, withdrawn bool
+	// inMemory: its caller was told that it is not stored.
+	inMemory bool
+	form     form
+	n        int              // its number
+	before   journal.Position // the end of the journal before it was sent
+	// request is the id of the caller's request; "" if it has none.
+	request string
+	// given is how often a CLI process has received it. began: one has taken it up.
+	given int
+	began bool
 	// crashed: a CLI process ended since it was sent, and before the caller knew its outcome.
 	crashed bool
 	// disconnected: a caller has disconnected the session before the caller knew its outcome.
@@ -241,7 +253,7 @@ func (w *world) abandon(n int) {
 // send has a caller send a prompt.
 func (w *world) send(p *prompt) {
 	n := len(w.prompts)
-	p.accepted = map[int]bool{}
+	p.n, p.before, p.accepted = n, w.s.Journal().Appended(), map[int]bool{}
 	w.mu.Lock()
 	p.abortable, p.disconnected = w.stop.underway > 0, w.disconnecting > 0
 	for before, earlier := range w.prompts {
@@ -249,11 +261,7 @@ func (w *world) send(p *prompt) {
 	}
 	w.prompts = append(w.prompts, p)
 	w.mu.Unlock()
-	m := session.Message{Immediate: p.immediate}
-	m.Params.SetString("prompt", fmt.Sprint("P", n))
-	if p.immediate {
-		m.Params.SetString("mode", "immediate")
-	}
+	m := p.message(n)
 	l := w.life
 	over := func(out turn.Outcome, err error) {
 		w.mu.Lock()
@@ -278,7 +286,8 @@ func (w *world) send(p *prompt) {
 		}
 		w.mu.Lock()
 		if w.lives(l) {
-			p.sent, p.id = true, sent.MessageID
+			p.sent, p.id, p.inMemory = true, sent.MessageID, sent.InMemory
+			w.checkAcknowledged(p)
 			w.note("P%d is accepted as %s", n, p.id)
 		}
 		w.mu.Unlock()
