@@ -156,6 +156,7 @@ func (m *Participants) withdraw(joined Joined) {
 	defer m.s.mu.Unlock()
 	if p.Streams == joined.stream {
 		p.Tools, p.Commands, p.Handling, p.Own = joined.before.Tools, joined.before.Commands, joined.before.Handling, joined.before.Own
+		m.offer(p) // what came meanwhile
 		m.s.markDirty()
 	}
 }
