@@ -18,18 +18,18 @@ func (j *Joining) NeedsConnection() bool { return j != nil && len(j.Own) > 0 }
 // got them.
 var ownMembers = []string{"tools", "commands", "canvases", "extensionInfo", "canvasProvider"}
 
-// satelliteParams is the configuration with which a satellite joins its session: all of the
-// session's, since what is left out may be withdrawn from it, but for members that would have the
+// satelliteParams is the configuration with which the satellite of a participant joins its session, with what is the participant's
+// own: all of the session's, since what is left out may be withdrawn from it, but for members that would have the
 // CLI ask the satellite too, and for the provider, whose tokens the CLI asks of the connection that
 // named it last. The caller holds the lock.
-func (m *Participants) satelliteParams(p *roster.Participant) jsonobj.Object {
+func (m *Participants) satelliteParams(own jsonobj.Object) jsonobj.Object {
 	o := m.effective()
 	for _, name := range slices.Concat(ownMembers, m.switchNames, []string{"requestPermission", "provider", "providers"}) {
 		o.Set(name, nil)
 	}
 	o.SetBool("disableResume", true)
 	o.SetString("sessionId", m.s.id)
-	return o.Merge(p.Own)
+	return o.Merge(own)
 }
 
 // openSatellites opens a connection for each participant that needs one and has none.
@@ -55,34 +55,40 @@ func (m *Participants) openSatellite(ctx context.Context, rt Runtime, p *roster.
 	ask := func(ctx context.Context, id, method string, params json.RawMessage) (json.RawMessage, error) {
 		return m.askOnSatellite(ctx, p, id, method, params)
 	}
+	m.s.mu.Lock()
+	own := p.Own
+	m.s.mu.Unlock()
+	if len(own) == 0 { // it has joined again, without
+		return nil
+	}
 	sat, err := rt.Satellite(ctx, p.ID, ask)
 	if err != nil {
 		return Classify(err, "")
 	}
-	if err := m.joinSatellite(ctx, sat, p); err != nil {
+	if err := m.joinSatellite(ctx, sat, own); err != nil {
 		sat.Close()
 		return err
 	}
 	m.s.mu.Lock()
-	wanted := !p.Left && m.s.loader.runtime == rt
+	wanted := !p.Left && m.s.loader.runtime == rt && string(p.Own.JSON()) == string(own.JSON())
 	if wanted {
 		p.Satellite = sat
 	}
 	m.s.mu.Unlock()
-	if !wanted { // the participant left, or the runtime ended, in the meantime
+	if !wanted { // the participant left or declares something else, or the runtime ended, in the meantime
 		sat.Close()
 	}
 	return nil
 }
 
 // joinSatellite has a satellite join the session.
-func (m *Participants) joinSatellite(ctx context.Context, sat roster.Satellite, p *roster.Participant) error {
+func (m *Participants) joinSatellite(ctx context.Context, sat roster.Satellite, own jsonobj.Object) error {
 	if err := m.resumes.beginResume(ctx); err != nil {
 		return Classify(err, "")
 	}
 	defer m.resumes.endResume()
 	m.s.mu.Lock()
-	params := m.satelliteParams(p)
+	params := m.satelliteParams(own)
 	m.s.mu.Unlock()
 	_, err := sat.Call(ctx, "session.resume", params.JSON())
 	return Classify(err, "session.resume")
