@@ -15,6 +15,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -26,14 +27,13 @@ import (
 //     session has it;
 //   - whether callers answer the callbacks that wait when the run is over: not if it is zero.
 //
-// From 36 on, the agent is told to continue turns that are lost with their process. From 72 on the same come again, with a
-// provider of models that has headers.
+// From 36 on, the agent is told to continue turns that are lost with their process.
 //
 // The zero variant has no tools and no callbacks.
 type variant int
 
-// variants is the number of variants. Runs with more have the same with a provider or a token (see provider.go), and with
-// participants that declare commands.
+// variants is the number of variants. Runs with more have the same with a provider or a token (see provider.go), with
+// participants that declare commands, or with a provider that has headers (see messages.go).
 const variants = 72
 
 func (v variant) continues() bool { return v/(variants/2)%2 == 1 }
@@ -225,7 +225,7 @@ func (w *world) resolved(n session.Resolved) {
 // left reports whether all participants to which a callback was offered have abstained, and the session does not handle
 // it.
 func (w *world) left(a *asking) bool {
-	own := w.variant.own() == 2 || w.variant.own() == 1 && a.p.Kind.Method == callback.ToolRequested
+	own := w.variant.own() == 2 || w.watching == watched && a.p.For == roster.Everybody && a.p.Kind.Method != callback.ToolRequested || w.variant.own() == 1 && a.p.Kind.Method == callback.ToolRequested
 	return (!own || a.p.Command != "" || a.p.Kind.Bound) && len(a.abstained) > 0
 }
 

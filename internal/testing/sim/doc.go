@@ -15,7 +15,7 @@
 //     of a process these are the turns of the agent, each with its outcome, and callers are told of the same ones (see turns.go).
 //   - The reader has all events of the record of the process that has the session, in the order of the record, except those that the
 //     CLI writes down later than it tells of them. The outcome of a turn has its place among them (see record.go).
-//   - Who watches the session is told when a turn begins or ends, and when the session is disconnected or deleted (see watched.go).
+//   - Who watches the session is told when a turn begins or ends, and when the session is disconnected or deleted (see watchers.go).
 //
 // Some messages have other forms (see messages.go): one call sends several, which one turn takes; they are too large to be stored
 // together; they have headers that are secret, or that take the place of the provider's for one turn. Each time that the agent gets

@@ -73,7 +73,6 @@ func (h host) Epoch() uint64 {
 }
 func (h host) Stopped() <-chan struct{}                { return h.ctx.Done() }
 func (host) BuiltIns(context.Context) *config.BuiltIns { return nil }
-func (host) Watched(map[string]string) []string        { return nil }
 func (host) Logger() *slog.Logger                      { return slog.New(slog.DiscardHandler) }
 
 // LabelsChanged implements session.Host.

@@ -190,7 +190,7 @@ func (w *world) regain() {
 	key := fmt.Sprint(secretMark, w.ids)
 	w.mu.Unlock()
 	l.tasks.Go(func() {
-		for range 2 * reviveTries {
+		for range 10 * reviveTries {
 			err := w.sets(l, "the key", w.provider.key, key, func(l *life) error { return w.setsKey(l, key) })
 			usable := l.s.Loader().Usable() == nil
 			w.mu.Lock()

@@ -180,6 +180,10 @@ func (w *world) restart(n int) {
 	w.life, w.cli, w.rt = nil, nil, nil
 	w.stop.restart()
 	w.calls, w.deletion.underway, w.invoking = nil, 0, false
+	if w.watching == turning { // it comes back to the next process, which tells the CLI when it loads the session
+		w.watching = unwatched
+		w.watcher.Store(false)
+	}
 	w.clients.now, w.clients.changing = slices.Concat(w.clients.now, w.clients.saved), false
 	w.settings.restart(&w.provider)
 	w.mu.Unlock()
@@ -204,7 +208,7 @@ func (w *world) restart(n int) {
 	w.state, _ = w.s.Save(nil, nil)
 	now := w.look()
 	w.mu.Lock()
-	w.watched = watched{view: now}
+	w.watchers = watchers{view: now}
 	w.mu.Unlock()
 	w.follow()
 	w.regain()

@@ -125,7 +125,7 @@ func (c *cli) onSatellite(r request) {
 		return
 	case r.method == "satellite session.destroy":
 		s.joined = false
-	case p.Tools != nil || p.Hooks || !p.DisableResume || len(p.Canvases) != 1 || p.ClientName != c.declared.ClientName && c.w.clients.changing == false:
+	case p.Tools != nil || p.Hooks || !p.DisableResume || len(p.Canvases) != 1 || p.ClientName != c.declared.ClientName && !c.w.clients.changing:
 		c.w.failures = append(c.w.failures, fmt.Sprintf("the connection of a participant joins with %s", r.answer))
 	default:
 		s.joined, s.canvas = true, p.Canvases[0].ID
@@ -168,6 +168,11 @@ func (c *cli) loseSatellites() {
 // connected reports whether a participant has a connection to the process.
 func (c *cli) connected(participant string) bool {
 	return c != nil && slices.ContainsFunc(c.satellites, func(s *satellite) bool { return s.participant == participant })
+}
+
+// there reports whether a participant is there.
+func (w *world) there(id string) bool {
+	return slices.ContainsFunc(w.seats, func(s *seat) bool { return s.id == id && s.sits() })
 }
 
 // checkSatellites: the process that has the session has the canvases of those who are there. The caller holds the world's lock.

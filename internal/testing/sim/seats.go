@@ -193,7 +193,7 @@ func (w *world) orphan() {
 // declares reports whether the CLI has to know a kind of tool.
 func (w *world) declares(kind rune) bool {
 	if kind == question || kind == hooked {
-		return w.variant.own() == 2 || w.attended() > 0
+		return w.variant.own() == 2 || w.attended() > 0 || kind == question && w.watching == watched
 	}
 	return w.variant.own() > 0 || slices.ContainsFunc(w.seats, func(s *seat) bool { return s.tool == kind && s.sits() })
 }
@@ -235,7 +235,8 @@ func (w *world) handled(p *callback.Pending) bool {
 	if p.For != roster.Everybody && p.For != roster.Itself {
 		return slices.ContainsFunc(w.seats, func(s *seat) bool { return s.id == p.For && (s.handles() || p.Kind.Bound && s.sits()) })
 	}
-	return w.variant.own() == 2 || p.For == roster.Everybody && w.attended() > 0
+	watched := w.watching == watched && p.Kind.Method != callback.HooksInvoke
+	return w.variant.own() == 2 || p.For == roster.Everybody && (w.attended() > 0 || watched)
 }
 
 // checkDeclared: the process that has the session knows what its participants need, and nothing of others.
@@ -252,6 +253,9 @@ func (w *world) checkDeclared() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.cli == nil || !w.cli.loaded || slices.ContainsFunc(w.seats, func(s *seat) bool { return s.presence == joining }) {
+		return
+	}
+	if w.watching == turning {
 		return
 	}
 	w.checkExtra(w.cli)

@@ -29,7 +29,8 @@ var (
 //	E  removes a message from the CLI's queue
 //	a  aborts; e goes, with a call that has not returned
 //	o  changes the configuration; m sets something by a call (see settings.go), P also its provider; p disconnects the session; R cuts the history; D deletes the session
-//	l  a participant leaves, loses its connection or comes back; C changes what it brings; I a caller runs its command; K the agent asks for its canvas
+//	l  a participant leaves, loses its connection or comes back; C changes what it brings; I a caller runs its command; K the agent asks for its canvas;
+//	   W a caller of WatchPending comes or goes
 //	c  the CLI does something; b sends a second copy of an event; g a part of an answer; h has a sub-agent work
 //	i  begins another file of its record; O another program changes the history
 //	u  the bridge unloads the session
@@ -92,6 +93,8 @@ func (w *world) carryOut(o op) {
 		w.change(o.n)
 	case 'A':
 		w.elsewhere(o.n)
+	case 'W':
+		w.watch()
 	case 'K':
 		w.draw(o.n)
 	case 'I':
@@ -191,12 +194,12 @@ func script(seed uint64) (ops []op) {
 	if seed%5 == 2 {
 		kinds += "mmmm"
 		if seed%4 >= 2 {
-			kinds += "PPP"
+			kinds += "PPPWp"
 			ops[0].n += variants * (1 + int(seed/20%2))
 		}
 	}
 	if seed%5 == 4 && seed%4 >= 2 {
-		kinds += "CCIIKKllrAA"
+		kinds += "CCIIKKllrAApWW"
 		if ops[0].n += 3 * variants; !variant(ops[0].n).attended() {
 			ops[0].n += 6
 		}

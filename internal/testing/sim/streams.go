@@ -70,7 +70,7 @@ func (w *world) checkStreams() {
 	usable := w.s.Loader().Usable() == nil
 	handled := w.s.Participants().Handles(askUser)
 	w.mu.Lock()
-	sure, handlers := true, w.variant.own() == 2
+	sure, handlers := w.watching != turning, w.variant.own() == 2 || w.watching == watched
 	var there []*seat
 	for _, s := range w.seats {
 		sure = sure && s.presence != joining && !s.unsure

@@ -120,11 +120,13 @@ type world struct {
 	streamed      streamed
 	noted         noted
 	turns         turns
-	watched       watched
+	watchers      watchers
 	clients       clients
 	settings      settings
 	provider      provider
 	fuse          fuse
+	watching      watching
+	watcher       atomic.Bool       // the caller is there
 	invoking      bool              // a caller waits for the end of a command
 	trace         func(line string) // nil without a trace
 }

@@ -4,8 +4,8 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// watched is what callers know who watch sessions: they look at the session when it is said to have changed.
-type watched struct {
+// watchers is what callers know who watch sessions: they look at the session when it is said to have changed.
+type watchers struct {
 	changed bool // since they have looked
 	view    view
 }
@@ -18,7 +18,7 @@ type view struct {
 }
 
 // Changed implements session.Host.
-func (h host) Changed(bridgev1.SessionChange) { h.hears(func() { h.w.watched.changed = true }) }
+func (h host) Changed(bridgev1.SessionChange) { h.hears(func() { h.w.watchers.changed = true }) }
 
 // look returns what the session shows.
 func (w *world) look() view {
@@ -35,14 +35,14 @@ func (w *world) checkWatched() {
 	if !w.lives(w.life) {
 		return
 	}
-	if w.watched.changed {
-		w.watched = watched{view: now}
+	if w.watchers.changed {
+		w.watchers = watchers{view: now}
 	}
-	if known := w.watched.view; known.running && !now.running || known.open != now.open || known.summary != now.summary {
+	if known := w.watchers.view; known.running && !now.running || known.open != now.open || known.summary != now.summary {
 		w.failures = append(w.failures, "watchers are not told of a change")
-		w.watched.view = now
+		w.watchers.view = now
 	}
-	if w.turns.open && !w.failed && !(now.running && w.watched.view.running) {
+	if w.turns.open && !w.failed && !(now.running && w.watchers.view.running) {
 		w.failures = append(w.failures, "a turn runs, and the session does not show it, or watchers are not told")
 	}
 }
