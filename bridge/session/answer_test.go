@@ -1,11 +1,13 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/async"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -174,5 +176,59 @@ func TestDecisions(t *testing.T) {
 	}
 	if got := decision(callback.Reply{Error: &callback.ReplyError{}}); got != "error" {
 		t.Errorf("an error is %q", got)
+	}
+}
+
+// A URL that an answer approves for the session is a setting for the next load: the CLI forgets it, and its event does not tell
+// it.
+func TestApprovedURLIsRemembered(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[string]int{"approve-once": 0, "approve-for-session": 1} {
+		s := onStock(t, &stock{})
+		s.loader.runtime, s.loader.state = &puppet{answer: func(string) (string, error) { return `{"success":true}`, nil }}, Loaded
+		s.settings.State.Handling.Methods = []string{callback.PermissionRequested}
+		s.play(callback.PermissionRequested, `{"requestId":"p1","permissionRequest":{"kind":"url"},"promptRequest":{"kind":"url"}}`)
+		_, err := resolve(t, s, "p1", callback.Responder{}, answer(`{"result":{"kind":"`+kind+`","domain":"example.com"}}`))
+		if got := s.settings.State.Settings; err != nil || len(got) != want {
+			t.Errorf("%s: %v, settings %v", kind, err, got)
+		}
+	}
+}
+
+// An answer whose runtime has ended fails when its time is over, if the session does not learn of the end by then. The callback
+// stays pending.
+func TestAnswerWaitsForTheEndInVain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := onStock(t, &stock{})
+		first := dying{gone: make(chan struct{})}
+		first.puppet = &puppet{answer: func(string) (string, error) { return "", fault.New(fault.RuntimeLost, "the runtime ended") }}
+		s.loader.runtime, s.loader.state = first, Loaded
+		s.settings.State.Handling.Methods = []string{callback.PermissionRequested}
+		s.play(callback.PermissionRequested, permissionAsked)
+		began := time.Now()
+		_, err := resolve(t, s, "p1", callback.Responder{}, answer(`{"result":{"kind":"approve-once"}}`))
+		wantReason(t, err, fault.RuntimeLost)
+		if took := time.Since(began); took != AnswerTimeout || s.callbacks.Registry().Len() != 1 {
+			t.Errorf("it failed after %v, %d callbacks are pending", took, s.callbacks.Registry().Len())
+		}
+	})
+}
+
+// An answer on its way ends when the bridge does.
+func TestAnswerEndsWithTheBridge(t *testing.T) {
+	t.Parallel()
+	h := &stock{}
+	s := onStock(t, h)
+	ctx, stop := context.WithCancel(t.Context())
+	h.ctx = ctx
+	s.loader.runtime, s.loader.state = &puppet{answer: func(string) (string, error) {
+		stop()
+		return "", fault.New(fault.RuntimeLost, "the runtime ended")
+	}}, Loaded
+	s.settings.State.Handling.Methods = []string{callback.PermissionRequested}
+	s.play(callback.PermissionRequested, permissionAsked)
+	if _, err := resolve(t, s, "p1", callback.Responder{}, answer(`{"result":{"kind":"approve-once"}}`)); !errors.Is(err, async.ErrStopping) {
+		t.Errorf("the answer ends with %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package roster
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -226,5 +227,31 @@ func TestTellAsked(t *testing.T) {
 	r.TellAsked(ids[:2])
 	if told[ids[0]] != 1 || told[ids[1]] != 1 || told[ids[2]] != 0 {
 		t.Errorf("told are %v of %v", told, ids)
+	}
+}
+
+// TestHolders: the error about a name says who has it, and when it is free if that participant has no connection.
+func TestHolders(t *testing.T) {
+	t.Parallel()
+	var r Roster
+	own := &config.State{}
+	p := place(t, &r, Brings{Name: "first", Tools: tools("a"), Commands: commands("go"), Grace: time.Minute})
+	for _, connected := range []bool{true, false} {
+		p.Connected, p.LostAt = connected, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		for _, b := range []Brings{{Tools: tools("a")}, {Commands: commands("go")}} {
+			_, _, err := r.Place(b, "", false, own)
+			f, _ := errors.AsType[*fault.Error](err)
+			if f == nil || f.Metadata["holder"] != "first" {
+				t.Fatalf("connected %v: %+v", connected, err)
+			}
+			if at, known := f.Metadata["free_at"]; known == connected || known && at != "2026-01-01T00:01:00Z" {
+				t.Errorf("connected %v: it is free at %q", connected, at)
+			}
+		}
+	}
+	if _, _, err := r.Place(Brings{Commands: commands("OWN")}, "", false, &config.State{
+		Object: jsonobj.Object{{Key: "commands", Value: json.RawMessage(`[{"name":"own"}]`)}},
+	}); fault.ReasonOf(err) != fault.CommandNameConflict {
+		t.Errorf("a command of the session's own: %v", err)
 	}
 }
