@@ -13,8 +13,9 @@ import (
 // clients are the values that a member of the session's configuration may have: callers change it.
 type clients struct {
 	now, saved []string
-	// changing: a caller changes it, which may be saved meanwhile.
+	// changing: a caller changes it. What the CLI has not accepted is not saved: before is what it was.
 	changing bool
+	before   []string
 }
 
 // refusedClient is a value that CLI processes refuse.
@@ -56,6 +57,7 @@ func (w *world) configure(n int) {
 		o.Config = o.Config.Merge(w.provider.credentials(w.variant, key))
 	}
 	before := w.clients.now
+	w.clients.before = before
 	w.clients.now, w.clients.changing = append(slices.Clone(before), client), true
 	l, crashes := w.life, w.crashes
 	w.mu.Unlock()

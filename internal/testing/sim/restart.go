@@ -134,7 +134,9 @@ func (w *world) save() {
 	if dirty && text != nil {
 		w.saved, w.provider.secret = text, secret
 		w.checkSaved(text, secret)
-		w.clients.saved = w.clients.now
+		if w.clients.saved = w.clients.now; w.clients.changing {
+			w.clients.saved = w.clients.before
+		}
 		w.settings.save(&w.provider)
 	}
 }
@@ -184,6 +186,9 @@ func (w *world) restart(n int) {
 		w.watching = unwatched
 		w.watcher.Store(false)
 	}
+	if w.clients.changing {
+		w.clients.now = w.clients.before // or what was accepted and saved
+	}
 	w.clients.now, w.clients.changing = slices.Concat(w.clients.now, w.clients.saved), false
 	w.settings.restart(&w.provider)
 	w.mu.Unlock()
@@ -211,6 +216,9 @@ func (w *world) restart(n int) {
 	w.watchers = watchers{view: now}
 	w.mu.Unlock()
 	w.follow()
+	if waits := pending.Match(w.saved); waits && w.s.Loader().State() == session.Unloaded && w.s.Awaited() != !w.provider.lost && w.s.Prompts().Outbox().Empty() {
+		w.fail("callbacks wait, the session lacks its key: %v, and it is to be loaded: %v", w.provider.lost, w.s.Awaited())
+	}
 	w.regain()
 	if w.s.Awaited() {
 		w.revive()

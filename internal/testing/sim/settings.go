@@ -258,6 +258,16 @@ func (w *world) register(n int) {
 	})
 }
 
+// interested reports whether a caller may have an interest.
+func (s *settings) interested() bool {
+	for _, v := range s.interests {
+		if v.may(interesting) {
+			return true
+		}
+	}
+	return s.changing
+}
+
 // set takes what a caller sets. The process forgets it with the session.
 func (c *cli) set(r request) bool {
 	switch r.method {
@@ -273,10 +283,16 @@ func (c *cli) set(r request) bool {
 	case pathMethod:
 		c.settings.paths += " " + r.params.Path
 	case "session.eventLog.registerInterest":
+		if r.params.EventType != interesting { // it is the bridge's own
+			break
+		}
 		if c.settings.interest {
 			c.w.failures = append(c.w.failures, "the process is told of an interest twice")
 		}
 		c.settings.interest = true
+		if !c.w.settings.interested() && c.w.restarts == 0 {
+			c.w.failures = append(c.w.failures, "the process is told of an interest that nobody has")
+		}
 	default:
 		return false
 	}
