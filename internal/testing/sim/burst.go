@@ -38,7 +38,7 @@ const manyPieces = reorder.BurstEvents/2 + 1
 func (w *world) burst(n int) {
 	w.mu.Lock()
 	c := w.cli
-	streams := c != nil && c.phase == thinking
+	streams := c != nil && c.phase == thinking && !w.reader.away
 	w.mu.Unlock()
 	if !streams {
 		return

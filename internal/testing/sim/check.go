@@ -51,6 +51,9 @@ func (w *world) check() string {
 		})
 	}
 	w.checkErased()
+	if w.reader.away {
+		w.away()
+	}
 	w.checkWaiting()
 	if !w.settle(w.over) {
 		for n, p := range w.prompts {
@@ -61,6 +64,7 @@ func (w *world) check() string {
 		w.fail("work is left: running %v, %d prompts in the outbox, %d callbacks", w.s.Turns().Running(),
 			len(w.s.Prompts().Outbox().Entries()), w.pending())
 	}
+	w.checkLeaves()
 	for w.step(0) { // the process writes its history
 	}
 	said := w.history()

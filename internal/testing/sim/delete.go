@@ -36,7 +36,7 @@ func (w *world) delete(n int) {
 	w.deletion.underway++
 	w.deletion.refused = n%4 == 3
 	w.disconnects++
-	l, unused := w.life, n%3 == 0
+	l, unused := w.life, n%3 == 0 && !w.reader.away
 	if unused {
 		w.reader.returns++
 	}
@@ -104,6 +104,9 @@ func (c *cli) erase(r request) {
 		}
 		for id := range c.questions {
 			lost[id] = true
+		}
+		if c.phase == aborting {
+			c.reply(c.abort, `{}`)
 		}
 		c.endCommands()
 		*c = cli{w: w, pipe: c.pipe, requests: c.requests, replies: c.replies, copies: c.copies, questions: map[string]*toolCall{}, lost: lost,

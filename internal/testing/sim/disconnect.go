@@ -61,5 +61,5 @@ func (w *world) open() {
 
 // isGone reports whether an error may say that the session is disconnected. The caller holds the world's lock.
 func (w *world) isGone(err error) bool {
-	return w.disconnects > 0 && fault.ReasonOf(err) == fault.SessionNotFound
+	return w.disconnects > 0 && fault.ReasonOf(err) == fault.SessionNotFound || w.isLeaving(err)
 }

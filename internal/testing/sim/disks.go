@@ -175,7 +175,7 @@ func (w *world) failingLog(n int) {
 		return
 	}
 	w.mu.Lock()
-	ended := w.life.ended != nil
+	ended := w.life.ended != nil || w.handover.underway > 0 // which needs a disk
 	w.failed = w.failed || !ended
 	disk := w.life.disks.log.FS
 	w.mu.Unlock()
@@ -261,7 +261,7 @@ func (w *world) failing(fails bool) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.life.ended != nil || !fails && !w.failed {
+	if w.life.ended != nil || w.handover.underway > 0 || !fails && !w.failed {
 		return
 	}
 	w.note("the disk of the outbox fails: %v", fails)

@@ -61,6 +61,10 @@
 // it only to end questions that it has begun to ask, and whoever uses it gets SESSION_NOT_FOUND. The CLI may refuse. Both processes may end
 // amid the deletion: then the session is as it was, or a caller can delete it once more.
 //
+// Another server continues the session (see handover.go), and callers do what needs it to be at rest: then nothing is left to do, and
+// no process has it. In the end it can leave. The reader goes, and comes back by its position. A session whose process ends is to be
+// loaded again at once if it is used or has something to do, and else not.
+//
 // The CLI may hang, for up to the time after which the bridge kills it.
 //
 // Participants leave, lose their connections and come back within their grace time or behind it. In the end the process that

@@ -81,7 +81,7 @@ func (w *world) configure(n int) {
 		}
 		w.clients.now = before
 		// The CLI may not say in time whether it can be unloaded.
-		if w.crashes != crashes || fault.ReasonOf(err) == fault.RuntimeLost || w.disconnects > 0 || client == refusedClient || client == "" || w.lacks(err) {
+		if w.crashes != crashes || fault.ReasonOf(err) == fault.RuntimeLost || w.disconnects > 0 || client == refusedClient || client == "" || w.lacks(err) || w.isLeaving(err) {
 			return nil
 		}
 		return err
@@ -142,6 +142,9 @@ func (c *cli) destroy(r request) {
 	}
 	if (c.active() || len(c.questions) > 0) && c.w.disconnecting == 0 {
 		c.w.failures = append(c.w.failures, "the session is unloaded while it works")
+	}
+	if c.phase == aborting {
+		c.reply(c.abort, `{}`)
 	}
 	c.emit("session.shutdown", `{"shutdownType":"routine"}`, -1)
 	c.write()

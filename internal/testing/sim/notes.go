@@ -3,6 +3,7 @@ package sim
 import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
 // noted is what readers are told between the events, by the processes of the bridge together.
@@ -11,10 +12,11 @@ type noted struct {
 	restarted           int            // CLI processes that have ended
 	lost, resent        map[string]bool
 	continued           map[string]bool
+	ends                []bridgev1.CloseReason // of the session's use
 }
 
 func newNoted() noted {
-	return noted{map[string]int{}, map[string]int{}, 0, map[string]bool{}, map[string]bool{}, map[string]bool{}}
+	return noted{map[string]int{}, map[string]int{}, 0, map[string]bool{}, map[string]bool{}, map[string]bool{}, nil}
 }
 
 // note notes a note that the reader gets. The caller holds the world's lock.
@@ -34,6 +36,8 @@ func (n *noted) note(rec *journal.Record) {
 		for _, id := range of.IDs {
 			n.lost[id] = of.Err != nil
 		}
+	case session.Ended:
+		n.ends = append(n.ends, of.Reason)
 	case session.Continued:
 		n.continued[of.MessageID] = true
 	}

@@ -155,10 +155,16 @@ func (w *world) end() {
 		return
 	}
 	w.note("the bridge ends")
+	w.crashes++
+	w.handover.orderly = false
+	w.leave()
+}
+
+// leave ends the process of the bridge, or its use of the session. The caller holds the world's lock.
+func (w *world) leave() {
 	left := w.life.disks.clone()
 	w.checkSecrets(left)
 	w.life.ended = &left
-	w.crashes++
 	w.stop.ends++
 	w.restarts++
 	if w.cli != nil {
@@ -173,6 +179,9 @@ func (w *world) lives(l *life) bool { return l == w.life && l.ended == nil }
 // restart begins the next process of the bridge, if one has ended. It has what was stored, and callers come back. The CLI
 // process has its end, too, or notices that of the bridge and shuts down.
 func (w *world) restart(n int) {
+	if w.handover.left {
+		w.moveOn()
+	}
 	w.mu.Lock()
 	before, process, rt := w.life, w.cli, w.rt
 	if before.ended == nil {
@@ -189,6 +198,7 @@ func (w *world) restart(n int) {
 	if w.clients.changing {
 		w.clients.now = w.clients.before // or what was accepted and saved
 	}
+	w.handover.left, w.handover.underway = false, 0
 	w.clients.now, w.clients.changing = slices.Concat(w.clients.now, w.clients.saved), false
 	w.settings.restart(&w.provider)
 	w.mu.Unlock()
@@ -274,6 +284,7 @@ type reader struct {
 	gaps int
 	// returns is how often the reader has left and come back while the bridge went on.
 	returns int
+	away    bool
 	// messages are the ids of the user's messages that it has read. Behind those of settled the session came to rest.
 	messages, unsettled []string
 	settled             map[string]bool
@@ -283,6 +294,7 @@ type reader struct {
 
 // follow has the reader read what the session shows, as soon as it does.
 func (w *world) follow() {
+	w.reader.away = false
 	l, wake := w.life, make(chan struct{}, 1)
 	from, err := l.s.Journal().NewReader(w.reader.at, false, journal.Waking(wake))
 	if err != nil {

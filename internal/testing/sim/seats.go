@@ -133,6 +133,7 @@ func (w *world) joins(l *life, s *seat) bool {
 		s.stream = st
 		s.id, s.token, s.participant, s.presence = j.Participant.ID, j.Participant.Token, j.Participant, present
 		s.deaf, s.extra, s.unsure = false, "", false
+	case w.isLeaving(err):
 	case reason == fault.ParticipantNotFound, w.isGone(err):
 		s.token = ""
 	case w.lacks(err), reason == fault.RuntimeLost, reason == fault.Timeout, (reason == fault.ToolNameConflict || reason == fault.CommandNameConflict) && w.restarts > 0: // by a place whose token was lost with the bridge

@@ -34,6 +34,7 @@ var (
 //	c  the CLI does something; b sends a second copy of an event; g a part of an answer; h has a sub-agent work
 //	i  begins another file of its record; O another program changes the history
 //	u  the bridge unloads the session
+//	H  another server continues it; N a caller needs it to be at rest; U the reader goes, or comes back
 //	x  the CLI is killed; y hangs; z the bridge ends; k one of both ends amid later work
 //	Z  the bridge shuts down
 //	F  the disk of prompts hangs
@@ -123,6 +124,12 @@ func (w *world) carryOut(o op) {
 		w.other(o.n)
 	case 'D':
 		w.delete(o.n)
+	case 'H':
+		w.handOver(o.n)
+	case 'N':
+		w.rest()
+	case 'U':
+		w.away()
 	case 'z':
 		w.mu.Lock()
 		w.end()
@@ -203,6 +210,9 @@ func script(seed uint64) (ops []op) {
 		if ops[0].n += 3 * variants; !variant(ops[0].n).attended() {
 			ops[0].n += 6
 		}
+	}
+	if seed%13 == 7 {
+		kinds += "UUHHNw"
 	}
 	for range 10 + rng.IntN(90) {
 		ops = append(ops, op{rune(kinds[rng.IntN(len(kinds))]), rng.IntN(36)})

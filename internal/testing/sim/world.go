@@ -121,6 +121,7 @@ type world struct {
 	noted         noted
 	turns         turns
 	watchers      watchers
+	handover      handover
 	clients       clients
 	settings      settings
 	provider      provider
@@ -322,7 +323,7 @@ func (w *world) abort() {
 		if w.lives(l) {
 			w.stop.end(turns, err)
 		}
-		if w.crashes != crashes || abandoned || w.disconnects > 0 { // a call of a process that has ended may fail
+		if w.crashes != crashes || abandoned || w.disconnects > 0 || w.isLeaving(err) { // a call of a process that has ended may fail
 			return nil
 		}
 		return err
@@ -372,7 +373,9 @@ func (w *world) tell(rt *runtime, after time.Duration) {
 	w.mu.Lock()
 	rt.err = cause
 	w.mu.Unlock()
+	before := rt.life.s.Snapshot()
 	wanted := rt.life.s.Loader().RuntimeLost(rt, cause)
+	w.checkWanted(rt.life, before, wanted)
 	close(rt.told)
 	w.mu.Lock()
 	if w.rt == rt {
