@@ -195,6 +195,7 @@ func (m *Machine) begin(rec *journal.Record) {
 	m.running, m.failing, m.resting, m.goesOn = true, false, false, false
 	if began {
 		m.message, m.interaction, m.aborted, m.ended, m.stepped = nil, "", false, false, false
+		m.tools = 0 // the CLI does not tell the ends of those that an abort or an error has ended
 		m.add(Effect{Kind: Begun, Span: m.Span()})
 	}
 	m.interaction = cmp.Or(event.Text(rec, "interactionId"), m.interaction)
