@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // stage is how far a tool call of the agent is.
@@ -36,6 +37,8 @@ type toolCall struct {
 	id      string
 	stage   stage
 	request string // the id of the request that its stage is about
+	// until is when it ends at the earliest.
+	until time.Time
 }
 
 // waits reports whether only an answer takes the call on.
@@ -88,7 +91,7 @@ func (c *cli) beginCalls(kinds string) {
 // callSteps are what the calls of the agent can do next.
 func (c *cli) callSteps() (all []func()) {
 	for _, t := range c.calls {
-		if !t.waits() && t.stage != unended {
+		if !t.waits() && t.stage != unended && !time.Now().Before(t.until) {
 			all = append(all, func() { c.advance(t) })
 		}
 	}

@@ -151,6 +151,7 @@ func (w *world) wrong(p *prompt, said []int) string {
 		}
 	case told == "ABORTED" && p.disconnected:
 	case told == "STALLED" && (p.withdrawn || p.crashed && w.continuation.withdrawn): // no event says so
+	case told == "STALLED" && p.stuck:
 	case told == "RUNTIME_LOST":
 		if !p.crashed {
 			return "its runtime is said to be lost"

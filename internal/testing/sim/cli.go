@@ -104,6 +104,7 @@ type cli struct {
 	turn            []int  // the prompts of the turn that runs
 	text            string // the text of its answer
 	left            int    // requests to the model before the last one of the turn
+	stuck           bool   // the request to the model has no end
 	aborted         bool   // the agent has not been idle since the last abort
 	abort           request
 	abortEvent      stored
@@ -186,7 +187,7 @@ func (c *cli) steps() (all []func()) {
 	}
 	if c.phase == calling {
 		all = append(all, c.callSteps()...)
-	} else if c.active() {
+	} else if c.active() && !c.stuck {
 		all = append(all, c.goOn)
 	}
 	if c.worked && c.written < len(c.events) {
@@ -466,7 +467,7 @@ func (c *cli) beginAbort(r request) {
 	for _, in := range slices.Concat(c.steering, c.queue) {
 		c.w.ended(in.n, "ABORTED")
 		p := c.w.prompt(in.n)
-		p.doubtful = !p.sent
+		p.doubtful, p.stuck = !p.sent, p.stuck || c.stuck
 	}
 	c.steering, c.queue = nil, nil
 	works := c.phase == thinking || c.phase == calling
@@ -477,6 +478,7 @@ func (c *cli) beginAbort(r request) {
 		c.w.ended(n, "ABORTED")
 		c.w.prompt(n).late = !works
 	}
+	c.stuck = false
 	if works && !c.resumed {
 		c.phase, c.abort, c.cancelled, c.calls = aborting, r, c.calls, nil
 		return

@@ -7,6 +7,7 @@
 // rest after each. In the end everything must come to an end, and then:
 //
 //   - Each prompt has one outcome: that of its own turn, with its text. Without a kill it is exactly the model's.
+//   - What a reader has got once is in each later epoch, too.
 //   - The agent gets a prompt at most once, and after those that had been accepted when it was sent. One that is said
 //     to be lost is not in the history.
 //   - The session is idle, no prompt is left in the outbox or on its disk, and no event is in the journal twice.
@@ -60,6 +61,9 @@
 // A caller deletes the session (see delete.go). Then nothing is left: no turn, callback, place or prompt, the bridge calls the CLI for
 // it only to end questions that it has begun to ask, and whoever uses it gets SESSION_NOT_FOUND. The CLI may refuse. Both processes may end
 // amid the deletion: then the session is as it was, or a caller can delete it once more.
+//
+// The model may never answer, and a tool may take longer than a turn may be silent (see stall.go). The bridge gives the turn up in the
+// first case alone, and not before its time limit.
 //
 // Another server continues the session (see handover.go), and callers do what needs it to be at rest: then nothing is left to do, and
 // no process has it. In the end it can leave. The reader goes, and comes back by its position. A session whose process ends is to be

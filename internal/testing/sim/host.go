@@ -117,10 +117,16 @@ func (rt *runtime) Unroute(*session.Session) {
 	rt.routed = false
 }
 
-func (rt *runtime) TurnCompleted()         {}
 func (rt *runtime) Traces() bool           { return false }
 func (rt *runtime) Ended() <-chan struct{} { return rt.told }
 func (rt *runtime) Version() string        { return cliVersion }
+
+// TurnCompleted implements session.Runtime.
+func (rt *runtime) TurnCompleted() {
+	rt.w.mu.Lock()
+	defer rt.w.mu.Unlock()
+	rt.w.completed++
+}
 
 func (rt *runtime) Err() error {
 	rt.w.mu.Lock()

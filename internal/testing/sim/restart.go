@@ -281,7 +281,11 @@ func (w *world) comeBack() {
 type reader struct {
 	at   journal.Position
 	seen map[journal.ID]journal.Position
-	gaps int
+	// ever are all that it has got.
+	ever map[journal.ID]bool
+	// trimmed: a gap told that the journal does not have some events any more.
+	trimmed bool
+	gaps    int
 	// returns is how often the reader has left and come back while the bridge went on.
 	returns int
 	away    bool
@@ -345,6 +349,7 @@ func (w *world) seen(records []*journal.Record, gap *journal.Gap) {
 		r.epochs++
 	}
 	if gap != nil && gap.Reason == journal.Trimmed {
+		r.trimmed = true
 		maps.DeleteFunc(r.seen, func(_ journal.ID, at journal.Position) bool { return gap.From.Before(at) && !gap.To.Before(at) })
 	}
 	for _, rec := range records {
@@ -362,7 +367,7 @@ func (w *world) seen(records []*journal.Record, gap *journal.Gap) {
 		if at, twice := r.seen[rec.ID]; twice {
 			w.failures = append(w.failures, fmt.Sprintf("the reader gets the event at %v again, at %v", at, rec.Pos))
 		}
-		r.seen[rec.ID] = rec.Pos
+		r.seen[rec.ID], r.ever[rec.ID] = rec.Pos, true
 		if rec.Type == "user.message" && rec.Agent == "" {
 			r.readMessage(rec)
 		}
@@ -385,6 +390,9 @@ func (w *world) checkReader() {
 	}
 	if n != len(w.reader.seen) {
 		w.fail("the journal has %d events, of which the reader has seen %d", n, len(w.reader.seen))
+	}
+	if lost := len(w.reader.ever) - len(w.reader.seen); lost > 0 && !w.reader.trimmed {
+		w.fail("%d events that the reader got are in the last epoch no more", lost)
 	}
 }
 

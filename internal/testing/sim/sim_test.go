@@ -35,6 +35,7 @@ var (
 //	i  begins another file of its record; O another program changes the history
 //	u  the bridge unloads the session
 //	H  another server continues it; N a caller needs it to be at rest; U the reader goes, or comes back
+//	S  the model does not answer, or a tool takes long
 //	x  the CLI is killed; y hangs; z the bridge ends; k one of both ends amid later work
 //	Z  the bridge shuts down
 //	F  the disk of prompts hangs
@@ -124,6 +125,8 @@ func (w *world) carryOut(o op) {
 		w.other(o.n)
 	case 'D':
 		w.delete(o.n)
+	case 'S':
+		w.stick(o.n)
 	case 'H':
 		w.handOver(o.n)
 	case 'N':
@@ -213,6 +216,9 @@ func script(seed uint64) (ops []op) {
 	}
 	if seed%13 == 7 {
 		kinds += "UUHHNw"
+	}
+	if seed%17 == 9 {
+		kinds += "SS"
 	}
 	for range 10 + rng.IntN(90) {
 		ops = append(ops, op{rune(kinds[rng.IntN(len(kinds))]), rng.IntN(36)})

@@ -84,6 +84,7 @@ func (w *world) turnOver(out turn.Outcome) {
 	if !t.heard && w.crashes == t.crashes && w.disconnects+w.reader.returns == 0 {
 		w.failures = append(w.failures, fmt.Sprintf("the reader is told of the end of a turn at %v, and no turn has begun", out.End))
 	}
+	w.checkStalled(out)
 	t.ends = append(t.ends, out)
 	t.open, t.heard, t.crashes = false, false, w.crashes
 }
@@ -115,6 +116,18 @@ func (w *world) checkTurns() {
 	}
 	if w.crashes+w.disconnects > 0 {
 		return
+	}
+	completed := 0
+	for _, out := range t.ends {
+		if out.Status == bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
+			completed++
+		}
+	}
+	if completed != w.completed {
+		w.fail("the process is said to have completed %d turns of %d", w.completed, completed)
+	}
+	if w.watchers.count < len(t.ends)+len(t.fates) {
+		w.fail("watchers are told %d times of %d turns that have begun and ended", w.watchers.count, len(t.fates))
 	}
 	if len(t.ends) != len(t.fates) {
 		w.fail("the reader is told of %d ends of turns, and the agent has had %d", len(t.ends), len(t.fates))

@@ -8,6 +8,7 @@ import (
 type watchers struct {
 	changed bool // since they have looked
 	view    view
+	count   int // changes in all
 }
 
 // view has the members of a session of which watchers are told each change.
@@ -18,7 +19,9 @@ type view struct {
 }
 
 // Changed implements session.Host.
-func (h host) Changed(bridgev1.SessionChange) { h.hears(func() { h.w.watchers.changed = true }) }
+func (h host) Changed(bridgev1.SessionChange) {
+	h.hears(func() { h.w.watchers.changed = true; h.w.watchers.count++ })
+}
 
 // look returns what the session shows.
 func (w *world) look() view {
@@ -36,7 +39,7 @@ func (w *world) checkWatched() {
 		return
 	}
 	if w.watchers.changed {
-		w.watchers = watchers{view: now}
+		w.watchers.changed, w.watchers.view = false, now
 	}
 	if known := w.watchers.view; known.running && !now.running || known.open != now.open || known.summary != now.summary {
 		w.failures = append(w.failures, "watchers are not told of a change")

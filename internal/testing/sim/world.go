@@ -57,6 +57,8 @@ type prompt struct {
 	hung bool
 	// wentOn: a later CLI process has ended its turn.
 	wentOn bool
+	// stuck: the model did not answer before its end.
+	stuck bool
 	// cut: the history had it. settled: its end was known then.
 	cut, settled bool
 
@@ -122,6 +124,9 @@ type world struct {
 	turns         turns
 	watchers      watchers
 	handover      handover
+	stalls        []stalled
+	asides        int
+	completed     int // turns, by CLI processes, as the bridge counts them
 	clients       clients
 	settings      settings
 	provider      provider
@@ -133,7 +138,7 @@ type world struct {
 }
 
 func newWorld(v variant) *world {
-	w := &world{variant: v, callbacks: map[string]*asking{}, streamed: streamed{places: map[journal.ID]int{}}, reader: reader{settled: map[string]bool{}}}
+	w := &world{variant: v, callbacks: map[string]*asking{}, streamed: streamed{places: map[journal.ID]int{}}, reader: reader{settled: map[string]bool{}, ever: map[journal.ID]bool{}}}
 	w.noted = newNoted()
 	w.clients.now, w.clients.saved = []string{""}, []string{""}
 	w.settings, w.provider = newSettings(), newProvider(v)
@@ -501,6 +506,9 @@ func (w *world) bound() time.Duration {
 	total := maxSettling
 	for _, p := range w.prompts {
 		total += time.Duration(p.steps*len(p.calls)) * limit
+	}
+	for _, s := range w.stalls {
+		total += s.limit
 	}
 	return total
 }
