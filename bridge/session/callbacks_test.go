@@ -181,7 +181,7 @@ func TestRequestsEndWithTheSession(t *testing.T) {
 		result <- err
 	}()
 	<-asked // by the note of the request
-	s.loader.end(Disconnected, bridgev1.CloseReason_CLOSE_REASON_DISCONNECTED)
+	s.loader.end(Disconnected)
 	err = <-result
 	if rpc, ok := errors.AsType[*rpcconn.Error](err); !ok || rpc.Code != callback.DefaultErrorCode {
 		t.Errorf("error is %v", err)

@@ -70,8 +70,7 @@ func (l *Loader) disconnect(ctx context.Context, prevents func(*roster.Participa
 	}
 	if state != Deleted {
 		l.s.audit.did(ctx, "session.disconnect", nil)
-		l.end(Disconnected, bridgev1.CloseReason_CLOSE_REASON_DISCONNECTED)
-		l.s.host.Changed(bridgev1.SessionChange_SESSION_CHANGE_DISCONNECTED)
+		l.end(Disconnected)
 	}
 	return true, nil
 }
@@ -147,8 +146,7 @@ func (l *Loader) delete(ctx context.Context, storedByCaller bool, check func() e
 		l.closedIn(ctx, rt, err)
 		return err
 	}
-	l.end(Deleted, bridgev1.CloseReason_CLOSE_REASON_DELETED)
-	l.s.host.Changed(bridgev1.SessionChange_SESSION_CHANGE_DELETED)
+	l.end(Deleted)
 	return nil
 }
 
@@ -193,8 +191,13 @@ func (l *Loader) Evict() bool {
 	return true
 }
 
-// end sets the state Disconnected or Deleted, ends the turn and the callbacks, and removes all participants.
-func (l *Loader) end(state State, reason bridgev1.CloseReason) {
+// end sets the state Disconnected or Deleted, ends the turn and the callbacks, and removes all participants. Readers and watchers
+// know it before the prompts have left the disk, which may hang.
+func (l *Loader) end(state State) {
+	reason, change := bridgev1.CloseReason_CLOSE_REASON_DISCONNECTED, bridgev1.SessionChange_SESSION_CHANGE_DISCONNECTED
+	if state == Deleted {
+		reason, change = bridgev1.CloseReason_CLOSE_REASON_DELETED, bridgev1.SessionChange_SESSION_CHANGE_DELETED
+	}
 	defer l.s.prompts.flush()
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
@@ -205,6 +208,7 @@ func (l *Loader) end(state State, reason bridgev1.CloseReason) {
 	l.s.roster.Clear()
 	l.endWork()
 	l.s.journal.Note(Ended{reason})
+	l.s.host.Changed(change)
 }
 
 // detach clears what the session has of its runtime, and sets its state. The caller holds the session's lock.

@@ -104,7 +104,7 @@ func TestHistoryAndLiveEvents(t *testing.T) {
 func TestHeldEventsAtEnd(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(s *Session){
-		"end of session":  func(s *Session) { s.loader.end(Disconnected, 0) },
+		"end of session":  func(s *Session) { s.loader.end(Disconnected) },
 		"loss of runtime": func(s *Session) { s.loader.state = Loaded; s.loader.RuntimeLost(nil, errors.New("gone")) },
 	} {
 		s, b := played(), reordertest.New(5000, nil)

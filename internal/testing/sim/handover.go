@@ -46,14 +46,14 @@ func (w *world) handOver(n int) {
 // leaves checks that the session is at rest, and saves it.
 func (w *world) leaves(l *life) {
 	w.checkRest(l)
-	text, _ := l.s.Save(nil, nil)
+	text, secret := l.s.Save(nil, nil)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.lives(l) {
 		return
 	}
-	w.saved, w.state, w.dirty = text, text, false
-	w.clients.saved = w.clients.now
+	w.state, w.dirty = text, false
+	w.stores(text, secret)
 }
 
 // checkRest checks that nothing of the session is left to do, and that no process has it.

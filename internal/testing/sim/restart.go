@@ -132,13 +132,18 @@ func (w *world) save() {
 	}
 	w.state = text
 	if dirty && text != nil {
-		w.saved, w.provider.secret = text, secret
-		w.checkSaved(text, secret)
-		if w.clients.saved = w.clients.now; w.clients.changing {
-			w.clients.saved = w.clients.before
-		}
-		w.settings.save(&w.provider)
+		w.stores(text, secret)
 	}
+}
+
+// stores notes what the bridge has stored of the session.
+func (w *world) stores(text, secret []byte) {
+	w.saved, w.provider.secret = text, secret
+	w.checkSaved(text, secret)
+	if w.clients.saved = w.clients.now; w.clients.changing {
+		w.clients.saved = w.clients.before
+	}
+	w.settings.save(&w.provider)
 }
 
 // pending are the callbacks in the state of a session. That of one that has ended is saved later: the next process only
