@@ -71,12 +71,18 @@ func (d declaration) can(kind rune) bool {
 	return slices.ContainsFunc(d.Tools, func(t named) bool { return t.Name == string(kind) })
 }
 
+// isToldMore reports whether the bridge has sent another configuration: who handles a callback since a load was under way is told
+// to the process behind it.
+func (c *cli) isToldMore() bool {
+	return slices.ContainsFunc(c.requests, func(r request) bool { return r.method == "session.resume" })
+}
+
 // beginCalls has the agent call tools with one message.
 func (c *cli) beginCalls(kinds string) {
 	c.emit("assistant.message", `{"content":"calling","toolRequests":[{"name":"t"}]}`, -1)
 	for _, kind := range kinds {
 		if !c.declared.can(kind) {
-			if c.w.declares(kind) {
+			if c.w.declares(kind) && !c.isToldMore() {
 				c.w.failures = append(c.w.failures, fmt.Sprintf("the CLI does not know the tool %c", kind))
 			}
 			kind = ownTool

@@ -43,6 +43,9 @@ func (w *world) checkSnapshot() {
 	if !w.failed && got.GetStorageProblem() != "" {
 		wrong("a problem of the storage:", got.GetStorageProblem(), "none")
 	}
+	if ended := state == session.Disconnected || state == session.Deleted; ended && w.disconnecting+w.deletion.underway > 0 {
+		return // the caller who ends it learns that when the disk has worked
+	}
 	w.checkShown(got.GetParticipants())
 }
 
