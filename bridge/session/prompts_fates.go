@@ -151,6 +151,9 @@ func (q *Prompts) applyOne(e *outbox.Entry, d outbox.Decision, out turn.Outcome,
 		return
 	}
 	if d.Verdict == outbox.Taken {
+		if again := len(e.Was) > 0 || e.Prompt().Continues > 0; again && len(e.IDs) == 0 { // the reply to the latest delivery was lost
+			q.moved(e, d.IDs)
+		}
 		if q.outbox.End(e.N); unread == nil {
 			q.outbox.Finish(e.N)
 		}

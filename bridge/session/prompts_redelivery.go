@@ -210,19 +210,25 @@ func (q *Prompts) callNext(ctx context.Context, rt Runtime) (*turn.Waiter, outbo
 		return nil, e, err
 	}
 	q.s.update(func() {
-		if len(ids) > 0 {
-			note := outbox.Note{IDs: e.Names(), As: ids, Continues: p.Continues}
-			for _, id := range ids {
-				q.restored[id] = w
-			}
-			note.At = q.s.journal.Post(q.note(note), journal.Position{})
-			q.outbox.Moved(note)
+		for _, id := range ids {
+			q.restored[id] = w
 		}
+		q.moved(&e, ids)
 		w.Span.Message(lastOf(ids))
 		q.s.turns.carryOut(q.s.turns.machine.Identify(w, ids...))
 	})
 	q.flush()
 	return w, e, nil
+}
+
+// moved notes that a prompt of an earlier delivery has other ids. The caller holds the lock.
+func (q *Prompts) moved(e *outbox.Entry, ids []string) {
+	if len(ids) == 0 {
+		return
+	}
+	note := outbox.Note{IDs: e.Names(), As: ids, Continues: e.Prompt().Continues}
+	note.At = q.s.journal.Post(q.note(note), journal.Position{})
+	q.outbox.Moved(note)
 }
 
 // beginRedelivery begins the delivery of the next prompt that is owed. In a cluster it waits until that is stored: otherwise the

@@ -378,3 +378,24 @@ func TestAbortAmidADelivery(t *testing.T) {
 		})
 	}
 }
+
+// TestResentWithoutAReply: a prompt was sent again, and the process ended before it replied. If the history has the prompt, it is known
+// by its new id.
+func TestResentWithoutAReply(t *testing.T) {
+	t.Parallel()
+	s := onStock(t, &stock{rt: &puppet{}})
+	q := s.prompts
+	q.outbox.Owe(acknowledged(t, s, "p"), 0)
+	if _, ok, err := q.outbox.BeginRedelivery(journal.Position{}, time.Now(), false); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	message := saidBy(&journal.Record{JSON: []byte(`{"data":{"messageId":"m2","content":"p"}}`)})
+	message.History = true
+	entries := q.outbox.Entries()
+	q.resolve(fates{
+		entries: entries, decisions: outbox.Decide(entries, []outbox.Said{message}), outcomes: make([]turn.Outcome, 1),
+	})
+	if to := q.outbox.MovedTo("m1"); to != "m2" || !q.outbox.Empty() {
+		t.Errorf("the message moved to %q, the outbox has %v", to, q.outbox.Entries())
+	}
+}

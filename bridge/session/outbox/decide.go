@@ -62,6 +62,8 @@ type Decision struct {
 	// At is the journal's position of the last of the prompt's messages. It is zero if the journal lacks that
 	// message: no reader knows then that the CLI accepted it.
 	At journal.Position
+	// IDs are the ids of the prompt's messages that were taken up since the latest delivery. CLI 1.0.81 tells none.
+	IDs []string
 }
 
 // clockSlack is by how much a message may seem older than the prompt that it is.
@@ -88,6 +90,9 @@ func Decide(entries []Entry, said []Said) []Decision {
 			found++
 			history = history && said[at].History
 			d.At = said[at].Pos
+			if id := said[at].MessageID; id != "" {
+				d.IDs = append(d.IDs, id)
+			}
 		}
 		switch {
 		case found == 0 && (len(e.IDs) > 0 || e.prompt.Continues > 0) && e.removed(said):
