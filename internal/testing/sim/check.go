@@ -79,6 +79,7 @@ func (w *world) check() string {
 			w.fail("P%d: %s; the CLI says %v, its history has it %d times", n, wrong, p.fates, len(said[n]))
 		}
 	}
+	w.checkAsked(said)
 	w.checkOrder(said)
 	w.checkContinued()
 	w.checkCuts()
@@ -142,11 +143,11 @@ func (w *world) wrong(p *prompt, said []int) string {
 		if reason := fault.ReasonOf(p.err); !p.crashed && !p.hung && !p.disconnected || reason != fault.SendUnconfirmed && reason != fault.RuntimeLost {
 			return fmt.Sprint("sending failed: ", p.err)
 		}
-		if len(said) > 0 && !p.disconnected && !errors.Is(p.err, session.ErrUnsettled) {
+		if len(said) > 0 && !p.disconnected && !errors.Is(p.err, session.ErrUnsettled) && !(p.form == several && p.cut) {
 			return fmt.Sprint("sending failed, and the conversation has it: ", p.err)
 		}
 	case p.outcome.Err != nil:
-		if !p.crashed || len(said) > 0 || p.settled {
+		if !p.crashed || len(said) > 0 && !(p.form == several && p.cut) || p.settled {
 			return fmt.Sprint("it is said to be lost: ", p.outcome.Err)
 		}
 	case told == "ABORTED" && p.disconnected:

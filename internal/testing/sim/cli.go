@@ -71,12 +71,12 @@ type request struct {
 
 // params are those parameters of requests that the model looks at.
 type params struct {
-	Prompt, DisplayPrompt, Mode, RequestID, Cursor, EventID string
-	ModelID, Path, EventType, Name, Error                   string
-	Messages                                                []sentMessage
-	Result, RequestHeaders                                  json.RawMessage
-	ContinuePendingWork                                     bool
-	DisableResume                                           bool
+	SessionID, Prompt, DisplayPrompt, Mode, RequestID, Cursor, EventID string
+	ModelID, Path, EventType, Name, Error                              string
+	Messages                                                           []sentMessage
+	Result, RequestHeaders                                             json.RawMessage
+	ContinuePendingWork                                                bool
+	DisableResume                                                      bool
 	declaration
 }
 
@@ -162,6 +162,7 @@ func (c *cli) receive(body []byte) {
 	}
 	if m.ID != nil {
 		c.requests = append(c.requests, request{id: m.ID, method: m.Method, params: m.Params, answer: append(m.Result, m.Error...)})
+		c.checkRequest(c.requests[len(c.requests)-1])
 	}
 }
 

@@ -121,6 +121,7 @@ func (c *cli) checkGiven(in input, r request) {
 		c.w.failures = append(c.w.failures, fmt.Sprintf("P%d is given without %s", in.n, what))
 	}
 	p.given++
+	c.checkGivenOften(p)
 	m := p.message(in.n)
 	if p.form == several {
 		var all []sentMessage

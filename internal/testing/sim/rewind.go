@@ -145,6 +145,11 @@ func (w *world) cut(events []stored, byOther bool) {
 			p := w.prompts[e.said]
 			p.cut, p.settled = true, settled
 		}
+		if _, text, is := strings.Cut(e.json, `"content":"P`); is && e.said == part { // the history has a part of a prompt
+			var n int
+			_, _ = fmt.Sscanf(text, "%d.", &n) // the model has made it
+			w.prompts[n].cut = true
+		}
 	}
 	w.stop.called = true
 }

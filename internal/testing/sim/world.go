@@ -296,6 +296,7 @@ func (w *world) send(p *prompt) {
 		if w.lives(l) {
 			p.sent, p.id, p.inMemory = true, sent.MessageID, sent.InMemory
 			w.checkAcknowledged(p)
+			w.checkSent(p, sent)
 			w.note("P%d is accepted as %s", n, p.id)
 		}
 		w.mu.Unlock()
