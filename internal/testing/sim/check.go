@@ -99,6 +99,7 @@ func (w *world) check() string {
 	w.checkSettings()
 	w.checkDeclared()
 	w.save()
+	w.checkRefusal()
 	return strings.Join(w.failures, "\n")
 }
 

@@ -124,6 +124,8 @@ type cli struct {
 	canvases   []string
 	// lost are the requests of sessions that have ended in the process.
 	lost map[string]bool
+	// refusal is the error of refusedMethod.
+	refusal string
 	// copies are the ephemeral events of which a second copy may come.
 	copies []string
 	// agent is the member that names the sub-agent whose events are sent; "" for the session's own agent.
@@ -438,6 +440,8 @@ func (c *cli) handle(r request) {
 		c.runCommand(r)
 	case "session.commands.handlePendingCommand":
 		c.endCommand(r)
+	case refusedMethod:
+		c.replies = append(c.replies, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":%s}`, r.id, c.refusal))
 	case removeMethod:
 		c.removeLast(r)
 	case "session.metadata.activity":
