@@ -303,9 +303,7 @@ func (d *Callbacks) afterAnswer(
 		return fault.New(fault.CallbackResolved, "callback %q has been withdrawn by the CLI", p.ID).
 			WithField("callback_id").With("callback_id", p.ID)
 	}
-	if urls := config.ApprovedURLs(p, a.reply); urls != nil {
-		d.s.update(func() { d.s.settings.approve(urls) })
-	}
+	d.s.update(func() { d.s.settings.approve(config.ApprovedURLs(p, a.reply)) })
 	if d.registry.Answered(p, at) {
 		d.s.audit.decided(ctx, p, a.at, a.by.Participant, a.reply)
 		outcome := bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED

@@ -1,9 +1,9 @@
 package session
 
 import (
-	"bytes"
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
@@ -53,15 +53,8 @@ func (m *Participants) wantsMethod(method string) bool {
 // switches is the state of all that takes a warm resume to change, to see whether it did: the
 // switches and the participants' commands. The caller holds the lock.
 func (m *Participants) switches() string {
-	var b bytes.Buffer
-	for _, name := range m.switchNames {
-		if m.wants(name) {
-			b.WriteString(name)
-			b.WriteByte(' ')
-		}
-	}
-	b.Write(m.s.roster.CommandsJSON(m.s.settings.State.Object.Get("commands")))
-	return b.String()
+	on := slices.DeleteFunc(slices.Clone(m.switchNames), func(name string) bool { return !m.wants(name) })
+	return strings.Join(on, " ") + string(m.s.roster.CommandsJSON(m.s.settings.State.Object.Get("commands")))
 }
 
 // outdated reports whether the runtime was told of other tools or switches than are wanted now. The caller holds the lock.
