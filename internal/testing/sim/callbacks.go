@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
@@ -202,6 +203,11 @@ func (w *world) resolved(n session.Resolved) {
 	switch n.Outcome {
 	case bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED:
 		a.answeredOnce = true
+		for _, s := range w.seats {
+			if s.id == n.Participant && s.sits() && n.Participant != "" && n.By.Name != s.name() {
+				w.failures = append(w.failures, fmt.Sprintf("callback %s is answered by %q, not %q", n.ID, n.By.Name, s.name()))
+			}
+		}
 		right = len(a.answers) > 0 || a.elsewhere || a.p.Hook != "" && a.abstained[a.p.For]
 	case bridgev1.CallbackOutcome_CALLBACK_OUTCOME_TIMED_OUT:
 		a.unanswered = true
@@ -389,6 +395,8 @@ func (w *world) checkCallbacks() {
 			switch {
 			case !one.over:
 				w.fail("the answer %s to callback %s does not end", one.mark, a.p.ID)
+			case a.p.Kind.Survives && fault.ReasonOf(one.err) == fault.RuntimeLost && w.crashes == 1 && w.disconnects == 0:
+				w.fail("the answer %s to callback %s does not reach the next process: %v", one.mark, a.p.ID, one.err)
 			case one.err == nil:
 				accepted++
 				reached := slices.ContainsFunc(a.taken, func(text string) bool { return strings.Contains(text, one.mark) })

@@ -155,6 +155,9 @@ func (c *cli) receive(body []byte) {
 	c.w.note("bridge: %s", body)
 	c.w.idle = 0
 	c.w.checkCall(m.Method)
+	if strings.HasPrefix(m.Method, "session.") && m.Params.SessionID != "s1" {
+		c.w.failures = append(c.w.failures, fmt.Sprintf("the bridge calls %s for the session %q", m.Method, m.Params.SessionID))
+	}
 	if m.Method == "session.send" && !strings.HasPrefix(m.Params.Prompt, "P") {
 		c.w.continuations++
 		c.w.stop.cuts = len(c.w.cuts)

@@ -115,6 +115,9 @@ func (c *cli) resumeLoaded(r request) {
 		c.declared.GitHubToken = before.GitHubToken
 	}
 	if !r.params.DisableResume {
+		if c.w.cli == c && !c.w.clients.changing && !r.params.ContinuePendingWork {
+			c.w.failures = append(c.w.failures, "the history gets a resume that no caller has asked for")
+		}
 		c.emit("session.resume", `{"eventCount":1,"continuePendingWork":false,"sessionWasActive":true}`, -1)
 	}
 	c.reply(r, `{"sessionId":"s1"}`)

@@ -74,7 +74,7 @@ func (w *world) provide(n int) {
 		return
 	}
 	url, model := fmt.Sprint("url", id), ""
-	switch n % 6 {
+	switch n % 4 {
 	case 0:
 		w.setKey(key)
 		return
@@ -83,6 +83,7 @@ func (w *world) provide(n int) {
 	case 2:
 		model = fmt.Sprint("model", id)
 	}
+	ran := w.s.Turns().Running()
 	w.setting("the provider", w.provider.url, url, func(l *life) error {
 		err := l.s.Settings().SetProvider(l.ctx, func(p jsonobj.Object) (jsonobj.Object, error) {
 			p.SetString("baseUrl", url)
@@ -95,6 +96,8 @@ func (w *world) provide(n int) {
 			return fmt.Errorf("the CLI refuses the provider, and the caller is told nothing of it")
 		case err == nil && model != "" && w.lives(l):
 			w.settings.model.be(model)
+		case reason == fault.SessionBusy && !ran && len(w.prompts) == 0:
+			return fmt.Errorf("nothing runs: %w", err)
 		case reason == fault.SessionBusy, reason == fault.SessionRefused && url == refused, w.lacks(err):
 			return errUnset
 		}
@@ -220,6 +223,12 @@ func (w *world) checkSaved(text, secret []byte) {
 	lacks := len(session.SavedMissing(text)) > 0
 	if has := w.variant.provision() != anyModel || w.variant.provides(); lacks != has || (secret != nil) != (has && !w.provider.lost) {
 		w.failures = append(w.failures, fmt.Sprintf("what is saved lacks %v, and has apart %q", session.SavedMissing(text), secret))
+	}
+	waits := pending.Find(text)
+	for _, a := range w.order {
+		if a.open && a.p.Kind.Survives != bytes.Contains(waits, []byte(a.p.ID)) {
+			w.failures = append(w.failures, fmt.Sprintf("callback %s waits, and what is saved has %s", a.p.ID, waits))
+		}
 	}
 	if err := session.CheckSaved(text); err != nil {
 		w.failures = append(w.failures, "what is saved cannot be restored: "+err.Error())

@@ -150,6 +150,9 @@ func (w *world) stores(text, secret []byte) {
 // loads the session too early.
 var pending = regexp.MustCompile(`,"pending":\[[^]]*\]`)
 
+// ends are the members that tell of the end of a turn: that of a turn that has ended with the bridge is known when it begins again.
+var ends = regexp.MustCompile(`,"(ended|cut|interruption)":{[^}]*}`)
+
 func same(a, b []byte) bool {
 	return bytes.Equal(a, b) || bytes.Equal(pending.ReplaceAll(a, nil), pending.ReplaceAll(b, nil))
 }
@@ -225,7 +228,9 @@ func (w *world) restart(n int) {
 	if err := w.s.Restore(w.saved, w.provider.secret, nil, nil); err != nil {
 		w.fail("the session cannot be restored: %v", err)
 	}
-	w.state, _ = w.s.Save(nil, nil)
+	if w.state, _ = w.s.Save(nil, nil); !bytes.Equal(ends.ReplaceAll(w.state, nil), ends.ReplaceAll(w.saved, nil)) {
+		w.fail("what is restored is not what was saved:\n%s\n%s", w.state, w.saved)
+	}
 	now := w.look()
 	w.mu.Lock()
 	w.watchers = watchers{view: now}
@@ -276,6 +281,7 @@ func (w *world) comeBack() {
 		l.tasks.Go(func() { w.comesBack(l, p) })
 	}
 	for _, s := range w.seats {
+		s.kept = s.id != "" && bytes.Contains(w.saved, []byte(`"id":"`+s.id+`"`)) && w.disconnects == 0
 		if s.unsure = true; s.presence != gone {
 			w.join(s)
 		}

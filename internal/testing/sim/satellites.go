@@ -59,6 +59,7 @@ func (rt *runtime) Satellite(_ context.Context, participant string, ask session.
 		}
 	}
 	w.cli.satellites = append(w.cli.satellites, s)
+	w.satellites = append(w.satellites, s)
 	return s, nil
 }
 
@@ -120,7 +121,11 @@ func (c *cli) onSatellite(r request) {
 	_ = json.Unmarshal(r.answer, &p) // the bridge's object
 	s := r.satellite
 	switch {
-	case !c.loaded || p.SessionID != "s1":
+	case p.SessionID != "s1":
+		c.w.failures = append(c.w.failures, fmt.Sprintf("the connection of a participant is used for %q", p.SessionID))
+		r.done <- errSatellite
+		return
+	case !c.loaded:
 		r.done <- errSatellite
 		return
 	case r.method == "satellite session.destroy":
@@ -178,6 +183,11 @@ func (w *world) there(id string) bool {
 // checkSatellites: the process that has the session has the canvases of those who are there. The caller holds the world's lock.
 func (w *world) checkSatellites(c *cli) {
 	must := 0
+	for _, s := range w.satellites {
+		if s.process != c && !s.closed && w.restarts == 0 {
+			w.failures = append(w.failures, "a connection to a process that has ended is not closed")
+		}
+	}
 	for _, s := range w.seats {
 		if s.unsure {
 			return

@@ -27,6 +27,8 @@ type seat struct {
 	extra       string
 	// unsure: the bridge ended since it joined, and may have saved a change or not.
 	unsure bool
+	// kept: the bridge has begun with its place.
+	kept   bool
 	stream *stream // that it had last
 }
 
@@ -132,9 +134,12 @@ func (w *world) joins(l *life, s *seat) bool {
 		}
 		s.stream = st
 		s.id, s.token, s.participant, s.presence = j.Participant.ID, j.Participant.Token, j.Participant, present
-		s.deaf, s.extra, s.unsure = false, "", false
+		s.deaf, s.extra, s.unsure, s.kept = false, "", false, false
 	case w.isLeaving(err):
 	case reason == fault.ParticipantNotFound, w.isGone(err):
+		if s.kept && s.token != "" && w.disconnects == 0 && time.Since(w.began) < s.grace() {
+			w.failures = append(w.failures, fmt.Sprintf("the place of the participant %c was saved, and is gone", s.tool))
+		}
 		s.token = ""
 	case w.lacks(err), reason == fault.RuntimeLost, reason == fault.Timeout, (reason == fault.ToolNameConflict || reason == fault.CommandNameConflict) && w.restarts > 0: // by a place whose token was lost with the bridge
 	default:
@@ -156,7 +161,7 @@ func (w *world) move(n int) {
 		w.mu.Unlock()
 		return
 	case is == gone, is == away && !leaves:
-		s.plain = s.plain != (n%7 == 3)
+		s.plain = s.plain != (n%5 < 2)
 		w.mu.Unlock()
 		w.join(s)
 		return
@@ -165,7 +170,7 @@ func (w *world) move(n int) {
 		w.resume(s, n)
 		return
 	case leaves:
-		s.presence = gone
+		s.presence, s.kept = gone, false
 	default:
 		s.presence, s.lost = away, time.Now()
 	}
@@ -231,7 +236,7 @@ func (w *world) handled(p *callback.Pending) bool {
 	case callback.ToolRequested:
 		return w.declares(rune(p.Tool[0]))
 	case callback.CommandExecute:
-		return slices.ContainsFunc(w.seats, func(s *seat) bool { return w.command(s) == p.Command && s.sits() })
+		return slices.ContainsFunc(w.seats, func(s *seat) bool { return w.command(s) == p.Command && s.sits() }) || w.watching == watched
 	}
 	if p.For != roster.Everybody && p.For != roster.Itself {
 		return slices.ContainsFunc(w.seats, func(s *seat) bool { return s.id == p.For && (s.handles() || p.Kind.Bound && s.sits()) })

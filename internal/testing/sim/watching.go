@@ -16,7 +16,7 @@ const (
 )
 
 // watchedMethods are those that the caller handles.
-var watchedMethods = []string{askUser, callback.PermissionRequested}
+var watchedMethods = []string{askUser, callback.PermissionRequested, callback.CommandExecute}
 
 // Watched implements session.Host.
 func (h host) Watched(map[string]string) []string {

@@ -133,6 +133,7 @@ type world struct {
 	fuse          fuse
 	watching      watching
 	watcher       atomic.Bool       // the caller is there
+	satellites    []*satellite      // of all processes
 	invoking      bool              // a caller waits for the end of a command
 	trace         func(line string) // nil without a trace
 }
