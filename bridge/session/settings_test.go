@@ -127,3 +127,23 @@ func TestSettingsPassAWaitingResume(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A load leaves out a setting that the CLI refuses, and fails with its runtime.
+func TestRepeatedSettingFails(t *testing.T) {
+	t.Parallel()
+	for reason, want := range map[fault.Reason]fault.Reason{fault.SessionRefused: 0, fault.RuntimeLost: fault.RuntimeLost} {
+		rt := &puppet{answer: func(method string) (string, error) {
+			if method == "session.skills.disable" {
+				return "", fault.New(reason, "it fails")
+			}
+			return `{}`, nil
+		}}
+		s := onStock(t, &stock{rt: rt})
+		s.settings.State.Remember(config.Setting{Method: "session.skills.disable"}, false)
+		s.settings.State.Remember(config.Setting{Method: "session.skills.enable"}, false)
+		err := s.settings.repeat(t.Context(), rt)
+		if got := fault.ReasonOf(err); got != want || rt.called("session.skills.enable") != (want == 0) {
+			t.Errorf("%v: it fails with %v; calls %q", reason, err, rt.calls)
+		}
+	}
+}
