@@ -16,6 +16,7 @@ type clients struct {
 	// changing: a caller changes it. What the CLI has not accepted is not saved: before is what it was.
 	changing bool
 	before   []string
+	resumes  int // that processes have written down for callers
 }
 
 // refusedClient is a value that CLI processes refuse.
@@ -59,7 +60,7 @@ func (w *world) configure(n int) {
 	before := w.clients.now
 	w.clients.before = before
 	w.clients.now, w.clients.changing = append(slices.Clone(before), client), true
-	l, crashes := w.life, w.crashes
+	l, crashes, resumes := w.life, w.crashes, w.clients.resumes
 	w.mu.Unlock()
 	w.do(func() error {
 		_, err := l.s.Loader().Resume(l.ctx, o)
@@ -71,6 +72,9 @@ func (w *world) configure(n int) {
 		w.note("a caller's resume with %q: %v", client, err)
 		w.clients.changing = false
 		if err == nil {
+			if w.clients.resumes == resumes && w.crashes+w.disconnects == 0 {
+				w.failures = append(w.failures, "the history does not get the resume of a caller")
+			}
 			w.clients.now = []string{client}
 			if key != "" {
 				w.provider.key.be(key)
@@ -118,6 +122,7 @@ func (c *cli) resumeLoaded(r request) {
 		if c.w.cli == c && !c.w.clients.changing && !r.params.ContinuePendingWork {
 			c.w.failures = append(c.w.failures, "the history gets a resume that no caller has asked for")
 		}
+		c.w.clients.resumes++
 		c.emit("session.resume", `{"eventCount":1,"continuePendingWork":false,"sessionWasActive":true}`, -1)
 	}
 	c.reply(r, `{"sessionId":"s1"}`)

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing/synctest"
@@ -145,7 +146,20 @@ func (w *world) joins(l *life, s *seat) bool {
 	default:
 		w.failures = append(w.failures, fmt.Sprintf("the participant %c cannot join: %v", s.tool, err))
 	}
+	w.checkHolder(s, err)
 	return err == nil
+}
+
+// checkHolder: the error about a name that a place still has, whose token was lost with the bridge, says when the name is free.
+func (w *world) checkHolder(s *seat, err error) {
+	f, ok := errors.AsType[*fault.Error](err)
+	if !ok || f.Metadata["holder"] == "" {
+		return
+	}
+	at, err := time.Parse(time.RFC3339, f.Metadata["free_at"])
+	if early := w.began.Add(s.grace() - time.Second); err != nil || at.Before(early) || at.After(early.Add(2*time.Second)) {
+		w.failures = append(w.failures, fmt.Sprintf("the name of %c is free at %q, and the grace time began at %v", s.tool, f.Metadata["free_at"], w.began))
+	}
 }
 
 // move has a participant leave, lose its connection, or come back.

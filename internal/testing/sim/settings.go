@@ -173,7 +173,7 @@ func (w *world) setTools(name string, n int) {
 	}
 	taken := false
 	w.mu.Lock()
-	if n%4 == 3 && len(w.seats) > 0 && w.variant.own() == 0 && w.seats[0].presence == present {
+	if n%2 == 1 && len(w.seats) > 0 && w.variant.own() == 0 && w.seats[0].presence == present {
 		tools, taken, name = append(tools, tool(w.seats[0].tool)), true, refused
 	}
 	w.mu.Unlock()
