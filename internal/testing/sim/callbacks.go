@@ -343,8 +343,16 @@ func (w *world) abstain(n int) {
 	w.mu.Lock()
 	id := a.p.ID
 	a.abstained[by] = true
+	w.abstaining++
+	l := w.life
 	w.mu.Unlock()
-	w.s.Callbacks().Abstain(w.ctx, id, by, func(journal.Position, error) {})
+	l.s.Callbacks().Abstain(l.ctx, id, by, func(journal.Position, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.lives(l) {
+			w.abstaining--
+		}
+	})
 	synctest.Wait()
 }
 
@@ -410,6 +418,9 @@ func (w *world) checkCallbacks() {
 		if accepted > a.times {
 			w.fail("%d answers to callback %s are accepted, which was requested %d times", accepted, a.p.ID, a.times)
 		}
+	}
+	if w.abstaining != 0 {
+		w.fail("%d callers who abstain are not told of it", w.abstaining)
 	}
 	if w.cli != nil {
 		for id := range w.cli.questions {

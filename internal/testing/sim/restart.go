@@ -198,7 +198,7 @@ func (w *world) restart(n int) {
 	}
 	w.life, w.cli, w.rt = nil, nil, nil
 	w.stop.restart()
-	w.calls, w.deletion.underway, w.invoking = nil, 0, false
+	w.calls, w.deletion.underway, w.invoking, w.abstaining = nil, 0, false, 0
 	if w.watching == turning { // it comes back to the next process, which tells the CLI when it loads the session
 		w.watching = unwatched
 		w.watcher.Store(false)
@@ -236,6 +236,9 @@ func (w *world) restart(n int) {
 	w.watchers = watchers{view: now}
 	w.mu.Unlock()
 	w.follow()
+	if w.s.Loader().State() == session.Disconnected && !w.s.Prompts().Outbox().Empty() {
+		w.fail("a session whose use has ended is restored with prompts")
+	}
 	if waits := pending.Match(w.saved); waits && w.s.Loader().State() == session.Unloaded && w.s.Awaited() != !w.provider.lost && w.s.Prompts().Outbox().Empty() {
 		w.fail("callbacks wait, the session lacks its key: %v, and it is to be loaded: %v", w.provider.lost, w.s.Awaited())
 	}

@@ -134,6 +134,7 @@ type world struct {
 	watching      watching
 	watcher       atomic.Bool       // the caller is there
 	satellites    []*satellite      // of all processes
+	abstaining    int               // callers that have abstained, and have not been told of it
 	invoking      bool              // a caller waits for the end of a command
 	trace         func(line string) // nil without a trace
 }
