@@ -157,7 +157,12 @@ func (l *Loader) Shutdown(ctx context.Context, params jsonobj.Object) (json.RawM
 	if err != nil {
 		return nil, journal.Position{}, err
 	}
-	if state != Loaded { // its work ended when it left the runtime
+	if state != Loaded { // the next load would go on with what a runtime has left
+		l.s.update(func() {
+			l.shut = true
+			l.endWork()
+		})
+		l.s.prompts.flush()
 		return json.RawMessage(`null`), l.s.journal.Last(), nil
 	}
 	ctx, cancel := l.lingering(ctx)

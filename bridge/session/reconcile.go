@@ -83,7 +83,7 @@ func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bo
 		past := slices.DeleteFunc(records, func(rec *journal.Record) bool { return live[rec.ID] })
 		goesOn = append(goesOn, history.Refused(past)...)
 	}
-	if unseen && unfinished && r.s.ingester.Internal && !r.s.prompts.leavesUnseen {
+	if unseen && unfinished && r.s.ingester.Internal && !r.s.prompts.leavesUnseen && !r.s.loader.shut {
 		r.s.ingester.Known.Interruption.Last = true
 	}
 	switch {
