@@ -104,6 +104,7 @@ type cli struct {
 	turn            []int  // the prompts of the turn that runs
 	text            string // the text of its answer
 	left            int    // requests to the model before the last one of the turn
+	shut            bool   // the session's work has ended; messages are ignored
 	stuck           bool   // the request to the model has no end
 	aborted         bool   // the agent has not been idle since the last abort
 	abort           request
@@ -379,6 +380,8 @@ func (c *cli) handle(r request) {
 		c.answerQuestion(r)
 	case "session.destroy":
 		c.destroy(r)
+	case "session.shutdown":
+		c.shutdown(r)
 	case "session.delete":
 		c.erase(r)
 	case rewindMethod, truncateMethod:

@@ -54,6 +54,8 @@
 // Callers disconnect the session, which others use, and open it again. Its turn and its callbacks end then, nothing that it had to do
 // is done later, and no participant has a place.
 //
+// Callers shut the session down (see shutdown.go): its work has ended then, also what an earlier process has left, and it stays open.
+//
 // Callers cut the history at a message (see rewind.go), and other programs change it while no process of the bridge has the session
 // (see other.go). A reader gets the event of the cut, or a gap, and behind that all messages of the history in its order. A message
 // that was cut after its turn had ended is neither given to the agent again nor reported as lost, and no turn is continued that was cut.
@@ -144,6 +146,8 @@
 //   - session.delete ends a session without events, also a busy one, and removes its files, and then replies. It refuses with
 //     "Session file not found" if there is nothing to remove. If it cannot write or remove the files, it has ended the session
 //     nevertheless, and the record stays. A request that came before the next resume is refused.
+//   - session.shutdown ends the work of a session without telling the ends, and completes the record. Until the session is destroyed,
+//     messages are accepted and ignored.
 //   - Its record may have several files: session.getMessages has the newest one, session.eventLog.read has pages of all.
 //   - The history is written some time after its events, and before session.idle. A session without a message has none:
 //     no other process can resume it.

@@ -154,7 +154,9 @@ func (c *cli) destroy(r request) {
 	if c.phase == aborting {
 		c.reply(c.abort, `{}`)
 	}
-	c.emit("session.shutdown", `{"shutdownType":"routine"}`, -1)
+	if !c.shut {
+		c.emit("session.shutdown", `{"shutdownType":"routine"}`, -1)
+	}
 	c.write()
 	lost := map[string]bool{}
 	for id := range c.questions {

@@ -100,9 +100,11 @@ func (c *cli) take(r request) {
 	} else {
 		c.checkGiven(in, r)
 	}
-	if r.params.Mode == "immediate" {
+	switch {
+	case c.shut: // it accepts messages and ignores them
+	case r.params.Mode == "immediate":
 		c.steering = append(c.steering, in)
-	} else {
+	default:
 		c.queue = append(c.queue, in)
 	}
 	if r.method == methodMessages {

@@ -35,6 +35,7 @@ var (
 //	i  begins another file of its record; O another program changes the history
 //	u  the bridge unloads the session
 //	H  another server continues it; N a caller needs it to be at rest; U the reader goes, or comes back
+//	Q  a caller shuts the session down
 //	S  the model does not answer, or a tool takes long
 //	x  the CLI is killed; y hangs; z the bridge ends; k one of both ends amid later work
 //	Z  the bridge shuts down
@@ -125,6 +126,8 @@ func (w *world) carryOut(o op) {
 		w.other(o.n)
 	case 'D':
 		w.delete(o.n)
+	case 'Q':
+		w.shutSession()
 	case 'S':
 		w.stick(o.n)
 	case 'H':
@@ -216,6 +219,9 @@ func script(seed uint64) (ops []op) {
 	}
 	if seed%13 == 7 {
 		kinds += "UUHHNw"
+	}
+	if seed%19 == 11 {
+		kinds += "QQ"
 	}
 	if seed%17 == 9 {
 		kinds += "SS"
