@@ -224,7 +224,7 @@ func script(seed uint64) (ops []op) {
 		kinds += "QQ"
 	}
 	if seed%17 == 9 {
-		kinds += "SS"
+		kinds += "SSSSS"
 	}
 	for range 10 + rng.IntN(90) {
 		ops = append(ops, op{rune(kinds[rng.IntN(len(kinds))]), rng.IntN(36)})

@@ -85,8 +85,28 @@ func (w *world) turnOver(out turn.Outcome) {
 		w.failures = append(w.failures, fmt.Sprintf("the reader is told of the end of a turn at %v, and no turn has begun", out.End))
 	}
 	w.checkStalled(out)
+	if wrong := wrongError(out); wrong != "" {
+		w.failures = append(w.failures, wrong)
+	}
 	t.ends = append(t.ends, out)
 	t.open, t.heard, t.crashes = false, false, w.crashes
+}
+
+// errorTypes are the errors of turns that end so. A turn that fails has the error of the CLI.
+var errorTypes = map[bridgev1.TurnStatus]string{
+	bridgev1.TurnStatus_TURN_STATUS_FAILED: "query", bridgev1.TurnStatus_TURN_STATUS_STALLED: "stalled",
+	bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST: "runtime_lost",
+}
+
+// wrongError says what is wrong with the error of a turn; "" if nothing is.
+func wrongError(out turn.Outcome) string {
+	err := out.Proto().GetError()
+	failed := out.Status == bridgev1.TurnStatus_TURN_STATUS_FAILED
+	if err.GetErrorType() != errorTypes[out.Status] || err != nil && err.GetMessage() == "" ||
+		failed && (err.GetPosition().GetSeq() != out.End.Seq || err.GetPosition().GetEpoch() != out.End.Epoch) {
+		return fmt.Sprintf("a turn that ended at %v as %v has the error %v", out.End, out.Status, err)
+	}
+	return ""
 }
 
 // interactionOf is the interaction of an event.
