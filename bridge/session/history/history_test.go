@@ -153,10 +153,13 @@ func TestUnfinished(t *testing.T) {
 	helper := rec("user.message", 2)
 	helper.Agent = "helper"
 	logged := &journal.Record{Type: "session.error", JSON: []byte(`{"data":{"errorType":"notification"}}`)}
+	warm := &journal.Record{Type: "session.resume", JSON: []byte(`{"data":{"sessionWasActive":true}}`)}
 	for name, test := range map[string]struct {
 		events []*journal.Record
 		want   bool
 	}{
+		"failed behind a resume":  {[]*journal.Record{user, warm, rec("session.error", 4), rec("session.shutdown", 5)}, false},
+		"an error of the next":    {[]*journal.Record{user, rec("session.resume", 3), rec("session.error", 4)}, true},
 		"nothing":                 {},
 		"not answered":            {[]*journal.Record{last, user, rec("assistant.turn_start", 3)}, true},
 		"calls a tool":            {[]*journal.Record{user, call, rec("tool.execution_start", 3)}, true},

@@ -31,7 +31,9 @@ func Unfinished(events []*journal.Record) bool {
 			return false
 		case "session.error":
 			failed = failed || event.Text(rec, "errorType") != turn.LoggedError
-		case "session.resume", "session.shutdown":
+		case "session.resume":
+			failed = failed && wasActive(rec)
+		case "session.shutdown":
 			failed = false
 		}
 	}

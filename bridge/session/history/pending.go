@@ -67,8 +67,14 @@ func (u *Unanswered) Follow(rec *journal.Record) {
 	}
 }
 
+// wasActive reports whether a resume was of a session that the process had, so that its turn went on.
+func wasActive(rec *journal.Record) bool {
+	var resumed struct{ SessionWasActive bool }
+	return event.Data(rec, &resumed) && resumed.SessionWasActive
+}
+
 // Withdraws reports whether an event is a resume that has ended what an earlier process asked.
 func Withdraws(rec *journal.Record) bool {
-	var resumed struct{ ContinuePendingWork, SessionWasActive bool }
-	return rec.Type == "session.resume" && event.Data(rec, &resumed) && !resumed.ContinuePendingWork && !resumed.SessionWasActive
+	var resumed struct{ ContinuePendingWork bool }
+	return rec.Type == "session.resume" && event.Data(rec, &resumed) && !resumed.ContinuePendingWork && !wasActive(rec)
 }
