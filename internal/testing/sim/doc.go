@@ -45,7 +45,7 @@
 // what readers have got.
 //
 // Callers set things in the session (see settings.go): tools, the model, calls that the bridge repeats, labels and interests. In the
-// end the process that has the session has what was accepted last, and once. After each step callers are shown the session as it
+// end the process that has the session has what was accepted last, and once. Callers are shown the session as it
 // is (see snapshot.go).
 //
 // A session may use a provider with a key, or a token (see provider.go). Callers change both. What the bridge saves has no secret. A process

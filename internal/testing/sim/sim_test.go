@@ -276,8 +276,10 @@ func playWith(t *testing.T, ops []op, trace func(line string)) (wrong string) {
 				w.save()
 			}
 			w.checkStep()
-			w.checkSnapshot()
-			w.checkStreams()
+			if o.n%4 == 0 || w.variant >= variants { // they take time
+				w.checkSnapshot()
+				w.checkStreams()
+			}
 		}
 		wrong = w.check()
 	})

@@ -66,7 +66,10 @@ func (w *world) resume(s *seat, n int) {
 
 // checkStreams: the streams of participants are told of what is put to them.
 func (w *world) checkStreams() {
-	shown := len(w.s.Snapshot().GetParticipants())
+	if len(w.seats) == 0 && w.watching == unwatched {
+		return
+	}
+	shown := w.s.Participants().Count()
 	usable := w.s.Loader().Usable() == nil
 	handled := w.s.Participants().Handles(askUser)
 	w.mu.Lock()
