@@ -2,8 +2,11 @@ package session
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
@@ -103,8 +106,44 @@ func (q *Prompts) keepOwed(found fates) {
 	q.flush()
 }
 
+// confirmLost stores, before senders and readers know it, which messages are lost that the journal has: the next owner of the
+// session would give them back to the CLI. It fails if the session has another owner, which decides about all prompts.
+// A disk needs nothing of that, since the process that continues there finds what this one has found.
+func (q *Prompts) confirmLost(ctx context.Context, found fates) error {
+	if !q.s.journal.Remote() {
+		return nil
+	}
+	lost := false
+	for i, d := range found.decisions {
+		e := &found.entries[i]
+		lost = lost || e.Acknowledged() && lostBecause(d.Verdict, found.unread, e.Obstacle()) != ""
+		if d.Verdict == outbox.Forgotten && found.unread == nil {
+			lost = true
+			q.outbox.Forget(lastOf(d.IDs), fault.Name(fault.SendUnconfirmed), forgotten)
+		}
+	}
+	for lost {
+		err := q.outbox.Confirm()
+		if err == nil {
+			return nil
+		}
+		if errors.Is(err, backend.ErrStale) {
+			return unavailable(err)
+		}
+		select {
+		case <-time.After(storePause):
+		case <-ctx.Done():
+			return Classify(ctx.Err(), "")
+		}
+	}
+	return nil
+}
+
 // resolve is apply for callers without the lock.
-func (q *Prompts) resolve(found fates) {
+func (q *Prompts) resolve(ctx context.Context, found fates) {
+	if q.confirmLost(ctx, found) != nil {
+		return
+	}
 	q.s.update(func() { q.apply(found) })
 	q.flush()
 }

@@ -392,7 +392,7 @@ func TestResentWithoutAReply(t *testing.T) {
 	message := saidBy(&journal.Record{JSON: []byte(`{"data":{"messageId":"m2","content":"p"}}`)})
 	message.History = true
 	entries := q.outbox.Entries()
-	q.resolve(fates{
+	q.resolve(t.Context(), fates{
 		entries: entries, decisions: outbox.Decide(entries, []outbox.Said{message}), outcomes: make([]turn.Outcome, 1),
 	})
 	if to := q.outbox.MovedTo("m1"); to != "m2" || !q.outbox.Empty() {

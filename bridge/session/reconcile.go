@@ -60,6 +60,9 @@ func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bo
 	if r.lingering = nil; lingers {
 		r.lingering = history.Lingering(records, !continuePending)
 	}
+	if err := r.s.prompts.confirmLost(ctx, found); err != nil {
+		return nil, err
+	}
 	r.tie(ctx, records)
 	defer r.s.prompts.flush()
 	r.s.mu.Lock()
@@ -292,7 +295,7 @@ func (r *Reconciler) beginAnew(ctx context.Context) (resolve func()) {
 	r.s.mu.Lock()
 	r.s.ingester.Known.HasHistory = false
 	r.s.mu.Unlock()
-	return func() { r.s.prompts.resolve(found) }
+	return func() { r.s.prompts.resolve(ctx, found) }
 }
 
 // tie begins a new epoch if the journal contradicts the history in the order or the presence of events.

@@ -60,7 +60,9 @@ func (sd *Sender) Repeat(ctx context.Context, id string) (Repeated, error) {
 	}
 	box := sd.s.prompts.Outbox()
 	if sd.s.loader.State() == Unloaded && box.Pending(id) {
-		if _, err := sd.s.loader.Load(ctx); err != nil {
+		if _, err := sd.s.loader.Load(ctx); fault.ReasonOf(err) == fault.SessionUnavailable { // another server may know it
+			return Repeated{}, err
+		} else if err != nil {
 			return Repeated{}, fault.Wrap(err, fault.SendUnconfirmed,
 				"the runtime ended, and the session cannot be loaded to find out whether the CLI accepted the message").With("message_id", id)
 		}

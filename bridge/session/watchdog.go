@@ -172,7 +172,7 @@ func (w *Watchdog) GiveUp(ctx context.Context, err error) {
 		if w.s.loader.State() == Unloaded {
 			found = w.s.prompts.lookUp(ctx, nil, err)
 		}
-		w.s.prompts.resolve(found)
+		w.s.prompts.resolve(ctx, found)
 		w.s.update(func() {
 			if w.s.loader.state == Unloaded { // a load may have begun a turn before its runtime ended
 				w.s.turns.lose(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST)

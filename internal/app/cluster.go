@@ -20,6 +20,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/selection"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	stored "github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/internal/cluster"
@@ -210,7 +211,7 @@ func (a *App) join(ctx context.Context, own runtime.Profile, tidyEvery time.Dura
 	m := &member{store: store, node: node, folders: folders}
 	m.directory = cluster.NewDirectory(cluster.DirectoryConfig{
 		Node: node, Store: store, Writer: writer, Key: session.Key, Folders: folders,
-		NodeLabels: stored.NodeLabels, Lost: a.replaced,
+		NodeLabels: stored.NodeLabels, LostMessages: outbox.LostMessages, Lost: a.replaced,
 		Logger: a.logger,
 	})
 	return m, nil

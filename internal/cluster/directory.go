@@ -32,6 +32,9 @@ type DirectoryConfig struct {
 	NodeLabels func(state []byte) map[string]string
 	// Folders has the CLI's folders of the sessions.
 	Folders *Folders
+	// LostMessages returns a function that reports whether a message, by the CLI's id, is known not to be part of the
+	// conversation, of the outbox of a session.
+	LostMessages func(outbox backend.Files) (lost func(messageID string) bool, err error)
 	// Lost is called when a write was refused because another node owns the session: this node was taken for dead, and
 	// must not serve any more.
 	Lost   func(error)
@@ -146,7 +149,7 @@ func (d *Directory) Journal(key string, epoch uint64) (*journal.Disk, journal.Re
 	if err != nil {
 		return nil, journal.Recovery{}, err
 	}
-	tail, err := openTail(o.folder)
+	tail, err := d.openTail(o)
 	if err != nil {
 		return nil, journal.Recovery{}, err
 	}
@@ -159,6 +162,18 @@ func (d *Directory) Journal(key string, epoch uint64) (*journal.Disk, journal.Re
 	}
 	o.folder = ""
 	return disk, found, nil
+}
+
+// openTail returns what is to complete the CLI's record of a session.
+func (d *Directory) openTail(o *owned) (*tail, error) {
+	if o.folder == "" { // nothing is to be completed
+		return openTail("", func(string) bool { return false })
+	}
+	lost, err := d.cfg.LostMessages(o.records.Outbox())
+	if err != nil {
+		return nil, err
+	}
+	return openTail(o.folder, lost)
 }
 
 // Sessions implements sessions.Directory. A node has no sessions at its start: it takes them over one at a time.

@@ -37,7 +37,8 @@ func newReplica(t testing.TB, server *natstest.Server, name string) *replica {
 	var folders *Folders
 	folders, r.home = home(t, store.Blobs(), &bytes.Buffer{})
 	r.Directory = NewDirectory(DirectoryConfig{
-		Node: r.node, Store: store, Writer: writer, Folders: folders,
+		LostMessages: func(backend.Files) (func(string) bool, error) { return noneLost, nil },
+		Node:         r.node, Store: store, Writer: writer, Folders: folders,
 		Key:        func(tenant, id string) string { return tenant + "/" + id },
 		NodeLabels: labelsIn,
 		Lost:       func(err error) { r.lost <- err }, Logger: slog.New(slog.DiscardHandler),

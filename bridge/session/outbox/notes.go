@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
@@ -37,12 +38,37 @@ func (b *Outbox) Lose(n uint64, note Note) {
 		b.finish(e)
 	}
 	for _, id := range note.IDs {
-		b.st.Lost = append(b.st.Lost, lost{id, note.Reason, note.Text})
+		b.lose(lost{id, note.Reason, note.Text})
 	}
+	b.note(note)
+}
+
+// Forget records in memory that a message is not part of the conversation, of which readers are told later, if at all: the
+// journal has it, and the next owner of the session must not give it back to the CLI.
+func (b *Outbox) Forget(id, reason, text string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lose(lost{id, reason, text})
+	b.changed = true
+}
+
+// Confirm stores the outbox also if nothing has changed. It returns backend.ErrStale if the session has another owner.
+func (b *Outbox) Confirm() error {
+	b.mu.Lock()
+	b.changed = true
+	b.mu.Unlock()
+	return b.Flush()
+}
+
+// lose remembers a lost message. The caller holds mu.
+func (b *Outbox) lose(message lost) {
+	if message.ID == "" || slices.ContainsFunc(b.st.Lost, func(l lost) bool { return l.ID == message.ID }) {
+		return
+	}
+	b.st.Lost = append(b.st.Lost, message)
 	if extra := len(b.st.Lost) - maxRemembered; extra > 0 {
 		b.st.Lost = slices.Delete(b.st.Lost, 0, extra)
 	}
-	b.note(note)
 }
 
 func (b *Outbox) note(note Note) {
@@ -76,6 +102,19 @@ func (b *Outbox) LostBecause(id string) (text string, ok bool) {
 		}
 	}
 	return "", false
+}
+
+// LostMessages returns a function that reports whether a message is known not to be part of the conversation, by what a disk
+// has now. Of a damaged outbox nothing is known.
+func LostMessages(disk Disk) (lost func(messageID string) bool, err error) {
+	b, err := Open(disk)
+	if err != nil && !errors.Is(err, ErrDamaged) {
+		return nil, err
+	}
+	return func(id string) bool {
+		_, lost := b.LostBecause(id)
+		return lost
+	}, nil
 }
 
 // MovedTo returns the new id of a message that was sent to the CLI again, or "".
