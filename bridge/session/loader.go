@@ -233,6 +233,9 @@ func (l *Loader) do(ctx context.Context, method string, params jsonobj.Object, e
 	if err == nil && changesQueue(method) {
 		l.s.prompts.Edit()
 	}
+	if err == nil && cutsHistory(method) { // else the next owner of the session would restore what was cut
+		err = l.s.awaitStored(ctx)
+	}
 	return result, at, err
 }
 

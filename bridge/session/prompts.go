@@ -167,15 +167,19 @@ func (q *Prompts) rested() {
 }
 
 // flush writes what has changed to the disk, now or when that works again.
-func (q *Prompts) flush() {
+func (q *Prompts) flush() { _ = q.store() }
+
+// store is flush with the error of the first try.
+func (q *Prompts) store() error {
 	err := q.outbox.Flush()
 	if err == nil {
-		return
+		return nil
 	}
 	q.s.host.Logger().Error("prompts are in memory only", "session_id", q.s.id, "error", err)
 	if !errors.Is(err, backend.ErrStale) { // then another server has the session
 		q.flusher.retry()
 	}
+	return err
 }
 
 // Edit notes that a caller has changed the CLI's own queue: no prompt that the CLI has is sent
@@ -194,16 +198,19 @@ func (q *Prompts) acknowledged() []outbox.Entry {
 }
 
 // abort ends the prompts that an abort has removed. Waiters of a lost runtime's prompts end at once, the others when the
-// CLI says that it is idle, or with its runtime. It reports whether there was a prompt to end.
-func (q *Prompts) abort(which []outbox.Entry) bool {
+// CLI says that it is idle, or with its runtime. It reports whether there was a prompt to end. The error says that another
+// server has the session, which has the prompts.
+func (q *Prompts) abort(which []outbox.Entry) (bool, error) {
 	q.s.update(q.leaveInterrupted)
 	if len(which) == 0 {
-		return false
+		return false, nil
 	}
 	ended := q.outbox.Clear(func(e *outbox.Entry) bool {
 		return slices.ContainsFunc(which, func(o outbox.Entry) bool { return o.N == e.N })
 	})
-	q.flush()
+	if err := q.store(); errors.Is(err, backend.ErrStale) {
+		return false, unavailable(err)
+	}
 	q.s.update(func() {
 		out := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_ABORTED, End: q.s.journal.Last()}
 		for _, n := range ended {
@@ -216,7 +223,7 @@ func (q *Prompts) abort(which []outbox.Entry) bool {
 			}
 		}
 	})
-	return len(ended) > 0
+	return len(ended) > 0, nil
 }
 
 // restore takes up the prompts that an earlier process of the bridge sent.

@@ -357,8 +357,8 @@ func TestAbortAmidADelivery(t *testing.T) {
 					s.prompts.undelivered(&e)
 				}
 			})
-			if !s.prompts.abort(s.prompts.acknowledged()) {
-				t.Error("nothing was aborted")
+			if aborted, err := s.prompts.abort(s.prompts.acknowledged()); !aborted || err != nil {
+				t.Error("nothing was aborted", err)
 			}
 			if !test.late {
 				s.update(func() { s.prompts.undelivered(&e) })

@@ -32,15 +32,18 @@ func (sd *Sender) Abort(ctx context.Context, params jsonobj.Object) (out Aborted
 	case err != nil:
 		return out, err
 	case !loaded:
-		return Aborted{Running: sd.s.prompts.abort(given), At: sd.s.journal.Last()}, nil
+		running, err := sd.s.prompts.abort(given)
+		return Aborted{Running: running, At: sd.s.journal.Last()}, err
 	}
 	running := sd.s.turns.Running()
 	result, at, err := sd.s.loader.abort(ctx, params)
 	if err != nil {
 		return Aborted{Running: running, At: at}, err
 	}
-	sd.s.prompts.abort(given)
-	return Aborted{running, result, at}, nil
+	if _, err = sd.s.prompts.abort(given); err == nil {
+		err = sd.s.awaitStored(ctx) // else the next owner would not know of it
+	}
+	return Aborted{running, result, at}, err
 }
 
 // abortable reports whether a runtime has the session, so that an abort needs a call of the CLI. It waits for a load in
