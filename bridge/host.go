@@ -62,6 +62,8 @@ func (h host) Refresh() { h.b.Callbacks.Refresh(h.e) }
 
 func (h host) MarkDirty() { h.b.store.MarkDirty(h.e) }
 
+func (h host) Store() error { return h.b.store.Save(h.e) }
+
 func (h host) Epoch() uint64 { return h.b.store.NextEpoch() }
 
 func (h host) Logger() *slog.Logger { return h.b.log }

@@ -206,7 +206,7 @@ func (r *stateFixture) restart() {
 	if err := errors.Join(s.Prompts().Outbox().Flush(), s.Journal().AwaitShown(r.T.Context())); err != nil {
 		r.T.Fatal(err)
 	}
-	r.Store().Save(r.Store().EntryOf(s))
+	_ = r.Store().Save(r.Store().EntryOf(s))
 	r.Bridge = r.Restart()
 }
 

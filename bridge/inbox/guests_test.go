@@ -29,6 +29,7 @@ func (host) Go(func(context.Context)) bool                    { return false }
 func (host) Spawn(func())                                     {}
 func (host) Changed(bridgev1.SessionChange)                   {}
 func (host) MarkDirty()                                       {}
+func (host) Store() error                                     { return nil }
 func (host) LabelsChanged()                                   {}
 func (host) CallbackRequested(*callback.Pending)              {}
 func (host) CallbackResolved(session.Resolved)                {}

@@ -122,7 +122,9 @@ func (svc *Sessions) insert(
 		svc.cfg.Store.Remove(e)
 		return nil, session.Joined{}, err
 	}
-	svc.cfg.Store.Save(e)
+	if err := svc.cfg.Store.Save(e); err != nil {
+		return nil, session.Joined{}, err
+	}
 	return e.Session, joined, nil
 }
 

@@ -44,8 +44,7 @@ func (svc *Sessions) delete(
 	if err := open(e.Session.Loader(), ctx, profile.SessionFS != nil); err != nil {
 		return err
 	}
-	svc.cfg.Store.Remove(e)
-	return nil
+	return svc.cfg.Store.Erase(e)
 }
 
 // Delete deletes a session of the caller's tenant that is in the CLI's history only.
@@ -79,8 +78,7 @@ func (svc *Sessions) deleteStored(ctx context.Context, r *bridgev1.DeleteSession
 	if e == nil {
 		return svc.cfg.Store.RemoveSaved(session.Key(p.Tenant, id))
 	}
-	svc.cfg.Store.Remove(e)
-	return nil
+	return svc.cfg.Store.Erase(e)
 }
 
 // deleteFiles has the CLI delete its files of a session.
@@ -127,6 +125,9 @@ func (svc *Sessions) DisconnectSession(
 		}
 	}
 	done, err := e.Session.Loader().Disconnect(ctx, r.GetForce())
+	if err == nil {
+		err = svc.cfg.Store.Save(e)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,9 @@ func (svc *Sessions) UpdateLabels(
 	if err != nil {
 		return nil, err
 	}
-	svc.cfg.Store.Save(e)
+	if err := svc.cfg.Store.Save(e); err != nil {
+		return nil, err
+	}
 	position.Record(ctx, e.Session.Journal().Last())
 	return &bridgev1.UpdateLabelsResponse{Session: e.Session.Snapshot()}, nil
 }

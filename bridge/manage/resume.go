@@ -117,7 +117,9 @@ func (svc *Sessions) resume(
 		svc.abandon(e, fresh)
 		return nil, session.Joined{}, inRequest(err, at)
 	}
-	svc.cfg.Store.Save(e)
+	if err := svc.cfg.Store.Save(e); err != nil {
+		return nil, session.Joined{}, err
+	}
 	return s, joined, nil
 }
 
@@ -169,6 +171,5 @@ func (svc *Sessions) reopen(ctx context.Context, id string, o session.Opening) (
 		svc.abandon(e, fresh)
 		return nil, err
 	}
-	svc.cfg.Store.Save(e)
-	return e.Session, nil
+	return e.Session, svc.cfg.Store.Save(e)
 }

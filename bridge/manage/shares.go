@@ -23,8 +23,8 @@ type SharedSessions interface {
 	Get(key string) *sessions.Entry
 	// Usable returns the sessions that their callers may use, of all tenants, in no order.
 	Usable() []*sessions.Entry
-	// Save saves a session now.
-	Save(*sessions.Entry)
+	// Save saves a session now. It fails if another server has the session.
+	Save(*sessions.Entry) error
 }
 
 // ShareWatchers receive changes of shares.
@@ -71,7 +71,9 @@ func (svc *Shares) ShareSession(
 			"the session is shared with %d tenants, and no more are allowed: unshare it with one", tenancy.MaxShares).
 			With("limit", "shares")
 	}
-	svc.changed(ctx, e, "session.share", with, class)
+	if err := svc.changed(ctx, e, "session.share", with, class); err != nil {
+		return nil, err
+	}
 	return &bridgev1.ShareSessionResponse{Shares: e.Shares.List(e.Session.Tenant(), e.Session.ID())}, nil
 }
 
@@ -86,7 +88,9 @@ func (svc *Shares) UnshareSession(
 	if e.Shares.Withdraw(with) {
 		svc.watchers.Sessions.ChangedFor(e, with, bridgev1.SessionChange_SESSION_CHANGE_UNSHARED)
 	}
-	svc.changed(ctx, e, "session.unshare", with, caller.Unclassed)
+	if err := svc.changed(ctx, e, "session.unshare", with, caller.Unclassed); err != nil {
+		return nil, err
+	}
 	return &bridgev1.UnshareSessionResponse{Shares: e.Shares.List(e.Session.Tenant(), e.Session.ID())}, nil
 }
 
@@ -104,7 +108,9 @@ func (svc *Shares) AcceptShare(
 		return nil, session.NotFound(r.GetSessionId())
 	}
 	if changed {
-		svc.changed(ctx, e, "session.share_accept", tenant, e.Shares.Class(tenant))
+		if err := svc.changed(ctx, e, "session.share_accept", tenant, e.Shares.Class(tenant)); err != nil {
+			return nil, err
+		}
 		svc.watchers.Sessions.ChangedFor(e, tenant, bridgev1.SessionChange_SESSION_CHANGE_SHARED)
 	}
 	return &bridgev1.AcceptShareResponse{Session: e.Snapshot(tenant)}, nil
@@ -128,7 +134,9 @@ func (svc *Shares) DeclineShare(
 	default:
 		return nil, session.NotFound(r.GetSessionId())
 	}
-	svc.changed(ctx, e, "session.share_decline", tenant, caller.Unclassed)
+	if err := svc.changed(ctx, e, "session.share_decline", tenant, caller.Unclassed); err != nil {
+		return nil, err
+	}
 	return &bridgev1.DeclineShareResponse{}, nil
 }
 
@@ -173,8 +181,10 @@ func (svc *Shares) offered(ctx context.Context, name string) (*sessions.Entry, e
 }
 
 // changed saves, publishes and records a change of a session's shares.
-func (svc *Shares) changed(ctx context.Context, e *sessions.Entry, action, with string, class caller.Class) {
-	svc.sessions.Save(e)
+func (svc *Shares) changed(ctx context.Context, e *sessions.Entry, action, with string, class caller.Class) error {
+	if err := svc.sessions.Save(e); err != nil {
+		return err
+	}
 	svc.watchers.Pending.SharesChanged(e)
 	s := e.Session
 	entry := audit.Entry{
@@ -184,6 +194,7 @@ func (svc *Shares) changed(ctx context.Context, e *sessions.Entry, action, with 
 		entry.Access = class.String()
 	}
 	svc.audit.Record(ctx, entry)
+	return nil
 }
 
 // shared returns the session of a request and the tenant that it is shared with.

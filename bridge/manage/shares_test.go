@@ -68,7 +68,7 @@ func (f *fixture) OpenEntry(ctx context.Context, id string) (*sessions.Entry, er
 
 func (f *fixture) Get(key string) *sessions.Entry          { return f.entries[key] }
 func (f *fixture) Usable() []*sessions.Entry               { return slices.Collect(maps.Values(f.entries)) }
-func (f *fixture) Save(*sessions.Entry)                    { f.saves++ }
+func (f *fixture) Save(*sessions.Entry) error              { f.saves++; return nil }
 func (f *fixture) Record(_ context.Context, e audit.Entry) { f.audited = append(f.audited, e) }
 func (f *fixture) SharesChanged(*sessions.Entry)           { f.refreshed++ }
 func (f *fixture) ChangedFor(_ *sessions.Entry, tenant string, what bridgev1.SessionChange) {
@@ -84,6 +84,7 @@ func (host) Go(func(context.Context)) bool                    { return false }
 func (host) Spawn(func())                                     {}
 func (host) Changed(bridgev1.SessionChange)                   {}
 func (host) MarkDirty()                                       {}
+func (host) Store() error                                     { return nil }
 func (host) LabelsChanged()                                   {}
 func (host) CallbackRequested(*callback.Pending)              {}
 func (host) CallbackResolved(session.Resolved)                {}

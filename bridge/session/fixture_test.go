@@ -152,6 +152,8 @@ func (r *fixture) Changed(c bridgev1.SessionChange) {
 }
 
 // MarkDirty implements Host.
+func (*fixture) Store() error { return nil }
+
 func (r *fixture) MarkDirty() {
 	if r.dirtied != nil {
 		r.dirtied()

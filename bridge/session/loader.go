@@ -37,6 +37,7 @@ type Loader struct {
 	search      bool          // the caller that made the session looks for it in the CLI's history
 	opening     chan struct{} // closed when the caller that made the session has opened it, or failed to
 	handingOver bool          // another server is to continue the session
+	ending      bool          // the use of the session is about to end, as the stored state has it
 	uses        int           // calls of Hold that are not released; above zero the session stays loaded
 	usedAt      time.Time     // end of the last use
 }

@@ -69,6 +69,9 @@ func (l *Loader) disconnect(ctx context.Context, prevents func(*roster.Participa
 		}
 	}
 	if state != Deleted {
+		if err := l.confirmEnd(); err != nil {
+			return false, err
+		}
 		l.s.audit.did(ctx, "session.disconnect", nil)
 		l.end(Disconnected)
 	}
@@ -146,8 +149,31 @@ func (l *Loader) delete(ctx context.Context, storedByCaller bool, check func() e
 		l.closedIn(ctx, rt, err)
 		return err
 	}
+	if err := l.confirmEnd(); err != nil {
+		return err
+	}
 	l.end(Deleted)
 	return nil
+}
+
+// confirmEnd stores, before callers and readers know it, that the use of the session ends, if another process may continue the
+// session. It fails if another one has: there the session goes on.
+func (l *Loader) confirmEnd() error {
+	if !l.s.journal.Remote() {
+		return nil
+	}
+	l.setEnding(true)
+	err := l.s.host.Store()
+	if err != nil {
+		l.setEnding(false)
+	}
+	return err
+}
+
+func (l *Loader) setEnding(on bool) {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	l.ending = on
 }
 
 // closedIn handles a deletion that the runtime has refused: it closes a session that it has before it removes the files, and
@@ -205,6 +231,7 @@ func (l *Loader) end(state State) {
 		l.runtime.Unroute(l.s)
 	}
 	l.detach(state)
+	l.ending = false
 	l.s.roster.Clear()
 	l.endWork()
 	l.s.journal.Note(Ended{reason})

@@ -22,10 +22,10 @@ const (
 // does so only for a session at rest, which has no turn, prompt, call, pending callback, satellite or background work,
 // and whose events and outbox are stored within some seconds: the other server would not know the end of a turn.
 // With quiet, the session must have no participant and no subscriber either, and have been idle for ten seconds.
-// HandOver calls save when nothing changes the session any more. Then the frames of the session end with DRAINING, so
+// HandOver calls save when nothing changes the session any more, and does nothing if save fails. Then the frames of the session end with DRAINING, so
 // that their readers continue elsewhere, and the session is Deleted in memory: the caller must drop it. The
 // participants keep their grace time.
-func (l *Loader) HandOver(ctx context.Context, quiet bool, save func()) (bool, error) {
+func (l *Loader) HandOver(ctx context.Context, quiet bool, save func() error) (bool, error) {
 	if err := l.lifecycle.acquire(ctx); err != nil {
 		return false, err
 	}
@@ -48,11 +48,14 @@ func (l *Loader) HandOver(ctx context.Context, quiet bool, save func()) (bool, e
 	if !l.beginHandOver(quiet) {
 		return false, nil
 	}
-	if err := l.awaitStored(ctx); err != nil {
-		l.cancelHandOver()
-		return false, context.Cause(ctx) // nil: the session is in use for as long as its events wait
+	err := l.awaitStored(ctx)
+	if err == nil {
+		err = save()
 	}
-	save()
+	if err != nil {
+		l.cancelHandOver()
+		return false, context.Cause(ctx) // nil: the session is in use for as long as its events or its state wait
+	}
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
 	l.state = Deleted

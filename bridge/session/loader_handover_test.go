@@ -63,11 +63,12 @@ func TestHandOver(t *testing.T) {
 			reader, _ = s.journal.NewReader(journal.Position{}, true, func() {}) // of the beginning
 		}
 		saved := 0
-		got, err := s.loader.HandOver(t.Context(), tc.quiet, func() {
+		got, err := s.loader.HandOver(t.Context(), tc.quiet, func() error {
 			saved++
 			if reason := fault.ReasonOf(s.loader.Usable()); reason != fault.SessionUnavailable {
 				t.Errorf("%s: while it is saved, a call gets %v", name, reason)
 			}
+			return nil
 		})
 		if got != tc.want || err != nil || saved > 0 != tc.want || s.loader.State() == Deleted != tc.want || s.loader.handingOver != tc.want {
 			t.Errorf("%s: %v, %v, saved %d times, the session is %v, leaving %v", name, got, err, saved, s.loader.State(), s.loader.handingOver)

@@ -50,7 +50,7 @@ func (s *Session) Save(defaults jsonobj.Object, providers Providers) (text, secr
 	}
 	out := saved{
 		Saved: state, Known: s.ingester.Known, Info: s.ingester.Info,
-		Disconnected: s.loader.state == Disconnected, Shut: s.loader.shut, Lifetime: int32(s.loader.lifetime), Timeout: s.loader.timeout,
+		Disconnected: s.loader.state == Disconnected || s.loader.ending, Shut: s.loader.shut, Lifetime: int32(s.loader.lifetime), Timeout: s.loader.timeout,
 	}
 	out.Pending = slices.Clone(s.loader.awaited)
 	for _, p := range s.callbacks.Registry().List() {
@@ -129,7 +129,10 @@ func (s *Session) Restore(text, secret []byte, defaults jsonobj.Object, provider
 		s.loader.timeout = in.Timeout
 	}
 	if in.Disconnected {
-		s.prompts.Clear() // the end of its use has ended their turns
+		if !s.prompts.Outbox().Empty() { // its process ended before it had removed them
+			s.prompts.Clear() // the end of its use has ended their turns
+			s.prompts.flusher.now(nil)
+		}
 	} else {
 		s.prompts.restore()
 	}

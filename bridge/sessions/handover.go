@@ -30,7 +30,7 @@ func (st *Store) HandOver(ctx context.Context, key string, quiet bool, give func
 	if !ok {
 		return false, nil
 	}
-	if left, err := e.Session.Loader().HandOver(ctx, quiet, func() { st.saver.Save(e) }); !left {
+	if left, err := e.Session.Loader().HandOver(ctx, quiet, func() error { return st.saver.Save(e) }); !left {
 		finish(false)
 		return false, err
 	}

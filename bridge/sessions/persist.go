@@ -16,8 +16,21 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// Save saves a session now.
-func (st *Store) Save(e *Entry) { st.saver.Save(e) }
+// Save saves a session now. The error is SESSION_UNAVAILABLE, with backend.ErrStale, if another server has the session; other
+// failures are only logged, and the next save comes.
+func (st *Store) Save(e *Entry) error {
+	return moved(e, st.saver.Save(e))
+}
+
+// moved returns the error for callers if the storage has refused a change because another server has the session, nil for
+// other failures.
+func moved(e *Entry, err error) error {
+	if !errors.Is(err, backend.ErrStale) {
+		return nil
+	}
+	return fault.Wrap(err, fault.SessionUnavailable, "session %q has moved to another server", e.Session.ID()).
+		With("session_id", e.Session.ID())
+}
 
 // SaveDirty saves the changed sessions now.
 func (st *Store) SaveDirty() { st.saver.SaveDirty() }
@@ -30,10 +43,10 @@ func (st *Store) MarkDirty(e *Entry) {
 }
 
 // save writes the states of sessions. later reports that no call waits for that. Only the saver calls it.
-func (st *Store) save(entries []*Entry, later bool) {
+func (st *Store) save(entries []*Entry, later bool) error {
 	d := st.cfg.Directory
 	if d == nil {
-		return
+		return nil
 	}
 	states := make([]backend.State, 0, len(entries))
 	for _, e := range entries {
@@ -50,11 +63,13 @@ func (st *Store) save(entries []*Entry, later bool) {
 		states = append(states, backend.State{Key: e.Session.Key(), Data: text, Later: later})
 	}
 	if len(states) == 0 {
-		return
+		return nil
 	}
-	if err := d.Save(states...); err != nil {
+	err := d.Save(states...)
+	if err != nil {
 		st.log.Error("saving sessions failed", "error", err)
 	}
+	return err
 }
 
 // recordOf returns the saved form of a session; ok is false if it has none.
@@ -78,20 +93,25 @@ func (st *Store) Export(e *Entry) (session.Exported, error) {
 
 // removeState removes the journal of a session and its saved state. It sets aside the data of a
 // session that could not be opened.
-func (st *Store) removeState(s *session.Session) {
+func (st *Store) removeState(s *session.Session) error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	if s.Loader().State() == session.Creating && s.Journal().Inherited() {
 		st.setAside(ctx, s)
-		return
+		return nil
 	}
-	err := s.Journal().Remove(ctx)
+	remove := s.Journal().Remove
+	if s.Journal().Remote() { // the directory removes it, behind what only the owner of the session can remove
+		remove = s.Journal().Close
+	}
+	err := remove(ctx)
 	if d := st.cfg.Directory; err == nil && d != nil {
 		err = d.Remove(s.Key())
 	}
 	if err != nil {
 		st.log.Error("removing a session from disk failed", "session_id", s.ID(), "error", err)
 	}
+	return err
 }
 
 // RemoveSaved removes what the directory has of a session that is not in memory. What the session used of models stays

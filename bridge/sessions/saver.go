@@ -23,7 +23,7 @@ const (
 // sessions are saved, so that a newer state is never overwritten by an older one. The mutex rounds is
 // held during SaveDirty and locked before the other two.
 type saver struct {
-	save    func(changed []*Entry, later bool)
+	save    func(changed []*Entry, later bool) error
 	changed chan struct{} // capacity 1
 
 	mu    sync.Mutex
@@ -35,7 +35,7 @@ type saver struct {
 
 // newSaver returns a saver that saves the current states of sessions by save, whose calls do not overlap. later reports
 // that no call waits for the save.
-func newSaver(save func(changed []*Entry, later bool)) *saver {
+func newSaver(save func(changed []*Entry, later bool) error) *saver {
 	return &saver{save: save, changed: make(chan struct{}, 1), dirty: map[*Entry]struct{}{}}
 }
 
@@ -51,8 +51,9 @@ func (v *saver) MarkDirty(s *Entry) {
 }
 
 // Save saves a session now.
-func (v *saver) Save(s *Entry) {
-	v.Exclusively(func() { v.save([]*Entry{s}, false) })
+func (v *saver) Save(s *Entry) (err error) {
+	v.Exclusively(func() { err = v.save([]*Entry{s}, false) })
+	return err
 }
 
 // Exclusively runs f while no session is being saved.
@@ -73,7 +74,7 @@ func (v *saver) round(later bool) {
 	v.dirty = map[*Entry]struct{}{}
 	v.mu.Unlock()
 	for together := range slices.Chunk(slices.Collect(maps.Keys(dirty)), saveTogether) {
-		v.Exclusively(func() { v.save(together, later) })
+		v.Exclusively(func() { _ = v.save(together, later) }) // the log has the error
 	}
 }
 

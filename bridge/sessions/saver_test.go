@@ -66,7 +66,7 @@ func TestSaver(t *testing.T) {
 		a, b := &Entry{}, &Entry{}
 		saved := map[*Entry]int{}
 		busy := false
-		v := newSaver(func(entries []*Entry, _ bool) {
+		v := newSaver(func(entries []*Entry, _ bool) error {
 			if busy {
 				t.Error("two calls at once")
 			}
@@ -76,6 +76,7 @@ func TestSaver(t *testing.T) {
 			for _, e := range entries {
 				saved[e]++
 			}
+			return nil
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		over := make(chan struct{})
@@ -89,7 +90,7 @@ func TestSaver(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		v.MarkDirty(a)
 		time.Sleep(time.Minute)
-		v.Save(b)
+		_ = v.Save(b)
 		cancel()
 		<-over
 		if saved[a] != 2 || saved[b] != 2 {
@@ -108,10 +109,11 @@ func TestSaveDirtyWaitsForARound(t *testing.T) {
 	t.Parallel()
 	started, proceed := make(chan struct{}), make(chan struct{})
 	saved := make(chan *Entry, 1)
-	v := newSaver(func(entries []*Entry, _ bool) {
+	v := newSaver(func(entries []*Entry, _ bool) error {
 		close(started)
 		<-proceed
 		saved <- entries[0]
+		return nil
 	})
 	e := &Entry{}
 	v.MarkDirty(e)
@@ -135,7 +137,7 @@ func TestSaveDirtyWaitsForARound(t *testing.T) {
 func TestSaverTogether(t *testing.T) {
 	t.Parallel()
 	var sizes []int
-	v := newSaver(func(entries []*Entry, _ bool) { sizes = append(sizes, len(entries)) })
+	v := newSaver(func(entries []*Entry, _ bool) error { sizes = append(sizes, len(entries)); return nil })
 	for range 2*saveTogether + 1 {
 		v.MarkDirty(&Entry{})
 	}
@@ -150,9 +152,9 @@ func TestSaverSaysWhoWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var later []bool
-		v := newSaver(func(_ []*Entry, l bool) { later = append(later, l) })
+		v := newSaver(func(_ []*Entry, l bool) error { later = append(later, l); return nil })
 		a := &Entry{}
-		v.Save(a)
+		_ = v.Save(a)
 		v.MarkDirty(a)
 		v.SaveDirty()
 		ctx, cancel := context.WithCancel(t.Context())

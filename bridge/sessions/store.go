@@ -174,21 +174,27 @@ func (st *Store) GetOrCreate(ctx context.Context, tenant, id string) (e *Entry, 
 
 // Remove removes a session that could not be opened, or was deleted, with its state. What it used of models stays in
 // Deleted.
-func (st *Store) Remove(e *Entry) {
+func (st *Store) Remove(e *Entry) { _ = st.Erase(e) }
+
+// Erase is Remove for a caller that is told of the deletion. The error is SESSION_UNAVAILABLE, with backend.ErrStale, if
+// another server has the session; other failures are only logged.
+func (st *Store) Erase(e *Entry) error {
 	finish, ok := st.table.BeginRemove(e)
 	if !ok {
-		return
+		return nil
 	}
+	var err error
 	defer func() {
 		st.cfg.Forget(e.Key())
 		finish(true)
 	}()
 	e.Session.Prompts().Outbox().Close()
 	st.saver.Exclusively(func() {
-		st.removeState(e.Session)
+		err = st.removeState(e.Session)
 		st.table.Drop(e) // so that a session that has changed is not saved again
 	})
 	st.Deleted.add(e.Session.Tenant(), e.Session.Usage())
+	return moved(e, err)
 }
 
 // TrackDisconnected notes that a session was disconnected, and evicts older ones.
@@ -204,7 +210,7 @@ func (st *Store) evict(e *Entry) {
 		st.Remove(e)
 		return
 	}
-	st.saver.Save(e)
+	_ = st.saver.Save(e) // the log has the error
 	finish, ok := st.table.BeginRemove(e)
 	if !ok {
 		return

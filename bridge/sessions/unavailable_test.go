@@ -71,6 +71,7 @@ type quiet struct {
 }
 
 func (q quiet) MarkDirty()         { q.st.MarkDirty(q.e) }
+func (q quiet) Store() error       { return q.st.Save(q.e) }
 func (quiet) Logger() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // openStore returns a store of a data directory.

@@ -74,6 +74,7 @@ func (*fixture) Go(func(context.Context)) bool                      { return fal
 func (*fixture) Spawn(func())                                       {}
 func (*fixture) Changed(bridgev1.SessionChange)                     {}
 func (*fixture) MarkDirty()                                         {}
+func (*fixture) Store() error                                       { return nil }
 func (*fixture) LabelsChanged()                                     {}
 func (*fixture) CallbackRequested(*callback.Pending)                {}
 func (*fixture) CallbackResolved(session.Resolved)                  {}

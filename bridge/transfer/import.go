@@ -261,7 +261,9 @@ func (im *importing) insert(ctx context.Context, id string, in session.Imported)
 		store.Remove(e)
 		return nil, 0, err
 	}
-	store.Save(e)
+	if err := store.Save(e); err != nil {
+		return nil, 0, err
+	}
 	store.TrackDisconnected(e)
 	return e.Session, count, nil
 }

@@ -31,7 +31,7 @@ func (w *world) handOver(n int) {
 	l := w.life
 	w.mu.Unlock()
 	w.do(func() error {
-		left, err := l.s.Loader().HandOver(l.ctx, n%3 > 0, func() { w.leaves(l) })
+		left, err := l.s.Loader().HandOver(l.ctx, n%3 > 0, func() error { w.leaves(l); return nil })
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.lives(l) {

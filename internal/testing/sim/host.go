@@ -74,6 +74,7 @@ func (h host) Epoch() uint64 {
 func (h host) Stopped() <-chan struct{}                { return h.ctx.Done() }
 func (host) BuiltIns(context.Context) *config.BuiltIns { return nil }
 func (host) Logger() *slog.Logger                      { return slog.New(slog.DiscardHandler) }
+func (host) Store() error                              { return nil }
 
 // LabelsChanged implements session.Host.
 func (h host) LabelsChanged() { h.hears(func() { h.w.settings.labelled++ }) }
