@@ -129,6 +129,7 @@ func (s *Session) Restore(text, secret []byte, defaults jsonobj.Object, provider
 		s.loader.timeout = in.Timeout
 	}
 	if in.Disconnected {
+		s.prompts.leaveInterrupted()     // which may not be stored yet, either
 		if !s.prompts.Outbox().Empty() { // its process ended before it had removed them
 			s.prompts.Clear() // the end of its use has ended their turns
 			s.prompts.flusher.now(nil)
