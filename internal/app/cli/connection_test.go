@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"net"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
 // guard is a server that tells everybody its health, but refuses all tokens and says which one it has received.
@@ -91,7 +93,8 @@ func TestRemedies(t *testing.T) {
 // Commands that follow something say that their server has gone, and end when it has stayed away for too long.
 func TestFollowersLoseTheirServer(t *testing.T) {
 	t.Parallel()
-	target := server(t)
+	// While the inbox is there, the chat's session asks for the events of commands.
+	target := serverOf(t, fakecli.Script{Replies: map[string]json.RawMessage{"session.eventLog.registerInterest": json.RawMessage(`{}`)}})
 	expect(t, nil, "sessions create --id one --target "+target, result{exitOK, "one\n", ""})
 	for args, first := range map[string]string{
 		"events one": "session.start", "chat --plain one": "\n", "inbox": "Waiting", "sessions list --watch": "current",
