@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 )
@@ -19,6 +21,12 @@ func (w *world) comesBack(l *life, p *prompt) {
 		switch {
 		case l.ctx.Err() != nil:
 			return
+		case w.clustered && fault.ReasonOf(err) == fault.SessionUnavailable: // it is moving, and the caller asks again
+			select {
+			case <-time.After(time.Second):
+			case <-l.ctx.Done():
+			}
+			continue
 		case errors.Is(err, rpcconn.ErrClosed): // by the end of the process that was to load the session
 			continue
 		case err != nil && w.awaitsKey(l):

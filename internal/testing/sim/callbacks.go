@@ -184,7 +184,7 @@ func (w *world) requested(p *callback.Pending) {
 			s.stream.expected++
 		}
 	}
-	if a.times++; w.cli == nil { // the process that has asked has ended meanwhile
+	if a.times++; w.cli == nil || w.owner.lost { // the process that has asked has ended meanwhile, or ends with its replica
 		a.dead--
 	}
 }
@@ -223,7 +223,7 @@ func (w *world) resolved(n session.Resolved) {
 	case bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST:
 		right = w.crashes > a.dead || a.p.Kind.Bound && !w.cli.connected(a.p.For) || w.deletion.closed // whose next handler is asked before the bridge knows
 	}
-	if !right {
+	if !right && !w.owner.lost {
 		w.failures = append(w.failures, fmt.Sprintf("callback %s of %s ends as %v", n.ID, n.Kind.Method, n.Outcome))
 	}
 }
@@ -237,6 +237,12 @@ func (w *world) left(a *asking) bool {
 
 // taken notes an answer that a CLI process accepts.
 func (w *world) taken(id, text string) {
+	if w.of != nil { // the bridge has lost its lease
+		if a := w.of.callbacks[id]; a != nil {
+			a.taken = append(a.taken, text)
+		}
+		return
+	}
 	a := w.callbacks[id]
 	if a == nil {
 		if w.refused.Load() == 0 {
@@ -330,6 +336,9 @@ func (w *world) answer(n int) {
 		}
 		one.over, one.err = true, err
 		w.note("answer %s: %v", one.mark, err)
+		if err == nil {
+			w.toldAnswer(a)
+		}
 	})
 	synctest.Wait()
 }

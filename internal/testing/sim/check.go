@@ -39,6 +39,7 @@ func (w *world) check() string {
 	w.failing(false)
 	w.unstall()
 	w.restoreLog()
+	w.settleLease()
 	for range reviveTries { // processes may end meanwhile
 		w.open()
 		if w.s.Loader().State() != session.Disconnected {
@@ -130,6 +131,11 @@ func (w *world) wrong(p *prompt, said []int) string {
 		// The process that ended it may have been killed before it told that.
 		if len(said) == 0 && !p.abortable && !p.disconnected && !p.cut && !slices.Contains(p.fates, "ABORTED") {
 			return "its turn is said to have ended, and the conversation does not have it"
+		}
+	case p.lost && fault.ReasonOf(p.err) == fault.SessionUnavailable: // a call that the replica may have begun
+	case w.owner.moves > 0 && fault.ReasonOf(p.err) == fault.SessionUnavailable:
+		if len(said) > 0 {
+			return fmt.Sprint("it came while the session moved, and the conversation has it: ", p.err)
 		}
 	case p.abandoned && errors.Is(p.err, context.Canceled):
 		if len(said) > 0 {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 )
 
 // stored is an event that a CLI process keeps in its history.
@@ -256,7 +257,11 @@ func (c *cli) send(eventType, data string, said int) stored {
 	if ephemeral[eventType] {
 		c.copies = append(c.copies, text)
 	}
-	return stored{json: text, said: said, agent: c.agent != ""}
+	e := stored{json: text, said: said, agent: c.agent != ""}
+	if c.w.clustered {
+		c.w.owner.emitted[journal.ParseID([]byte(e.id()))] = e
+	}
+	return e
 }
 
 // eventJSON is the JSON of an event. Its values need no escapes. agent is a member, or empty.

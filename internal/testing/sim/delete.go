@@ -56,6 +56,10 @@ func (w *world) delete(n int) {
 		lives := w.lives(l)
 		if lives {
 			w.note("the session is deleted: %v", err)
+			if err == nil && w.refuse() { // as package manage removes it before the caller is told
+				w.mu.Unlock()
+				return nil
+			}
 			w.deletion.underway--
 			w.removed(err)
 			if unused {

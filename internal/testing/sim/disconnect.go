@@ -29,6 +29,10 @@ func (w *world) disconnect(n int) {
 			return nil
 		}
 		w.note("the session is disconnected: %v %v", done, err)
+		if done && w.refuse() { // as package manage saves it before the caller is told
+			w.stop.called = w.stop.called || w.savedEnd()
+			return nil
+		}
 		w.disconnecting--
 		if done {
 			w.stop.done, w.stop.called = true, true

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
@@ -20,14 +21,16 @@ import (
 type disks struct {
 	log    *logDisk
 	outbox *files
+	// logs are in place of log in a cluster.
+	logs *sharedLogs
 }
 
 // newDisks returns the disks of a process that begins with what an earlier one has left, or with nothing. point is called
-// before, within and after each change.
-func newDisks(left *disks, point func()) disks {
-	d := disks{&logDisk{&faultfs.FS{}, point}, &files{content: map[string][]byte{}, point: point}}
+// before, within and after each change. refused is called when a replica of a cluster learns that its term is over.
+func newDisks(left *disks, point, refused func()) disks {
+	d := disks{&logDisk{&faultfs.FS{}, point}, &files{content: map[string][]byte{}, point: point, refused: refused}, newSharedLogs(point, refused)}
 	if left != nil {
-		d.log.FS, d.outbox.content = left.log.FS, left.outbox.content
+		d.log.FS, d.outbox.content, d.logs.logs = left.log.FS, left.outbox.content, left.logs.logs
 	}
 	return d
 }
@@ -36,7 +39,7 @@ func newDisks(left *disks, point func()) disks {
 func (d disks) clone() disks {
 	d.outbox.mu.Lock()
 	defer d.outbox.mu.Unlock()
-	next := disks{&logDisk{FS: d.log.Restart(false)}, &files{content: map[string][]byte{}}}
+	next := disks{&logDisk{FS: d.log.Restart(false)}, &files{content: map[string][]byte{}}, d.logs.clone(func() {}, func() {})}
 	for name, data := range d.outbox.content {
 		next.outbox.content[name] = bytes.Clone(data)
 	}
@@ -103,8 +106,9 @@ type files struct {
 	point   func()
 	mu      sync.Mutex
 	content map[string][]byte
-	// fails: the disk takes no changes.
-	fails bool
+	// fails: the disk takes no changes. stale: it refuses those of this owner.
+	fails, stale bool
+	refused      func()
 	// hangs: changes wait until it is closed; nil if they do not.
 	hangs chan struct{}
 }
@@ -153,6 +157,14 @@ var errDisk = errors.New("the disk fails")
 func (f *files) change(make func()) error {
 	f.point()
 	defer f.point()
+	err := f.tryChange(make)
+	if errors.Is(err, backend.ErrStale) {
+		f.refused()
+	}
+	return err
+}
+
+func (f *files) tryChange(make func()) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for f.hangs != nil {
@@ -161,8 +173,11 @@ func (f *files) change(make func()) error {
 		<-hangs
 		f.mu.Lock()
 	}
-	if f.fails {
+	switch {
+	case f.fails:
 		return errDisk
+	case f.stale:
+		return backend.ErrStale
 	}
 	make()
 	return nil
@@ -229,11 +244,11 @@ func (w *world) checkStored() {
 		return
 	}
 	left := w.life.disks.clone()
-	disk := newDisks(&left, func() {})
-	writer := journal.NewWriter(journal.WriterConfig{FS: disk.log})
+	disk := newDisks(&left, func() {}, func() {})
+	writer := w.newWriter(disk)
 	defer writer.Close()
 	epoch := uint64(1 + 1000*(w.restarts+1))
-	log, _, err := journal.OpenDisk("s1", epoch, writer)
+	log, err := w.openJournal(disk, epoch, writer)
 	if err != nil {
 		w.fail("the journal cannot be opened: %v", err)
 		return

@@ -96,6 +96,15 @@
 // Equal runs behave alike, so that a seed that fails fails again: time is virtual, random numbers have a seed, and the goroutines
 // of a run take turns on one processor (see TestMain). TestRepeat compares runs to the last byte that the bridge writes.
 //
+// Some runs are those of a replica of a cluster (see lease.go and shared.go). Its storage is remote, with terms, and the next process
+// is on another machine: it restores the CLI's record as that was saved last, and completes it by the log. At any step another
+// replica may take the session. From then on the storage refuses the state, the prompts and, then or some steps later, the events of
+// the earlier owner, which does not know it yet, and goes on with its CLI process for a while: what that does then is of no effect. It
+// tells callers nothing that the next owner does not know: of a prompt, an outcome, an answer to a tool call or permission, an abort,
+// a cut, a configuration, the end of the session's use. Readers get only what is stored. The session also moves when it is at rest,
+// while callers go on: nobody loses anything then, and who comes meanwhile is told to try again. The other machine may be unable
+// to take it, or one of both may end at any point.
+//
 // A quarter of the sessions ask that the agent is told to continue a turn that was lost with its process. Then it is told
 // only if the record ends within a turn, before it gets any other message, at most three times in a row, and not once
 // a caller has called Abort. In the end, when a caller has loaded the session, no turn is left interrupted, unless processes

@@ -24,6 +24,11 @@ func (w *world) light(n int) {
 func (w *world) point(l *life) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.owner.fuse.left > 0 && w.lives(l) {
+		if w.owner.fuse.left--; w.owner.fuse.left == 0 {
+			w.loseLease(w.owner.fuse.n)
+		}
+	}
 	if w.fuse.left == 0 || !w.lives(l) {
 		return
 	}

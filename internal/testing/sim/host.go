@@ -51,6 +51,7 @@ func (h host) Runtime(ctx context.Context) (session.Runtime, error) {
 	}
 	if w.rt == nil {
 		w.cli = newCLI(w)
+		w.cli.w = w.model()
 		w.rt = &runtime{w: w, life: h.life, told: make(chan struct{})}
 		w.rt.conn = rpcconn.New(w.cli.pipe, rpcconn.Options{Event: w.rt.event, Request: w.rt.request})
 	}
@@ -74,7 +75,6 @@ func (h host) Epoch() uint64 {
 func (h host) Stopped() <-chan struct{}                { return h.ctx.Done() }
 func (host) BuiltIns(context.Context) *config.BuiltIns { return nil }
 func (host) Logger() *slog.Logger                      { return slog.New(slog.DiscardHandler) }
-func (host) Store() error                              { return nil }
 
 // LabelsChanged implements session.Host.
 func (h host) LabelsChanged() { h.hears(func() { h.w.settings.labelled++ }) }

@@ -70,6 +70,9 @@ func (w *world) configure(n int) {
 			return nil
 		}
 		w.note("a caller's resume with %q: %v", client, err)
+		if err == nil && w.refuse() { // as package manage saves it before the caller is told
+			return nil
+		}
 		w.clients.changing = false
 		if err == nil {
 			if w.clients.resumes == resumes && w.crashes+w.disconnects == 0 {
@@ -85,7 +88,7 @@ func (w *world) configure(n int) {
 		}
 		w.clients.now = before
 		// The CLI may not say in time whether it can be unloaded.
-		if w.crashes != crashes || fault.ReasonOf(err) == fault.RuntimeLost || w.disconnects > 0 || client == refusedClient || client == "" || w.lacks(err) || w.isLeaving(err) {
+		if w.crashes != crashes || fault.ReasonOf(err) == fault.RuntimeLost || w.disconnects > 0 || client == refusedClient || client == "" || w.lacks(err) || w.isLeaving(err) || w.isRefused(err) {
 			return nil
 		}
 		return err

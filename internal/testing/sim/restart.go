@@ -13,20 +13,23 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
 // life is a process of the bridge: its session, its storage and all that runs in it.
 type life struct {
-	s      *session.Session
-	ctx    context.Context
-	cancel context.CancelFunc
-	tasks  sync.WaitGroup
-	disks  disks
-	writer *journal.Writer
+	s         *session.Session
+	ctx       context.Context
+	cancel    context.CancelFunc
+	tasks     sync.WaitGroup
+	disks     disks
+	writer    *journal.Writer
+	clustered bool
 	// unfollow has the reader go.
 	unfollow context.CancelFunc
 	// ended: the process has ended, and left this. Whatever its goroutines still do has no effect. The world's lock
@@ -40,7 +43,7 @@ const memory = 2 << 10
 // newLife begins a process of the bridge with what an earlier one has stored; left is nil for the first one. The zero
 // variant has no storage.
 func (w *world) newLife(left *disks) *life {
-	l := &life{}
+	l := &life{clustered: w.clustered}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	cfg := session.Config{
 		ID: "s1", Host: host{w, l}, Epoch: uint64(1 + 1000*w.restarts),
@@ -52,14 +55,14 @@ func (w *world) newLife(left *disks) *life {
 		w.room.places = 2
 	}
 	if w.variant > 0 {
-		l.disks = newDisks(left, func() { w.point(l) })
-		l.writer = journal.NewWriter(journal.WriterConfig{FS: l.disks.log})
+		l.disks = newDisks(left, func() { w.point(l) }, w.refusedChange)
+		l.writer = w.newWriter(l.disks)
 		if w.variant.narrow() {
 			cfg.Budget = journal.NewBudget(memory)
 			l.tasks.Go(func() { cfg.Budget.Run(l.ctx) })
 		}
 		var err error
-		if cfg.Log, _, err = journal.OpenDisk("s1", cfg.Epoch, l.writer); err == nil {
+		if cfg.Log, err = w.openJournal(l.disks, cfg.Epoch, l.writer); err == nil {
 			cfg.Outbox, err = outbox.Open(l.disks.outbox)
 		}
 		if err != nil {
@@ -68,6 +71,25 @@ func (w *world) newLife(left *disks) *life {
 	}
 	l.s = session.New(cfg)
 	return l
+}
+
+// newWriter returns a writer of the journal.
+func (w *world) newWriter(d disks) *journal.Writer {
+	if w.clustered {
+		return journal.NewWriter(journal.WriterConfig{Fsync: journal.FsyncAlways})
+	}
+	return journal.NewWriter(journal.WriterConfig{FS: d.log})
+}
+
+// openJournal opens the log of the journal, in a cluster for the next owner.
+func (w *world) openJournal(d disks, epoch uint64, writer *journal.Writer) (log *journal.Disk, err error) {
+	if w.clustered {
+		w.owner.term += 2 // a replica may have fenced the last one
+		log, _, err = journal.OpenLog(d.logs, "s1", w.owner.term, epoch, "s1", writer)
+	} else {
+		log, _, err = journal.OpenDisk("s1", epoch, writer)
+	}
+	return log, err
 }
 
 // close ends what runs in a process.
@@ -90,7 +112,11 @@ func (l *life) await(waiter *session.Waiter, over func(turn.Outcome, error)) {
 		done, outcome := waiter.Done()
 		select {
 		case <-done:
-			over(outcome(), nil)
+			out := outcome()
+			if out.Err == nil && l.clustered && l.s.Journal().Await(l.ctx, out.End) != nil { // as package prompt does it
+				return
+			}
+			over(out, nil)
 		case <-l.ctx.Done():
 		}
 	})
@@ -117,6 +143,24 @@ func (w *world) saveAtRest() {
 	}
 }
 
+// Store implements session.Host.
+func (h host) Store() error {
+	w := h.w
+	w.point(h.life)
+	defer w.point(h.life)
+	text, secret := h.s.Save(nil, nil)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.refuse() {
+		return backend.ErrStale
+	}
+	if w.lives(h.life) && text != nil {
+		w.state = text
+		w.stores(text, secret)
+	}
+	return nil
+}
+
 // save saves the session if it has changed. Without a request to save it, it has not.
 func (w *world) save() {
 	w.mu.Lock()
@@ -126,6 +170,12 @@ func (w *world) save() {
 	if !lives {
 		return
 	}
+	if w.owner.lost || w.owner.moved {
+		if dirty {
+			w.refusedChange()
+		}
+		return
+	}
 	text, secret := w.s.Save(nil, nil)
 	if !dirty && !same(text, w.state) {
 		w.fail("the session has changed and is not to be saved:\n%s\n%s", w.state, text)
@@ -133,6 +183,9 @@ func (w *world) save() {
 	w.state = text
 	if dirty && text != nil {
 		w.stores(text, secret)
+		if w.owner.saves++; w.owner.saves%3 != 0 { // else the replica ends before it has saved the record
+			w.keepFolder()
+		}
 	}
 }
 
@@ -159,11 +212,13 @@ func same(a, b []byte) bool {
 
 // end ends the process of the bridge: what it has stored stays. The caller holds the world's lock.
 func (w *world) end() {
-	if w.saved == nil || w.variant == 0 || w.failed || w.life.ended != nil {
+	if w.saved == nil || w.variant == 0 || w.failed && !w.clustered || w.life.ended != nil {
 		return
 	}
 	w.note("the bridge ends")
-	w.crashes++
+	if !w.owner.lost {
+		w.crashes++
+	}
 	w.handover.orderly = false
 	w.leave()
 }
@@ -173,8 +228,10 @@ func (w *world) leave() {
 	left := w.life.disks.clone()
 	w.checkSecrets(left)
 	w.life.ended = &left
-	w.stop.ends++
-	w.restarts++
+	if !w.owner.lost {
+		w.stop.ends++
+		w.restarts++
+	}
 	if w.cli != nil {
 		_ = w.cli.pipe.Close()
 		w.cli.loseSatellites()
@@ -209,13 +266,18 @@ func (w *world) restart(n int) {
 	w.handover.left, w.handover.underway = false, 0
 	w.clients.now, w.clients.changing = slices.Concat(w.clients.now, w.clients.saved), false
 	w.settings.restart(&w.provider)
+	if w.clustered {
+		w.succeed(before.ended, process)
+	}
 	w.mu.Unlock()
 	w.note("the bridge begins again")
 	after := w.newLife(before.ended) // before anything notices the end
 	if process != nil {
 		w.mu.Lock()
-		process.shutDown(n)
-		w.stop.forgotten = w.stop.forgotten || process.forgets()
+		if !w.clustered {
+			process.shutDown(n)
+			w.stop.forgotten = w.stop.forgotten || process.forgets()
+		}
 		w.mu.Unlock()
 		before.tasks.Go(func() { w.tell(rt, 0) })
 	}
@@ -375,6 +437,9 @@ func (w *world) seen(records []*journal.Record, gap *journal.Gap) {
 		if !durable(rec) {
 			w.stream(rec)
 			w.noted.note(rec)
+			if n, ended := rec.Note.(session.Ended); ended && n.Reason != bridgev1.CloseReason_CLOSE_REASON_DRAINING {
+				w.acknowledged("the end of the session's use", w.savedEnd)
+			}
 			r.readEphemeral(rec)
 			continue
 		}

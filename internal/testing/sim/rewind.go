@@ -34,7 +34,7 @@ func (w *world) rewind(n int) {
 	} else {
 		params.SetString("mode", "conversation")
 	}
-	l, crashes := w.life, w.crashes
+	l, crashes, cuts := w.life, w.crashes, len(w.cuts)
 	w.stop.begin() // an interrupted turn is not continued meanwhile
 	for _, p := range w.prompts {
 		p.abortable = p.abortable || !p.over && p.crashed && w.variant.continues()
@@ -52,7 +52,12 @@ func (w *world) rewind(n int) {
 		}
 		w.stop.underway--
 		w.note("%s: %s %v", method, result, err)
-		if abandoned || w.crashes != crashes || w.isGone(err) || err != nil && isCutAlready(err.Error()) ||
+		if err == nil && strings.Contains(string(result), `"success"`) && !w.owner.lost {
+			for i := range w.cuts[min(cuts, len(w.cuts)):] {
+				w.cuts[cuts+i].told = true
+			}
+		}
+		if w.isRefused(err) || abandoned || w.crashes != crashes || w.isGone(err) || err != nil && isCutAlready(err.Error()) ||
 			fault.ReasonOf(err) == fault.RuntimeLost {
 			return nil
 		}
@@ -125,6 +130,8 @@ type cut struct {
 	// settled: the reader had read that the session came to rest behind it. Otherwise the history may have lost it with its
 	// process, for all that the bridge can know.
 	settled bool
+	// told: the caller knows that it is cut.
+	told bool
 	// byOther: another program has cut it, so that there is no event.
 	byOther bool
 	// rewinds and epochs are what the reader had got by then.
@@ -140,7 +147,7 @@ func (w *world) cut(events []stored, byOther bool) {
 		id := e.id()
 		settled := w.reader.settled[id]
 		w.note("the message %s is cut from the history; its end is known: %v", id, settled)
-		w.cuts = append(w.cuts, cut{id, settled, byOther, w.reader.rewinds, w.reader.epochs})
+		w.cuts = append(w.cuts, cut{id, settled, false, byOther, w.reader.rewinds, w.reader.epochs})
 		if e.said >= 0 {
 			p := w.prompts[e.said]
 			p.cut, p.settled = true, settled
@@ -180,6 +187,13 @@ func (r *reader) readEphemeral(rec *journal.Record) {
 // comes the history in its order. The agent has not got it again.
 func (w *world) checkCuts() {
 	for _, c := range w.cuts {
+		// The next replica restores what was cut just before the end of the one before, unless the caller knew of it.
+		if w.clustered && slices.ContainsFunc(w.disk.events, func(e stored) bool { return e.id() == c.id }) {
+			if c.told {
+				w.fail("the history has the message %s again, which a caller has cut", c.id)
+			}
+			continue
+		}
 		told := w.reader.epochs > c.epochs || !c.byOther && w.reader.rewinds > c.rewinds
 		if c.settled && !told && w.cli != nil && w.cli.loaded {
 			w.fail("the reader is not told that the message %s is cut from the history", c.id)

@@ -142,7 +142,7 @@ func (w *world) joins(l *life, s *seat) bool {
 			w.failures = append(w.failures, fmt.Sprintf("the place of the participant %c was saved, and is gone", s.tool))
 		}
 		s.token = ""
-	case w.lacks(err), reason == fault.RuntimeLost, reason == fault.Timeout, (reason == fault.ToolNameConflict || reason == fault.CommandNameConflict) && w.restarts > 0: // by a place whose token was lost with the bridge
+	case w.lacks(err), w.isRefused(err), reason == fault.RuntimeLost, reason == fault.Timeout, (reason == fault.ToolNameConflict || reason == fault.CommandNameConflict) && w.restarts > 0: // by a place whose token was lost with the bridge
 	default:
 		w.failures = append(w.failures, fmt.Sprintf("the participant %c cannot join: %v", s.tool, err))
 	}

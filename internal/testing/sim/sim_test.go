@@ -22,7 +22,7 @@ var (
 
 // op is a thing that a run does; n says which:
 //
-//	v  is the variant, and comes first
+//	v  is the variant, and comes first; V the same in a cluster
 //	s  a caller sends a prompt; t one whose agent needs callers; j one whose agent calls hooks
 //	M  a caller sends a message of one of several forms, and asks for it again if the bridge ends
 //	r  a caller answers a callback; d abstains; A answers a question by the method for its event
@@ -37,6 +37,7 @@ var (
 //	H  another server continues it; N a caller needs it to be at rest; U the reader goes, or comes back
 //	Q  a caller shuts the session down
 //	S  the model does not answer, or a tool takes long
+//	L  another replica takes the session; J gets it
 //	x  the CLI is killed; y hangs; z the bridge ends; k one of both ends amid later work
 //	Z  the bridge shuts down
 //	F  the disk of prompts hangs
@@ -140,11 +141,16 @@ func (w *world) carryOut(o op) {
 		w.mu.Lock()
 		w.end()
 		w.mu.Unlock()
+	case 'L':
+		w.lightLease(o.n)
+	case 'J':
+		w.moveAway(o.n)
 	case 'k':
 		w.light(o.n)
 	case 'w':
 		w.pass(waits[o.n%len(waits)])
 	}
+	w.endLost()
 	w.restart(o.n)
 }
 
@@ -226,6 +232,9 @@ func script(seed uint64) (ops []op) {
 	if seed%17 == 9 {
 		kinds += "SSSSS"
 	}
+	if seed%29 == 6 {
+		return clusterScript(seed, rng)
+	}
 	for range 10 + rng.IntN(90) {
 		ops = append(ops, op{rune(kinds[rng.IntN(len(kinds))]), rng.IntN(36)})
 	}
@@ -248,6 +257,24 @@ func script(seed uint64) (ops []op) {
 	return ops
 }
 
+// clusterScript is the run of a seed in a cluster.
+func clusterScript(seed uint64, rng *rand.Rand) (ops []op) {
+	ops = append(ops, op{'V', 1 + rng.IntN(variants-1)})
+	kinds := "ccccccccccccccccccccccccssttwwarrrrdx"
+	for bit, more := range []string{"L", "LJJ", "zzJ", "kkx", "ee", "uool", "pp", "jjjr", "hhbg", "RRR"} {
+		if seed>>bit&1 == 1 {
+			kinds += more
+		}
+	}
+	for range 10 + rng.IntN(70) {
+		ops = append(ops, op{rune(kinds[rng.IntN(len(kinds))]), rng.IntN(36)})
+	}
+	if seed%9 == 4 {
+		ops = slices.Insert(ops, 1+rng.IntN(len(ops)), op{'D', rng.IntN(36)})
+	}
+	return ops
+}
+
 // plays counts the runs of this process.
 var plays int
 
@@ -263,10 +290,11 @@ func playWith(t *testing.T, ops []op, trace func(line string)) (wrong string) {
 	}
 	synctest.Test(t, func(*testing.T) {
 		var v variant
-		if len(ops) > 0 && ops[0].kind == 'v' {
+		clustered := len(ops) > 0 && ops[0].kind == 'V'
+		if clustered || len(ops) > 0 && ops[0].kind == 'v' {
 			v, ops = variant(ops[0].n), ops[1:]
 		}
-		w := newWorld(v)
+		w := newWorld(v, clustered)
 		w.trace = trace
 		defer w.close()
 		for _, o := range ops {

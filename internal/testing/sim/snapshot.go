@@ -40,7 +40,7 @@ func (w *world) checkSnapshot() {
 	if label := got.GetLabels()["l"]; !w.settings.labels.may(label) {
 		wrong("the label", label, w.settings.labels.now)
 	}
-	if !w.failed && got.GetStorageProblem() != "" {
+	if !w.failed && !w.owner.lost && got.GetStorageProblem() != "" {
 		wrong("a problem of the storage:", got.GetStorageProblem(), "none")
 	}
 	if ended := state == session.Disconnected || state == session.Deleted; ended && w.disconnecting+w.deletion.underway > 0 {

@@ -81,7 +81,7 @@ func (w *world) turnEvent(rec *journal.Record) {
 func (w *world) turnOver(out turn.Outcome) {
 	t := &w.turns
 	w.note("the reader is told of the end of a turn: %v at %v", out.Status, out.End)
-	if !t.heard && w.crashes == t.crashes && w.disconnects+w.reader.returns == 0 {
+	if !t.heard && w.crashes == t.crashes && w.disconnects+w.reader.returns+w.owner.losses == 0 {
 		w.failures = append(w.failures, fmt.Sprintf("the reader is told of the end of a turn at %v, and no turn has begun", out.End))
 	}
 	w.checkStalled(out)

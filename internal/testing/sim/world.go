@@ -64,6 +64,10 @@ type prompt struct {
 
 	// accepted are the prompts that the bridge had accepted when this one was sent.
 	accepted map[int]bool
+	// lost: its replica had lost the lease before the caller knew its outcome.
+	lost bool
+	// since is the end of the journal when it was sent.
+	since journal.Position
 
 	sent    bool
 	id      string // of the message that the caller was told
@@ -96,6 +100,9 @@ type world struct {
 	calls         []*call // of callers, that have not returned
 	failures      []string
 	variant       variant
+	clustered     bool // the bridge is a replica of a cluster
+	owner         ownership
+	of            *world // see ownership.aside; else nil
 	room          *room
 	refused       atomic.Int64 // callbacks for which there was no room
 	callbacks     map[string]*asking
@@ -139,9 +146,10 @@ type world struct {
 	trace         func(line string) // nil without a trace
 }
 
-func newWorld(v variant) *world {
-	w := &world{variant: v, callbacks: map[string]*asking{}, streamed: streamed{places: map[journal.ID]int{}}, reader: reader{settled: map[string]bool{}, ever: map[journal.ID]bool{}}}
+func newWorld(v variant, clustered bool) *world {
+	w := &world{variant: v, clustered: clustered && v > 0, callbacks: map[string]*asking{}, streamed: streamed{places: map[journal.ID]int{}}, reader: reader{settled: map[string]bool{}, ever: map[journal.ID]bool{}}}
 	w.noted = newNoted()
+	w.owner.emitted = map[journal.ID]stored{}
 	w.clients.now, w.clients.saved = []string{""}, []string{""}
 	w.settings, w.provider = newSettings(), newProvider(v)
 	w.life = w.newLife(nil)
@@ -264,12 +272,18 @@ func (w *world) abandon(n int) {
 func (w *world) send(p *prompt) {
 	n := len(w.prompts)
 	p.n, p.before, p.accepted = n, w.s.Journal().Appended(), map[int]bool{}
+	p.since = p.before
 	w.mu.Lock()
 	p.abortable, p.disconnected = w.stop.underway > 0, w.disconnecting > 0
 	for before, earlier := range w.prompts {
 		p.accepted[before] = earlier.sent
 	}
 	w.prompts = append(w.prompts, p)
+	if w.owner.lost {
+		of := *p
+		w.owner.aside.prompts = append(w.owner.aside.prompts, &of)
+		p.crashed, p.lost = true, true
+	}
 	w.mu.Unlock()
 	m := p.message(n)
 	l := w.life
@@ -284,6 +298,7 @@ func (w *world) send(p *prompt) {
 		}
 		p.over, p.outcome, p.err = true, out, err
 		w.note("P%d: %s %v", n, p, err)
+		w.toldOutcome(p)
 	}
 	c := w.begin(func() { p.abandoned = true })
 	w.s.Sender().Start(c, m, func(sent session.Sent, err error) {
@@ -300,6 +315,9 @@ func (w *world) send(p *prompt) {
 			w.checkAcknowledged(p)
 			w.checkSent(p, sent)
 			w.note("P%d is accepted as %s", n, p.id)
+			w.acknowledged("the prompt "+p.id, func() bool {
+				return w.savedEnd() || w.outboxHas(p.id) || w.logHas(journal.Position{}, "user.message", p.id)
+			})
 		}
 		w.mu.Unlock()
 		w.point(l)
@@ -319,19 +337,22 @@ func (w *world) abort() {
 		p.abortable = p.abortable || !p.over
 	}
 	crashes, l := w.crashes, w.life
-	turns := w.stop.begin()
+	turns, since := w.stop.begin(), l.s.Journal().Appended()
 	w.mu.Unlock()
 	abandoned := false
 	c := w.begin(func() { abandoned = true })
 	w.do(func() error {
-		_, err := l.s.Sender().Abort(c, nil)
+		out, err := l.s.Sender().Abort(c, nil)
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.returned(c)
 		if w.lives(l) {
 			w.stop.end(turns, err)
+			if err == nil && out.Running {
+				w.toldAbort(since)
+			}
 		}
-		if w.crashes != crashes || abandoned || w.disconnects > 0 || w.isLeaving(err) { // a call of a process that has ended may fail
+		if w.crashes != crashes || abandoned || w.disconnects > 0 || w.isLeaving(err) || w.isRefused(err) { // a call of a process that has ended may fail
 			return nil
 		}
 		return err
@@ -447,6 +468,7 @@ func (w *world) step(choice int) bool {
 	}
 	w.mu.Unlock()
 	synctest.Wait()
+	w.endLost()
 	w.restart(choice)
 	return len(steps) > 0
 }
