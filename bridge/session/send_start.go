@@ -107,7 +107,11 @@ func (a *attempt) prepare(ctx context.Context) error {
 		}
 		err := a.enter(ctx)
 		if err == nil && !sd.s.prompts.owes() {
-			if err = a.replaceHeaders(ctx); err == nil {
+			if err = a.replaceHeaders(ctx); errors.Is(err, errLeft) { // while it waited for the turn before
+				a.end()
+				continue
+			}
+			if err == nil {
 				err = a.begin()
 			}
 			if err != nil {
