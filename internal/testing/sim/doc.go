@@ -79,7 +79,7 @@
 // Participants may declare commands and canvases, for which each has a connection of its own (see satellites.go), and change what they
 // bring (see changes.go). A caller runs a command, which asks its participant;
 // while it waits, the process does not begin a resume, and what comes behind one waits for that. A caller of
-// WatchPending may handle callbacks, too (see watchers.go). After each step a callback is offered to all who handle it.
+// WatchPending may handle callbacks, too (see watching.go). After each step a callback is offered to all who handle it.
 //
 // Callers go at any step: the contexts of their calls end. A message whose sender has gone with an error is not in the
 // conversation.
