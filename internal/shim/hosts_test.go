@@ -64,8 +64,11 @@ func TestHosts(t *testing.T) {
 	released := `{"hostId":"h1","handoffId":"o1"}`
 	hosts.Notification("host.sessionReleased", []byte(released))
 	owner.await("host.sessionReleased", 1)
-	if !slices.Contains(owner.told, "host.sessionReleased "+released) {
-		t.Errorf("told %q", owner.told)
+	owner.mu.Lock()
+	told := slices.Clone(owner.told)
+	owner.mu.Unlock()
+	if !slices.Contains(told, "host.sessionReleased "+released) {
+		t.Errorf("told %q", told)
 	}
 	if slices.ContainsFunc(other.said(), func(what string) bool { return strings.HasPrefix(what, "host.") }) {
 		t.Errorf("the other connection heard %q", other.said())

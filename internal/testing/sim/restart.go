@@ -335,21 +335,30 @@ var errConnection = errors.New("the connection is lost")
 // comeBack has callers ask what has become of their prompts, and participants return.
 func (w *world) comeBack() {
 	l := w.life
+	var asking []*prompt
+	var returning []*seat
+	w.mu.Lock()
 	for _, p := range w.prompts {
-		if p.over {
-			continue
-		}
-		if p.id == "" && p.request == "" {
+		switch {
+		case p.over:
+		case p.id == "" && p.request == "":
 			p.over, p.err = true, errConnection
-			continue
+		default:
+			asking = append(asking, p)
 		}
-		l.tasks.Go(func() { w.comesBack(l, p) })
 	}
 	for _, s := range w.seats {
 		s.kept = s.id != "" && bytes.Contains(w.saved, []byte(`"id":"`+s.id+`"`)) && w.disconnects == 0
 		if s.unsure = true; s.presence != gone {
-			w.join(s)
+			returning = append(returning, s)
 		}
+	}
+	w.mu.Unlock()
+	for _, p := range asking {
+		l.tasks.Go(func() { w.comesBack(l, p) })
+	}
+	for _, s := range returning {
+		w.join(s)
 	}
 }
 

@@ -54,7 +54,9 @@ func (o op) String() string { return fmt.Sprintf("%c%d", o.kind, o.n) }
 var waits = []time.Duration{10 * time.Millisecond, 150 * time.Millisecond, time.Second, 31 * time.Second}
 
 func (w *world) carryOut(o op) {
+	w.mu.Lock()
 	w.idle = 0
+	w.mu.Unlock()
 	switch o.kind {
 	case 's':
 		w.send(&prompt{steps: o.n % 3, fails: o.n/3%4 == 3, immediate: o.n/12%3 == 2})
