@@ -151,9 +151,10 @@ func (r *fixture) Changed(c bridgev1.SessionChange) {
 	r.done = append(r.done, c)
 }
 
-// MarkDirty implements Host.
+// Store implements Host.
 func (*fixture) Store() error { return nil }
 
+// MarkDirty implements Host.
 func (r *fixture) MarkDirty() {
 	if r.dirtied != nil {
 		r.dirtied()

@@ -224,18 +224,18 @@ func (l *Loader) end(state State) {
 	if state == Deleted {
 		reason, change = bridgev1.CloseReason_CLOSE_REASON_DELETED, bridgev1.SessionChange_SESSION_CHANGE_DELETED
 	}
-	defer l.s.prompts.flush()
-	l.s.mu.Lock()
-	defer l.s.mu.Unlock()
-	if l.runtime != nil {
-		l.runtime.Unroute(l.s)
-	}
-	l.detach(state)
-	l.ending = false
-	l.s.roster.Clear()
-	l.endWork()
-	l.s.journal.Note(Ended{reason})
+	l.s.update(func() {
+		if l.runtime != nil {
+			l.runtime.Unroute(l.s)
+		}
+		l.detach(state)
+		l.ending = false
+		l.s.roster.Clear()
+		l.endWork()
+		l.s.journal.Note(Ended{reason})
+	})
 	l.s.host.Changed(change)
+	l.s.prompts.flush()
 }
 
 // detach clears what the session has of its runtime, and sets its state. The caller holds the session's lock.

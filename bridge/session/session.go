@@ -97,7 +97,8 @@ type Host interface {
 	Spawn(f func())
 	// Stopped returns a channel that is closed when no call is to go on any longer, since the host is about to close.
 	Stopped() <-chan struct{}
-	// Changed publishes a change of the session to WatchSessions.
+	// Changed publishes a change of the session to WatchSessions. The caller holds the session's lock only for UPDATED: at the
+	// end of a session's use the host takes locks that others hold while they take that one.
 	Changed(change bridgev1.SessionChange)
 	// Watched returns the methods and event types that callers of WatchPending handle in the session, which has
 	// these labels. The caller may hold the session's lock.

@@ -18,8 +18,11 @@ type view struct {
 	summary string
 }
 
-// Changed implements session.Host.
-func (h host) Changed(bridgev1.SessionChange) {
+// Changed implements session.Host. Like the host of the bridge it takes the session's lock for an end of the session's use.
+func (h host) Changed(what bridgev1.SessionChange) {
+	if what == bridgev1.SessionChange_SESSION_CHANGE_DISCONNECTED || what == bridgev1.SessionChange_SESSION_CHANGE_DELETED {
+		h.s.Loader().State()
+	}
 	h.hears(func() { h.w.watchers.changed = true; h.w.watchers.count++ })
 }
 
