@@ -204,7 +204,7 @@ func (a *attempt) accepted() {
 	sd, sent, ids := a.sd, &a.sent, messageIDs(a.sent.Result)
 	sd.s.prompts.accepted(a.n, ids, sent.end, func(durable, again bool, err error) {
 		if err != nil { // another server has the session; the CLI has the message, and its turn is not that of the one before
-			a.w.identify(lastOf(ids))
+			a.w.identify(ids...)
 			a.restoreHeaders()
 			a.end()
 			a.done(Sent{}, err)
