@@ -8,8 +8,8 @@ import (
 // remoteLanes is the number of remote logs that a writer changes at a time.
 const remoteLanes = 16
 
-// jointTries is the interval at which the joint log is tidied, in intervals of retries.
-const jointTries = 4
+// jointRetries is how many intervals of retries lie between two looks at the joint log.
+const jointRetries = 4
 
 // lane is one goroutine of a writer and the journals that it writes, one after another. A journal stays in its lane, so
 // its log is changed from one goroutine. All local logs have the same lane. Journals with remote logs are spread over
@@ -66,7 +66,7 @@ func (l *lane) run() {
 	defer l.again.timer.Stop()
 	var joint <-chan time.Time
 	if l.local {
-		tick := time.NewTicker(jointTries * l.writer.cfg.again)
+		tick := time.NewTicker(jointRetries * l.writer.cfg.again)
 		defer tick.Stop()
 		joint = tick.C
 	}

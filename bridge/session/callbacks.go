@@ -250,9 +250,9 @@ func (d *Callbacks) ask(ctx context.Context, p *callback.Pending) (json.RawMessa
 
 // Resolve answers a callback. reply must fit the callback's kind. done is called once with the position of the answer,
 // before or after Resolve returns, also after the end of ctx, and perhaps by the goroutine that reads the runtime's
-// connection: it must not block. In a cluster done waits for the storage of what the CLI has said of the answer: the next owner
-// of the session would have the CLI ask again. The answer goes to the CLI before Resolve returns, unless the session must be loaded
-// for it.
+// connection: it must not block. In a cluster done waits for the storage of what the CLI has said of the answer: the next
+// owner of the session would have the CLI ask again. The answer goes to the CLI before Resolve returns, unless the session
+// must be loaded for it.
 func (d *Callbacks) Resolve(
 	ctx context.Context, id string, by callback.Responder, reply callback.Reply, done func(journal.Position, error),
 ) {

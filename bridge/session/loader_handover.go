@@ -22,9 +22,9 @@ const (
 // does so only for a session at rest, which has no turn, prompt, call, pending callback, satellite or background work,
 // and whose events and outbox are stored within some seconds: the other server would not know the end of a turn.
 // With quiet, the session must have no participant and no subscriber either, and have been idle for ten seconds.
-// HandOver calls save when nothing changes the session any more, and does nothing if save fails. Then the frames of the session end with DRAINING, so
-// that their readers continue elsewhere, and the session is Deleted in memory: the caller must drop it. The
-// participants keep their grace time.
+// HandOver calls save when nothing changes the session any more; if that fails, the session stays. Then the frames of the
+// session end with DRAINING, so that their readers continue elsewhere, and the session is Deleted in memory: the caller
+// must drop it. The participants keep their grace time.
 func (l *Loader) HandOver(ctx context.Context, quiet bool, save func() error) (bool, error) {
 	if err := l.lifecycle.acquire(ctx); err != nil {
 		return false, err
@@ -48,7 +48,7 @@ func (l *Loader) HandOver(ctx context.Context, quiet bool, save func() error) (b
 	if !l.beginHandOver(quiet) {
 		return false, nil
 	}
-	err := l.awaitStored(ctx)
+	err := l.storeRest(ctx)
 	if err == nil {
 		err = save()
 	}
@@ -83,8 +83,8 @@ func (l *Loader) cancelHandOver() {
 	l.handingOver = false
 }
 
-// awaitStored waits until the events of the session are stored, and then stores what its outbox has in memory only.
-func (l *Loader) awaitStored(ctx context.Context) error {
+// storeRest waits until the events of the session are stored, and then stores what its outbox has in memory only.
+func (l *Loader) storeRest(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	if err := l.s.journal.AwaitShown(ctx); err != nil {

@@ -18,10 +18,10 @@ func (j *Joining) NeedsConnection() bool { return j != nil && len(j.Own) > 0 }
 // got them.
 var ownMembers = []string{"tools", "commands", "canvases", "extensionInfo", "canvasProvider"}
 
-// satelliteParams is the configuration with which the satellite of a participant joins its session, with what is the participant's
-// own: all of the session's, since what is left out may be withdrawn from it, but for members that would have the
-// CLI ask the satellite too, and for the provider, whose tokens the CLI asks of the connection that
-// named it last. The caller holds the lock.
+// satelliteParams is the configuration with which the satellite of a participant joins its session: what is the
+// participant's own, and all of the session's, since what is left out may be withdrawn from it. It lacks members that
+// would have the CLI ask the satellite too, and the provider, whose tokens the CLI asks of the connection that named it
+// last. The caller holds the lock.
 func (m *Participants) satelliteParams(own jsonobj.Object) jsonobj.Object {
 	o := m.effective()
 	for _, name := range slices.Concat(ownMembers, m.switchNames, []string{"requestPermission", "provider", "providers"}) {

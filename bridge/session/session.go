@@ -41,7 +41,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/async"
 	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
@@ -122,36 +121,6 @@ type Host interface {
 	// Logger returns the logger for failures of background work, which have no caller to return to.
 	Logger() *slog.Logger
 }
-
-// whenStored calls done when readers see everything appended so far, if another process may continue the session: at once, or
-// on another goroutine. Then that process knows of it, too. The error says that this does not come about in time.
-func (s *Session) whenStored(done func(error)) {
-	end := s.journal.Appended()
-	if shown := s.journal.Shown(); !s.journal.Remote() || shown.Epoch == end.Epoch && shown.Seq >= end.Seq {
-		done(nil)
-		return
-	}
-	started := s.host.Go(func(ctx context.Context) { done(s.awaitStored(ctx)) })
-	if !started {
-		done(async.ErrStopping)
-	}
-}
-
-// awaitStored waits until what was appended is stored, if another process may continue the session.
-func (s *Session) awaitStored(ctx context.Context) error {
-	if !s.journal.Remote() {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, storedTimeout)
-	defer cancel()
-	if err := s.journal.AwaitShown(ctx); err != nil {
-		return unavailable(err)
-	}
-	return nil
-}
-
-// storedTimeout bounds the wait for the storage before a caller is told what it has done.
-const storedTimeout = 30 * time.Second
 
 // State is the stage of a session's life cycle.
 type State uint8

@@ -1,0 +1,37 @@
+package session
+
+import (
+	"context"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/async"
+)
+
+// storedTimeout bounds the wait for the storage before a caller is told what it has done.
+const storedTimeout = 30 * time.Second
+
+// whenStored calls done when what was appended so far is stored, if another process may continue the session: at once, or on
+// another goroutine. Then that process knows of it, too. The error says that this does not come about in time.
+func (s *Session) whenStored(done func(error)) {
+	end := s.journal.Appended()
+	if shown := s.journal.Shown(); !s.journal.Remote() || shown.Epoch == end.Epoch && shown.Seq >= end.Seq {
+		done(nil)
+		return
+	}
+	if !s.host.Go(func(ctx context.Context) { done(s.awaitStored(ctx)) }) {
+		done(async.ErrStopping)
+	}
+}
+
+// awaitStored is whenStored for a caller that waits.
+func (s *Session) awaitStored(ctx context.Context) error {
+	if !s.journal.Remote() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, storedTimeout)
+	defer cancel()
+	if err := s.journal.AwaitShown(ctx); err != nil {
+		return unavailable(err)
+	}
+	return nil
+}
