@@ -67,6 +67,22 @@ func TestOrderWhileLoaded(t *testing.T) {
 	wantKept(t, s, names(run(0, 700))...)
 }
 
+// TestHeldIsBounded: however long the history takes to be read, a bounded number of events waits for it.
+func TestHeldIsBounded(t *testing.T) {
+	t.Parallel()
+	s, now := newTaking(), time.Now()
+	s.hold()
+	for n := range maxHeld {
+		if len(kept(s)) > 0 {
+			t.Fatalf("%d events are not held back", n)
+		}
+		s.take(reordertest.Durable(fmt.Sprint("e", n), now))
+	}
+	if n := len(kept(s)); n != maxHeld {
+		t.Errorf("the journal has %d events, want %d", n, maxHeld)
+	}
+}
+
 // TestOrderReleased has what ends the holding back.
 func TestOrderReleased(t *testing.T) {
 	t.Parallel()

@@ -224,3 +224,20 @@ func TestUnacceptedIsNotSaved(t *testing.T) {
 	}
 	has(t, string(savedText(s, nil, nil)), `"model":"m"`)
 }
+
+// TestRestoreWithoutATimeout: what a saved state does not have is as in a new session.
+func TestRestoreWithoutATimeout(t *testing.T) {
+	t.Parallel()
+	before := New(Config{ID: "s1", Host: &fixture{}})
+	before.loader.state, before.loader.timeout = Loaded, 0
+	s := New(Config{ID: "s1", Host: &fixture{}})
+	if err := s.Restore(savedText(before, nil, nil), nil, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if s.loader.timeout != callback.DefaultTimeout {
+		t.Errorf("callbacks have %v", s.loader.timeout)
+	}
+	if got := s.Snapshot().GetOnInterruption(); got != bridgev1.OnInterruption_ON_INTERRUPTION_REPORT {
+		t.Errorf("an interruption is followed by %v", got)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"slices"
 	"strings"
 	"testing"
@@ -82,6 +83,17 @@ func TestUnreadableDisk(t *testing.T) {
 		entries := opened(t, disk).Entries()
 		if len(entries) != 1 || !entries[0].Acknowledged() || entries[0].Obstacle() != "" {
 			t.Errorf("%s: the next life has %+v", name, entries)
+		}
+	}
+}
+
+// TestUnlistedDisk: an outbox opens without a folder, and not if it cannot be known what is in it.
+func TestUnlistedDisk(t *testing.T) {
+	t.Parallel()
+	disk := onDisk()
+	for _, disk.unlisted = range []error{fs.ErrNotExist, errUnreadable} {
+		if _, err := Open(disk); errors.Is(err, errUnreadable) != errors.Is(disk.unlisted, errUnreadable) {
+			t.Errorf("%v: it opens with %v", disk.unlisted, err)
 		}
 	}
 }

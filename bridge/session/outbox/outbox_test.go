@@ -23,8 +23,9 @@ type memory struct {
 	files map[string][]byte
 	fail  error
 	hang  chan struct{} // writes wait for it
-	// unreadable is a file whose Read fails with errUnreadable.
+	// unreadable is a file whose Read fails with errUnreadable; unlisted is the error of List.
 	unreadable string
+	unlisted   error
 }
 
 var errUnreadable = errors.New("the disk is away")
@@ -32,7 +33,7 @@ var errUnreadable = errors.New("the disk is away")
 func (m *memory) List() ([]string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Sorted(maps.Keys(m.files)), nil
+	return slices.Sorted(maps.Keys(m.files)), m.unlisted
 }
 
 func (m *memory) Read(name string) ([]byte, error) {
@@ -426,6 +427,21 @@ func TestMovedIsNoted(t *testing.T) {
 	})
 	if len(notes) != 1 || !slices.Equal(notes[0].As, []string{"b"}) || after.MovedTo("a") != "b" {
 		t.Errorf("the notes are %v, the message moved to %q", notes, after.MovedTo("a"))
+	}
+}
+
+// TestContinuations: the notes of messages that continue a turn are those that say so, and have no earlier message.
+func TestContinuations(t *testing.T) {
+	t.Parallel()
+	b := opened(t, onDisk())
+	for n, note := range []Note{
+		{As: []string{"a"}}, {As: []string{"b"}, Continues: 1}, {IDs: []string{"b"}, As: []string{"c"}, Continues: 1}, {Continues: 1},
+	} {
+		note.At = journal.Position{Epoch: 1, Seq: uint64(n)}
+		b.Moved(note)
+	}
+	if got := b.Continuations(); len(got) != 1 || got[0].As[0] != "b" {
+		t.Errorf("%+v", got)
 	}
 }
 
