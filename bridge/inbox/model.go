@@ -12,7 +12,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -48,15 +47,15 @@ func respond(
 		return journal.Position{}, err
 	}
 	if !tenancy.Sees(s, caller.From(ctx).Tenant, callback.ForRequest(callback.ModelRequestStart)) {
-		return journal.Position{}, modelproxy.NotFound(part.RequestID)
+		return journal.Position{}, session.NoModelRequest(part.RequestID)
 	}
 	return s.Models().Respond(ctx, participant, part)
 }
 
 // modelPart gives a part of a model's response the CLI's form.
-func modelPart(r *bridgev1.ModelResponse) (modelproxy.Part, error) {
-	part := modelproxy.Part{RequestID: r.GetRequestId()}
-	wrong := func(field, format string, args ...any) (modelproxy.Part, error) {
+func modelPart(r *bridgev1.ModelResponse) (session.ModelPart, error) {
+	part := session.ModelPart{RequestID: r.GetRequestId()}
+	wrong := func(field, format string, args ...any) (session.ModelPart, error) {
 		return part, fault.New(fault.AnswerInvalid, format, args...).WithField(field)
 	}
 	if part.RequestID == "" {

@@ -288,7 +288,7 @@ func (d *Callbacks) claim(id string, by callback.Responder, reply callback.Reply
 		return nil, err
 	}
 	if p.Kind.Method == callback.ModelRequestStart && reply.Error == nil {
-		d.s.models.Taken(id, by.Participant)
+		d.s.models.takenBy(id, by.Participant)
 	}
 	return p, nil
 }

@@ -24,7 +24,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
-
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"

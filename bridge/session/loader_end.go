@@ -241,7 +241,7 @@ func (l *Loader) end(state State) {
 // detach clears what the session has of its runtime, and sets its state. The caller holds the session's lock.
 func (l *Loader) detach(state State) {
 	l.s.ingester.end()
-	l.s.models.Drop()
+	l.s.models.dropAll()
 	l.s.participants.closeSatellites()
 	l.s.participants.unloaded()
 	l.state, l.runtime = state, nil

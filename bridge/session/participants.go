@@ -10,7 +10,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -232,7 +231,7 @@ func (m *Participants) Lost(p *roster.Participant, cause error) {
 	m.s.mu.Unlock()
 	// Parts of a response may be lost with the connection.
 	m.s.host.Go(func(context.Context) {
-		m.s.models.FailOf(p.ID, modelproxy.StatusBroken, "the connection of the participant that was answering broke")
+		m.s.models.failOf(p.ID, modelBroken, "the connection of the participant that was answering broke")
 	})
 	if !replaced && grace <= 0 {
 		m.Leave(p)
@@ -293,7 +292,7 @@ func (m *Participants) left(ctx context.Context, p *roster.Participant, sat rost
 	ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
 	defer cancel()
 	m.s.callbacks.orphans(ctx)
-	m.s.models.FailOf(p.ID, modelproxy.StatusRefused, "the participant that was answering has left")
+	m.s.models.failOf(p.ID, modelRefused, "the participant that was answering has left")
 	if sat != nil {
 		sat.Close()
 	}

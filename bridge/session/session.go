@@ -21,6 +21,7 @@
 //	Prompts       has the prompts whose turns have not ended, and sends them again
 //	Sender        sends messages
 //	Callbacks     has the CLI's requests that wait for answers
+//	Models        answers the CLI's requests to models, part by part
 //	Participants  brings the CLI in step with those who have joined
 //	Settings      has the configuration, and repeats it after a load
 //	Loader        moves the session into and out of CLI processes
@@ -48,10 +49,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
-
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -181,7 +180,7 @@ type Session struct {
 	host         Host
 	journal      *journal.Journal
 	callbacks    *Callbacks
-	models       *modelproxy.Proxy
+	models       *Models
 	prompts      *Prompts
 	turns        *Turns
 	sender       *Sender
@@ -214,7 +213,7 @@ func New(cfg Config) *Session {
 		audit: auditTrail{cfg.Audit, cfg.ID, cfg.Tenant},
 	}
 	s.loader = newLoader(s, cfg.CallbackTimeout)
-	s.models = newModels(s)
+	s.models = &Models{s: s, requests: map[string]*modelRequest{}}
 	s.callbacks = &Callbacks{s, cfg.Observer, callback.NewRegistry(cfg.Room)}
 	s.prompts = newPrompts(s, cfg.Outbox)
 	s.turns = &Turns{s: s, observer: cfg.Observer, machine: turn.New(cfg.Bounds, turnReason)}
