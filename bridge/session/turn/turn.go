@@ -470,7 +470,7 @@ func (m *Machine) LosePast(at journal.Position) []Effect {
 // and then as far as the CLI says. A prompt's turn that has begun since is none of an earlier runtime: what the CLI waits for
 // is of that turn.
 func (m *Machine) Continue(goesOn bool) {
-	own := m.running && !m.continuing && slices.ContainsFunc(m.waiters, func(w *Waiter) bool { return w.begun })
+	own := m.running && !m.continuing && slices.ContainsFunc(m.waiters, (*Waiter).mayHaveBegun)
 	m.running = m.running && !m.continuing || goesOn
 	m.continuing = goesOn && !own
 }

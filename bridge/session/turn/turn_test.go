@@ -459,6 +459,7 @@ func TestContinue(t *testing.T) {
 	for name, tc := range map[string]struct {
 		running   bool
 		prompt    bool // of a caller has begun it
+		unnamed   bool // the reply to the prompt comes later
 		goesOn    []bool
 		want, own bool
 	}{
@@ -468,10 +469,13 @@ func TestContinue(t *testing.T) {
 		"a turn of this process":       {running: true, goesOn: []bool{false}, want: true, own: true},
 		"it goes on as an earlier one": {running: true, goesOn: []bool{true, false}},
 		"a prompt's turn waits":        {running: true, prompt: true, goesOn: []bool{true}, want: true, own: true},
+		"a prompt's turn, no reply":    {running: true, unnamed: true, goesOn: []bool{true}, want: true, own: true},
 	} {
 		d := newDriver()
 		if tc.prompt {
 			d.sent("m1")
+		} else if tc.unnamed {
+			d.expect()
 		}
 		if tc.running {
 			d.play("user.message", "", `{"messageId":"m1"}`)

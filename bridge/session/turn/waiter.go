@@ -136,6 +136,12 @@ func (w *Waiter) take(at journal.Position) {
 	}
 }
 
+// mayHaveBegun reports whether the turn that runs may be that of the waiter's message: the CLI may tell that it has taken the
+// message up before it replies.
+func (w *Waiter) mayHaveBegun() bool {
+	return w.begun || slices.ContainsFunc(w.seen, func(t seen) bool { return !t.over })
+}
+
 // own is the outcome of a turn for the waiter's message: what the agent said before it took the message up is no answer
 // to it.
 func (w *Waiter) own(out Outcome) Outcome {
