@@ -1,6 +1,7 @@
 package session
 
 import (
+	"slices"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
@@ -49,6 +50,8 @@ type Ingester struct {
 	// held are the events that arrived while the history is being read.
 	held    []*journal.Record
 	reading bool
+	// begun: a turn has begun in a runtime that ended before it had loaded the session. The history may have it.
+	begun bool
 	// arrivedAt is when the event that is being taken arrived; zero otherwise.
 	arrivedAt time.Time
 }
@@ -88,6 +91,14 @@ func (i *Ingester) release() {
 	for _, rec := range held {
 		i.inOrder(rec, now) // a burst may go on while the session is loaded
 	}
+}
+
+// lose drops the events that were held back: their runtime has ended before it had loaded the session.
+func (i *Ingester) lose() {
+	i.begun = i.begun || slices.ContainsFunc(i.held, func(rec *journal.Record) bool {
+		return rec.Agent == "" && (rec.Type == "user.message" || rec.Type == "assistant.turn_start")
+	})
+	i.discard()
 }
 
 // discard drops the events that were held back.

@@ -62,7 +62,11 @@ func (l *Loader) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Objec
 	if err != nil {
 		rt.Unroute(l.s)
 		l.s.mu.Lock()
-		l.s.ingester.discard()
+		if fault.ReasonOf(err) == fault.RuntimeLost {
+			l.s.ingester.lose()
+		} else {
+			l.s.ingester.discard()
+		}
 		l.s.mu.Unlock()
 		return err
 	}
@@ -73,8 +77,12 @@ func (l *Loader) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Objec
 	defer cancel()
 	// The events come after loadedIn: callbacks among them can be answered only in a loaded session.
 	l.s.mu.Lock()
-	l.s.turns.goOn(len(goesOn) > 0)
-	l.s.ingester.release()
+	if l.runtime == rt {
+		l.s.turns.goOn(len(goesOn) > 0)
+		l.s.ingester.release()
+	} else { // it has ended meanwhile, and all that follows fails
+		l.s.ingester.lose()
+	}
 	l.s.mu.Unlock()
 	if err := l.s.participants.attend(ctx, rt); err != nil {
 		return err

@@ -31,6 +31,21 @@ func (s fates) forgot() bool {
 	return slices.ContainsFunc(s.decisions, func(d outbox.Decision) bool { return d.Verdict == outbox.Forgotten })
 }
 
+// begin reports whether the history has the turn of a prompt that readers do not know of.
+func (s fates) begin() bool {
+	for i := range s.entries {
+		if begins(&s.entries[i], s.decisions[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// begins is fates.begin for one prompt. applyOne tells the end of its turn.
+func begins(e *outbox.Entry, d outbox.Decision) bool {
+	return (d.Verdict == outbox.Taken || d.Verdict == outbox.Partly) && d.At.Seq == 0 && !e.Ended
+}
+
 // lookUp compares the prompts with the history, or notes why that could not be read. It comes
 // before the journal takes the history up, and apply after.
 func (q *Prompts) lookUp(ctx context.Context, history []*journal.Record, unread error) fates {
@@ -173,8 +188,7 @@ func (q *Prompts) apply(found fates) {
 // applyOne is apply for one prompt.
 func (q *Prompts) applyOne(e *outbox.Entry, d outbox.Decision, out turn.Outcome, unread error) {
 	w := q.waiters[e.N]
-	if (d.Verdict == outbox.Taken || d.Verdict == outbox.Partly) && d.At.Seq == 0 && !e.Ended {
-		// Readers do not know of its turn yet.
+	if begins(e, d) { // readers do not know of its turn yet
 		out = turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: q.s.journal.Last()}
 		q.s.turns.end(out)
 	}

@@ -69,7 +69,8 @@ func (r *Reconciler) history(ctx context.Context, rt Runtime, continuePending bo
 	defer r.s.mu.Unlock()
 	open := r.append(records)
 	// All turns in the history have ended; the CLI does not store their idle events.
-	r.s.turns.carryOut(r.s.turns.machine.LosePast(r.s.journal.Last()))
+	r.s.turns.losePast(r.s.ingester.begun && !found.begin())
+	r.s.ingester.begun = false
 	// The added events belong to these turns. A later process of the bridge must not announce the end of a
 	// turn because of them.
 	r.s.ingester.Known.TurnEnd = r.s.journal.Appended()

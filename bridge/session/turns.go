@@ -119,6 +119,19 @@ func (t *Turns) lose(status bridgev1.TurnStatus) *turn.Outcome {
 	return out
 }
 
+// losePast ends the turns that a load has found in the history. With tell, readers do not know of the end of the last one,
+// which a runtime has begun or gone on with. Whether the agent is told to continue it was decided when it was interrupted
+// first. The caller holds the lock.
+func (t *Turns) losePast(tell bool) {
+	if !tell {
+		t.carryOut(t.machine.LosePast(t.s.journal.Last()))
+		return
+	}
+	interrupted := t.s.ingester.Known.Interruption.Last
+	t.lose(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST)
+	t.s.ingester.Known.Interruption.Last = interrupted
+}
+
 // goOn notes whether the CLI goes on with an earlier runtime's turn. The caller holds the lock.
 func (t *Turns) goOn(goesOn bool) {
 	t.machine.Continue(goesOn)
