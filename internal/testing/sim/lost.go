@@ -25,6 +25,8 @@ var losses = []struct {
 	}},
 	// It may be the reason for which they end.
 	{"each runtime that received it ended", func(w *world, _ int) bool { return w.crashes >= outbox.MaxDeliveries }},
+	// A process of the bridge began without the key that it takes to load the session, and then gives up at once.
+	{"does not store secrets", func(w *world, _ int) bool { return w.provider.losses > 0 }},
 	// The bridge has given up to load it.
 	{"the history cannot be read", func(w *world, n int) bool { return w.prompts[n].hung || w.crashes >= reviveTries }},
 	// Who asks when the session cannot be loaded is told that.
