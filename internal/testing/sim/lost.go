@@ -29,6 +29,8 @@ var losses = []struct {
 	{"does not store secrets", func(w *world, _ int) bool { return w.provider.losses > 0 }},
 	// The bridge has given up to load it.
 	{"the history cannot be read", func(w *world, n int) bool { return w.prompts[n].hung || w.crashes >= reviveTries }},
+	// Each try to load it for what is owed has ended its process.
+	{"the session cannot be loaded: ", func(w *world, _ int) bool { return w.crashes >= reviveTries }},
 	// Who asks when the session cannot be loaded is told that.
 	{"cannot be loaded to find out", func(w *world, n int) bool { return w.prompts[n].hung || w.disconnects > 0 || w.crashes > 1 }},
 	// The session ends, and the process refuses it, or each process has ended.
