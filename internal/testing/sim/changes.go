@@ -21,8 +21,8 @@ func (w *world) command(s *seat) string {
 	return "do" + string(s.tool)
 }
 
-// handles reports whether a participant handles questions, permissions and hooks.
-func (s *seat) handles() bool { return !s.deaf && s.sits() }
+// handles reports whether a participant is known to handle questions, permissions and hooks.
+func (s *seat) handles() bool { return !s.deaf && !s.doubtful && s.sits() }
 
 // change has a participant change what it brings: one tool more, a tool that another participant has, or whether it handles
 // callbacks.
@@ -63,7 +63,7 @@ func (w *world) change(n int) {
 		}
 		newTools = &held
 	}
-	s.presence = joining // the session may have the one or the other
+	s.presence, s.doubtful = joining, newHandling != nil // the session may have the one or the other
 	w.changes++
 	w.orphan()
 	l, p := w.life, s.participant
@@ -78,7 +78,7 @@ func (w *world) change(n int) {
 		}
 		w.note("the participant %c changes to %q, deaf %v: %v", s.tool, extra, deaf, err)
 		w.changes++
-		s.presence = present
+		s.presence, s.doubtful = present, false
 		if !is && w.disconnects > 0 {
 			s.presence, s.token = gone, ""
 		}

@@ -26,8 +26,9 @@ type seat struct {
 	// deaf: it handles no callbacks but those of its tools and commands. extra is another tool that it has.
 	deaf, plain bool // plain: it has no canvas
 	extra       string
-	// unsure: the bridge ended since it joined, and may have saved a change or not.
-	unsure bool
+	// unsure: the bridge ended since it joined, and may have saved a change or not. doubtful: it is changing whether it handles
+	// callbacks, or the bridge ended amid that.
+	unsure, doubtful bool
 	// kept: the bridge has begun with its place.
 	kept   bool
 	stream *stream // that it had last
@@ -135,7 +136,7 @@ func (w *world) joins(l *life, s *seat) bool {
 		}
 		s.stream = st
 		s.id, s.token, s.participant, s.presence = j.Participant.ID, j.Participant.Token, j.Participant, present
-		s.deaf, s.extra, s.unsure, s.kept = false, "", false, false
+		s.deaf, s.extra, s.unsure, s.doubtful, s.kept = false, "", false, false, false
 	case w.isLeaving(err):
 	case reason == fault.ParticipantNotFound, w.isGone(err):
 		if s.kept && s.token != "" && w.disconnects == 0 && time.Since(w.began) < s.grace() {
@@ -234,7 +235,7 @@ const unknown = -1
 // hookHandlers counts the handlers of a hook. Who joins may have a place already, and who had left when the bridge ended, or
 // was about to join, may still have one.
 func (w *world) hookHandlers() (n int) {
-	joins := func(s *seat) bool { return s.presence == joining }
+	joins := func(s *seat) bool { return s.presence == joining || s.doubtful && s.sits() }
 	if n = w.attended(); slices.ContainsFunc(w.seats, joins) || w.restarts > 0 && time.Since(w.began) < grace {
 		return unknown
 	}
@@ -281,7 +282,8 @@ func (w *world) checkDeclared() {
 	w.checkExtra(w.cli)
 	w.checkSatellites(w.cli)
 	for _, kind := range []rune{callersTool, permitted, question, hooked} {
-		if can, must := w.cli.declared.can(kind), w.declares(kind); can != must {
+		doubtful := func(s *seat) bool { return s.doubtful && s.sits() && (kind == question || kind == hooked) }
+		if can, must := w.cli.declared.can(kind), w.declares(kind); can != must && (must || !slices.ContainsFunc(w.seats, doubtful)) {
 			w.failures = append(w.failures, fmt.Sprintf("the CLI can call %c: %v, and it must be %v", kind, can, must))
 		}
 	}
