@@ -352,6 +352,7 @@ func (w *world) abstain(n int) {
 	w.mu.Lock()
 	id := a.p.ID
 	a.abstained[by] = true
+	a.orphaned = a.orphaned || w.left(a) // and who handles it later comes too late
 	w.abstaining++
 	l := w.life
 	w.mu.Unlock()
