@@ -64,6 +64,10 @@ func (w *world) configure(n int) {
 	w.mu.Unlock()
 	w.do(func() error {
 		_, err := l.s.Loader().Resume(l.ctx, o)
+		var text, secret []byte
+		if err == nil {
+			text, secret = l.s.Save(nil, nil)
+		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if !w.lives(l) {
@@ -83,7 +87,10 @@ func (w *world) configure(n int) {
 				w.provider.key.be(key)
 				w.provider.lost = false
 			}
-			w.dirty = true // as package manage does it
+			if text != nil { // as package manage does it
+				w.state = text
+				w.stores(text, secret)
+			}
 			return nil
 		}
 		w.clients.now = before
