@@ -9,6 +9,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 )
 
 // stored is an event that a CLI process keeps in its history.
@@ -65,6 +66,8 @@ type request struct {
 	method string
 	params params
 	answer json.RawMessage
+	// loads: the bridge resumes a session that it does not know the process to have.
+	loads bool
 	// satellite is the connection of a participant that it came on, and done gets its end; nil for others.
 	satellite *satellite
 	done      chan error
@@ -85,6 +88,7 @@ type params struct {
 // requests, one of the replies, the turn, or the record of the session.
 type cli struct {
 	w        *world
+	life     *life // of the bridge that began it; nil if that had ended
 	pipe     *pipe
 	requests []request // received and not worked on yet
 	replies  []string  // made and not sent yet
@@ -135,8 +139,8 @@ type cli struct {
 }
 
 func newCLI(w *world) *cli {
-	c := &cli{w: w, questions: map[string]*toolCall{}}
 	l := w.life
+	c := &cli{w: w, life: l, questions: map[string]*toolCall{}}
 	c.pipe = newPipe(c.receive, func() { w.point(l) })
 	return c
 }
@@ -152,6 +156,7 @@ func (c *cli) receive(body []byte) {
 		c.w.fail("the bridge sends %q: %v", body, err)
 		return
 	}
+	loads := m.Method == "session.resume" && c.life != nil && c.life.s.Loader().State() == session.Unloaded
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
 	c.w.note("bridge: %s", body)
@@ -168,7 +173,9 @@ func (c *cli) receive(body []byte) {
 		}
 	}
 	if m.ID != nil {
-		c.requests = append(c.requests, request{id: m.ID, method: m.Method, params: m.Params, answer: append(m.Result, m.Error...)})
+		c.requests = append(c.requests, request{
+			id: m.ID, method: m.Method, params: m.Params, answer: append(m.Result, m.Error...), loads: loads,
+		})
 		c.checkRequest(c.requests[len(c.requests)-1])
 	}
 }

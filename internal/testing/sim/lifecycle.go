@@ -129,7 +129,7 @@ func (c *cli) resumeLoaded(r request) {
 		c.declared.GitHubToken = before.GitHubToken
 	}
 	if !r.params.DisableResume {
-		if c.w.cli == c && !c.w.clients.changing && !r.params.ContinuePendingWork {
+		if c.w.cli == c && !c.w.clients.changing && !r.params.ContinuePendingWork && !r.loads { // behind a shutdown one does not go on
 			c.w.failures = append(c.w.failures, "the history gets a resume that no caller has asked for")
 		}
 		c.w.clients.resumes++
@@ -179,7 +179,7 @@ func (c *cli) destroy(r request) {
 		c.w.failures = append(c.w.failures, "the session is destroyed while a connection of a participant has it")
 	}
 	*c = cli{
-		w: c.w, pipe: c.pipe, requests: c.requests, replies: c.replies, copies: c.copies, questions: map[string]*toolCall{}, lost: lost,
+		w: c.w, life: c.life, pipe: c.pipe, requests: c.requests, replies: c.replies, copies: c.copies, questions: map[string]*toolCall{}, lost: lost,
 		closed: true, satellites: c.satellites, canvases: c.canvases,
 	}
 	c.reply(r, `{"sessionId":"s1"}`)
