@@ -39,7 +39,6 @@ type Reader struct {
 	pos       Position // of the last event passed
 	announced uint64   // the horizon that has been told
 	lossTold  uint64   // the loss that has been told last ends here
-	pending   *Gap     // to be returned before any record
 	notes     uint64   // notes before this off are not for this reader
 
 	wake      func()
@@ -88,23 +87,14 @@ func (r *Reader) Position() Position { return r.pos }
 // Next appends the next records to dst, until their JSON exceeds maxBytes or there is no more, and returns a gap that
 // precedes them. If it returns neither, the reader is at the end and wake will be called.
 func (r *Reader) Next(dst []*Record, maxBytes int) ([]*Record, *Gap) {
-	records, gap := r.look(dst, maxBytes)
+	records, gap := r.next(dst, maxBytes)
 	if len(records) > 0 || gap != nil {
 		return records, gap
 	}
 	r.asleep.Store(true)
 	// Records appended between the read and the store have not woken the reader.
-	if records, gap = r.look(dst, maxBytes); len(records) > 0 || gap != nil {
+	if records, gap = r.next(dst, maxBytes); len(records) > 0 || gap != nil {
 		r.asleep.Store(false)
-	}
-	return records, gap
-}
-
-// look is next with counting of gaps.
-func (r *Reader) look(dst []*Record, maxBytes int) ([]*Record, *Gap) {
-	records, gap := r.next(dst, maxBytes)
-	if gap != nil {
-		r.j.counts().gaps.Add(1)
 	}
 	return records, gap
 }
@@ -185,6 +175,7 @@ func (r *Reader) nextOnDisk(dst []*Record, through uint64, maxBytes int) ([]*Rec
 		gap := &Gap{From: r.pos, To: Position{Epoch: epoch, Seq: through}, Reason: Trimmed}
 		if len(dst) == 0 {
 			r.pos.Seq = through
+			r.j.counts().gaps.Add(1)
 			return dst, gap
 		}
 		return dst, nil // the next look comes upon it first
@@ -222,29 +213,24 @@ func (j *Journal) damaged(damage *segment.DamageError) {
 }
 
 // gap returns a loss ahead of the reader that was not reported yet. The caller holds the journal's lock.
-func (r *Reader) gap() *Gap {
+func (r *Reader) gap() (gap *Gap) {
 	j := r.j
 	if r.pos.Epoch != j.cfg.Epoch {
-		r.pending = &Gap{From: r.pos, To: Position{Epoch: j.cfg.Epoch}, Reason: EpochEnded}
-		r.pos, r.off, r.announced, r.lossTold = Position{Epoch: j.cfg.Epoch}, 0, 0, 0
+		gap = &Gap{From: r.pos, To: Position{Epoch: j.cfg.Epoch}, Reason: EpochEnded}
+		r.pos, r.off, r.announced, r.lossTold = gap.To, 0, j.horizon, 0
+	} else {
+		gap = r.missing()
 	}
-	gap := r.pending
-	r.pending = nil
 	notesLost := max(r.notes, r.off+1) < j.noteFloor
 	lost := r.ephemeral && r.pos.Seq < j.horizon && r.announced < j.horizon
-	switch trimmed := r.missing(); {
-	case gap != nil:
-		if gap.Reason == EpochEnded {
-			r.announced = j.horizon
-		}
-	case trimmed != nil:
-		gap = trimmed
-	case lost || notesLost:
+	if gap == nil && (lost || notesLost) {
 		gap = &Gap{From: r.pos, To: Position{Epoch: j.cfg.Epoch, Seq: max(j.horizon, r.pos.Seq)}, Reason: EphemeralLost}
 		r.announced = j.horizon
-	default:
+	}
+	if gap == nil {
 		return nil
 	}
+	j.counts().gaps.Add(1)
 	gap.NotesLost = notesLost
 	if notesLost {
 		r.notes = j.noteFloor

@@ -66,5 +66,15 @@ func TestReadWhileTrimmed(t *testing.T) {
 	if gap == nil || gap.Reason != Trimmed || gap.To.Seq != trimmed || len(records) > 0 {
 		t.Errorf("first came %d events and the gap %+v, want what went up to %d", len(records), gap, trimmed)
 	}
+	r, err = l.j.NewReader(Position{Epoch: epoch - 1, Seq: 1}, false, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for _, want := range []GapReason{EpochEnded, Trimmed} {
+		if records, gap := r.Next(nil, 1<<20); gap == nil || gap.Reason != want || len(records) > 0 {
+			t.Errorf("a reader of an earlier epoch gets %d events and the gap %+v, want the reason %d", len(records), gap, want)
+		}
+	}
 	l.close()
 }
