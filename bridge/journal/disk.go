@@ -197,7 +197,7 @@ var boot = sync.OnceValue(func() string {
 func (d *Disk) attach(j *Journal) {
 	d.j, j.cfg.Epoch = j, d.log.Epoch()
 	j.nextSeq, j.shownSeq, j.horizon = d.start+1, d.start, d.start
-	j.evicted, j.trimmed = d.log.Last(), d.log.Trimmed()
+	j.evicted = d.log.Last()
 	j.seen.durable, d.ids = d.ids, idTable[uint64]{}
 	d.writer.register(d)
 	d.writer.wake(d) // numbers are reserved before the first is wanted
@@ -535,7 +535,6 @@ func (d *Disk) trim() {
 	}
 	d.j.mu.Lock()
 	defer d.j.mu.Unlock()
-	d.j.trimmed = max(d.j.trimmed, trimmed)
 	d.losses = slices.DeleteFunc(d.losses, func(l loss) bool { return l.to <= trimmed })
 }
 

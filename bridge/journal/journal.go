@@ -119,7 +119,6 @@ type Journal struct {
 	horizon    uint64 // every ephemeral event up to this seq has been dropped
 	noteFloor  uint64 // every note below this off has been dropped
 	evicted    uint64 // no event up to this seq is in memory
-	trimmed    uint64 // all events up to this seq were dropped
 	seen       dedupe
 	readers    map[*Reader]struct{}
 	waiting    []chan struct{} // for shownSeq to move
@@ -383,8 +382,7 @@ func (j *Journal) Seen(id ID) bool {
 // First returns the position of the first stored event; seq is 0 if there is none.
 func (j *Journal) First() Position {
 	j.mu.RLock()
-	if j.evicted > j.trimmed {
-		after, epoch := j.trimmed, j.cfg.Epoch
+	if after, epoch := j.dropped(), j.cfg.Epoch; j.evicted > after {
 		j.mu.RUnlock()
 		if r, ok := j.disk.next(after); ok {
 			return Position{Epoch: epoch, Seq: r.Pos.Seq}

@@ -100,7 +100,7 @@ func (j *Journal) Restart(epoch uint64, events []*Record) {
 	j.cfg.Budget.give(j.ephemeral + j.cached)
 	j.cfg.Epoch, j.records, j.nextSeq = epoch, nil, 1
 	j.ephemeral, j.cached, j.horizon, j.noteFloor = 0, 0, 0, j.nextOff
-	j.evicted, j.trimmed, j.shownSeq, j.seen = 0, 0, 0, newDedupe()
+	j.evicted, j.shownSeq, j.seen = 0, 0, newDedupe()
 	if j.disk != nil {
 		j.disk.restart()
 	}

@@ -153,10 +153,7 @@ func (r *Reader) nextOnDisk(dst []*Record, through uint64, maxBytes int) ([]*Rec
 		done = n == through
 		return bytes < maxBytes && !done
 	})
-	if r.j.epochNow() != epoch {
-		return r.next(dst[:before], maxBytes) // what was read may be of the new one already
-	}
-	if r.j.trimmedPast(r.pos.Seq) { // files went while they were read: the gap comes first
+	if r.j.hasLeft(r.pos) { // what was read may be of another epoch, or lack files: the gap comes first
 		return r.next(dst[:before], maxBytes)
 	}
 	damage, damaged := errors.AsType[*segment.DamageError](err)
@@ -189,17 +186,20 @@ func (r *Reader) nextOnDisk(dst []*Record, through uint64, maxBytes int) ([]*Rec
 	return dst, nil
 }
 
-// trimmedPast reports whether retention has removed events after a number from disk, and takes
-// note of it: Disk.trim does so only when the files are gone.
-func (j *Journal) trimmedPast(seq uint64) bool {
-	trimmed := j.disk.log.Trimmed()
-	if trimmed <= seq {
-		return false
+// hasLeft reports whether the epoch of a position has ended, or events after it were dropped.
+func (j *Journal) hasLeft(p Position) bool {
+	j.mu.RLock()
+	defer j.mu.RUnlock()
+	return p.Epoch != j.cfg.Epoch || p.Seq < j.dropped()
+}
+
+// dropped returns the number of the last event that is neither in memory nor, because of the retention, on disk. The caller
+// holds mu.
+func (j *Journal) dropped() uint64 {
+	if j.evicted == 0 { // as without a log
+		return 0
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.trimmed = max(j.trimmed, trimmed)
-	return min(j.trimmed, j.evicted) > seq
+	return min(j.evicted, j.disk.log.Trimmed())
 }
 
 // damaged records that events have become unreadable.
@@ -242,7 +242,7 @@ func (r *Reader) gap() (gap *Gap) {
 // their place.
 func (r *Reader) missing() *Gap {
 	j := r.j
-	if through := min(j.trimmed, j.evicted); r.pos.Seq < through {
+	if through := j.dropped(); r.pos.Seq < through {
 		gap := &Gap{From: r.pos, To: Position{Epoch: j.cfg.Epoch, Seq: through}, Reason: Trimmed}
 		r.pos = gap.To
 		return gap
