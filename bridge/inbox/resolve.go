@@ -2,11 +2,14 @@ package inbox
 
 import (
 	"context"
+	"crypto/sha256"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/answer"
+	"google.golang.org/protobuf/proto"
+
 	"github.com/copilot-grpc/copilot-grpc/bridge/async"
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/position"
@@ -61,7 +64,7 @@ type answering struct {
 
 // start checks an answer and gives it to the CLI. done is called as that of Answer.
 func (svc *Service) start(ctx context.Context, s *session.Session, a *answering, done func(journal.Position, error)) {
-	by, err := answer.ResponderOf(a.participant, a.answer)
+	by, err := responderOf(a.participant, a.answer)
 	if err != nil {
 		done(journal.Position{}, err)
 		return
@@ -108,6 +111,19 @@ func (svc *Service) startAfter(
 	}
 }
 
+// responderOf identifies a participant with its answer. It returns the zero Responder for callers of Resolve: their
+// request ids identify repeated requests.
+func responderOf(participant string, a *bridgev1.Answer) (callback.Responder, error) {
+	if participant == "" {
+		return callback.Responder{}, nil
+	}
+	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(a)
+	if err != nil {
+		return callback.Responder{}, fault.Wrap(err, fault.AnswerInvalid, "the answer")
+	}
+	return callback.Responder{Participant: participant, Digest: sha256.Sum256(text)}, nil
+}
+
 // answerField is the path of an answer in its request.
 const answerField = "answer"
 
@@ -115,9 +131,9 @@ const answerField = "answer"
 func (svc *Service) reply(
 	ctx context.Context, s *session.Session, p *callback.Pending, a *answering,
 ) (callback.Reply, error) {
-	form := svc.answers.Reply
+	form := svc.codec.Reply
 	if a.exact {
-		form = svc.answers.ExactReply
+		form = svc.codec.ExactReply
 	}
 	reply, err := form(p, a.answer, answerField)
 	if err == nil {

@@ -11,7 +11,6 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/answer"
 	"github.com/copilot-grpc/copilot-grpc/bridge/broadcast"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
@@ -34,7 +33,6 @@ type Sessions interface {
 type Service struct {
 	sessions   Sessions
 	codec      *wire.Codec
-	answers    *answer.Converter
 	operations *idempotency.Runner
 	shutdown   *shutdown.Coordinator
 	log        *slog.Logger
@@ -48,7 +46,7 @@ func New(
 	s Sessions, codec *wire.Codec, operations *idempotency.Runner, c *shutdown.Coordinator, log *slog.Logger,
 ) *Service {
 	return &Service{
-		sessions: s, codec: codec, answers: answer.New(codec), operations: operations, shutdown: c, log: log,
+		sessions: s, codec: codec, operations: operations, shutdown: c, log: log,
 		hub: broadcast.New[change](queueSize, broadcast.Reset),
 		refresher: refresher{
 			run: c.Go, log: log,

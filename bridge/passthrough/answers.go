@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/answer"
 	"github.com/copilot-grpc/copilot-grpc/bridge/async"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
@@ -12,6 +11,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
+	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 )
@@ -67,7 +67,7 @@ func replyOf(p *callback.Pending, c *call) (callback.Reply, error) {
 	params := c.params.Clone()
 	params.Set("requestId", nil)
 	if p.Kind.Method == callback.PermissionRequested && !c.exact {
-		decision, err := answer.PermissionDecision(p, params.Get("result"), "result")
+		decision, err := wire.PermissionDecision(p, params.Get("result"), "result")
 		if err != nil {
 			return callback.Reply{}, err
 		}

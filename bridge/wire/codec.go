@@ -1,4 +1,4 @@
-// Package wire converts between the CLI's JSON and the messages of the API: events, callbacks,
+// Package wire converts between the CLI's JSON and the messages of the API: events, callbacks and their answers,
 // requests and results.
 //
 // A Codec is immutable but for a pool of buffers, and safe for concurrent use. The package starts
@@ -55,13 +55,13 @@ func New(log *slog.Logger) *Codec {
 		scratch:  sync.Pool{New: func() any { return new([]byte) }},
 	}
 	for i := range c.requests.Fields().Len() {
-		if field := c.requests.Fields().Get(i); c.Tag(field) != "" {
-			c.byMethod[c.Tag(field)] = field
+		if field := c.requests.Fields().Get(i); c.tag(field) != "" {
+			c.byMethod[c.tag(field)] = field
 		}
 	}
 	outputs := (*cliv1.HookOutput)(nil).ProtoReflect().Descriptor().Oneofs().ByName("variant").Fields()
 	for i := range outputs.Len() {
-		c.hooks[c.Tag(outputs.Get(i))] = true
+		c.hooks[c.tag(outputs.Get(i))] = true
 	}
 	c.events = sync.OnceValue(func() *translate.Table {
 		table, err := c.set.Table((*cliv1.SessionEvent)(nil).ProtoReflect().Descriptor())
@@ -76,8 +76,8 @@ func New(log *slog.Logger) *Codec {
 // Prepare compiles the table of events, which takes some milliseconds. The first event waits for it otherwise.
 func (c *Codec) Prepare() { c.events() }
 
-// Tag is the method, event type or hook type that a case of a oneof is for.
-func (*Codec) Tag(field protoreflect.FieldDescriptor) string {
+// tag is the method, event type or hook type that a case of a oneof is for.
+func (*Codec) tag(field protoreflect.FieldDescriptor) string {
 	rules, _ := proto.GetExtension(field.Options(), jsonv1.E_Field).(*jsonv1.FieldRules)
 	return rules.GetTag()
 }
@@ -87,13 +87,10 @@ func (c *Codec) Table(m protoreflect.MessageDescriptor) (*translate.Table, error
 	return c.set.Table(m)
 }
 
-// AnswerCase returns the case of an answer that is set; nil if none is.
-func (c *Codec) AnswerCase(a *bridgev1.Answer) protoreflect.FieldDescriptor {
+// answerCase returns the case of an answer that is set; nil if none is.
+func (c *Codec) answerCase(a *bridgev1.Answer) protoreflect.FieldDescriptor {
 	return a.ProtoReflect().WhichOneof(c.answers)
 }
-
-// HookTyped reports whether the output of a hook type has a message.
-func (c *Codec) HookTyped(hook string) bool { return c.hooks[hook] }
 
 // MaxRequestDepth is the permitted nesting of a caller's message, including the JSON text in its fields. With
 // the levels that the bridge adds, it stays below rpcconn.CLIMaxDepth.

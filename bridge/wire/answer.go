@@ -1,12 +1,7 @@
-// Package answer converts callers' answers to callbacks to the JSON that the CLI takes. It checks
-// them first: the CLI accepts nearly any answer and loses the request if it cannot use it.
-//
-// The package is pure: it has no lock, clock or goroutine.
-package answer
+package wire
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 
@@ -16,33 +11,13 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
-	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
-// Converter converts answers. It is safe for concurrent use.
-type Converter struct{ codec *wire.Codec }
-
-// New returns a converter.
-func New(codec *wire.Codec) *Converter { return &Converter{codec} }
-
-// ResponderOf identifies a participant with its answer. It returns the zero Responder for callers of Resolve: their
-// request ids identify repeated requests.
-func ResponderOf(participant string, a *bridgev1.Answer) (callback.Responder, error) {
-	if participant == "" {
-		return callback.Responder{}, nil
-	}
-	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(a)
-	if err != nil {
-		return callback.Responder{}, fault.Wrap(err, fault.AnswerInvalid, "the answer")
-	}
-	return callback.Responder{Participant: participant, Digest: sha256.Sum256(text)}, nil
-}
-
-// Reply gives an answer the CLI's form. The CLI takes nearly anything and burns the
-// request on what it cannot use, so everything is checked here.
-func (c *Converter) Reply(p *callback.Pending, a *bridgev1.Answer, at string) (callback.Reply, error) {
+// Reply gives an answer to a callback the CLI's form. It checks the answer first: the CLI accepts nearly any answer,
+// and loses the request if it cannot use it.
+func (c *Codec) Reply(p *callback.Pending, a *bridgev1.Answer, at string) (callback.Reply, error) {
 	wrong := func() (callback.Reply, error) {
 		return callback.Reply{}, fault.New(fault.AnswerInvalid, "callback %q is a %s; the answer is of another kind", p.ID, p.Kind.Method).
 			WithField(at).With("callback_id", p.ID)
@@ -73,8 +48,8 @@ func (c *Converter) Reply(p *callback.Pending, a *bridgev1.Answer, at string) (c
 	case *bridgev1.Answer_Error:
 		return errorReply(p, answer.Error), nil
 	}
-	field := c.codec.AnswerCase(a)
-	if c.codec.Tag(field) != p.Kind.Method {
+	field := c.answerCase(a)
+	if c.tag(field) != p.Kind.Method {
 		return wrong()
 	}
 	answer := a.ProtoReflect().Get(field).Message().Interface()
@@ -90,17 +65,17 @@ func (c *Converter) Reply(p *callback.Pending, a *bridgev1.Answer, at string) (c
 }
 
 // toJSON gives a message of an answer the CLI's form.
-func (c *Converter) toJSON(p *callback.Pending, m proto.Message, at string) (json.RawMessage, error) {
+func (c *Codec) toJSON(p *callback.Pending, m proto.Message, at string) (json.RawMessage, error) {
 	if err := c.complete(p, m, at); err != nil {
 		return nil, err
 	}
-	text, err := c.codec.ToJSON(m, at)
+	text, err := c.ToJSON(m, at)
 	return text, answerInvalid(err)
 }
 
 // complete refuses a message of an answer without something that the CLI needs.
-func (c *Converter) complete(p *callback.Pending, m proto.Message, at string) error {
-	lacking := c.codec.Lacking(m.ProtoReflect())
+func (c *Codec) complete(p *callback.Pending, m proto.Message, at string) error {
+	lacking := c.Lacking(m.ProtoReflect())
 	if lacking == "" {
 		return nil
 	}
@@ -117,13 +92,13 @@ func typedReply(p *callback.Pending, text json.RawMessage) callback.Reply {
 
 // hookReply is the output of a hook, which must be of the hook's own type; only where that
 // has no output here is JSON taken.
-func (c *Converter) hookReply(p *callback.Pending, out *cliv1.HookOutput, at string) (callback.Reply, error) {
+func (c *Codec) hookReply(p *callback.Pending, out *cliv1.HookOutput, at string) (callback.Reply, error) {
 	m := out.ProtoReflect()
 	variant := m.WhichOneof(m.Descriptor().Oneofs().ByName("variant"))
 	switch {
 	case variant == nil: // no opinion
 		return callback.Reply{Members: json.RawMessage(`{}`)}, nil
-	case c.codec.Tag(variant) != p.Hook && (c.codec.Tag(variant) != "" || c.codec.HookTyped(p.Hook)):
+	case c.tag(variant) != p.Hook && (c.tag(variant) != "" || c.hooks[p.Hook]):
 		return callback.Reply{}, fault.New(fault.AnswerInvalid, "the hook is %q, but the output is for another hook", p.Hook).
 			WithField(at).With("callback_id", p.ID)
 	}
@@ -135,7 +110,7 @@ func (c *Converter) hookReply(p *callback.Pending, out *cliv1.HookOutput, at str
 }
 
 // toolReply has three ways: a result, which may be a failure; an exception; nothing.
-func (c *Converter) toolReply(p *callback.Pending, a *bridgev1.ToolAnswer, at string) (callback.Reply, error) {
+func (c *Codec) toolReply(p *callback.Pending, a *bridgev1.ToolAnswer, at string) (callback.Reply, error) {
 	switch o := a.GetOutcome().(type) {
 	case *bridgev1.ToolAnswer_Text:
 		return members("result", quote(o.Text)), nil
@@ -170,8 +145,8 @@ var current = map[string]bool{
 	"approve-read-only-for-session": true, "reject": true, "user-not-available": true,
 }
 
-func (c *Converter) permissionReply(p *callback.Pending, d *cliv1.PermissionDecision, at string) (callback.Reply, error) {
-	text, err := c.codec.ToJSON(d, at)
+func (c *Codec) permissionReply(p *callback.Pending, d *cliv1.PermissionDecision, at string) (callback.Reply, error) {
+	text, err := c.ToJSON(d, at)
 	if err != nil {
 		return callback.Reply{}, answerInvalid(err)
 	}

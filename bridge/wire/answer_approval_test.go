@@ -1,4 +1,4 @@
-package answer
+package wire
 
 import (
 	"fmt"
@@ -8,7 +8,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
-	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
@@ -100,8 +99,7 @@ func TestApprovalOfARequestWithoutAPrompt(t *testing.T) {
 // A participant that is exact says what the CLI is to hear, and no more.
 func TestExactApproval(t *testing.T) {
 	t.Parallel()
-	c := wire.New(slog.New(slog.DiscardHandler))
-	converter := New(c)
+	codec := New(slog.New(slog.DiscardHandler))
 	p := &callback.Pending{ID: "1", Kind: callback.ForEvent(callback.PermissionRequested), Params: []byte(`{"permissionRequest":{"kind":"read"}}`)}
 	answer := &bridgev1.Answer{Answer: &bridgev1.Answer_Permission{Permission: &cliv1.PermissionDecision{
 		Variant: &cliv1.PermissionDecision_ApproveForSession{ApproveForSession: &cliv1.PermissionDecisionApproveForSession{}},
@@ -110,8 +108,8 @@ func TestExactApproval(t *testing.T) {
 		form func(*callback.Pending, *bridgev1.Answer, string) (callback.Reply, error)
 		want string
 	}{
-		"exact": {converter.ExactReply, `{"result":{"kind":"approve-for-session"}}`},
-		"tidy":  {converter.Reply, `{"result":{"kind":"approve-for-session","approval":{"kind":"read"}}}`},
+		"exact": {codec.ExactReply, `{"result":{"kind":"approve-for-session"}}`},
+		"tidy":  {codec.Reply, `{"result":{"kind":"approve-for-session","approval":{"kind":"read"}}}`},
 	} {
 		if got, err := c.form(p, answer, "answer"); err != nil || string(got.Members) != c.want {
 			t.Errorf("%s: got %s, %v, want %s", name, got.Members, err, c.want)

@@ -1,4 +1,4 @@
-package answer
+package wire
 
 import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
@@ -8,24 +8,24 @@ import (
 
 // ExactReply is Reply for a caller that answers as the CLI's own clients do: what it says
 // reaches the CLI as it is.
-func (c *Converter) ExactReply(p *callback.Pending, a *bridgev1.Answer, at string) (callback.Reply, error) {
+func (c *Codec) ExactReply(p *callback.Pending, a *bridgev1.Answer, at string) (callback.Reply, error) {
 	if answer := a.GetError(); answer != nil && !p.Kind.Event {
 		return plainError(answer), nil
 	}
 	if decision := a.GetPermission(); decision != nil && p.Kind.Method == callback.PermissionRequested {
-		text, err := c.codec.ToJSONAs(decision, at+".permission", translate.JSONOptions{})
+		text, err := c.ToJSONAs(decision, at+".permission", translate.JSONOptions{})
 		return members("result", text), answerInvalid(err)
 	}
 	if result := a.GetTool().GetResult(); result != nil && p.Kind.Method == callback.ToolRequested {
-		text, err := c.codec.ToJSONAs(result, at+".tool.result", translate.JSONOptions{})
+		text, err := c.ToJSONAs(result, at+".tool.result", translate.JSONOptions{})
 		return members("result", text), answerInvalid(err)
 	}
-	field := c.codec.AnswerCase(a)
+	field := c.answerCase(a)
 	hook := a.GetHook()
-	if field == nil || c.codec.Tag(field) != p.Kind.Method || hook != nil && hook.GetVariant() == nil {
+	if field == nil || c.tag(field) != p.Kind.Method || hook != nil && hook.GetVariant() == nil {
 		return c.Reply(p, a, at)
 	}
-	text, err := c.codec.ToJSONAs(a.ProtoReflect().Get(field).Message().Interface(), at, translate.JSONOptions{})
+	text, err := c.ToJSONAs(a.ProtoReflect().Get(field).Message().Interface(), at, translate.JSONOptions{})
 	switch {
 	case err != nil:
 		return callback.Reply{}, answerInvalid(err)
