@@ -6,12 +6,12 @@ import (
 	"io"
 	"time"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/archive"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/record"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/record"
 	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
+	"github.com/copilot-grpc/copilot-grpc/bridge/transfer/archive"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 

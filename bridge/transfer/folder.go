@@ -11,7 +11,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/record"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/record"
 )
 
 const (

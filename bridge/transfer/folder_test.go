@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/archive"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/record"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/record"
+	"github.com/copilot-grpc/copilot-grpc/bridge/transfer/archive"
 )
 
 // journalLink is the event with which a file continues another one.

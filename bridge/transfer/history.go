@@ -10,8 +10,8 @@ import (
 	"os"
 	"unicode/utf8"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/archive"
-	"github.com/copilot-grpc/copilot-grpc/bridge/record"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/record"
+	"github.com/copilot-grpc/copilot-grpc/bridge/transfer/archive"
 )
 
 // conversation are the types of events that an imported record may have, with the members of their data that are left

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/archive"
+	"github.com/copilot-grpc/copilot-grpc/bridge/transfer/archive"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/leak"
 )
 

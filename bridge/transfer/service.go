@@ -20,7 +20,6 @@ import (
 	"log/slog"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/admission"
-	"github.com/copilot-grpc/copilot-grpc/bridge/archive"
 	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fleet"
@@ -30,6 +29,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
+	"github.com/copilot-grpc/copilot-grpc/bridge/transfer/archive"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 )
 

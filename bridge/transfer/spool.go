@@ -7,7 +7,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/archive"
+	"github.com/copilot-grpc/copilot-grpc/bridge/transfer/archive"
 )
 
 // spool is a temporary file with the parts of an archive, one after the other. A session is copied into it while the

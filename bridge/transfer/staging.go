@@ -13,9 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/archive"
-	"github.com/copilot-grpc/copilot-grpc/bridge/record"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/record"
+	"github.com/copilot-grpc/copilot-grpc/bridge/transfer/archive"
 )
 
 const (

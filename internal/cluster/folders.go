@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
-	"github.com/copilot-grpc/copilot-grpc/bridge/record"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/record"
 	"github.com/copilot-grpc/copilot-grpc/internal/cluster/natsblob"
 )
 

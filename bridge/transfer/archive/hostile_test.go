@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/archive"
+	"github.com/copilot-grpc/copilot-grpc/bridge/transfer/archive"
 )
 
 // TestHostileNames: the manifest is refused before a file is written.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/archive"
+	"github.com/copilot-grpc/copilot-grpc/bridge/transfer/archive"
 )
 
 func sorted(files []file) []file {
