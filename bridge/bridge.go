@@ -40,7 +40,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/serverlog"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
-	"github.com/copilot-grpc/copilot-grpc/bridge/shell"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
@@ -162,7 +161,6 @@ type Bridge struct {
 	operations *idempotency.Runner
 
 	shutdown  *shutdown.Coordinator
-	shells    *shell.Runner
 	admission *admission.Controller
 
 	budget *journal.Budget
@@ -234,7 +232,6 @@ func (b *Bridge) compose(defaults jsonobj.Object) {
 		Changed: b.SessionWatch.Changed, Notified: b.SessionWatch.Notified, Warm: cfg.Warm, SweepInterval: cfg.sweepInterval(),
 		Tuning: cfg.Tuning.Tuning, Host: cfg.Host, Log: b.log,
 	})
-	b.shells = shell.New(b.shutdown, b.log)
 	b.operations = idempotency.New(b.shutdown, b.admission.Remembered, b.log)
 	b.Events = stream.New(b.store, b.codec, b.shutdown)
 	b.Callbacks = inbox.New(b.store, b.codec, b.operations, b.shutdown, b.log)
@@ -259,7 +256,7 @@ func (b *Bridge) compose(defaults jsonobj.Object) {
 	})
 	b.CLI = passthrough.New(passthrough.Config{
 		Sessions: b.store, Opener: b.Sessions, Sender: b.Turns, Admission: b.admission, Tenants: b.tenants,
-		Runtimes: b.fleet, Codec: b.codec, Operations: b.operations, Shutdown: b.shutdown, Shells: b.shells,
+		Runtimes: b.fleet, Codec: b.codec, Operations: b.operations, Shutdown: b.shutdown, Log: b.log,
 		Raw: cfg.Raw, SingleClient: cfg.SingleClient,
 	})
 	b.Participants = attach.New(attach.Config{
@@ -303,7 +300,7 @@ func (b *Bridge) providersOf(tenant string) session.Providers {
 // forget removes what other parts have of a session that leaves memory.
 func (b *Bridge) forget(key string) {
 	b.fleet.Forget(key)
-	b.shells.Forget(key)
+	b.CLI.Forget(key)
 	b.Turns.Forget(key)
 }
 

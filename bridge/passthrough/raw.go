@@ -54,5 +54,5 @@ func (svc *Service) RunShell(
 	find := func(ctx context.Context) (*session.Session, error) {
 		return svc.cfg.Sessions.Open(ctx, r.GetSessionId())
 	}
-	return svc.cfg.Shells.Run(ctx, r, find, emit)
+	return svc.shells.run(ctx, r, find, emit)
 }

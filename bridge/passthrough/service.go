@@ -14,11 +14,13 @@
 // A call that waits for events waits for the journal and does not occupy the CLI. Where only the CLI can wait, at most
 // 32 calls of a tenant wait there.
 //
-// A Service has no lock and starts no goroutine.
+// RunShell waits for the output of its command in the same way (shell.go). It starts a goroutine for each command, and
+// has a channel for each session in which a command has run. A Service has no other lock or goroutine.
 package passthrough
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/admission"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fleet"
@@ -29,7 +31,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
-	"github.com/copilot-grpc/copilot-grpc/bridge/shell"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
@@ -47,7 +48,7 @@ type Config struct {
 	Codec      *wire.Codec
 	Operations *idempotency.Runner
 	Shutdown   *shutdown.Coordinator
-	Shells     *shell.Runner
+	Log        *slog.Logger
 	// Raw switches RawService on. SingleClient says that one program alone uses the CLI's processes.
 	Raw, SingleClient bool
 }
@@ -57,10 +58,16 @@ type Service struct {
 	cfg Config
 	// parked counts the calls that wait in the CLI.
 	parked quota.Gauge
+	shells shells
 }
 
 // New returns a service.
-func New(c Config) *Service { return &Service{cfg: c} }
+func New(c Config) *Service {
+	return &Service{cfg: c, shells: shells{shutdown: c.Shutdown, log: c.Log}}
+}
+
+// Forget removes what the service has of a session that leaves memory.
+func (svc *Service) Forget(key string) { svc.shells.starts.Delete(key) }
 
 // profile reads the profile that the caller of a method asks for.
 func (svc *Service) profile(ctx context.Context, m *bridgev1.RuntimeProfile) (runtime.Profile, error) {

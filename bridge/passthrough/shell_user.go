@@ -1,4 +1,4 @@
-package shell
+package passthrough
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 
 // userShell is a command that runs in the name of the user.
 type userShell struct {
-	runner  *Runner
+	shells  *shells
 	s       *session.Session
 	request string // the id by which it is cancelled
 	command string
@@ -37,21 +37,21 @@ type shellResult struct {
 	err        error
 }
 
-// maxRead is the size in bytes up to which events are read from the journal at once.
-const maxRead = 256 << 10
+// maxShellRead is the size in bytes up to which events are read from the journal at once.
+const maxShellRead = 256 << 10
 
 // runAsUser runs a command and emits its output.
-func (rn *Runner) runAsUser(
+func (all *shells) runAsUser(
 	ctx context.Context, s *session.Session, r *bridgev1.RunShellRequest, timeout time.Duration,
 	emit func(*bridgev1.RunShellResponse) error,
 ) error {
 	sh := &userShell{
-		runner: rn, s: s, request: sessions.NewID(), command: inDirectory(r),
+		shells: all, s: s, request: sessions.NewID(), command: inDirectory(r),
 		woken: make(chan struct{}, 1), emit: emit,
 	}
 	// Two commands with the same text cannot be distinguished before they have begun, so they start one after
 	// the other.
-	starting := rn.starting(s.Key())
+	starting := all.starting(s.Key())
 	select {
 	case starting <- struct{}{}:
 	case <-ctx.Done():
@@ -111,7 +111,7 @@ func (sh *userShell) run(ctx context.Context) error {
 		sh.cancel(ctx)
 		select {
 		case <-ended:
-		case <-time.After(closeTimeout):
+		case <-time.After(shellCloseTimeout):
 			cancel()
 			<-ended
 		}
@@ -141,7 +141,7 @@ func (sh *userShell) follow(ctx context.Context, ended <-chan shellResult) (shel
 			return result, sh.pass()
 		case <-ctx.Done():
 			return shellResult{}, session.Classify(context.Cause(ctx), "session.shell.executeUserRequested")
-		case <-sh.runner.shutdown.Stopped().Done():
+		case <-sh.shells.shutdown.Stopped().Done():
 			return shellResult{}, fault.New(fault.Draining, "the server stops")
 		}
 	}
@@ -151,7 +151,7 @@ func (sh *userShell) follow(ctx context.Context, ended <-chan shellResult) (shel
 func (sh *userShell) pass() error {
 	for {
 		var gap *journal.Gap
-		sh.records, gap = sh.reader.Next(sh.records[:0], maxRead)
+		sh.records, gap = sh.reader.Next(sh.records[:0], maxShellRead)
 		if gap != nil && sh.call != "" {
 			lost := &bridgev1.RunShellResponse_LostBytes{LostBytes: -1}
 			if err := sh.emit(&bridgev1.RunShellResponse{Frame: lost}); err != nil {
@@ -210,17 +210,17 @@ func (sh *userShell) finish(r shellResult) error {
 
 // cancel ends a command whose caller has gone.
 func (sh *userShell) cancel(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shellCloseTimeout)
 	defer cancel()
 	var params jsonobj.Object
 	params.SetString("requestId", sh.request)
 	if _, _, err := sh.s.Loader().Do(ctx, "session.shell.cancelUserRequested", params); err != nil {
-		sh.runner.log.Warn("ending a command failed", "session_id", sh.s.ID(), "process_id", sh.call, "error", err)
+		sh.shells.log.Warn("ending a command failed", "session_id", sh.s.ID(), "process_id", sh.call, "error", err)
 	}
 }
 
 // starting returns the channel, of capacity 1, that a command of the session fills until it has begun.
-func (rn *Runner) starting(key string) chan struct{} {
-	gate, _ := rn.starts.LoadOrStore(key, make(chan struct{}, 1))
+func (all *shells) starting(key string) chan struct{} {
+	gate, _ := all.starts.LoadOrStore(key, make(chan struct{}, 1))
 	return gate.(chan struct{})
 }

@@ -1,4 +1,4 @@
-package shell
+package passthrough
 
 import (
 	"context"
@@ -151,9 +151,9 @@ func (f *fixture) prints(call, stream, text string) {
 }
 
 // runShell runs a command, and passes a word for each frame to emit.
-func (f *fixture) runShell(ctx context.Context, r *Runner, command string, emit func(frame string) error) error {
+func (f *fixture) runShell(ctx context.Context, r *shells, command string, emit func(frame string) error) error {
 	find := func(context.Context) (*session.Session, error) { return f.s, nil }
-	return r.Run(ctx, &bridgev1.RunShellRequest{SessionId: "s1", Command: command}, find, func(m *bridgev1.RunShellResponse) error {
+	return r.run(ctx, &bridgev1.RunShellRequest{SessionId: "s1", Command: command}, find, func(m *bridgev1.RunShellResponse) error {
 		switch x := m.GetFrame().(type) {
 		case *bridgev1.RunShellResponse_ProcessId:
 			return emit("process " + x.ProcessId)
@@ -168,7 +168,9 @@ func (f *fixture) runShell(ctx context.Context, r *Runner, command string, emit 
 	})
 }
 
-func newRunner() *Runner { return New(shutdown.New(), slog.New(slog.DiscardHandler)) }
+func newRunner() *shells {
+	return &shells{shutdown: shutdown.New(), log: slog.New(slog.DiscardHandler)}
+}
 
 // The events of a command are on disk before readers see them. The reply, which needs no disk, comes earlier: the
 // exit code still follows all output.

@@ -1,9 +1,0 @@
-package shell
-
-import (
-	"testing"
-
-	"github.com/copilot-grpc/copilot-grpc/internal/testing/leak"
-)
-
-func TestMain(m *testing.M) { leak.Main(m) }
