@@ -37,7 +37,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
 	"github.com/copilot-grpc/copilot-grpc/bridge/request"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
-	"github.com/copilot-grpc/copilot-grpc/bridge/serverlog"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
@@ -114,7 +113,7 @@ type Config struct {
 	// Audit receives the audit log. Default: audit.Discard.
 	Audit audit.Sink
 	// Warnings keeps the log's warnings for RuntimeService.WatchServerLog. Nil: the server has none to show.
-	Warnings *serverlog.Ring
+	Warnings *manage.Warnings
 	// Logger receives events without a caller. Default: slog.DiscardHandler.
 	Logger *slog.Logger
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fleet"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
-	"github.com/copilot-grpc/copilot-grpc/bridge/serverlog"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
@@ -39,7 +38,7 @@ type RuntimesConfig struct {
 	// Limits returns the limits for a tenant's calls; the service adds the limits of the runtimes.
 	Limits func(tenant string) *bridgev1.Limits
 	// Warnings has the server's log of warnings; nil if it is not recorded.
-	Warnings *serverlog.Ring
+	Warnings *Warnings
 	// Version is the version of the server.
 	Version string
 	// Durable says that journals survive a restart.

@@ -20,7 +20,7 @@ func (svc *Runtimes) WatchServerLog(
 	if svc.cfg.Warnings == nil {
 		return fault.New(fault.FeatureDisabled, "the server does not record its log")
 	}
-	records, w := svc.cfg.Warnings.Subscribe()
+	records, w := svc.cfg.Warnings.subscribe()
 	defer w.Close()
 	if err := open(); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
-	"github.com/copilot-grpc/copilot-grpc/bridge/serverlog"
+	"github.com/copilot-grpc/copilot-grpc/bridge/manage"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -20,7 +20,7 @@ import (
 // server's drain.
 func TestWatchServerLog(t *testing.T) {
 	t.Parallel()
-	ring := serverlog.New(func(s string) string { return s })
+	ring := manage.NewWarnings(func(s string) string { return s })
 	log := slog.New(ring.Handler(slog.NewTextHandler(io.Discard, nil)))
 	r := bridgetest.New(t, fakecli.Script{}, func(c *bridgetest.Options) { c.Warnings = ring })
 	log.Warn("before")
@@ -42,7 +42,7 @@ func TestWatchServerLog(t *testing.T) {
 	if f := <-frames; f.GetRecord().GetMessage() != "before" {
 		t.Errorf("at first: %v", f)
 	}
-	for range serverlog.Size + 7 { // the reader reads nothing
+	for range manage.MaxWarnings + 7 { // the reader reads nothing
 		log.Warn("after")
 	}
 	if f := <-frames; f.GetCaughtUp() == nil {
@@ -51,7 +51,7 @@ func TestWatchServerLog(t *testing.T) {
 	if f := <-frames; f.GetGap().GetLost() != 7 {
 		t.Errorf("a slow reader gets %v", f)
 	}
-	for i := range serverlog.Size {
+	for i := range manage.MaxWarnings {
 		if f := <-frames; f.GetRecord().GetNumber() != int64(i+9) {
 			t.Fatalf("after the gap: %v", f)
 		}

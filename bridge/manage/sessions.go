@@ -3,7 +3,8 @@
 // other packages that open sessions (participants, runs, copilot.cli.v1) use it. Shares offers sessions to other tenants.
 // Runtimes serves RuntimeService.
 //
-// None of these has a lock or a goroutine. Detached requests run on goroutines of the idempotency.Runner.
+// None of these has a lock, but for that of Warnings, or a goroutine. Detached requests run on goroutines of the
+// idempotency.Runner.
 package manage
 
 import (

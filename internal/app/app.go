@@ -12,9 +12,9 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge"
 	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
+	"github.com/copilot-grpc/copilot-grpc/bridge/manage"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
-	"github.com/copilot-grpc/copilot-grpc/bridge/serverlog"
 	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
 	"github.com/copilot-grpc/copilot-grpc/server"
 	"github.com/copilot-grpc/copilot-grpc/server/forward"
@@ -44,7 +44,7 @@ type App struct {
 	bridge   *bridge.Bridge
 	policy   *policy.Store // nil without one
 	logger   *slog.Logger
-	warnings *serverlog.Ring
+	warnings *manage.Warnings
 	server   *server.Server
 	logins   *login.Store // nil without a listener for browsers
 	offline  *offlinemodel.Server
@@ -68,7 +68,7 @@ func New(ctx context.Context, c Config, options ...Option) (_ *App, err error) {
 		return nil, err
 	}
 	set := newSettings(options)
-	warnings := serverlog.New(redact.Text)
+	warnings := manage.NewWarnings(redact.Text)
 	set.logger = slog.New(warnings.Handler(set.logger.Handler()))
 	a := &App{config: c, logger: set.logger, level: set.level, warnings: warnings}
 	a.current.Store(&c)

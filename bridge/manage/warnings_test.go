@@ -1,4 +1,4 @@
-package serverlog
+package manage
 
 import (
 	"bytes"
@@ -16,8 +16,8 @@ import (
 func hide(s string) string { return strings.ReplaceAll(s, "secret", "[redacted]") }
 
 // logger returns a ring and a logger that also writes to out, from level ERROR.
-func logger(out *bytes.Buffer) (*Ring, *slog.Logger) {
-	r := New(hide)
+func logger(out *bytes.Buffer) (*Warnings, *slog.Logger) {
+	r := NewWarnings(hide)
 	return r, slog.New(r.Handler(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelError})))
 }
 
@@ -31,7 +31,7 @@ func TestRecords(t *testing.T) {
 		"error", errors.New("with a secret"), "", "unnamed",
 		slog.Group("peer", "address", "unix", slog.Group("", "port", 1)))
 	log.Error("worse", "long", strings.Repeat("ä", maxAttribute))
-	records, w := r.Subscribe()
+	records, w := r.subscribe()
 	defer w.Close()
 	if len(records) != 2 {
 		t.Fatalf("the records are %v", records)
@@ -56,7 +56,7 @@ func TestRecords(t *testing.T) {
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	r, log := logger(new(bytes.Buffer))
-	for i := range Size + 10 {
+	for i := range MaxWarnings + 10 {
 		log.Warn(fmt.Sprint(i))
 	}
 	attrs := make([]any, 0, 4*maxAttributes)
@@ -64,10 +64,10 @@ func TestBounds(t *testing.T) {
 		attrs = append(attrs, fmt.Sprint("k", i), strings.Repeat("x", maxMessage))
 	}
 	log.Warn(strings.Repeat("y", 2*maxMessage), attrs...)
-	records, w := r.Subscribe()
+	records, w := r.subscribe()
 	defer w.Close()
 	last := records[len(records)-1]
-	if len(records) != Size || records[0].GetNumber() != 12 || records[0].GetMessage() != "11" {
+	if len(records) != MaxWarnings || records[0].GetNumber() != 12 || records[0].GetMessage() != "11" {
 		t.Errorf("%d records from %v", len(records), records[0])
 	}
 	if len(last.GetAttributes()) != maxAttributes || len(last.GetMessage()) > maxMessage+len("…") {
@@ -83,12 +83,12 @@ func TestSubscriptions(t *testing.T) {
 	var writers sync.WaitGroup
 	for range 4 {
 		writers.Go(func() {
-			for range Size / 4 {
+			for range MaxWarnings / 4 {
 				log.Warn("x")
 			}
 		})
 	}
-	records, w := r.Subscribe()
+	records, w := r.subscribe()
 	defer w.Close()
 	writers.Wait()
 	next := int64(1)
@@ -98,13 +98,13 @@ func TestSubscriptions(t *testing.T) {
 		}
 		next++
 	}
-	if next != Size+1 {
+	if next != MaxWarnings+1 {
 		t.Errorf("the last record is %d", next-1)
 	}
-	for range Size + 5 {
+	for range MaxWarnings + 5 {
 		log.Warn("too many")
 	}
-	if batch := w.Take(); batch.Dropped != 5 || len(batch.Values) != Size || batch.Values[0].GetNumber() != Size+6 {
+	if batch := w.Take(); batch.Dropped != 5 || len(batch.Values) != MaxWarnings || batch.Values[0].GetNumber() != MaxWarnings+6 {
 		t.Errorf("%d records were lost, %d queued from %v", batch.Dropped, len(batch.Values), batch.Values[0])
 	}
 }

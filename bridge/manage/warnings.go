@@ -1,9 +1,4 @@
-// Package serverlog records the server's warnings and errors, so that callers can read them: a Ring has the last
-// records, and its handlers wrap the handler of the log.
-//
-// The mutex of a Ring guards the records; the Hub's is taken while it is held. Logging never waits for a reader. The
-// package starts no goroutine.
-package serverlog
+package manage
 
 import (
 	"context"
@@ -18,8 +13,8 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// Size is how many records a Ring has, and how many wait for a reader at most.
-const Size = 1000
+// MaxWarnings is how many records Warnings has, and how many wait for a reader at most.
+const MaxWarnings = 1000
 
 const (
 	maxMessage    = 4 << 10
@@ -27,60 +22,63 @@ const (
 	maxAttribute  = 1 << 10
 )
 
-// Ring has the last records from level WARN. Use New. It is safe for concurrent use.
-type Ring struct {
+// Warnings has the last records of the server's log from level WARN, for callers to read. Its handlers wrap the handler
+// of the log. Logging never waits for a reader. It is safe for concurrent use.
+type Warnings struct {
 	redact func(string) string
 	hub    *broadcast.Hub[*bridgev1.ServerLogRecord]
 
-	mu      sync.Mutex
-	records []*bridgev1.ServerLogRecord // at most Size; immutable, shared with the readers
+	mu      sync.Mutex                  // the hub's is taken while it is held
+	records []*bridgev1.ServerLogRecord // at most MaxWarnings; immutable, shared with the readers
 	last    int64                       // number of the last record
 }
 
-// New returns an empty ring. redact removes credentials from text.
-func New(redact func(string) string) *Ring {
-	return &Ring{redact: redact, hub: broadcast.New[*bridgev1.ServerLogRecord](Size, broadcast.DropOldest)}
+// NewWarnings returns Warnings without records. redact removes credentials from text.
+func NewWarnings(redact func(string) string) *Warnings {
+	return &Warnings{redact: redact, hub: broadcast.New[*bridgev1.ServerLogRecord](MaxWarnings, broadcast.DropOldest)}
 }
 
-// Subscribe returns the records so far, oldest first, and a subscription to all later ones, which the caller must
+// subscribe returns the records so far, oldest first, and a subscription to all later ones, which the caller must
 // close. The caller must not change the records.
-func (r *Ring) Subscribe() ([]*bridgev1.ServerLogRecord, *broadcast.Subscription[*bridgev1.ServerLogRecord]) {
+func (r *Warnings) subscribe() ([]*bridgev1.ServerLogRecord, *broadcast.Subscription[*bridgev1.ServerLogRecord]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.records), r.hub.Subscribe(func(*bridgev1.ServerLogRecord) bool { return true })
 }
 
 // add adds a record and numbers it.
-func (r *Ring) add(record *bridgev1.ServerLogRecord) {
+func (r *Warnings) add(record *bridgev1.ServerLogRecord) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.last++
 	record.Number = r.last
-	if len(r.records) == Size {
+	if len(r.records) == MaxWarnings {
 		r.records = append(r.records[:0], r.records[1:]...)
 	}
 	r.records = append(r.records, record)
 	r.hub.Publish(record)
 }
 
-// Handler returns a handler that passes records to next, and those from level WARN also to the ring.
-func (r *Ring) Handler(next slog.Handler) slog.Handler { return &handler{ring: r, next: next} }
+// Handler returns a handler that passes records to next, and those from level WARN also to r.
+func (r *Warnings) Handler(next slog.Handler) slog.Handler {
+	return &warningsHandler{ring: r, next: next}
+}
 
-// handler is a handler of a logger. It is immutable.
-type handler struct {
-	ring   *Ring
+// warningsHandler is a handler of a logger. It is immutable.
+type warningsHandler struct {
+	ring   *Warnings
 	next   slog.Handler
 	prefix string // of the names of attributes
 	attrs  []slog.Attr
 }
 
 // Enabled implements slog.Handler.
-func (h *handler) Enabled(ctx context.Context, level slog.Level) bool {
+func (h *warningsHandler) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelWarn || h.next.Enabled(ctx, level)
 }
 
 // Handle implements slog.Handler.
-func (h *handler) Handle(ctx context.Context, r slog.Record) error {
+func (h *warningsHandler) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level >= slog.LevelWarn {
 		h.ring.add(h.convert(r))
 	}
@@ -91,7 +89,7 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // WithAttrs implements slog.Handler.
-func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+func (h *warningsHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	c := *h
 	c.next, c.attrs = h.next.WithAttrs(attrs), slices.Clip(h.attrs)
 	for _, a := range attrs {
@@ -102,7 +100,7 @@ func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 }
 
 // WithGroup implements slog.Handler.
-func (h *handler) WithGroup(name string) slog.Handler {
+func (h *warningsHandler) WithGroup(name string) slog.Handler {
 	if name == "" {
 		return h
 	}
@@ -112,7 +110,7 @@ func (h *handler) WithGroup(name string) slog.Handler {
 }
 
 // convert returns a record as the API has it.
-func (h *handler) convert(r slog.Record) *bridgev1.ServerLogRecord {
+func (h *warningsHandler) convert(r slog.Record) *bridgev1.ServerLogRecord {
 	out := &bridgev1.ServerLogRecord{
 		Time: timestamppb.New(r.Time), Level: bridgev1.ServerLogLevel_SERVER_LOG_LEVEL_WARN,
 		Message: cut(h.ring.redact(r.Message), maxMessage), Attributes: map[string]string{},
@@ -131,7 +129,7 @@ func (h *handler) convert(r slog.Record) *bridgev1.ServerLogRecord {
 }
 
 // put adds an attribute, or the members of a group.
-func (h *handler) put(to map[string]string, key string, v slog.Value) {
+func (h *warningsHandler) put(to map[string]string, key string, v slog.Value) {
 	v = v.Resolve()
 	if v.Kind() == slog.KindGroup {
 		for _, a := range v.Group() {
