@@ -4,8 +4,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/bridgetest"
 )
 
 // A reader that returns after the end of the bridge receives the end of the interrupted turn exactly once,

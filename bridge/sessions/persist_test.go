@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
-	"github.com/copilot-grpc/copilot-grpc/bridge/translate/internal/testproto"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/testproto"
 )
 
 // The number of bytes that a call may allocate for each byte of input and output together, and the size of

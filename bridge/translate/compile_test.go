@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
-	"github.com/copilot-grpc/copilot-grpc/bridge/translate/internal/testproto"
 	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/testproto"
 )
 
 // descriptor makes a message of fields given as "name type"; a type that starts

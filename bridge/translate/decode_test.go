@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
-	"github.com/copilot-grpc/copilot-grpc/bridge/translate/internal/testproto"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/testproto"
 )
 
 // record builds wire bytes by field name.

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
-	"github.com/copilot-grpc/copilot-grpc/bridge/translate/internal/testproto"
-	"github.com/copilot-grpc/copilot-grpc/bridge/translate/reference"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/reference"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/testproto"
 )
 
 // shared keeps the tables of all tests.

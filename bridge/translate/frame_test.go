@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
-	"github.com/copilot-grpc/copilot-grpc/bridge/translate/reference"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/reference"
 )
 
 const someEvent = `{"type":"t","data":{"a":"}]\\\"{"},"ephemeral":true,"id":"i","timestamp":"x","parentId":null,"agentId":"g"}`

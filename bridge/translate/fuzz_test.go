@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
-	"github.com/copilot-grpc/copilot-grpc/bridge/translate/internal/testproto"
-	"github.com/copilot-grpc/copilot-grpc/bridge/translate/reference"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/reference"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/testproto"
 )
 
 func pick(which byte) int { return int(which) % len(testproto.Names) }

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
-	"github.com/copilot-grpc/copilot-grpc/bridge/translate/internal/testproto"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/testproto"
 )
 
 // get follows a path of proto fields and returns the value as text, "-" when a

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
-	"github.com/copilot-grpc/copilot-grpc/bridge/translate/internal/testproto"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/race"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/testproto"
 )
 
 // everyMessage returns the messages of the CLI ordered by name, and then the messages of testproto.

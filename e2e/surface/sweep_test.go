@@ -20,13 +20,13 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
-	"github.com/copilot-grpc/copilot-grpc/bridge/translate/reference"
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	"github.com/copilot-grpc/copilot-grpc/e2e/harness"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/corpus"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/reference"
 	"github.com/copilot-grpc/copilot-grpc/server/rpc"
 )
 

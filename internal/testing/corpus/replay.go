@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
-	"github.com/copilot-grpc/copilot-grpc/bridge/translate/reference"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/reference"
 )
 
 // Report is what replaying traffic has found.
