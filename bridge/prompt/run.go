@@ -13,7 +13,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/frame"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/progress"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/progress"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 

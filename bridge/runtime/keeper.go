@@ -8,7 +8,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/progress"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/progress"
 )
 
 // keeper manages the runtime of one profile. Its goroutine runs while there is a runtime or one will be started. The

@@ -7,9 +7,9 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/progress"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/process"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/progress"
 )
 
 // Runner opens a stream to a CLI.

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/progress"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/process"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/progress"
 )
 
 // Spawner is a Runner that starts the CLI as a child, over stdio or, if its profile has Multi set, on a loopback

@@ -11,7 +11,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/progress"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/progress"
 )
 
 // SupervisorConfig configures a Supervisor.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/progress"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/progress"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 

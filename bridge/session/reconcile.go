@@ -11,7 +11,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
-	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/quirks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/history"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/record"

@@ -17,7 +17,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/quirks"
 	"github.com/copilot-grpc/copilot-grpc/e2e/harness"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/quirks"
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	"github.com/copilot-grpc/copilot-grpc/e2e/harness"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"

@@ -13,7 +13,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/progress"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/progress"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/server/codec"
 )

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/progress"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/process"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/progress"
 )
 
 const packageName = "@github/copilot"

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/quirks"
 )
 
 // The README names the oldest and the newest supported version, and docs/tested-versions.txt, which make e2e-versions

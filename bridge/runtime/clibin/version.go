@@ -1,6 +1,6 @@
 package clibin
 
-import "github.com/copilot-grpc/copilot-grpc/bridge/quirks"
+import "github.com/copilot-grpc/copilot-grpc/bridge/runtime/quirks"
 
 const (
 	// PinnedVersion is the CLI version that this bridge is built for and installs.

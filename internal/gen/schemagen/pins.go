@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/quirks"
 )
 
 //go:embed pins.txt

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/quirks"
 )
 
 func TestIn(t *testing.T) {
