@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
-	"github.com/copilot-grpc/copilot-grpc/bridge/selection"
 	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 )
@@ -27,7 +26,7 @@ type scope struct {
 func (c scope) includes(e *sessions.Entry, labels map[string]string, class caller.Class) bool {
 	s := e.Session
 	return (s.Tenant() == c.tenant || e.Shares.Class(c.tenant) >= class) &&
-		(c.owner == "" || c.owner == tenancy.PublicTenant(s.Tenant())) && selection.HasLabels(labels, c.labels)
+		(c.owner == "" || c.owner == tenancy.PublicTenant(s.Tenant())) && sessions.HasLabels(labels, c.labels)
 }
 
 // handler is a caller that handles callbacks in the sessions of its scope. Its fields except timer do not change.

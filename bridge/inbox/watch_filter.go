@@ -10,7 +10,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
-	"github.com/copilot-grpc/copilot-grpc/bridge/selection"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -64,7 +64,7 @@ func parse(c caller.Caller, r *bridgev1.WatchPendingRequest) (q request, err err
 	if len(q.kinds) == 0 && q.handle {
 		q.kinds = peopleKinds
 	}
-	if err := selection.CheckLabels(q.labels, "filter.labels"); err != nil {
+	if err := sessions.CheckLabels(q.labels, "filter.labels"); err != nil {
 		return q, err
 	}
 	if q.owner != "" && !caller.ValidTenant(q.owner) {

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/position"
-	"github.com/copilot-grpc/copilot-grpc/bridge/selection"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -15,7 +15,7 @@ func (svc *Sessions) UpdateLabels(
 	if err := svc.cfg.Store.CheckOwn(ctx, r.GetSessionId(), "session_id"); err != nil {
 		return nil, err
 	}
-	if err := selection.CheckUpdate(r.GetSet(), r.GetRemove()); err != nil {
+	if err := sessions.CheckLabelUpdate(r.GetSet(), r.GetRemove()); err != nil {
 		return nil, err
 	}
 	e, err := svc.cfg.Store.OpenEntry(ctx, r.GetSessionId())
@@ -23,7 +23,7 @@ func (svc *Sessions) UpdateLabels(
 		return nil, err
 	}
 	err = e.Session.UpdateLabels(func(labels map[string]string) (map[string]string, error) {
-		return selection.Update(labels, r.GetSet(), r.GetRemove())
+		return sessions.UpdatedLabels(labels, r.GetSet(), r.GetRemove())
 	})
 	if err != nil {
 		return nil, err

@@ -12,7 +12,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
-	"github.com/copilot-grpc/copilot-grpc/bridge/selection"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
@@ -106,7 +105,7 @@ func (svc *Sessions) ListSessions(
 	if err != nil {
 		return nil, err
 	}
-	if err := selection.CheckFilter(r.GetFilter(), "filter"); err != nil {
+	if err := sessions.CheckFilter(r.GetFilter(), "filter"); err != nil {
 		return nil, err
 	}
 	homes := svc.cfg.Runtimes.Homes(ctx)
@@ -159,7 +158,7 @@ func (svc *Sessions) list(
 	for _, e := range svc.cfg.Store.Visible(ctx) {
 		snapshot := e.FullSnapshot(caller.From(ctx).Tenant)
 		switch {
-		case !selection.Fits(snapshot, f):
+		case !sessions.FitsFilter(snapshot, f):
 		case tenancy.Foreign(ctx, e.Session):
 			shared = append(shared, snapshot)
 		default:
@@ -169,7 +168,7 @@ func (svc *Sessions) list(
 	damaged := map[string]*bridgev1.Session{}
 	for _, s := range svc.cfg.Store.AllDamaged(caller.From(ctx).Tenant) {
 		damaged[s.SessionId] = s
-		if byID[s.SessionId] == nil && selection.Fits(s, f) {
+		if byID[s.SessionId] == nil && sessions.FitsFilter(s, f) {
 			byID[s.SessionId] = s
 		}
 	}

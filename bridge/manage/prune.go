@@ -10,8 +10,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
-	"github.com/copilot-grpc/copilot-grpc/bridge/selection"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -59,7 +59,7 @@ func (svc *Sessions) PruneSessions(
 
 // checkPrune reads the bounds of a request.
 func checkPrune(r *bridgev1.PruneSessionsRequest) (limit int, idle time.Duration, err error) {
-	if err := selection.CheckFilter(r.GetFilter(), "filter"); err != nil {
+	if err := sessions.CheckFilter(r.GetFilter(), "filter"); err != nil {
 		return 0, 0, err
 	}
 	if n := r.GetMaxSessions(); n < 0 || n > fields.MaxPageSize {

@@ -15,7 +15,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
-	"github.com/copilot-grpc/copilot-grpc/bridge/selection"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/usage"
 	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -57,7 +56,7 @@ func (svc *Sessions) GetUsage(
 	sums := map[usageKey]usage.Sums{}
 	for _, e := range entries {
 		s := e.Snapshot(caller.From(ctx).Tenant)
-		if !selection.Fits(s, r.GetFilter()) {
+		if !sessions.FitsFilter(s, r.GetFilter()) {
 			continue
 		}
 		q.sum(sums, e.Session.Usage(), s)
@@ -82,7 +81,7 @@ func errUsageRows() error {
 
 // parseUsage checks a request, except its session.
 func parseUsage(r *bridgev1.GetUsageRequest) (q usageQuery, err error) {
-	if err := selection.CheckFilter(r.GetFilter(), "filter"); err != nil {
+	if err := sessions.CheckFilter(r.GetFilter(), "filter"); err != nil {
 		return q, err
 	}
 	for i, group := range r.GetGroupBy() {

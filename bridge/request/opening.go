@@ -15,9 +15,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
-	"github.com/copilot-grpc/copilot-grpc/bridge/selection"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
@@ -159,14 +159,14 @@ func (p *Parser) Creation(
 	}
 	WithTokens(&o, r.GetConfig())
 	o.Labels, o.NodeLabels = r.GetLabels(), r.GetNodeLabels()
-	if err := selection.CheckLabels(o.Labels, at+"labels"); err != nil {
+	if err := sessions.CheckLabels(o.Labels, at+"labels"); err != nil {
 		return o, err
 	}
-	if err := selection.CheckLabels(o.NodeLabels, at+"node_labels"); err != nil {
+	if err := sessions.CheckLabels(o.NodeLabels, at+"node_labels"); err != nil {
 		return o, err
 	}
-	if !selection.HasLabels(p.cfg.NodeLabels, o.NodeLabels) {
-		return o, selection.NodesUnfit(o.NodeLabels).WithField(at + "node_labels")
+	if !sessions.HasLabels(p.cfg.NodeLabels, o.NodeLabels) {
+		return o, sessions.NodesUnfit(o.NodeLabels).WithField(at + "node_labels")
 	}
 	return o, nil
 }

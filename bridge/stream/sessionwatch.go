@@ -7,7 +7,6 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/broadcast"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
-	"github.com/copilot-grpc/copilot-grpc/bridge/selection"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
@@ -114,7 +113,7 @@ func (svc *SessionWatch) WatchSessions(
 	if err != nil {
 		return err
 	}
-	if err := selection.CheckFilter(r.GetFilter(), "filter"); err != nil {
+	if err := sessions.CheckFilter(r.GetFilter(), "filter"); err != nil {
 		return err
 	}
 	tenant := caller.From(ctx).Tenant

@@ -3,7 +3,6 @@ package stream
 import (
 	"google.golang.org/protobuf/proto"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/selection"
 	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -45,7 +44,7 @@ func (m *matcher) pass(e *sessions.Entry, r *bridgev1.WatchSessionsResponse) *br
 		if !reported {
 			return nil
 		}
-	case selection.Fits(r.GetSession(), m.filter):
+	case sessions.FitsFilter(r.GetSession(), m.filter):
 		m.reported[e] = struct{}{}
 	case reported:
 		delete(m.reported, e)

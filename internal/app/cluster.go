@@ -18,7 +18,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
-	"github.com/copilot-grpc/copilot-grpc/bridge/selection"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	stored "github.com/copilot-grpc/copilot-grpc/bridge/sessions"
@@ -357,7 +356,7 @@ func (m *member) Place(tenant, name string, labels map[string]string) (forward.O
 		if stored := m.node.Needs(key); stored != nil {
 			labels = stored
 		}
-		return forward.Owner{}, selection.NodesUnfit(labels)
+		return forward.Owner{}, stored.NodesUnfit(labels)
 	}
 	return forward.Owner(owner), nil
 }

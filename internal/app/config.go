@@ -18,8 +18,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
-	"github.com/copilot-grpc/copilot-grpc/bridge/selection"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/internal/cluster"
 	"github.com/copilot-grpc/copilot-grpc/server"
@@ -174,7 +174,7 @@ func (c *Config) Validate() error {
 	c.complete()
 	faults := []error{
 		c.checkSecurity(), c.checkObserving(), c.checkListen(), checkWeb(c), c.checkDistinct(), c.checkDial(), c.Cluster.check(c.Dial),
-		wrong("node_label", selection.CheckLabels(c.NodeLabels, "node_label")), c.checkNumbers(), c.checkProfiles(),
+		wrong("node_label", sessions.CheckLabels(c.NodeLabels, "node_label")), c.checkNumbers(), c.checkProfiles(),
 		c.checkProfile(),
 	}
 	if c.Cluster.embedded() && c.DataDir == "" {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/selection"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/internal/cluster"
 )
 
@@ -165,7 +165,7 @@ func (m *mover) next(key string) (cluster.Member, error) {
 	case ok:
 		return next, nil
 	case m.node.Needs(key) != nil:
-		return next, selection.NodesUnfit(m.node.Needs(key))
+		return next, sessions.NodesUnfit(m.node.Needs(key))
 	}
 	return next, errNoTaker
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
-	"github.com/copilot-grpc/copilot-grpc/bridge/selection"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/cluster"
 )
@@ -136,7 +136,7 @@ func (s nodes) target(key, name string) (cluster.Member, error) {
 	}
 	m, err := s.find(name)
 	if err == nil && !s.mover.node.Fits(m, key) {
-		err = selection.NodesUnfit(s.mover.node.Needs(key)).WithField("node")
+		err = sessions.NodesUnfit(s.mover.node.Needs(key)).WithField("node")
 	}
 	return m, err
 }

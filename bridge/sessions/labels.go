@@ -1,15 +1,15 @@
-// Package selection decides which sessions a caller's filter selects, and checks the labels of sessions, by which
-// filters select. It is pure.
-package selection
+package sessions
 
 import (
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
 // Limits of labels.
@@ -41,8 +41,8 @@ func CheckLabels(labels map[string]string, field string) error {
 	return nil
 }
 
-// CheckUpdate rejects an update of labels that no session could take.
-func CheckUpdate(set map[string]string, remove []string) error {
+// CheckLabelUpdate rejects an update of labels that no session could take.
+func CheckLabelUpdate(set map[string]string, remove []string) error {
 	if err := CheckLabels(set, "set"); err != nil {
 		return err
 	}
@@ -62,9 +62,9 @@ func CheckUpdate(set map[string]string, remove []string) error {
 	return nil
 }
 
-// Update returns labels after an update that CheckUpdate accepts. It does not change them in place. It returns
+// UpdatedLabels returns labels after an update that CheckLabelUpdate accepts. It does not change them in place. It returns
 // LIMIT_EXCEEDED if there would be more than MaxLabels.
-func Update(labels, set map[string]string, remove []string) (map[string]string, error) {
+func UpdatedLabels(labels, set map[string]string, remove []string) (map[string]string, error) {
 	out := make(map[string]string, len(labels)+len(set))
 	maps.Copy(out, labels)
 	for _, key := range remove {
@@ -86,4 +86,29 @@ func HasLabels(labels, wanted map[string]string) bool {
 		}
 	}
 	return true
+}
+
+// CheckFilter rejects a filter whose labels are beyond the limits. field is the filter's path in the request.
+func CheckFilter(f *bridgev1.SessionFilter, field string) error {
+	return CheckLabels(f.GetLabels(), field+".labels")
+}
+
+// FitsFilter reports whether a filter selects a session. A nil filter selects all.
+func FitsFilter(s *bridgev1.Session, f *bridgev1.SessionFilter) bool {
+	fit := func(want, have string) bool { return want == "" || want == have }
+	c := s.GetContext()
+	return fit(f.GetWorkingDirectory(), c.GetWorkingDirectory()) && fit(f.GetGitRoot(), c.GetGitRoot()) &&
+		fit(f.GetRepository(), c.GetRepository()) && fit(f.GetBranch(), c.GetBranch()) &&
+		HasLabels(s.GetLabels(), f.GetLabels())
+}
+
+// NodesUnfit is the error for labels that no server has which could have the session.
+func NodesUnfit(needs map[string]string) *fault.Error {
+	var pairs []string
+	for _, key := range slices.Sorted(maps.Keys(needs)) {
+		pairs = append(pairs, key+"="+needs[key])
+	}
+	text := strings.Join(pairs, ",")
+	return fault.New(fault.NodeLabelsUnmet, "no server that takes the session has the labels %s", text).
+		With("labels", text)
 }

@@ -1,4 +1,4 @@
-package selection
+package sessions
 
 import (
 	"fmt"
@@ -83,13 +83,13 @@ func TestUpdate(t *testing.T) {
 		"the last one":          {have: labels{"a": "1"}, remove: []string{"a"}, want: labels{}},
 		"of a session with nil": {set: labels{"a": "1"}, want: labels{"a": "1"}},
 	} {
-		err := CheckUpdate(test.set, test.remove)
+		err := CheckLabelUpdate(test.set, test.remove)
 		check(t, name, err, fault.InvalidField, test.field)
 		if err != nil {
 			continue
 		}
 		before := maps.Clone(test.have)
-		got, err := Update(test.have, test.set, test.remove)
+		got, err := UpdatedLabels(test.have, test.set, test.remove)
 		if test.full {
 			check(t, name, err, fault.LimitExceeded, "set")
 		} else if err != nil || !maps.Equal(got, test.want) {
@@ -130,7 +130,7 @@ func TestFits(t *testing.T) {
 		"one label of two":         {&bridgev1.SessionFilter{Labels: labels{"a": "1", "c": "3"}}, false},
 		"a label, other directory": {&bridgev1.SessionFilter{Labels: labels{"a": "1"}, WorkingDirectory: "/x"}, false},
 	} {
-		if got := Fits(s, test.f); got != test.want {
+		if got := FitsFilter(s, test.f); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
