@@ -241,6 +241,11 @@ func (w *world) register(n int) {
 		w.settings.handles = held[1:]
 		w.setting("an interest", w.settings.interests[handle], "", func(l *life) error {
 			l.s.Settings().Unregister(handle)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if w.cli != nil { // it may have been sent the interest, and is not told of the end
+				w.cli.settings.interestEnded = true
+			}
 			return nil
 		})
 		return
@@ -290,7 +295,7 @@ func (c *cli) set(r request) bool {
 			c.w.failures = append(c.w.failures, "the process is told of an interest twice")
 		}
 		c.settings.interest = true
-		if !c.w.settings.interested() && c.w.restarts == 0 {
+		if !c.w.settings.interested() && !c.settings.interestEnded && c.w.restarts == 0 {
 			c.w.failures = append(c.w.failures, "the process is told of an interest that nobody has")
 		}
 	default:
@@ -303,7 +308,8 @@ func (c *cli) set(r request) bool {
 // processSettings are what callers have set in a process.
 type processSettings struct {
 	mode, paths string
-	interest    bool
+	// interest: it knows of an interest. interestEnded: one has ended since it has the session.
+	interest, interestEnded bool
 }
 
 // checkSettings: the process that has the session has what callers have set, also if others have set it in an earlier one.
