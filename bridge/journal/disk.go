@@ -69,7 +69,6 @@ type Disk struct {
 	moved     chan struct{} // closed when held decreases; nil without a waiting caller
 	marks     bool          // the mark on disk is not what it should be
 	replacing bool          // the log is to begin anew with unwritten
-	life      int           // counts how often it did
 	touched   bool          // this life of the process has written to it
 	degraded  error         // why the disk is behind
 	retry     time.Duration
@@ -334,7 +333,6 @@ type batch struct {
 	mark      *mark
 	replacing bool // with everything
 	epoch     uint64
-	life      int
 }
 
 func (b *batch) empty() bool { return len(b.records) == 0 && b.mark == nil && !b.replacing }
@@ -350,7 +348,7 @@ func (d *Disk) batch() *batch {
 	}
 	d.flight, d.unwritten = d.unwritten[:n:n], d.unwritten[n:]
 	d.bytes -= size
-	b := &batch{records: d.flight, size: size, replacing: d.replacing, epoch: d.j.cfg.Epoch, life: d.life}
+	b := &batch{records: d.flight, size: size, replacing: d.replacing, epoch: d.j.cfg.Epoch}
 	given := d.j.nextSeq - 1
 	closing := d.closing && len(d.unwritten) == 0
 	b.last = closing
@@ -435,7 +433,7 @@ func (d *Disk) isClosing() bool {
 func (d *Disk) written(b *batch) (more bool) {
 	d.j.mu.Lock()
 	defer d.j.mu.Unlock()
-	if b.life != d.life {
+	if b.epoch != d.j.cfg.Epoch {
 		return true // it is of an epoch that is over
 	}
 	if d.degraded != nil && len(d.unwritten) == 0 {
@@ -460,7 +458,7 @@ func (d *Disk) written(b *batch) (more bool) {
 func (d *Disk) failed(err error, b *batch) {
 	d.j.mu.Lock()
 	defer d.j.mu.Unlock()
-	if b.life == d.life {
+	if b.epoch == d.j.cfg.Epoch {
 		d.takeBack()
 		if d.unbacked && b.mark != nil && d.log.Size() > 0 {
 			// The mark may have reached the disk: numbers up to its reservation may be delivered.
@@ -496,11 +494,12 @@ func (d *Disk) takeBack() {
 	d.unwritten, d.flight = append(d.flight, d.unwritten...), nil
 }
 
-// synced records that everything up to a number is synced.
-func (d *Disk) synced(through uint64, life int) {
+// synced records that everything up to a number is synced in a log of an epoch. A log that is to be replaced has an earlier
+// one than the journal: its sync says nothing of the journal's events.
+func (d *Disk) synced(through, epoch uint64) {
 	d.j.mu.Lock()
 	defer d.j.mu.Unlock()
-	if life != d.life {
+	if epoch != d.j.cfg.Epoch {
 		return
 	}
 	d.safe = max(d.safe, through)
@@ -544,6 +543,5 @@ func (d *Disk) restart() {
 	d.hold(-d.held)
 	d.start, d.reserved, d.safe = 0, 0, 0
 	d.replacing, d.unbacked = true, true
-	d.life++
 	d.writer.wake(d)
 }

@@ -98,16 +98,17 @@ func (w *Writer) tidyJoint(l *lane) {
 
 // syncJoint syncs the joint log. It returns the last event of each of the journals for which that was enough, by the
 // journal's log.
-func (w *Writer) syncJoint(dirty []*Disk) map[*Disk]uint64 {
+func (w *Writer) syncJoint(dirty []*Disk) map[*Disk]Position {
 	folders := w.joined.Load()
 	if folders == nil {
 		return nil
 	}
-	covered := make(map[*Disk]uint64, len(dirty))
+	covered := make(map[*Disk]Position, len(dirty))
 	for _, d := range dirty {
 		if own, ok := d.log.(*ownedLog); ok {
+			epoch := own.Epoch() // first: it may become a later one
 			if last, ok := own.Covered(); ok {
-				covered[d] = last
+				covered[d] = Position{Epoch: epoch, Seq: last}
 			}
 		}
 	}

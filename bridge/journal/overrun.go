@@ -38,7 +38,7 @@ func (d *Disk) overrun() {
 	d.j.mu.Lock()
 	given := d.j.nextSeq - 1
 	wanted := !d.unbacked && given+reserveBlock/2 > d.reserved && given+reserveBlock < d.start+maxOverrun
-	marked, life := d.marked, d.life
+	marked, epoch := d.marked, d.j.cfg.Epoch
 	d.j.mu.Unlock()
 	if !wanted || d.writer.overruns == nil {
 		return
@@ -50,7 +50,7 @@ func (d *Disk) overrun() {
 	}
 	d.j.mu.Lock()
 	defer d.j.mu.Unlock()
-	if d.life == life {
+	if d.j.cfg.Epoch == epoch {
 		d.reserved, d.marks = max(d.reserved, given+reserveBlock), true
 	}
 }

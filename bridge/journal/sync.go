@@ -19,10 +19,6 @@ func (w *Writer) syncs() {
 	}
 }
 
-// noLife is the life of no journal. While a log is to be replaced, it has the numbers of an earlier life: a sync of it says
-// nothing of the events of this one.
-const noLife = -1
-
 // syncAll syncs everything written since the last sync, with the values in the joint log.
 func (w *Writer) syncAll() {
 	w.mu.Lock()
@@ -36,25 +32,17 @@ func (w *Writer) syncAll() {
 		return
 	}
 	defer w.syncing.end()
-	lives := make([]int, len(dirty))
-	for i, d := range dirty {
-		d.j.mu.RLock()
-		if lives[i] = d.life; d.replacing {
-			lives[i] = noLife
-		}
-		d.j.mu.RUnlock()
-	}
 	covered := w.syncJoint(dirty)
-	for i, d := range dirty {
-		life := lives[i]
-		if through, ok := covered[d]; ok {
-			d.synced(through, life)
+	for _, d := range dirty {
+		if at, ok := covered[d]; ok {
+			d.synced(at.Seq, at.Epoch)
 			continue
 		}
 		w.syncing.begin(w.cfg.Now())
+		epoch := d.log.Epoch() // first: it may become a later one
 		through, err := d.log.Sync()
 		if err == nil {
-			d.synced(through, life)
+			d.synced(through, epoch)
 			continue
 		}
 		d.j.mu.Lock()
