@@ -72,7 +72,6 @@ type Disk struct {
 	touched   bool          // this life of the process has written to it
 	degraded  error         // why the disk is behind
 	retry     time.Duration
-	retryAt   time.Time
 	closing   bool
 	removing  bool
 	closed    chan struct{}
@@ -80,6 +79,8 @@ type Disk struct {
 	owed   bool // EndBatch is to have it written; guarded by the journal's mu
 	queued bool // guarded by the writer's mu
 	dirty  bool // same: it has what is not synced
+	// again, set from a failed write on, schedules the next one. Guarded by the writer's mu.
+	again *time.Timer
 }
 
 // Recovery is the result of reading a log from disk.
@@ -454,8 +455,8 @@ func (d *Disk) written(b *batch) (more bool) {
 	return len(d.unwritten) > 0 || d.marks
 }
 
-// failed puts back a batch whose write failed.
-func (d *Disk) failed(err error, b *batch) {
+// failed puts back a batch whose write failed, and returns the pause before the next write.
+func (d *Disk) failed(err error, b *batch) time.Duration {
 	d.j.mu.Lock()
 	defer d.j.mu.Unlock()
 	if b.epoch == d.j.cfg.Epoch {
@@ -471,8 +472,8 @@ func (d *Disk) failed(err error, b *batch) {
 		limit = maxRemoteRetry
 	}
 	d.retry = min(max(2*d.retry, minRetry), limit)
-	d.retryAt = d.writer.cfg.Now().Add(d.retry)
 	d.degrade(err)
+	return d.retry
 }
 
 // takeBack puts a batch back in front of the unwritten records.

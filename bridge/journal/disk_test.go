@@ -45,7 +45,7 @@ func begin(t *testing.T, fs *faultfs.FS, cfg WriterConfig) *life {
 
 // joined is the configuration of a life with a small joint log.
 var joined = WriterConfig{
-	again: time.Millisecond,
+	jointEvery: 4 * time.Millisecond,
 	limits: joint.Limits{
 		FileBytes: 1 << 10, Bytes: 4 << 10, Tails: 2 << 10, Tail: 1 << 10, Stay: 20 * time.Millisecond,
 	},

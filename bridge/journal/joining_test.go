@@ -104,7 +104,7 @@ func (c *crowd) durables(i int) (got map[uint64]ID, told bool) {
 }
 
 // small makes a joint log move and drop entries after a few.
-var small = WriterConfig{again: time.Millisecond, SegmentBytes: 2000, limits: joined.limits}
+var small = WriterConfig{jointEvery: 4 * time.Millisecond, SegmentBytes: 2000, limits: joined.limits}
 
 // However a process with many journals ends, no event that a reader has seen is lost without a Gap, and none comes
 // twice.

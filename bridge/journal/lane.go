@@ -8,9 +8,6 @@ import (
 // remoteLanes is the number of remote logs that a writer changes at a time.
 const remoteLanes = 16
 
-// jointRetries is how many intervals of retries lie between two looks at the joint log.
-const jointRetries = 4
-
 // lane is one goroutine of a writer and the journals that it writes, one after another. A journal stays in its lane, so
 // its log is changed from one goroutine. All local logs have the same lane. Journals with remote logs are spread over
 // remoteLanes lanes, so that a slow answer delays only the journals of one lane.
@@ -18,7 +15,6 @@ type lane struct {
 	writer  *Writer
 	local   bool // it has all local logs
 	writing activity
-	again   *alarm        // for journals whose disk failed
 	kick    chan struct{} // capacity 1
 	queue   []*Disk       // guarded by the writer's mu
 	untidy  bool          // moving events from the joint log fails
@@ -26,7 +22,7 @@ type lane struct {
 
 // startLane returns a running lane. It ends with the writer.
 func (w *Writer) startLane(local bool) *lane {
-	l := &lane{writer: w, local: local, kick: make(chan struct{}, 1), again: newAlarm(w.cfg.again)}
+	l := &lane{writer: w, local: local, kick: make(chan struct{}, 1)}
 	w.wg.Go(l.run)
 	return l
 }
@@ -63,10 +59,9 @@ func (l *lane) push(d *Disk) {
 func (l *lane) run() {
 	tidy := time.NewTicker(l.writer.cfg.TidyEvery)
 	defer tidy.Stop()
-	defer l.again.timer.Stop()
 	var joint <-chan time.Time
 	if l.local {
-		tick := time.NewTicker(jointRetries * l.writer.cfg.again)
+		tick := time.NewTicker(l.writer.cfg.jointEvery)
 		defer tick.Stop()
 		joint = tick.C
 	}
@@ -74,11 +69,8 @@ func (l *lane) run() {
 		select {
 		case <-l.kick:
 			for disks := l.take(); len(disks) > 0; disks = l.take() {
-				l.writer.flush(l, disks...)
+				l.writer.flush(l, disks)
 			}
-		case <-l.again.timer.C:
-			l.again.rang()
-			l.tryAgain()
 		case <-joint:
 			l.writer.tidyJoint(l)
 		case <-tidy.C:
@@ -109,33 +101,6 @@ func (l *lane) take() []*Disk {
 		d.queued = false
 	}
 	return disks
-}
-
-// tryAgain writes journals of the lane whose disk failed, if their time has come.
-func (l *lane) tryAgain() {
-	w := l.writer
-	w.mu.Lock()
-	var failing []*Disk
-	for d := range w.failing {
-		if w.disks[d] == l {
-			failing = append(failing, d)
-		}
-	}
-	w.mu.Unlock()
-	now := w.cfg.Now()
-	for _, d := range failing {
-		d.j.mu.Lock()
-		due := !now.Before(d.retryAt)
-		d.j.mu.Unlock()
-		if !due {
-			l.again.request()
-			continue
-		}
-		w.mu.Lock()
-		delete(w.failing, d)
-		w.mu.Unlock()
-		w.flush(l, d)
-	}
 }
 
 // tidy closes idle files and drops old ones.

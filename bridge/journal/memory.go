@@ -132,7 +132,7 @@ func (j *Journal) end(ctx context.Context, remove bool) error {
 	d.closing, d.removing = true, remove
 	d.wakeWaiting()
 	j.mu.Unlock()
-	d.writer.finishSoon(d)
+	d.writer.wakeNow(d)
 	select {
 	case <-d.closed:
 	case <-ctx.Done():

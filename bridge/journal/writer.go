@@ -73,9 +73,9 @@ type WriterConfig struct {
 	Now      func() time.Time
 	Logger   *slog.Logger
 
-	boot   string // the machine's life
-	limits joint.Limits
-	again  time.Duration // the interval of retries; default minRetry
+	boot       string // the machine's life
+	limits     joint.Limits
+	jointEvery time.Duration // the interval at which the joint log is looked at; default a second
 }
 
 // Writer writes the journals of a process to disk. It has its own goroutines, which Close ends.
@@ -100,7 +100,6 @@ type Writer struct {
 	remote  []*lane         // of the other logs, at most remoteLanes
 	next    int             // index of the remote lane that gets the next journal
 	disks   map[*Disk]*lane // all that are open
-	failing map[*Disk]struct{}
 	dirty   []*Disk
 	passing bool // bypass runs
 }
@@ -128,7 +127,7 @@ func NewWriter(cfg WriterConfig) *Writer {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	cfg.again = cmp.Or(cfg.again, minRetry)
+	cfg.jointEvery = cmp.Or(cfg.jointEvery, time.Second)
 	if cfg.SegmentBytes <= 0 && cfg.MaxBytes > 0 {
 		cfg.SegmentBytes = min(max(cfg.MaxBytes/4, minSegmentBytes), segment.DefaultSegmentBytes)
 	}
@@ -139,7 +138,7 @@ func NewWriter(cfg WriterConfig) *Writer {
 		cfg: cfg, overruns: openOverruns(&cfg), stop: make(chan struct{}),
 		sync:     make(chan struct{}, 1),
 		unsynced: newAlarm(cfg.Interval), watch: newAlarm(stallTimeout / 4),
-		disks: map[*Disk]*lane{}, failing: map[*Disk]struct{}{},
+		disks: map[*Disk]*lane{},
 	}
 	w.local = w.startLane(true)
 	w.wg.Go(w.syncs)
@@ -167,20 +166,29 @@ func (w *Writer) stopped() bool {
 func (w *Writer) wake(d *Disk) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if d.queued {
+	if d.queued || d.again != nil { // its time comes
 		return
-	}
-	if _, ok := w.failing[d]; ok {
-		return // its time comes
 	}
 	d.queued = true
 	w.lane(d).push(d)
 }
 
-// finishSoon schedules the last write and the close of a journal, whether or not its disk works.
-func (w *Writer) finishSoon(d *Disk) {
+// wakeLater schedules a write of a journal whose disk has failed, after a pause.
+func (w *Writer) wakeLater(d *Disk, pause time.Duration) {
 	w.mu.Lock()
-	delete(w.failing, d)
+	defer w.mu.Unlock()
+	if d.again == nil {
+		d.again = time.AfterFunc(pause, func() { w.wakeNow(d) })
+	}
+}
+
+// wakeNow schedules a write of a journal, whether or not its disk has failed.
+func (w *Writer) wakeNow(d *Disk) {
+	w.mu.Lock()
+	if d.again != nil {
+		d.again.Stop()
+		d.again = nil
+	}
 	w.mu.Unlock()
 	w.wake(d)
 }
@@ -207,7 +215,7 @@ func (w *Writer) syncSoon() {
 }
 
 // flush writes the next batches of journals. The goroutine of their lane calls it.
-func (w *Writer) flush(l *lane, disks ...*Disk) {
+func (w *Writer) flush(l *lane, disks []*Disk) {
 	l.begin()
 	defer l.writing.end()
 	var together []joining
@@ -230,11 +238,7 @@ func (w *Writer) flushAlone(d *Disk, b *batch) {
 	if !b.empty() {
 		if err := d.write(b); err != nil {
 			d.overrun()
-			d.failed(err, b)
-			w.mu.Lock()
-			w.failing[d] = struct{}{}
-			w.lane(d).again.request()
-			w.mu.Unlock()
+			w.wakeLater(d, d.failed(err, b))
 			w.finish(d, true)
 			return
 		}
@@ -299,7 +303,6 @@ func (w *Writer) forget(d *Disk) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.disks, d)
-	delete(w.failing, d)
 	w.dirty = slices.DeleteFunc(w.dirty, func(o *Disk) bool { return o == d })
 	select {
 	case <-d.closed:
