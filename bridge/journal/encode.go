@@ -26,7 +26,6 @@ const maxWireBytes = 2 << 20
 // wires are the cached encoded events, oldest first.
 type wires struct {
 	queue []wired
-	first int // queue[:first] is free
 	bytes int
 }
 
@@ -50,18 +49,13 @@ func (r *Record) wire(f Form) *[]byte {
 func (w *wires) keep(r *Record, f Form) {
 	w.queue = append(w.queue, wired{r, f})
 	w.bytes += len(*r.wire(f))
-	for w.bytes > maxWireBytes && w.first < len(w.queue)-1 {
-		old := &w.queue[w.first]
+	for w.bytes > maxWireBytes && len(w.queue) > 1 {
+		old := &w.queue[0]
 		wire := old.record.wire(old.form)
 		w.bytes -= len(*wire)
 		*wire = nil
-		*old = wired{}
-		w.first++
-	}
-	if w.first > len(w.queue)/2 {
-		n := copy(w.queue, w.queue[w.first:])
-		clear(w.queue[n:])
-		w.queue, w.first = w.queue[:n], 0
+		*old = wired{} // until append moves the queue, its memory keeps what was in front
+		w.queue = w.queue[1:]
 	}
 }
 
