@@ -158,7 +158,7 @@ func (d *Disk) number(found *backend.Recovered, rec *Recovery) {
 	rec.Clean = known && m.clean && !found.Unsure
 	rec.Doubtful = found.Doubtful || found.Altered && m.boot == w.cfg.boot
 	d.start, d.losses, d.unbacked = max(m.reserved, log.Last()), m.losses, log.Size() == 0
-	d.marked = max(w.overrunsNow(), m.overruns)
+	d.marked = max(w.overruns.Get(), m.overruns)
 	overruns := d.marked - m.overruns
 	tail := false // events behind the last one may be missing
 	switch {
@@ -357,8 +357,8 @@ func (d *Disk) batch() *batch {
 	if closing && changed || !closing && (given+reserveBlock/2 > d.reserved || d.marks || d.replacing) { // else it is as it was found
 		b.mark = &mark{
 			clean: closing, reserved: max(given+reserveBlock, d.reserved), boot: d.writer.cfg.boot,
-			losses: slices.Clone(d.losses), overruns: max(d.marked, d.writer.overrunsNow()),
-			doubts: d.writer.doubtsNow(),
+			losses: slices.Clone(d.losses), overruns: max(d.marked, d.writer.overruns.Get()),
+			doubts: d.writer.doubts.Load().Get(),
 		}
 		if closing {
 			b.mark.reserved = given

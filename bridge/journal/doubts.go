@@ -37,11 +37,3 @@ func (w *Writer) openDoubts(dir string, damaged bool) {
 		w.cfg.Logger.Warn("counting damage of the joint log failed", "file", name, "error", err)
 	}
 }
-
-// doubtsNow returns the current count.
-func (w *Writer) doubtsNow() uint64 {
-	if cell := w.doubts.Load(); cell != nil {
-		return cell.Get()
-	}
-	return 0
-}

@@ -157,7 +157,7 @@ func (l *Folders) note(log *ownedLog, found *backend.Recovered) error {
 		return nil
 	}
 	m := mark{
-		reserved: d.start, boot: l.w.cfg.boot, losses: d.losses, overruns: d.marked, doubts: l.w.doubtsNow(),
+		reserved: d.start, boot: l.w.cfg.boot, losses: d.losses, overruns: d.marked, doubts: l.w.doubts.Load().Get(),
 	}
 	return log.Append(log.Last(), []backend.Entry{{Mark: true, Body: m.append(nil)}})
 }
@@ -202,7 +202,7 @@ func (l *Folders) open(
 		return nil, found, err
 	}
 	member := l.joint.Attach(t.session, log, &found, change, visit)
-	if m, ok := parseMark(found.Mark); ok && m.doubts < l.w.doubtsNow() {
+	if m, ok := parseMark(found.Mark); ok && m.doubts < l.w.doubts.Load().Get() {
 		found.Doubtful = true
 	}
 	return &ownedLog{Member: member, logs: l, dir: dir, term: t, number: number}, found, nil

@@ -54,11 +54,3 @@ func (d *Disk) overrun() {
 		d.reserved, d.marks = max(d.reserved, given+reserveBlock), true
 	}
 }
-
-// overrunsNow returns the current count.
-func (w *Writer) overrunsNow() uint64 {
-	if w.overruns == nil {
-		return 0
-	}
-	return w.overruns.Get()
-}

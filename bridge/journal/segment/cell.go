@@ -78,8 +78,13 @@ func parseCell(text []byte, slot int) (value uint64, ok bool) {
 		castagnoli) == binary.LittleEndian.Uint32(text[8:])
 }
 
-// Get returns the number. It does not wait for a Raise.
-func (c *Cell) Get() uint64 { return c.value.Load() }
+// Get returns the number; that of a nil cell is 0. It does not wait for a Raise.
+func (c *Cell) Get() uint64 {
+	if c == nil {
+		return 0
+	}
+	return c.value.Load()
+}
 
 // Raise makes the number at least n, permanently. Until it returns, and if it fails, the number may be on disk
 // already.
