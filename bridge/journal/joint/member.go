@@ -29,8 +29,6 @@ type Member struct {
 	changes uint64 // counts the appends to the own log
 	moves   uint64 // counts those of them that moved a tail
 	owed    bool   // the own log has what a sync of the joint log does not cover
-	renew   bool   // a sync of the own log failed: what it was to make safe has to be written anew
-	resting bool   // the own log is not kept open
 	apart   bool   // it is left to Finish
 }
 
@@ -145,7 +143,7 @@ func (m *Member) oldest() (at uint64, bytes int64) {
 func (m *Member) unsafe() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.renew && m.moved != 0
+	return m.moved != 0 && m.own.Unsure()
 }
 
 func (m *Member) movedFrom() uint64 {
@@ -206,24 +204,27 @@ func (m *Member) Append(entries []segment.Entry) error {
 
 // Move appends the tail to the member's own log, and stores again what a failed sync did not make safe.
 func (m *Member) Move() error {
-	return m.guard(func() error { return m.write(nil) })
+	return m.guard(m.move)
 }
+
+// move is Move for the guard's holder. It leaves no file open: what follows goes to the joint log first.
+func (m *Member) move() error { return errors.Join(m.write(nil), m.own.Rest()) }
 
 // Finish moves the tail, syncs the own log and closes its file. It may take long: Tidy does not wait for it.
 func (m *Member) Finish() error {
-	err := errors.Join(m.Move(), m.SyncOwn())
-	rested := false
-	resting := m.guard(func() error {
-		rested = true
-		return m.Rest()
+	moved := false
+	err := m.guard(func() error {
+		moved = true
+		return m.move()
 	})
-	if !rested { // nothing changes the log any more
-		resting = m.Rest()
+	if !moved { // nothing changes the log any more
+		err = errors.Join(err, m.own.Rest())
 	}
+	err = errors.Join(err, m.SyncOwn())
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.apart = false
-	return errors.Join(err, resting)
+	return err
 }
 
 // isApart reports whether Finish moves the tail.
@@ -235,7 +236,7 @@ func (m *Member) isApart() bool {
 
 // write appends the tail and entries to the own log.
 func (m *Member) write(entries []segment.Entry) error {
-	tail, renew := m.state()
+	tail := m.currentTail()
 	all := entries
 	if len(tail) > 0 {
 		all = make([]segment.Entry, 0, len(tail)+len(entries))
@@ -248,44 +249,29 @@ func (m *Member) write(entries []segment.Entry) error {
 	switch {
 	case len(all) > 0:
 		err = m.own.Append(all) // which renews the log
-	case renew:
-		err = m.own.Renew()
+	case m.own.Unsure():
+		return m.own.Renew()
 	default:
 		return nil
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		m.wrote(len(tail) > 0, len(entries) > 0)
 	}
-	m.renewed()
-	if len(all) == 0 {
-		return nil
-	}
-	if m.wrote(len(tail) > 0, len(entries) > 0) {
-		return m.own.Rest()
-	}
-	return nil
+	return err
 }
 
-func (m *Member) state() (tail []held, renew bool) {
+func (m *Member) currentTail() []held {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.tail, m.renew
+	return m.tail
 }
 
-func (m *Member) renewed() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.renew = false
-}
-
-// wrote records an append to the own log, of the tail or of further entries, and reports whether the log is to rest
-// again.
-func (m *Member) wrote(moved, further bool) (rest bool) {
+// wrote records an append to the own log, of the tail or of further entries.
+func (m *Member) wrote(moved, further bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.changes++
 	m.owed = m.owed || further
-	m.resting = m.resting && !further
 	if moved && len(m.tail) > 0 { // else it was forgotten meanwhile
 		m.moves++
 		if m.moved == 0 && m.joint.o.SyncFiles {
@@ -293,7 +279,6 @@ func (m *Member) wrote(moved, further bool) (rest bool) {
 		}
 		m.dropTail()
 	}
-	return m.resting
 }
 
 // Sync makes all entries survive a crash of the machine, and returns the number of the last one.
@@ -325,7 +310,6 @@ func (m *Member) SyncOwn() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err != nil {
-		m.renew = true
 		return err
 	}
 	if m.changes == changes {
@@ -339,7 +323,7 @@ func (m *Member) SyncOwn() error {
 
 // Read is that of segment.Log.
 func (m *Member) Read(after uint64, f func(number uint64, body []byte) bool) error {
-	tail, _ := m.state() // before the own log, where it can be before that is read
+	tail := m.currentTail() // before the own log, where it can be before that is read
 	more := true
 	err := m.own.Read(after, func(number uint64, body []byte) bool {
 		after, more = number, f(number, body)
@@ -377,9 +361,4 @@ func (m *Member) Trim(maxBytes int64, before time.Time) (trimmed uint64, err err
 }
 
 // Rest closes the own log's file. A tail stays.
-func (m *Member) Rest() error {
-	m.mu.Lock()
-	m.resting = true
-	m.mu.Unlock()
-	return m.own.Rest()
-}
+func (m *Member) Rest() error { return m.own.Rest() }

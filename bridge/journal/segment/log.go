@@ -149,7 +149,7 @@ func (l *Log) Append(entries []Entry) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	if l.isUnsure() {
+	if l.Unsure() {
 		if err := l.Renew(); err != nil {
 			return err
 		}

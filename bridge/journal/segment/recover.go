@@ -399,7 +399,8 @@ func (l *Log) trust() {
 	l.unsure = nil
 }
 
-func (l *Log) isUnsure() bool {
+// Unsure reports whether a sync has failed since the last Renew.
+func (l *Log) Unsure() bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.unsure != nil
