@@ -16,7 +16,6 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/admission"
 	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/inbox"
@@ -24,6 +23,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/manage"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	"github.com/copilot-grpc/copilot-grpc/bridge/prompt"
+	"github.com/copilot-grpc/copilot-grpc/bridge/quota/admission"
 	"github.com/copilot-grpc/copilot-grpc/bridge/request"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fleet/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 )
 

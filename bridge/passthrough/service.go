@@ -22,12 +22,12 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/admission"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fleet"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/manage"
 	"github.com/copilot-grpc/copilot-grpc/bridge/prompt"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
+	"github.com/copilot-grpc/copilot-grpc/bridge/quota/admission"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"

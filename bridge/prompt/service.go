@@ -9,9 +9,9 @@ package prompt
 import (
 	"log/slog"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/admission"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/manage"
+	"github.com/copilot-grpc/copilot-grpc/bridge/quota/admission"
 	"github.com/copilot-grpc/copilot-grpc/bridge/request"
 	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
