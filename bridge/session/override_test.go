@@ -286,6 +286,21 @@ func TestGivenCredentials(t *testing.T) {
 	}
 }
 
+// TestCredentialsOneByOne: a session that lacks two secrets takes one after the other, and can be loaded with both.
+func TestCredentialsOneByOne(t *testing.T) {
+	t.Parallel()
+	s := onStock(t, &stock{rt: &puppet{}})
+	st := s.settings
+	st.State.Object, st.State.Missing = object(t, `{"provider":{"baseUrl":"http://x"}}`), []string{"provider.apiKey", config.GitHubToken}
+	wantReason(t, st.SetCredentials(t.Context(), object(t, `{"apiKey":"k"}`), ""), fault.CredentialsNeeded)
+	if !slices.Equal(st.State.Missing, []string{config.GitHubToken}) {
+		t.Errorf("%v are missing", st.State.Missing)
+	}
+	if err := st.SetCredentials(t.Context(), nil, "token"); err != nil || s.loader.State() != Loaded {
+		t.Errorf("with both the session is in state %v: %v", s.loader.State(), err)
+	}
+}
+
 // TestGivenProvider: a provider that a caller gives is not a configured one, and is saved.
 func TestGivenProvider(t *testing.T) {
 	t.Parallel()

@@ -150,6 +150,58 @@ func TestForgottenOnASlowDisk(t *testing.T) {
 	})
 }
 
+// TestDroppedPromptLeavesTheDisk: a prompt that nobody waits for is gone from the disk at once: the next process would send it.
+func TestDroppedPromptLeavesTheDisk(t *testing.T) {
+	t.Parallel()
+	disk := &logDisk{}
+	box, err := outbox.Open(disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(Config{ID: "s1", Host: &fixture{ctx: t.Context()}, Epoch: 7, Outbox: box})
+	n := acknowledged(t, s, "p")
+	if kept, err := outbox.Open(disk); err != nil || kept.Empty() {
+		t.Errorf("before the disk has %v, %v", kept.Entries(), err)
+	}
+	s.prompts.drop(n)
+	if next, err := outbox.Open(disk); err != nil || !next.Empty() {
+		t.Errorf("then the disk has %v, %v", next.Entries(), err)
+	}
+}
+
+// TestToldLossIsStored: if readers know that a turn was lost, the next process does not wait for its end, and looks for its
+// prompt in the history.
+func TestToldLossIsStored(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		disk := &logDisk{}
+		box, err := outbox.Open(disk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := New(Config{ID: "s1", Host: &fixture{ctx: t.Context()}, Epoch: 7, Outbox: box})
+		acknowledged(t, s, "p")
+		s.update(s.prompts.restore)
+		w := s.prompts.Restored("m1")
+		s.update(func() {
+			s.turns.machine.AwaitTurn(w)
+			s.turns.lose(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST)
+		})
+		synctest.Wait()
+		if !w.Over() {
+			t.Error("its caller does not know")
+		}
+		if box, err = outbox.Open(disk); err != nil || box.Empty() {
+			t.Fatalf("the disk has %v, %v", box.Entries(), err)
+		}
+		next := New(Config{ID: "s1", Host: &fixture{ctx: t.Context()}, Epoch: 7, Outbox: box})
+		next.update(next.prompts.restore)
+		if next.prompts.Restored("m1") != nil || next.turns.machine.Waiting() {
+			t.Error("the next process waits for the end of a turn that was lost")
+		}
+	})
+}
+
 // The bridge's end takes prompts from the disk whose turns have ended and are stored: the next process need not look for them.
 func TestCloseForgetsWhatIsOver(t *testing.T) {
 	t.Parallel()

@@ -2,14 +2,17 @@ package session
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/async"
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -191,5 +194,34 @@ func TestStoppingWhileAMessageWaits(t *testing.T) {
 	stop()
 	if err := <-failed; !errors.Is(err, async.ErrStopping) {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+// stale is a disk of another owner of the session.
+type stale struct{ logDisk }
+
+func (*stale) Save([]byte) error { return backend.ErrStale }
+
+// TestRefusedMessageHasItsTurn: a message whose answer another owner has refused has a turn in this process, which ends with it.
+func TestRefusedMessageHasItsTurn(t *testing.T) {
+	t.Parallel()
+	box, err := outbox.Open(&stale{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(Config{ID: "s1", Host: &fixture{ctx: t.Context()}, Epoch: 7, Outbox: box})
+	a := &attempt{sd: s.sender, ctx: t.Context(), w: s.turns.expect(nil)}
+	a.sent.Result = json.RawMessage(`{"messageId":"m1"}`)
+	if a.n, _, err = box.AddLater(outbox.Prompt{Params: json.RawMessage(`{"prompt":"p"}`)}, withoutSecrets, s.journal.Last()); err != nil {
+		t.Fatal(err)
+	}
+	s.prompts.sending <- struct{}{}
+	a.w.accept()
+	a.done = func(_ Sent, err error) { wantReason(t, err, fault.SessionUnavailable) }
+	a.accepted()
+	s.play("user.message", `{"content":"p","messageId":"m1","interactionId":"i1"}`)
+	s.play("session.idle", "")
+	if s.turns.Running() {
+		t.Error("its turn does not end")
 	}
 }

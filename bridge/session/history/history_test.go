@@ -377,3 +377,18 @@ func TestUnansweredBehindAResume(t *testing.T) {
 		}
 	}
 }
+
+// TestRestEndsAnInterruption: when the session comes to rest, nothing is to be done about an earlier turn, and the count of
+// continuations begins anew.
+func TestRestEndsAnInterruption(t *testing.T) {
+	t.Parallel()
+	known := Known{Interruption: turn.Interruption{Last: true, Told: 2, Aborted: true}}
+	known.Apply(rec("assistant.idle", 1))
+	if known.Interruption.Told != 2 {
+		t.Errorf("before it rests: %+v", known.Interruption)
+	}
+	known.Apply(rec("session.idle", 2))
+	if known.Interruption != (turn.Interruption{}) {
+		t.Errorf("at rest: %+v", known.Interruption)
+	}
+}

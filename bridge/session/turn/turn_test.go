@@ -329,6 +329,21 @@ func TestMessageOfTheCLIContinuesTheTurn(t *testing.T) {
 	}
 }
 
+// TestRecoveredMessageIsKnown: a message of an earlier process is known by its ids. One of the CLI's own is none of them, and does
+// not end the turn that runs.
+func TestRecoveredMessageIsKnown(t *testing.T) {
+	t.Parallel()
+	d := newDriver()
+	first := d.sent("m1")
+	d.m.Recover(d.expect(), "m2", "m3")
+	for _, line := range strings.Split("user m1 i1, say A1, end, user y i2, say checked, end, session.idle", ", ") {
+		d.line(line)
+	}
+	if got, want := result(first), "COMPLETED checked at 9"; got != want || d.ended != 1 {
+		t.Errorf("%s, want %s; %d ends told", got, want, d.ended)
+	}
+}
+
 // TestErrorsBeforeTheirMessage: an error that names a message ends that message alone, and one that names none all that
 // wait.
 func TestErrorsBeforeTheirMessage(t *testing.T) {
