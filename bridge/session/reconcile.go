@@ -358,7 +358,7 @@ func (r *Reconciler) restart(ctx context.Context, events []*journal.Record) {
 	r.s.prompts.renumber(func(note any, _ journal.Position) journal.Position {
 		return r.s.journal.Post(note, journal.Position{})
 	})
-	marks.ReconciledTo = r.s.journal.Last()
+	marks.ReconciledTo = r.s.journal.Appended() // the disk has not reserved the numbers yet
 	for _, rec := range fresh {
 		r.s.ingester.follow(rec, time.Now())
 	}

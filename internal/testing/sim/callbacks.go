@@ -369,6 +369,7 @@ func (w *world) abstain(n int) {
 // checkStep checks what holds after each step.
 func (w *world) checkStep() {
 	w.checkWatched()
+	w.checkEpochs()
 	w.mu.Lock()
 	w.checkOffered()
 	w.mu.Unlock()

@@ -18,6 +18,9 @@
 //     CLI writes down later than it tells of them. The outcome of a turn has its place among them (see record.go).
 //   - Who watches the session is told when a turn begins or ends, and when the session is disconnected or deleted (see watchers.go).
 //
+// The journal begins a new epoch only if the record of the process that loads the session contradicts what readers have got: it
+// lacks one of their messages, which no earlier load has found to be missing, or has an event before those that they have (see epochs.go).
+//
 // Some messages have other forms (see messages.go): one call sends several, which one turn takes; they are too large to be stored
 // together; they have headers that are secret, or that take the place of the provider's for one turn. Each time that the agent gets
 // one it is whole, and no secret is on the disk. A message that is acknowledged is stored, or its caller learns that it is not. A

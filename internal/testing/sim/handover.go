@@ -176,5 +176,6 @@ func (w *world) away() {
 		w.mu.Unlock()
 	} else {
 		w.follow()
+		synctest.Wait()
 	}
 }

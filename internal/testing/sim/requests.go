@@ -52,6 +52,7 @@ func (c *cli) handle(r request) {
 			return
 		}
 		if !c.w.disk.known {
+			c.w.epochs.reason = true // the session begins anew
 			c.refuse(r, "Failed to load session events: Session not found: s1")
 			return
 		}
@@ -63,6 +64,7 @@ func (c *cli) handle(r request) {
 		c.loaded, c.declared, c.settings = true, r.params.declaration, processSettings{}
 		c.events = slices.Clone(c.w.disk.events)
 		c.written, c.inherited, c.file = len(c.events), len(c.events), c.w.disk.file
+		c.w.begins(c)
 		c.takeOver(r.params.ContinuePendingWork)
 		var resumed []stored // the record has it behind the calls
 		if !r.params.DisableResume {

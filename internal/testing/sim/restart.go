@@ -376,6 +376,7 @@ type reader struct {
 	away    bool
 	// messages are the ids of the user's messages that it has read. Behind those of settled the session came to rest.
 	messages, unsettled []string
+	said                map[journal.ID]bool // their ids in the journal
 	settled             map[string]bool
 	// rewinds and epochs count the events and the gaps that tell that the history has changed.
 	rewinds, epochs int
@@ -383,7 +384,7 @@ type reader struct {
 
 // follow has the reader read what the session shows, as soon as it does.
 func (w *world) follow() {
-	w.reader.away = false
+	w.reader.away, w.epochs.reason = false, true // an epoch may have begun meanwhile
 	l, wake := w.life, make(chan struct{}, 1)
 	from, err := l.s.Journal().NewReader(w.reader.at, false, journal.Waking(wake))
 	if err != nil {
@@ -427,7 +428,11 @@ func (w *world) seen(records []*journal.Record, gap *journal.Gap) {
 	r := &w.reader
 	if gap != nil {
 		r.gaps++
+		w.note("the reader is told of a gap: %v from %v to %v", gap.Reason, gap.From, gap.To)
 		w.turns.forget() // what comes behind it may be read again
+		if gap.Reason == journal.EpochEnded && !w.epochs.reason && !w.clustered {
+			w.failures = append(w.failures, "the journal begins a new epoch, and the record lacks nothing that readers have got")
+		}
 	}
 	if r.seen == nil || gap != nil && gap.Reason == journal.EpochEnded {
 		r.seen = map[journal.ID]journal.Position{}

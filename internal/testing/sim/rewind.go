@@ -168,6 +168,10 @@ func (r *reader) readMessage(rec *journal.Record) {
 		r.messages = append(r.messages, id)
 	}
 	r.unsettled = append(r.unsettled, id)
+	if r.said == nil {
+		r.said = map[journal.ID]bool{}
+	}
+	r.said[rec.ID] = true
 }
 
 // readEphemeral notes what the reader gets besides the history.

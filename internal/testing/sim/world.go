@@ -126,6 +126,7 @@ type world struct {
 	failed        bool      // a disk has failed
 	release       func()    // of the disk of the journal, which hangs; else nil
 	reader        reader
+	epochs        epochs
 	streamed      streamed
 	noted         noted
 	turns         turns
