@@ -369,6 +369,7 @@ func (w *world) abstain(n int) {
 // checkStep checks what holds after each step.
 func (w *world) checkStep() {
 	w.checkWatched()
+	w.checkQuiet()
 	w.checkEpochs()
 	w.mu.Lock()
 	w.checkOffered()

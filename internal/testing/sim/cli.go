@@ -397,6 +397,7 @@ func (c *cli) beginAbort(r request) {
 		c.w.ended(in.n, "ABORTED")
 		p := c.w.prompt(in.n)
 		p.doubtful, p.stuck = !p.sent, p.stuck || c.stuck
+		p.abort, p.unread = c.abortEvent.id(), slices.ContainsFunc(c.replies, func(text string) bool { return strings.Contains(text, in.ids[0]) })
 	}
 	c.steering, c.queue = nil, nil
 	works := c.phase == thinking || c.phase == calling

@@ -124,6 +124,13 @@ func (c *cli) checkGiven(in input, r request) {
 	}
 	p.given++
 	c.checkGivenOften(p)
+	if p.removed {
+		c.w.failures = append(c.w.failures, fmt.Sprintf("P%d is given to the agent, and a caller has removed it", in.n))
+	}
+	isAbort := func(e stored) bool { return e.id() == p.abort }
+	if p.abort != "" && !p.unread && p.sent && slices.ContainsFunc(c.events[:c.inherited], isAbort) {
+		c.w.failures = append(c.w.failures, fmt.Sprintf("P%d is given to the agent, and the record has the abort that has removed it", in.n))
+	}
 	m := p.message(in.n)
 	if p.form == several {
 		var all []sentMessage

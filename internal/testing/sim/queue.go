@@ -29,6 +29,9 @@ func (w *world) editQueue() {
 		defer w.mu.Unlock()
 		w.returned(c)
 		edit() // some may have been sent meanwhile
+		for _, p := range w.prompts {
+			p.removed = p.removed || p.withdrawn && err == nil && w.lives(l)
+		}
 		w.note("%s: %s %v", removeMethod, result, err)
 		if !w.lives(l) || abandoned || w.crashes != crashes || w.isGone(err) || fault.ReasonOf(err) == fault.RuntimeLost {
 			return nil

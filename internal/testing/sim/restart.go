@@ -192,6 +192,9 @@ func (w *world) save() {
 // stores notes what the bridge has stored of the session.
 func (w *world) stores(text, secret []byte) {
 	w.saved, w.provider.secret = text, secret
+	if w.rested {
+		w.continuations, w.rested = 0, false
+	}
 	w.checkSaved(text, secret)
 	if w.clients.saved = w.clients.now; w.clients.changing {
 		w.clients.saved = w.clients.before
@@ -263,6 +266,7 @@ func (w *world) restart(n int) {
 	if w.clients.changing {
 		w.clients.now = w.clients.before // or what was accepted and saved
 	}
+	w.rested = false
 	w.handover.left, w.handover.underway = false, 0
 	w.clients.now, w.clients.changing = slices.Concat(w.clients.now, w.clients.saved), false
 	w.settings.restart(&w.provider)
@@ -455,6 +459,7 @@ func (w *world) seen(records []*journal.Record, gap *journal.Gap) {
 				w.acknowledged("the end of the session's use", w.savedEnd)
 			}
 			r.readEphemeral(rec)
+			w.rested = w.rested || rec.Type == "session.idle"
 			continue
 		}
 		if at, twice := r.seen[rec.ID]; twice {

@@ -39,6 +39,12 @@ type prompt struct {
 	abandoned bool
 	// edited: a caller has called a method that changes the CLI's queue before its outcome was known. withdrawn: the CLI has removed it.
 	edited, withdrawn bool
+	// removed: a caller was told that the CLI has removed it.
+	removed bool
+	// abort is the id of the abort that removed it, whose event the record gets. unread: the CLI had not sent the reply to the
+	// message: time tells the bridge that the message is gone.
+	abort  string
+	unread bool
 	// inMemory: its caller was told that it is not stored.
 	inMemory bool
 	form     form
@@ -89,8 +95,10 @@ type world struct {
 	prompts []*prompt
 	// continuation is the bridge's own prompt, which may be given several times.
 	continuation prompt
-	// continuations is how often a process has received it.
+	// continuations is how often a process has received it since the last turn ended of which the bridge has saved the end.
 	continuations int
+	// rested: the session has come to rest, and that is not saved yet.
+	rested        bool
 	ids           uint64
 	interaction   int
 	epoch         uint64
@@ -500,6 +508,9 @@ func (w *world) pass(d time.Duration) {
 	synctest.Wait()
 	w.restart(0)
 	w.saveAtRest()
+	if d > maxRetry {
+		w.checkKept()
+	}
 }
 
 // hangs are the times for which a process hangs. The bridge kills one that hangs for longer than the last one.

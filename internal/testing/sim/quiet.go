@@ -1,0 +1,85 @@
+package sim
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
+)
+
+// quiet reports whether a process has the session and neither it nor the bridge has anything to do. The caller holds the world's
+// lock.
+func (w *world) quiet() bool {
+	c := w.cli
+	return c != nil && c.loaded && c.phase == idle && !c.active() && !c.shut && !w.hangs && !w.failed && w.lives(w.life) &&
+		len(c.requests)+len(c.replies)+len(c.questions)+len(c.commands) == 0 && !w.owner.lost && !w.owner.moved &&
+		w.disconnecting == 0 && w.deletion.underway == 0
+}
+
+// checkQuiet: when all is quiet, no caller waits for the outcome of a message that the CLI has given one, the session shows no
+// turn, and the outbox has no message. It is not the time that ends turns.
+func (w *world) checkQuiet() {
+	running, owes := w.s.Turns().Running(), w.s.Prompts().Outbox().Owes()
+	entries := w.s.Prompts().Outbox().Entries()
+	loaded := w.s.Loader().State() == session.Loaded
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !loaded || owes || !w.quiet() {
+		return
+	}
+	for n, p := range w.prompts {
+		if p.unread || p.withdrawn || p.crashed && w.variant.continues() {
+			return
+		}
+		if p.sent && !p.over && len(p.fates) > 0 {
+			w.failures = append(w.failures, fmt.Sprintf("the CLI says that P%d has ended as %v, and its caller does not know", n, p.fates))
+		}
+	}
+	if running {
+		w.failures = append(w.failures, "the session shows a turn, and the CLI has none")
+	}
+	if len(entries) > 0 {
+		w.failures = append(w.failures, fmt.Sprintf("the CLI is idle, and the outbox has %d prompts", len(entries)))
+	}
+}
+
+// checkKept: the disk of the outbox has what the memory has, once it has worked for as long as the bridge waits at most before it
+// tries again.
+func (w *world) checkKept() {
+	if w.variant == 0 {
+		return
+	}
+	f := w.life.disks.outbox
+	f.mu.Lock()
+	works := !f.fails && !f.stale && f.hangs == nil
+	f.mu.Unlock()
+	w.mu.Lock()
+	lives := w.lives(w.life) && !w.owner.lost && !w.owner.moved
+	w.mu.Unlock()
+	if !works || !lives {
+		return
+	}
+	box, err := outbox.Open(w.life.disks.clone().outbox)
+	if err != nil {
+		w.fail("the outbox cannot be read: %v", err)
+		return
+	}
+	is, must := acknowledgedOf(box), acknowledgedOf(w.s.Prompts().Outbox())
+	if !bytes.Equal(is, must) {
+		w.fail("the disk of the outbox has\n%s\nand the memory\n%s", is, must)
+	}
+}
+
+// acknowledgedOf is what an outbox has of the messages that were acknowledged.
+func acknowledgedOf(box *outbox.Outbox) []byte {
+	all := []outbox.Entry{}
+	for _, e := range box.Entries() {
+		if e.Acknowledged() {
+			all = append(all, e)
+		}
+	}
+	text, _ := json.Marshal(all) // plain fields
+	return text
+}
