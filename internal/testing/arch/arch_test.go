@@ -1,3 +1,5 @@
+// Package arch checks the repository against its own rules: which package may import which, and that the tests and files
+// that the documentation names exist. The import rules are rows in imports.txt.
 package arch
 
 import (
