@@ -109,17 +109,3 @@ func (st *Scripted) Runtimes() []*bridgev1.RuntimeInfo {
 	}
 	return list.GetRuntimes()
 }
-
-// Until polls until a condition holds. Only for changes that no event reports.
-func (st *Scripted) Until(what string, holds func() bool) {
-	st.T.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-st.Ctx.Done():
-			st.T.Fatalf("waited in vain for %s", what)
-		}
-	}
-}

@@ -53,7 +53,7 @@ func TestKillsBetweenTurns(t *testing.T) {
 			killed := int64(0)
 			for range breakerLimit {
 				var cli *bridgev1.RuntimeInfo
-				st.Until("another CLI", func() bool {
+				st.Eventually("another CLI", func() bool {
 					ready := st.Ready()
 					if len(ready) > 0 {
 						cli = ready[0]
@@ -69,7 +69,7 @@ func TestKillsBetweenTurns(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			st.Until("the end of the last CLI", func() bool {
+			st.Eventually("the end of the last CLI", func() bool {
 				return !slices.ContainsFunc(st.Ready(), func(rt *bridgev1.RuntimeInfo) bool { return rt.GetPid() == killed })
 			})
 			// The library would repeat the call until the breaker closes.

@@ -145,7 +145,7 @@ func TestAbortAfterTheRuntimeWasKilled(t *testing.T) {
 	if running, err := s.Abort(st.Ctx); err != nil || !running {
 		t.Errorf("the abort ended a turn: %v, %v", running, err)
 	}
-	st.Until("the end of the tool calls", func() bool {
+	st.Eventually("the end of the tool calls", func() bool {
 		list, err := s.Pending(st.Ctx)
 		return err == nil && len(list) == 0
 	})

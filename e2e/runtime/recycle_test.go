@@ -58,7 +58,7 @@ func TestRecycledRuntime(t *testing.T) {
 	ended := st.GoTurn(busy, "work")
 	harness.Await(st, works.Asked, "the tool's call")
 	wait := recycled(st, old.GetRuntimeId(), harness.Patience)
-	st.Until("the idle session to leave", func() bool {
+	st.Eventually("the idle session to leave", func() bool {
 		left := runtimes(st, bridgev1.RuntimeState_RUNTIME_STATE_STOPPING)
 		return len(left) == 1 && left[0].GetRuntimeId() == old.GetRuntimeId() && left[0].GetLoadedSessions() == 1
 	})

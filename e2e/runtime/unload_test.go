@@ -30,7 +30,7 @@ func runs(pid int) bool {
 // unloaded waits until no runtime has a session.
 func unloaded(st *harness.Scripted, s *copilot.Session) {
 	st.T.Helper()
-	st.Until("the session to be unloaded",
+	st.Eventually("the session to be unloaded",
 		func() bool { return state(st, s) == copilot.StateUnloaded })
 }
 
@@ -128,7 +128,7 @@ func TestShellOfAKilledRuntime(t *testing.T) {
 	})
 	ended := st.GoTurn(s, "wait")
 	var pid int
-	st.Until("the shell", func() bool {
+	st.Eventually("the shell", func() bool {
 		if !st.Exists("shell.pid") {
 			return false
 		}
@@ -140,7 +140,7 @@ func TestShellOfAKilledRuntime(t *testing.T) {
 	if out := ended(); out.Status() != copilot.TurnRuntimeLost {
 		t.Errorf("the turn ended as %v", out)
 	}
-	st.Until("the end of the shell", func() bool { return !runs(pid) })
+	st.Eventually("the end of the shell", func() bool { return !runs(pid) })
 	if out := st.Say(s, "and on"); out.Text() != "You said: and on" {
 		t.Errorf("the agent said %q", out.Text())
 	}
@@ -248,7 +248,7 @@ func TestOldRuntimeIsReplaced(t *testing.T) {
 	if out := ended(); out.Text() != "worked" {
 		t.Errorf("the agent said %q", out.Text())
 	}
-	st.Until("the end of the old runtime", func() bool { return !slices.ContainsFunc(st.Runtimes(), old) })
+	st.Eventually("the end of the old runtime", func() bool { return !slices.ContainsFunc(st.Runtimes(), old) })
 	if out := st.Say(s, "and on"); out.Text() != "You said: and on" {
 		t.Errorf("the agent said %q", out.Text())
 	}

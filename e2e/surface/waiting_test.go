@@ -91,7 +91,7 @@ func (w waiting) test(t *testing.T, r *sample) {
 				&bridgev1.Handlers{Kinds: []bridgev1.CallbackKind{bridgev1.CallbackKind_CALLBACK_KIND_USER_INPUT}}))
 		joined <- err
 	}()
-	st.Until("the participant", func() bool {
+	st.Eventually("the participant", func() bool {
 		now, err := s.Get(r.Ctx)
 		return err == nil && len(now.Proto.GetParticipants()) > 1 // with the earlier one
 	})

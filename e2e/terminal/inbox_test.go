@@ -43,7 +43,7 @@ func asks(d *harness.Daemon, prompt string) *copilot.Callback {
 		d.T.Fatal(err)
 	}
 	var found *copilot.Callback
-	d.Until("the question of "+prompt, func() bool {
+	d.Eventually("the question of "+prompt, func() bool {
 		pending, err := s.Pending(d.Ctx)
 		if err == nil && len(pending) > 0 {
 			found = pending[0]
@@ -57,7 +57,7 @@ func asks(d *harness.Daemon, prompt string) *copilot.Callback {
 func ends(d *harness.Daemon, cb *copilot.Callback) (text string) {
 	d.T.Helper()
 	s := d.Client.Session(cb.SessionID)
-	d.Until("the end of the turn", func() bool {
+	d.Eventually("the end of the turn", func() bool {
 		info, err := s.Get(d.Ctx)
 		return err == nil && !info.Proto.GetTurnRunning()
 	})
