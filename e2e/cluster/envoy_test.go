@@ -225,7 +225,7 @@ func TestEnvoyIdleStreams(t *testing.T) {
 	b := newBalanced(t, silence, harness.OnUser("work", harness.Call("lookup", nil)),
 		harness.OnResult("lookup", harness.Say("It said {{tool_result}}")))
 	create(b.replicas[0], "s")
-	silent, beating := b.subscribe("s", time.Minute), b.subscribe("s", time.Second)
+	silent, beating := b.Subscribe(b.remote, "s", time.Minute), b.Subscribe(b.remote, "s", time.Second)
 	attach, err := b.remote.Callbacks().Attach(b.Ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -284,19 +284,6 @@ func TestEnvoyIdleStreams(t *testing.T) {
 	if status.Code(err) != codes.Unavailable && status.Code(err) != codes.Internal {
 		t.Errorf("the silent stream ended with %v", err)
 	}
-}
-
-// subscribe opens a stream through Envoy with a heartbeat.
-func (b *balanced) subscribe(id string, heartbeat time.Duration) bridgev1.EventService_SubscribeClient {
-	b.T.Helper()
-	stream, err := b.remote.EventStreams().Subscribe(b.Ctx, &bridgev1.SubscribeRequest{
-		Sessions: []*bridgev1.SessionCursor{{SessionId: id}},
-		Options:  &bridgev1.StreamOptions{HeartbeatInterval: durationpb.New(heartbeat)},
-	})
-	if err != nil {
-		b.T.Fatal(err)
-	}
-	return stream
 }
 
 // The owner of a session is drained, and the next one is killed: the Go client behind Envoy goes on, its tool is

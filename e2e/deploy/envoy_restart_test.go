@@ -38,7 +38,7 @@ func TestBehindEnvoyRestart(t *testing.T) {
 	works := harness.NewHold()
 	s := f.session(works.Tool("works", "worked"))
 	check := f.follow(s.ID(), 1)
-	plain := f.subscribe(s.ID(), time.Second)
+	plain := f.Subscribe(f.remote, s.ID(), time.Second)
 	if err := beats(1, plain.Recv); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestBehindEnvoyServerRestart(t *testing.T) {
 	}()
 	f.Waiting(s.ID())
 	outcome = f.GoTurn(s, "work", copilot.WithRequestID("again"))
-	plain := f.subscribe(s.ID(), time.Second)
+	plain := f.Subscribe(f.remote, s.ID(), time.Second)
 	if err := beats(1, plain.Recv); err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func TestBehindEnvoyDrain(t *testing.T) {
 	check := f.follow(s.ID(), 3)
 	f.Say(s, "before")
 	for _, first := range []string{"Envoy", "the server"} {
-		plain := f.subscribe(s.ID(), time.Second)
+		plain := f.Subscribe(f.remote, s.ID(), time.Second)
 		if err := beats(1, plain.Recv); err != nil {
 			t.Fatal(err)
 		}

@@ -76,7 +76,7 @@ func TestBehindEnvoyCalls(t *testing.T) {
 	if out := f.Say(s, "work"); out.Text() != "It said enough" || f.permissions.Load() != 1 {
 		t.Errorf("the turn over Attach: %q after %d permissions", out.Text(), f.permissions.Load())
 	}
-	if err := beats(1, f.subscribe(s.ID(), time.Second).Recv); err != nil {
+	if err := beats(1, f.Subscribe(f.remote, s.ID(), time.Second).Recv); err != nil {
 		t.Error(err)
 	}
 

@@ -101,7 +101,7 @@ func TestHAProxyStrangers(t *testing.T) {
 func TestHAProxyStops(t *testing.T) {
 	t.Parallel()
 	p := newHAProxy(t, time.Minute)
-	stream := p.subscribe(p.made(), time.Second)
+	stream := p.Subscribe(p.remote, p.made(), time.Second)
 	if err := beats(1, stream.Recv); err != nil {
 		t.Fatal(err)
 	}

@@ -99,19 +99,6 @@ func (p *proxied) awaitClosed() {
 	})
 }
 
-// subscribe opens a stream through the proxy with a heartbeat.
-func (p *proxied) subscribe(id string, heartbeat time.Duration) bridgev1.EventService_SubscribeClient {
-	p.T.Helper()
-	stream, err := p.remote.EventStreams().Subscribe(p.Ctx, &bridgev1.SubscribeRequest{
-		Sessions: []*bridgev1.SessionCursor{{SessionId: id}},
-		Options:  &bridgev1.StreamOptions{HeartbeatInterval: durationpb.New(heartbeat)},
-	})
-	if err != nil {
-		p.T.Fatal(err)
-	}
-	return stream
-}
-
 // made makes a session, not by way of the proxy: the CLI may take its time to start.
 func (p *proxied) made() (id string) {
 	p.T.Helper()
@@ -151,8 +138,8 @@ func ended(stream bridgev1.EventService_SubscribeClient) (announced bool, err er
 // one without is cut, and the status says that it may be opened again. The model answers "hello".
 func (p *proxied) testIdleStreams() {
 	t, id := p.T, p.made()
-	silent := p.subscribe(id, time.Minute)
-	beating := p.subscribe(id, time.Second)
+	silent := p.Subscribe(p.remote, id, time.Minute)
+	beating := p.Subscribe(p.remote, id, time.Second)
 	attach, err := p.remote.Callbacks().Attach(p.Ctx)
 	if err == nil {
 		err = attach.Send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Start{Start: &bridgev1.AttachStart{
@@ -251,7 +238,7 @@ func (p *proxied) follow(id string, turns int) (check func()) {
 func (p *proxied) testDrain() {
 	p.T.Helper()
 	id := p.made()
-	plain := p.subscribe(id, time.Second)
+	plain := p.Subscribe(p.remote, id, time.Second)
 	if err := beats(1, plain.Recv); err != nil {
 		p.T.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/quirks"
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
@@ -142,6 +143,21 @@ func (r *Fixture) Dial(opts ...copilot.Option) *copilot.Client {
 	}
 	r.T.Cleanup(func() { _ = c.Close() })
 	return c
+}
+
+// Subscribe opens a stream of a session by a client, with heartbeats.
+func (r *Fixture) Subscribe(
+	c *copilot.Client, id string, heartbeat time.Duration,
+) bridgev1.EventService_SubscribeClient {
+	r.T.Helper()
+	stream, err := c.EventStreams().Subscribe(r.Ctx, &bridgev1.SubscribeRequest{
+		Sessions: []*bridgev1.SessionCursor{{SessionId: id}},
+		Options:  &bridgev1.StreamOptions{HeartbeatInterval: durationpb.New(heartbeat)},
+	})
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	return stream
 }
 
 // Has tells whether the CLI has a quirk.
@@ -316,7 +332,7 @@ func (b *LogBuffer) String() string {
 	return b.buf.String()
 }
 
-// Eventually waits for what nothing announces.
+// Eventually polls until a condition holds, for changes that no event reports.
 func (r *Fixture) Eventually(what string, done func() bool) {
 	r.T.Helper()
 	for !done() {
