@@ -141,7 +141,7 @@ fuzz: ## every fuzz target for a few seconds (FUZZTIME)
 
 chaos: ## seeded fault schedules against the whole server (SEED, MINUTES or COUNT, REAL, PARALLEL)
 	@mkdir -p bin
-	@go build -o bin/chaos ./internal/testing/chaos/cmd/chaos
+	@go build -o bin/chaos ./internal/testing/chaos
 	@COPILOT_CLI_PATH=$${COPILOT_CLI_PATH:-$$(.ci/install-cli $(CLI) || true)} \
 		bin/chaos -seed $(SEED) -minutes $(MINUTES) -count $(COUNT) -real $(REAL) -parallel $(PARALLEL) -out bin/chaos-summary.txt
 
@@ -220,7 +220,7 @@ sdk-smoke: build
 # not hold up whoever changes something else.
 chaos-smoke:
 	@mkdir -p bin
-	@go build -o bin/chaos ./internal/testing/chaos/cmd/chaos
+	@go build -o bin/chaos ./internal/testing/chaos
 	$(STEP) "fault schedules" go bin/chaos -seed 1 -count 8 -minutes 0.75 -out bin/chaos-smoke.txt
 	$(SUB) chaos-cluster SEED=1 COUNT=2
 

@@ -1,4 +1,4 @@
-// Package chaos breaks things: it plays a schedule of calls and faults, drawn from a seed,
+// Command chaos breaks things: it plays a schedule of calls and faults, drawn from a seed,
 // against the whole server, and then compares what callers were told with what the CLI
 // says it did.
 //
@@ -34,4 +34,4 @@
 // The order of steps and all that is random in them follow from the seed. What the
 // scheduler of the machine makes of it does not: a seed that failed once may have to run
 // several times to fail again. What happened is in the report.
-package chaos
+package main

@@ -1,4 +1,4 @@
-package chaos
+package main
 
 import (
 	"context"
@@ -54,8 +54,15 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	return o, nil
 }
 
-// Main runs schedules as the command line says, and returns the exit code.
-func Main(args []string, stdout, stderr io.Writer) int {
+func main() {
+	if code, ok := otherwise(); ok {
+		os.Exit(code)
+	}
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run runs schedules as the command line says, and returns the exit code.
+func run(args []string, stdout, stderr io.Writer) int {
 	o, err := parse(args, stderr)
 	if err != nil {
 		_, _ = fmt.Fprintln(stderr, err)
@@ -115,7 +122,7 @@ func (s *summary) run(ctx context.Context, stdout io.Writer) {
 	for range s.o.parallel {
 		players.Go(func() {
 			for p := range plans {
-				s.add(Run(ctx, p), stdout)
+				s.add(play(ctx, p), stdout)
 			}
 		})
 	}

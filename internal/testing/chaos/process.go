@@ -1,4 +1,4 @@
-package chaos
+package main
 
 import (
 	"bytes"
@@ -27,20 +27,19 @@ import (
 
 // The environment that makes the program act as another one.
 const (
-	// ServeEnv names a file with the plan and the directory of a server to be run.
-	ServeEnv = "COPILOT_GRPC_CHAOS_SERVE"
+	// serveEnv names a file with the plan and the directory of a server to be run.
+	serveEnv = "COPILOT_GRPC_CHAOS_SERVE"
 	// scriptEnv is what makes it a fake CLI.
 	scriptEnv = "FAKECOPILOT_SCRIPT"
 	oracleEnv = "FAKECOPILOT_ORACLE"
 )
 
-// Otherwise is what a program that runs schedules must call first: it may have been started
-// as a server of a schedule, or as its CLI. It then returns the exit code and true.
-func Otherwise() (code int, ok bool) {
+// otherwise returns the exit code and true if the program was started as a server of a schedule, or as its CLI.
+func otherwise() (code int, ok bool) {
 	if os.Getenv(scriptEnv) != "" {
 		return fakecli.Main(os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr), true
 	}
-	if path := os.Getenv(ServeEnv); path != "" {
+	if path := os.Getenv(serveEnv); path != "" {
 		if err := serve(path); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1, true
@@ -161,7 +160,7 @@ func (p *process) start() error {
 		return err
 	}
 	p.cmd = exec.Command(self)
-	p.cmd.Env = append(os.Environ(), ServeEnv+"="+p.path)
+	p.cmd.Env = append(os.Environ(), serveEnv+"="+p.path)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	if _, err := p.cmd.StdinPipe(); err != nil { // it ends with us
 		return err

@@ -1,4 +1,4 @@
-package chaos
+package main
 
 import (
 	"context"
@@ -42,8 +42,8 @@ type Report struct {
 	Log        []string
 }
 
-// Run plays a schedule.
-func Run(ctx context.Context, p Plan) *Report {
+// play plays a schedule.
+func play(ctx context.Context, p Plan) *Report {
 	w := &world{plan: p, rec: newRecorder(), positions: positions{given: map[string]map[place]string{}}}
 	w.ctx, w.cancel = context.WithTimeout(ctx, tooLong)
 	defer w.cancel()
@@ -62,7 +62,7 @@ func Run(ctx context.Context, p Plan) *Report {
 	return r
 }
 
-// play is Run in a new directory.
+// play is the schedule in a new directory.
 func (w *world) play(r *Report) (err error) {
 	if w.host, err = newProcess(w); err != nil {
 		return err
