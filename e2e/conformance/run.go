@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -148,8 +149,7 @@ func (e *Environment) runReal(
 		prepare(s, model, work)
 	}
 	result, err := d.run(ctx, message, func(ctx context.Context, name string) error {
-		var ask string
-		if scan(name, "ask ", &ask) {
+		if ask, ok := strings.CutPrefix(name, "ask "); ok {
 			return server.ask(ctx, c.Asks[ask], work)
 		}
 		if c.OwnServer && server.controls[name] != nil {
@@ -172,26 +172,18 @@ func closeModel(model *offlinemodel.Server) error {
 // control does what a driver asks for in a case of the real server: "cut", or "gate NAME", which waits until the
 // model is at the gate, or "open NAME", which opens it.
 func (e *Environment) control(ctx context.Context, p *proxy, model *offlinemodel.Server, name string) error {
-	var gate string
+	what, gate, _ := strings.Cut(name, " ")
 	switch {
 	case name == "cut":
 		p.cut()
-	case scan(name, "gate ", &gate):
+	case what == "gate":
 		return model.WaitGate(ctx, gate)
-	case scan(name, "open ", &gate):
+	case what == "open":
 		model.Release(gate)
 	default:
 		return fmt.Errorf("the case has an unknown control %q", name)
 	}
 	return nil
-}
-
-func scan(text, prefix string, rest *string) bool {
-	if len(text) <= len(prefix) || text[:len(prefix)] != prefix {
-		return false
-	}
-	*rest = text[len(prefix):]
-	return true
 }
 
 // writeFiles makes the case's files in its working directory.
@@ -362,12 +354,11 @@ func (c *Case) check(result *conformancev1.Result) error {
 			calls = append(calls, value)
 		}
 	}
-	if want := c.observations; want == nil {
+	want := c.observations
+	if want == nil {
 		want = []any{}
-		problems = append(problems, differing("observations", want, calls))
-	} else {
-		problems = append(problems, differing("observations", want, calls))
 	}
+	problems = append(problems, differing("observations", want, calls))
 	if c.connection != nil {
 		problems = append(problems, differing("connection", c.connection, slices.Compact(connection)))
 	}
