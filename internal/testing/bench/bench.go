@@ -44,8 +44,7 @@ type Config struct {
 
 // run is one run of the benchmarks.
 type run struct {
-	cfg   Config
-	cache string
+	cfg Config
 }
 
 // Run measures, and returns the tables.

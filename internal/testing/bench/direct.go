@@ -44,9 +44,8 @@ type direct struct {
 }
 
 // newDirect starts a CLI with a session.
-func newDirect(ctx context.Context, cli, cache string, config map[string]any) (*direct, error) {
-	return newDirectOn(ctx, &runtime.Spawner{Locator: clibin.Locator{Explicit: cli, CacheDir: cache, NoInstall: true}},
-		config)
+func newDirect(ctx context.Context, cli string, config map[string]any) (*direct, error) {
+	return newDirectOn(ctx, &runtime.Spawner{Locator: clibin.Locator{Explicit: cli, NoInstall: true}}, config)
 }
 
 // newRelayed is newDirect with the bytes carried over a gRPC stream by a server that does
@@ -95,16 +94,15 @@ func (d *direct) open(ctx context.Context, config map[string]any) error {
 	for k, v := range config {
 		params[k] = v
 	}
-	_, err := d.call(ctx, "session.create", params)
-	return err
+	return d.call(ctx, "session.create", params)
 }
 
-func (d *direct) call(ctx context.Context, method string, params any) (json.RawMessage, error) {
+func (d *direct) call(ctx context.Context, method string, params any) error {
 	text, err := json.Marshal(params)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		_, err = d.rt.Conn().Call(ctx, method, text)
 	}
-	return d.rt.Conn().Call(ctx, method, text)
+	return err
 }
 
 // event looks at the type of every event, as any caller has to.
@@ -129,7 +127,7 @@ func (d *direct) event(body []byte) {
 }
 
 func (d *direct) answer(id string) {
-	_, err := d.call(context.Background(), "session.tools.handlePendingToolCall", map[string]any{
+	err := d.call(context.Background(), "session.tools.handlePendingToolCall", map[string]any{
 		"sessionId": d.session, "requestId": id, "result": toolResult,
 	})
 	if err != nil {
@@ -141,8 +139,7 @@ func (d *direct) answer(id string) {
 }
 
 func (d *direct) send(ctx context.Context, prompt string) error {
-	_, err := d.call(ctx, "session.send", map[string]any{"sessionId": d.session, "prompt": prompt})
-	return err
+	return d.call(ctx, "session.send", map[string]any{"sessionId": d.session, "prompt": prompt})
 }
 
 // sendUnary is send by a unary call to a relay.
@@ -166,8 +163,7 @@ func (d *direct) idle(ctx context.Context) (string, error) {
 
 // end ends the session.
 func (d *direct) end(ctx context.Context) error {
-	_, err := d.call(ctx, "session.destroy", map[string]any{"sessionId": d.session})
-	return err
+	return d.call(ctx, "session.destroy", map[string]any{"sessionId": d.session})
 }
 
 func (d *direct) close() error {

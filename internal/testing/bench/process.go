@@ -14,8 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"google.golang.org/grpc"
-
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/freeport"
 )
@@ -115,12 +113,12 @@ func (b *bridge) dialReady(ctx context.Context) (*copilot.Client, error) {
 }
 
 // dial connects as clients/go does, over the unix socket or TCP.
-func (b *bridge) dial(ctx context.Context, tcp bool, opts ...grpc.DialOption) (*copilot.Client, error) {
+func (b *bridge) dial(ctx context.Context, tcp bool) (*copilot.Client, error) {
 	target := b.unix
 	if tcp {
 		target = b.tcp
 	}
-	return copilot.Dial(ctx, target, copilot.WithToken(b.token), copilot.WithGRPC(opts...))
+	return copilot.Dial(ctx, target, copilot.WithToken(b.token))
 }
 
 // admin is the socket of the server's profiles.

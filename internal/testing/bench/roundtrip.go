@@ -67,7 +67,7 @@ func (r roundTrips) way(name string) *latency {
 func (r *run) travellers(ctx context.Context, b, raw *bridge) (map[string]traveller, error) {
 	out := map[string]traveller{}
 	config := map[string]any{"tools": []any{map[string]any{"name": loadcli.Tool, "description": "a tool"}}}
-	d, err := newDirect(ctx, r.cfg.LoadCLI, r.cache, config)
+	d, err := newDirect(ctx, r.cfg.LoadCLI, config)
 	if err != nil {
 		return nil, fmt.Errorf("direct: %w", err)
 	}

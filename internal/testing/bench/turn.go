@@ -91,7 +91,7 @@ func (r *run) turners(ctx context.Context, base string, all map[string]turner) e
 	config := map[string]any{"model": name, "requestPermission": true, "provider": map[string]any{
 		"type": "openai", "wireApi": "completions", "baseUrl": base, "apiKey": key,
 	}}
-	d, err := newDirect(ctx, r.cfg.CLI, r.cache, config)
+	d, err := newDirect(ctx, r.cfg.CLI, config)
 	if err != nil {
 		return err
 	}
