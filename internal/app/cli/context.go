@@ -175,7 +175,6 @@ func setupContextList(p *program, f *flags) action {
 		if err != nil {
 			return err
 		}
-		list := []any{}
 		rows := table{columns: []column{{head: "CURRENT"}, {head: "NAME"}, {head: "TARGET"}, {head: "TOKEN"}}}
 		for _, name := range slices.Sorted(maps.Keys(known.Contexts)) {
 			e := known.Contexts[name]
@@ -183,13 +182,12 @@ func setupContextList(p *program, f *flags) action {
 			if name == known.Current {
 				mark = "*"
 			}
-			rows.add(mark, name, e.Target, e.tokenLabel())
-			list = append(list, namedEndpoint{name, name == known.Current, e})
+			rows.add(namedEndpoint{name, name == known.Current, e}, mark, name, e.Target, e.tokenLabel())
 		}
 		if known.Current == "" {
 			fmt.Fprintln(p.stderr, "No context is in use: commands call the server on the local socket.")
 		}
-		return out.print(rows, list)
+		return out.print(rows)
 	}
 }
 

@@ -139,7 +139,7 @@ func (d *describer) services() error {
 	rows := table{columns: []column{{head: "SERVICE"}, {head: "METHODS"}, {head: "MEANING", least: 20}}}
 	for _, pkg := range packages {
 		for _, s := range services(pkg) {
-			rows.add(string(s.FullName()), fmt.Sprint(s.Methods().Len()), d.summary(s))
+			rows.add(nil, string(s.FullName()), fmt.Sprint(s.Methods().Len()), d.summary(s))
 		}
 	}
 	return rows.print(d.out)

@@ -149,14 +149,14 @@ func (p *printer) findings(found []runtime.Finding) error {
 		}
 		return nil
 	}
-	list := []any{}
+	var list table
 	for _, f := range found {
-		list = append(list, struct {
+		list.add(struct {
 			Level   runtime.Level `json:"level"`
 			Subject string        `json:"subject"`
 			Text    string        `json:"text"`
 			Remedy  string        `json:"remedy,omitempty"`
 		}(f))
 	}
-	return p.print(table{}, list)
+	return p.print(list)
 }

@@ -59,7 +59,7 @@ func printReport(out *printer, r *fsck.Report) error {
 		if name == "" || strings.HasPrefix(s.Folder, "damaged/") {
 			name = s.Folder
 		}
-		rows.add(name, fmt.Sprint(s.Epoch), fmt.Sprint(s.Events), fmt.Sprint(s.First), fmt.Sprint(s.Last),
+		rows.add(s, name, fmt.Sprint(s.Epoch), fmt.Sprint(s.Events), fmt.Sprint(s.First), fmt.Sprint(s.Last),
 			rangesText(s.Holes, s.Losses), closed[s.Closed], fmt.Sprint(s.Prompts), fmt.Sprint(s.Damage), fmt.Sprint(s.Bytes))
 	}
 	var lines strings.Builder

@@ -130,21 +130,19 @@ func (o *inboxOptions) pending(ctx context.Context, client *copilot.Client) iter
 
 func (o *inboxOptions) list(p *program, pending iter.Seq2[*copilot.Callback, error]) error {
 	rows := table{columns: []column{{head: "ID"}, {head: "SESSION"}, {head: "KIND"}, {head: "QUESTION", least: 20}}}
-	list := []any{}
 	for cb, err := range pending {
 		if err != nil {
 			return err
 		}
 		q := ask.Of(cb.Proto)
-		rows.add(cb.ID, cb.SessionID, string(cb.Kind),
+		rows.add(cb.Proto, cb.ID, cb.SessionID, string(cb.Kind),
 			terminal.Cut(terminal.CleanLine(strings.TrimSuffix(q.Title+": "+q.Detail, ": ")), inboxWidth))
-		list = append(list, cb.Proto)
 	}
-	if len(list) == 0 && o.out.forPeople() {
+	if len(rows.rows) == 0 && o.out.forPeople() {
 		fmt.Fprintln(p.stderr, "Nothing waits.")
 		return nil
 	}
-	return o.out.print(rows, list)
+	return o.out.print(rows)
 }
 
 // inboxWidth is how much of a question a line of the list has.

@@ -41,14 +41,14 @@ func (p *program) printer(f *flags) *printer {
 
 func (p *printer) forPeople() bool { return p.format == formatText }
 
-// print prints a table, or its rows as JSON.
-func (p *printer) print(t table, list []any) error {
+// print prints a table, or the values of its rows as JSON.
+func (p *printer) print(t table) error {
 	p.page()
 	switch p.format {
 	case formatJSON:
-		return p.document(list)
+		return p.document(t.values)
 	case formatLines:
-		for _, one := range list {
+		for _, one := range t.values {
 			if err := p.line(one); err != nil {
 				return err
 			}
@@ -174,10 +174,12 @@ func (m members) marshal() ([]byte, error) {
 	return append(text, '}'), nil
 }
 
-// table is what a list prints for people.
+// table is what a list prints.
 type table struct {
 	columns []column
-	rows    [][]string
+	// rows are for people, values are the same in JSON.
+	rows   [][]string
+	values []any
 }
 
 // column is a column of a table.
@@ -190,12 +192,12 @@ type column struct {
 }
 
 // add adds a row, with what others have written made harmless.
-func (t *table) add(cells ...string) {
+func (t *table) add(value any, cells ...string) {
 	for i, cell := range cells {
 		cells[i] = terminal.CleanLine(cell)
 		t.columns[i].width = max(t.columns[i].width, uniseg.StringWidth(cells[i]))
 	}
-	t.rows = append(t.rows, cells)
+	t.rows, t.values = append(t.rows, cells), append(t.values, value)
 }
 
 // print prints the table, cut to the terminal.

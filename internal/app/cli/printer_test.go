@@ -17,7 +17,7 @@ func TestTableFits(t *testing.T) {
 		10: "ID  TITLE…\na1  a rat…\n",
 	} {
 		list := table{columns: []column{{head: "ID"}, {head: "TITLE", least: 8}, {head: "WHERE", least: 8}}}
-		list.add("a1", "a rather long\x1bt", "/somewhere")
+		list.add(nil, "a1", "a rather long\x1bt", "/somewhere")
 		list.fit(width)
 		got := list.line(list.heads(), width)
 		for _, row := range list.rows {

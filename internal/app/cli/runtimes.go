@@ -43,11 +43,9 @@ func setupRuntimesList(p *program, f *flags) action {
 	}
 }
 
-// runtimeTable is the table of runtimes, and what it is in JSON.
-func runtimeTable(list []*bridgev1.RuntimeInfo, now time.Time) (table, []any) {
+func runtimeTable(list []*bridgev1.RuntimeInfo, now time.Time) table {
 	rows := table{columns: []column{{head: "ID"}, {head: "STATE"}, {head: "AGE"}, {head: "CLI"}, {head: "PID"},
 		{head: "SESSIONS"}, {head: "MEMORY"}, {head: "LATENCY"}, {head: "TENANT"}, {head: "CAUSE", least: 10}}}
-	values := []any{}
 	for _, r := range list {
 		pid, memory, latency := "", "", ""
 		if r.GetPid() != 0 {
@@ -59,11 +57,10 @@ func runtimeTable(list []*bridgev1.RuntimeInfo, now time.Time) (table, []any) {
 		if r.GetLatency() != nil {
 			latency = r.GetLatency().AsDuration().Round(100 * time.Microsecond).String()
 		}
-		rows.add(r.GetRuntimeId(), runtimeState(r), age(r.GetStartTime(), now), r.GetCliVersion(), pid,
+		rows.add(r, r.GetRuntimeId(), runtimeState(r), age(r.GetStartTime(), now), r.GetCliVersion(), pid,
 			fmt.Sprint(r.GetLoadedSessions()), memory, latency, r.GetTenant(), r.GetCause())
-		values = append(values, r)
 	}
-	return rows, values
+	return rows
 }
 
 func runtimeState(r *bridgev1.RuntimeInfo) string {

@@ -100,13 +100,12 @@ func stateOf(s *copilot.SessionInfo) string {
 
 func (o *listOptions) list(ctx context.Context, client *copilot.Client) error {
 	var found []*copilot.SessionInfo
-	list := []any{}
 	for s, err := range client.ListSessions(ctx, copilot.ListOptions{Filter: o.filter(), IncludeHistory: o.history}) {
 		if err != nil {
 			return err
 		}
 		if o.has(s) {
-			found, list = append(found, s), append(list, s.Proto)
+			found = append(found, s)
 		}
 	}
 	var used map[string]int64
@@ -116,7 +115,7 @@ func (o *listOptions) list(ctx context.Context, client *copilot.Client) error {
 			return err
 		}
 	}
-	return o.out.print(o.table(found, used, time.Now()), list)
+	return o.out.print(o.table(found, used, time.Now()))
 }
 
 // table are sessions for people, with the tokens that each has used. It has the owners if another tenant owns one.
@@ -132,7 +131,7 @@ func (o *listOptions) table(found []*copilot.SessionInfo, used map[string]int64,
 		if owned {
 			cells = append(cells, s.Proto.GetOwner())
 		}
-		rows.add(cells...)
+		rows.add(s.Proto, cells...)
 	}
 	return rows
 }

@@ -265,12 +265,11 @@ func setupShare(p *program, f *flags) action {
 				return err
 			}
 			rows := table{columns: []column{{head: "TENANT"}, {head: "ACCESS"}, {head: "STATE"}, {head: "NAME"}}}
-			list := []any{}
 			for _, one := range shares {
-				rows.add(one.GetTenant(), enumText(one.GetAccess(), "SHARE_ACCESS_"), enumText(one.GetState(), "SHARE_STATE_"), one.GetSessionId())
-				list = append(list, one)
+				rows.add(one, one.GetTenant(), enumText(one.GetAccess(), "SHARE_ACCESS_"),
+					enumText(one.GetState(), "SHARE_STATE_"), one.GetSessionId())
 			}
-			return out.print(rows, list)
+			return out.print(rows)
 		})
 	}
 }

@@ -138,15 +138,14 @@ func (s *snapshot) table() table {
 		if r, known := s.rates[one.ID]; known {
 			rate = fmt.Sprintf("%.1f", r)
 		}
-		rows.add(one.ID, stateOf(one), age(one.Proto.GetCreateTime(), s.at), rate, one.Title, one.Model)
+		rows.add(one.Proto, one.ID, stateOf(one), age(one.Proto.GetCreateTime(), s.at), rate, one.Title, one.Model)
 	}
 	return rows
 }
 
 // render is the snapshot for a terminal, cut to its size. 0 is no limit.
 func (s *snapshot) render(width, height int) string {
-	runtimes, _ := runtimeTable(s.runtimes, s.at)
-	sessions := s.table()
+	runtimes, sessions := runtimeTable(s.runtimes, s.at), s.table()
 	text := cut(s.head(), width) + "\n\n" + runtimes.text(width) + "\n" + sessions.text(width)
 	lines := strings.SplitAfter(strings.TrimSuffix(text, "\n"), "\n")
 	if height > 0 && len(lines) > height {
@@ -160,14 +159,8 @@ func (s *snapshot) print(out *printer) error {
 		_, err := fmt.Fprintln(out.out, s.render(terminalWidth(out.out), 0))
 		return err
 	}
-	runtimes, sessions := []any{}, []any{}
-	for _, r := range s.runtimes {
-		runtimes = append(runtimes, r)
-	}
-	for _, one := range s.sessions {
-		sessions = append(sessions, one.Proto)
-	}
-	return out.document(members{{"version", s.info.GetVersion()}, {"runtimes", runtimes}, {"sessions", sessions}})
+	return out.document(members{{"version", s.info.GetVersion()}, {"runtimes", runtimeTable(s.runtimes, s.at).values},
+		{"sessions", s.table().values}})
 }
 
 // lookTime bounds a look at a server that does not reply.

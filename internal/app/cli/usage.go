@@ -82,7 +82,6 @@ func printUsage(out *printer, by []copilot.UsageGroup, list []*bridgev1.UsageRow
 	for _, head := range []string{"TURNS", "REQUESTS", "INPUT", "CACHED", "OUTPUT", "COST", "TIME"} {
 		rows.columns = append(rows.columns, column{head: head})
 	}
-	values := []any{}
 	for _, row := range list {
 		groups := map[copilot.UsageGroup]string{copilot.UsageByDay: row.GetDay(), copilot.UsageByModel: row.GetModelId(),
 			copilot.UsageBySession: row.GetSessionId(), copilot.UsageByOwner: row.GetOwner()}
@@ -90,12 +89,11 @@ func printUsage(out *printer, by []copilot.UsageGroup, list []*bridgev1.UsageRow
 		for _, group := range by {
 			cells = append(cells, groups[group])
 		}
-		rows.add(append(cells, fmt.Sprint(row.GetTurns()), fmt.Sprint(row.GetRequests()), fmt.Sprint(row.GetInputTokens()),
+		rows.add(row, append(cells, fmt.Sprint(row.GetTurns()), fmt.Sprint(row.GetRequests()), fmt.Sprint(row.GetInputTokens()),
 			fmt.Sprint(row.GetCacheReadTokens()), fmt.Sprint(row.GetOutputTokens()), fmt.Sprintf("%g", row.GetCost()),
 			row.GetApiDuration().AsDuration().Round(time.Millisecond).String())...)
-		values = append(values, row)
 	}
-	return out.print(rows, values)
+	return out.print(rows)
 }
 
 var usageHeads = map[copilot.UsageGroup]string{copilot.UsageByDay: "DAY", copilot.UsageByModel: "MODEL",
