@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -20,39 +19,30 @@ const pruneUsage = `Deletes sessions of the server that have not been used for s
 Not deleted are sessions that are in use or shared, and sessions of the CLI that were never opened through the server.
 prune prints the ids of the deleted sessions, the longest unused first.`
 
-type pruneOptions struct {
-	connection *connection
-	idle       time.Duration
-	dryRun     bool
-	max        int32
-}
-
 func setupPrune(p *program, f *flags) action {
-	var o pruneOptions
-	o.connection = p.connection(f)
-	f.DurationVar(&o.idle, "idle", 0, "delete sessions whose last use was longer ago than this `duration`, such as 720h; "+
+	c := p.connection(f)
+	idle := f.Duration("idle", 0, "delete sessions whose last use was longer ago than this `duration`, such as 720h; "+
 		"at least 1m")
-	f.BoolVar(&o.dryRun, "dry-run", false, "delete nothing, and print what would be deleted")
-	f.Int32Var(&o.max, "max", 1000, "delete at most this `number` of sessions")
+	dryRun := f.Bool("dry-run", false, "delete nothing, and print what would be deleted")
+	most := f.Int32("max", 1000, "delete at most this `number` of sessions")
 	return func(ctx context.Context, _ []string) error {
-		if o.idle == 0 {
+		if *idle == 0 {
 			return usageError{errors.New("want --idle, for example 720h")}
 		}
-		return o.prune(ctx, p)
+		return c.with(ctx, func(client *copilot.Client) error {
+			reply, err := client.Sessions().PruneSessions(ctx, &bridgev1.PruneSessionsRequest{
+				IdleFor: durationpb.New(*idle), DryRun: *dryRun, MaxSessions: *most,
+			})
+			if err != nil {
+				return err
+			}
+			return p.pruned(reply)
+		})
 	}
 }
 
-func (o *pruneOptions) prune(ctx context.Context, p *program) error {
-	var reply *bridgev1.PruneSessionsResponse
-	err := o.connection.with(ctx, func(client *copilot.Client) (err error) {
-		reply, err = client.Sessions().PruneSessions(ctx, &bridgev1.PruneSessionsRequest{
-			IdleFor: durationpb.New(o.idle), DryRun: o.dryRun, MaxSessions: o.max,
-		})
-		return err
-	})
-	if err != nil {
-		return err
-	}
+// pruned prints what was deleted, and what was not.
+func (p *program) pruned(reply *bridgev1.PruneSessionsResponse) error {
 	for _, id := range reply.GetSessionIds() {
 		fmt.Fprintln(p.stdout, id)
 	}

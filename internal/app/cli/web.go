@@ -20,46 +20,29 @@ listener for browsers (serve --web); other devices reach one with TLS and a poli
 
   copilot-grpc web link --role observer --ttl 5m`
 
-type webOptions struct {
-	connection *connection
-	role       string
-	ttl        time.Duration
-	qr         bool
-}
-
 func setupWebLink(p *program, f *flags) action {
-	var o webOptions
-	o.connection = p.connection(f)
-	f.StringVar(&o.role, "role", "",
-		"highest `role` of the login: observer, participant, owner or admin (default: your own)")
-	f.DurationVar(&o.ttl, "ttl", 10*time.Minute, "time for which the link can be used, at most 24h")
-	f.BoolVar(&o.qr, "qr", false, "print the QR code also if the output is no terminal")
+	c := p.connection(f)
+	name := f.String("role", "", "highest `role` of the login: observer, participant, owner or admin (default: your own)")
+	ttl := f.Duration("ttl", 10*time.Minute, "time for which the link can be used, at most 24h")
+	asQR := f.Bool("qr", false, "print the QR code also if the output is no terminal")
 	return func(ctx context.Context, _ []string) error {
-		return o.link(ctx, p)
+		role, ok := bridgev1.Role_value["ROLE_"+strings.ToUpper(*name)]
+		if *name != "" && (!ok || role == 0) {
+			return usageError{fmt.Errorf("role: %q is none of observer, participant, owner, admin", *name)}
+		}
+		return c.with(ctx, func(client *copilot.Client) error {
+			made, err := client.Runtimes().CreateWebLink(ctx, &bridgev1.CreateWebLinkRequest{
+				Role: bridgev1.Role(role), Ttl: durationpb.New(*ttl)})
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(p.stdout, made.GetUrl())
+			if err == nil && (*asQR || isTerminal(p.stdout)) {
+				err = printQR(p.stdout, made.GetUrl())
+			}
+			return err
+		})
 	}
-}
-
-func (o *webOptions) link(ctx context.Context, p *program) error {
-	role, ok := bridgev1.Role_value["ROLE_"+strings.ToUpper(o.role)]
-	if o.role != "" && (!ok || role == 0) {
-		return usageError{fmt.Errorf("role: %q is none of observer, participant, owner, admin", o.role)}
-	}
-	var made *bridgev1.CreateWebLinkResponse
-	err := o.connection.with(ctx, func(client *copilot.Client) (err error) {
-		made, err = client.Runtimes().CreateWebLink(ctx, &bridgev1.CreateWebLinkRequest{
-			Role: bridgev1.Role(role), Ttl: durationpb.New(o.ttl)})
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if _, err := fmt.Fprintln(p.stdout, made.GetUrl()); err != nil {
-		return err
-	}
-	if o.qr || isTerminal(p.stdout) {
-		return printQR(p.stdout, made.GetUrl())
-	}
-	return nil
 }
 
 // quiet is the width of the white border of a QR code, in modules.
