@@ -3,30 +3,11 @@ package natsstore
 import (
 	"context"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/internal/cluster/jsapi"
 	"github.com/copilot-grpc/copilot-grpc/internal/cluster/natsblob"
 	"github.com/copilot-grpc/copilot-grpc/internal/cluster/natslog"
 )
-
-// openLogs opens the streams of logs and snapshots. Their messages are read from any server: package jsapi notices a
-// server that is behind.
-func (s *Store) openLogs(ctx context.Context) error {
-	for kind, description := range map[string]string{
-		"log": "logs of sessions", "blob": "snapshots of the CLI's folders",
-	} {
-		_, err := s.openStream(ctx, jetstream.StreamConfig{
-			Name: s.names.stream(kind), Subjects: []string{s.names.subject(kind, ">")}, Description: description,
-			Discard: jetstream.DiscardNew, AllowDirect: true,
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // subjects returns the requests to the stream of a kind, and the subject of a session in it.
 func (s *Store) subjects(kind string) (jsapi.Stream, func(session string) string) {

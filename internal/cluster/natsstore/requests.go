@@ -22,16 +22,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 )
 
-// openRequests opens the stream of remembered requests. The server removes a request when it expires.
-func (s *Store) openRequests(ctx context.Context) (err error) {
-	s.requests, err = s.openStream(ctx, jetstream.StreamConfig{
-		Name: s.names.stream("request"), Subjects: []string{s.names.subject("request", ">")},
-		Description: "requests that may arrive again, and their answers",
-		Discard:     jetstream.DiscardNew, AllowRollup: true, AllowMsgTTL: true,
-	})
-	return err
-}
-
 // Requests implements backend.Requests for one process. It reads nothing at first: a process that becomes the owner of
 // a session reads its requests with OfSession, and looks for any other request with Find.
 //

@@ -18,16 +18,6 @@ import (
 // earlier term cannot create the session again.
 const removedFor = time.Hour
 
-// openSessions opens the stream of the sessions' records.
-func (s *Store) openSessions(ctx context.Context) (err error) {
-	s.sessions, err = s.openStream(ctx, jetstream.StreamConfig{
-		Name: s.names.stream("session"), Subjects: []string{s.names.subject("session", ">")},
-		Description: "saved state and unfinished prompts of sessions",
-		Discard:     jetstream.DiscardNew, AllowRollup: true, AllowMsgTTL: true,
-	})
-	return err
-}
-
 // termRecord is the message that has a session's term.
 type termRecord struct {
 	Key     string `json:"key"`

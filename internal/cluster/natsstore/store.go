@@ -222,11 +222,36 @@ func redacted(urls string) string {
 }
 
 // openStreams opens the streams, and creates missing ones.
+//
+// The server removes a request when it expires. Logs and snapshots are read from any server: package jsapi notices a
+// server that is behind. The sequence numbers of one stream are the epochs. It begins with the time in milliseconds, so
+// that epochs grow also after the stream was lost, and are later than the epochs of data directories, which are such
+// times.
 func (s *Store) openStreams(ctx context.Context) error {
-	for _, open := range []func(context.Context) error{
-		s.openSessions, s.openLogs, s.openRequests, s.openUsage, s.openEpochs,
+	for _, one := range []struct {
+		kind   string
+		stream *jetstream.Stream
+		config jetstream.StreamConfig
+	}{
+		{"session", &s.sessions, jetstream.StreamConfig{Description: "saved state and unfinished prompts of sessions",
+			Discard: jetstream.DiscardNew, AllowRollup: true, AllowMsgTTL: true}},
+		{"log", new(jetstream.Stream), jetstream.StreamConfig{Description: "logs of sessions",
+			Discard: jetstream.DiscardNew, AllowDirect: true}},
+		{"blob", new(jetstream.Stream), jetstream.StreamConfig{Description: "snapshots of the CLI's folders",
+			Discard: jetstream.DiscardNew, AllowDirect: true}},
+		{"request", &s.requests, jetstream.StreamConfig{Description: "requests that may arrive again, and their answers",
+			Discard: jetstream.DiscardNew, AllowRollup: true, AllowMsgTTL: true}},
+		{"usage", &s.usage, jetstream.StreamConfig{Description: "usage of deleted sessions",
+			Discard: jetstream.DiscardNew, AllowRollup: true}},
+		{"epoch", new(jetstream.Stream), jetstream.StreamConfig{Description: "epochs of journals",
+			Subjects: []string{s.names.subject("epoch")}, MaxMsgs: 1, FirstSeq: uint64(time.Now().UnixMilli())}},
 	} {
-		if err := open(ctx); err != nil {
+		one.config.Name = s.names.stream(one.kind)
+		if one.config.Subjects == nil {
+			one.config.Subjects = []string{s.names.subject(one.kind, ">")}
+		}
+		var err error
+		if *one.stream, err = s.openStream(ctx, one.config); err != nil {
 			return err
 		}
 	}

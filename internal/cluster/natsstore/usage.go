@@ -6,17 +6,7 @@ import (
 	"fmt"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 )
-
-// openUsage opens the stream of the usage of deleted sessions.
-func (s *Store) openUsage(ctx context.Context) (err error) {
-	s.usage, err = s.openStream(ctx, jetstream.StreamConfig{
-		Name: s.names.stream("usage"), Subjects: []string{s.names.subject("usage", ">")},
-		Description: "usage of deleted sessions", Discard: jetstream.DiscardNew, AllowRollup: true,
-	})
-	return err
-}
 
 // SaveUsage replaces one part of what the deleted sessions of a tenant have used. Each node writes the part with its
 // name, so that no node overwrites what another has saved. Calls for one part must not overlap.
