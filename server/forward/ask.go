@@ -41,32 +41,30 @@ type asking struct {
 	local     grpc.UnaryHandler
 }
 
-// here asks this replica.
-func (a *asking) here(ctx context.Context, request proto.Message) (proto.Message, error) {
-	reply, err := a.local(ctx, request)
-	if err != nil {
-		return nil, err
+// of asks a replica. The reply of another one is decoded into reply.
+func (a *asking) of(ctx context.Context, replica Owner, request, reply proto.Message) (proto.Message, error) {
+	if replica.Here {
+		here, err := a.local(ctx, request)
+		if err != nil {
+			return nil, err
+		}
+		return here.(proto.Message), nil // the handlers of these methods return messages
 	}
-	return reply.(proto.Message), nil // the handlers of these methods return messages
-}
-
-// at asks another replica, and decodes its reply into reply.
-func (a *asking) at(ctx context.Context, peer Owner, request, reply proto.Message) error {
-	conn, err := a.forwarder.peers.get(peer.Address)
+	conn, err := a.forwarder.peers.get(replica.Address)
 	if err != nil {
-		return unknown(peer)
+		return nil, unknown(replica)
 	}
 	defer conn.done()
 	err = conn.Invoke(metadata.NewOutgoingContext(ctx, outgoing(ctx)), a.method, request, reply)
 	switch {
 	case err == nil:
-		return nil
+		return reply, nil
 	case ctx.Err() != nil:
-		return ctx.Err()
+		return nil, ctx.Err()
 	case len(grpcstatus.Convert(err).Proto().GetDetails()) > 0:
-		return grpcstatus.Convert(err).Err()
+		return nil, grpcstatus.Convert(err).Err()
 	}
-	return unknown(peer)
+	return nil, unknown(replica)
 }
 
 // unknown is the error for a list that would lack the sessions of a replica.
@@ -81,11 +79,16 @@ func (a *asking) alone(ctx context.Context, request proto.Message) (any, error) 
 	return a.local(ctx, request)
 }
 
-// nameAll sets the header that names all replicas.
-func (f *Forwarder) nameAll(ctx context.Context, peers []Owner) {
-	names := []string{f.node}
-	for _, peer := range peers {
-		names = append(names, peer.Node)
+// replicas returns all replicas, this one first.
+func (f *Forwarder) replicas() []Owner {
+	return append([]Owner{{Node: f.node, Here: true}}, f.locator.Peers()...)
+}
+
+// nameAll sets the header that names the replicas of a call.
+func nameAll(ctx context.Context, replicas []Owner) {
+	md := metadata.MD{}
+	for _, replica := range replicas {
+		md.Append(HeaderOwner, replica.Node)
 	}
-	_ = grpc.SetHeader(ctx, metadata.MD{HeaderOwner: names}) // it fails only outside of a call
+	_ = grpc.SetHeader(ctx, md) // it fails only outside of a call
 }

@@ -109,9 +109,9 @@ func (l *list[T]) page(ctx context.Context, r paged) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	peers := f.locator.Peers()
+	replicas := f.replicas()
 	size := r.GetPageSize()
-	if !merged && len(peers) == 0 || size < 0 || size > maxPageSize {
+	if !merged && len(replicas) == 1 || size < 0 || size > maxPageSize {
 		return l.ask.alone(ctx, r) // by its own tokens; it reports the wrong size
 	}
 	if !merged && r.GetPageToken() != "" {
@@ -120,7 +120,7 @@ func (l *list[T]) page(ctx context.Context, r paged) (any, error) {
 	size = cmp.Or(size, defaultPageSize)
 	var sources []*source[T]
 	calls := newParts(ctx)
-	for _, replica := range append([]Owner{{Node: f.node, Here: true}}, peers...) {
+	for _, replica := range replicas {
 		at, continued := places[replica.Node]
 		if merged && !continued {
 			continue // the end of its list was reached, or it is new
@@ -133,7 +133,7 @@ func (l *list[T]) page(ctx context.Context, r paged) (any, error) {
 	if err := calls.wait(); err != nil {
 		return nil, err
 	}
-	f.nameAll(ctx, peers)
+	nameAll(ctx, replicas)
 	elements := l.merge(sources, int(size))
 	places = map[string]place{}
 	for _, s := range sources {
@@ -155,13 +155,8 @@ func pageOf(r paged, size int32, token string) proto.Message {
 }
 
 // fetch gets what a page needs at most from one replica.
-func (l *list[T]) fetch(ctx context.Context, replica Owner, s *source[T], request proto.Message) (err error) {
-	reply := l.reply.ProtoReflect().New().Interface()
-	if replica.Here {
-		reply, err = l.ask.here(ctx, request)
-	} else {
-		err = l.ask.at(ctx, replica, request, reply)
-	}
+func (l *list[T]) fetch(ctx context.Context, replica Owner, s *source[T], request proto.Message) error {
+	reply, err := l.ask.of(ctx, replica, request, l.reply.ProtoReflect().New().Interface())
 	if err != nil {
 		return err
 	}

@@ -14,27 +14,27 @@ import (
 // prune serves PruneSessions. It asks one replica after the other, because max_sessions bounds all of them. Unlike a
 // list, it does not fail while a replica does not answer: the caller would not learn what the others have deleted.
 func (a *asking) prune(ctx context.Context, r *bridgev1.PruneSessionsRequest) (any, error) {
-	peers := a.forwarder.locator.Peers()
-	reply, err := a.here(ctx, r)
+	replicas := a.forwarder.replicas()
+	reply, err := a.of(ctx, replicas[0], r, nil)
 	if err != nil {
 		return nil, err
 	}
 	all := reply.(*bridgev1.PruneSessionsResponse)
 	limit := int(cmp.Or(r.GetMaxSessions(), defaultPageSize))
-	for _, peer := range peers {
+	for _, peer := range replicas[1:] {
 		left := limit - len(all.GetSessionIds()) - len(all.GetFailures())
 		if left <= 0 {
 			break
 		}
 		part, reply := proto.CloneOf(r), &bridgev1.PruneSessionsResponse{}
 		part.MaxSessions = int32(left) //nolint:gosec // at most maxPageSize
-		if err := a.at(ctx, peer, part, reply); err != nil {
+		if _, err := a.of(ctx, peer, part, reply); err != nil {
 			all.Failures = append(all.Failures, &bridgev1.PruneFailure{Failure: failureOf(err)})
 		}
 		all.SessionIds = append(all.SessionIds, reply.GetSessionIds()...)
 		all.Failures = append(all.Failures, reply.GetFailures()...)
 	}
-	a.forwarder.nameAll(ctx, peers)
+	nameAll(ctx, replicas)
 	return all, nil
 }
 

@@ -18,8 +18,8 @@ const bySession = bridgev1.UsageGroup_USAGE_GROUP_SESSION
 // usage serves GetUsage without a session: the sum of all replicas. The usage of deleted sessions belongs to the
 // tenant, and each replica reports it: that of this replica counts.
 func (a *asking) usage(ctx context.Context, r *bridgev1.GetUsageRequest) (any, error) {
-	peers := a.forwarder.locator.Peers()
-	if len(peers) == 0 {
+	replicas := a.forwarder.replicas()
+	if len(replicas) == 1 {
 		return a.alone(ctx, r)
 	}
 	grouped := slices.Contains(r.GetGroupBy(), bySession)
@@ -29,25 +29,19 @@ func (a *asking) usage(ctx context.Context, r *bridgev1.GetUsageRequest) (any, e
 	}
 	sums := &usageSums{grouped: grouped, rows: map[usageKey]*bridgev1.UsageRow{}}
 	calls := newParts(ctx)
-	calls.run(func(ctx context.Context) error {
-		reply, err := a.here(ctx, request)
-		if err == nil {
-			sums.add(reply.(*bridgev1.GetUsageResponse).GetRows(), true)
-		}
-		return err
-	})
-	for _, peer := range peers {
+	for _, replica := range replicas {
 		calls.run(func(ctx context.Context) error {
-			reply := &bridgev1.GetUsageResponse{}
-			err := a.at(ctx, peer, request, reply)
-			sums.add(reply.GetRows(), false)
+			reply, err := a.of(ctx, replica, request, &bridgev1.GetUsageResponse{})
+			if err == nil {
+				sums.add(reply.(*bridgev1.GetUsageResponse).GetRows(), replica.Here)
+			}
 			return err
 		})
 	}
 	if err := calls.wait(); err != nil {
 		return nil, err
 	}
-	a.forwarder.nameAll(ctx, peers)
+	nameAll(ctx, replicas)
 	return &bridgev1.GetUsageResponse{Rows: sums.sorted()}, nil
 }
 

@@ -151,7 +151,7 @@ type errOwn struct{ error }
 // run serves the stream.
 func (w *watch) run() error {
 	ctx := w.stream.Context()
-	w.forwarder.nameAll(ctx, w.forwarder.locator.Peers())
+	nameAll(ctx, w.forwarder.replicas())
 	for first := true; ; first = false {
 		err := w.round(ctx, first)
 		own, ended := errors.AsType[errOwn](err)
