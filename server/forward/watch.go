@@ -42,11 +42,16 @@ const (
 	reset
 )
 
+// head is the field of a reply that occurs first, 0 if the reply is empty, and its value if that is a number.
+type head struct {
+	field protowire.Number
+	value uint64
+}
+
 // watchable is a method that watches the sessions of all replicas.
 type watchable struct {
-	// signal returns the meaning of a field of the reply that occurs first, 0 if it is empty, and of the field's value
-	// if that is a number.
-	signal func(field protowire.Number, value uint64) signal
+	// signals has the replies that are no change, by their heads.
+	signals map[head]signal
 	// begin is each replica's first message, after which no event is missed; the client gets one for all. reset and
 	// caughtUp are the messages for the client. All are nil if the method has none.
 	begin, reset, caughtUp proto.Message
@@ -55,79 +60,56 @@ type watchable struct {
 // watchables are the methods that watch, by name.
 var watchables = map[string]*watchable{
 	bridgev1.EventService_WatchSessions_FullMethodName: {
-		signal: func(field protowire.Number, value uint64) signal {
-			switch {
-			case field != 1:
-				return change
-			case value == uint64(bridgev1.SessionChange_SESSION_CHANGE_HEARTBEAT):
-				return heartbeat
-			case value == uint64(bridgev1.SessionChange_SESSION_CHANGE_RESET):
-				return reset
-			}
-			return change
+		signals: map[head]signal{
+			{1, uint64(bridgev1.SessionChange_SESSION_CHANGE_HEARTBEAT)}: heartbeat,
+			{1, uint64(bridgev1.SessionChange_SESSION_CHANGE_RESET)}:     reset,
 		},
 		reset: &bridgev1.WatchSessionsResponse{Change: bridgev1.SessionChange_SESSION_CHANGE_RESET},
 	},
 	bridgev1.CallbackService_WatchPending_FullMethodName: {
-		signal: func(field protowire.Number, _ uint64) signal {
-			switch field {
-			case 3:
-				return caughtUp
-			case 4:
-				return reset
-			case 5:
-				return heartbeat
-			}
-			return change
-		},
+		signals: map[head]signal{{field: 3}: caughtUp, {field: 4}: reset, {field: 5}: heartbeat},
 		reset: &bridgev1.WatchPendingResponse{Change: &bridgev1.WatchPendingResponse_Reset_{
 			Reset_: &bridgev1.PendingReset{}}},
 		caughtUp: &bridgev1.WatchPendingResponse{Change: &bridgev1.WatchPendingResponse_CaughtUp{
 			CaughtUp: &bridgev1.PendingCaughtUp{}}},
 	},
 	bridgev1.RuntimeService_WatchTelemetry_FullMethodName: {
-		signal: eventOrHeartbeat, begin: &bridgev1.WatchTelemetryResponse{},
+		signals: map[head]signal{{}: heartbeat}, begin: &bridgev1.WatchTelemetryResponse{},
 	},
 	bridgev1.RuntimeService_WatchHostEvents_FullMethodName: {
-		signal: eventOrHeartbeat, begin: &bridgev1.WatchHostEventsResponse{},
+		signals: map[head]signal{{}: heartbeat}, begin: &bridgev1.WatchHostEventsResponse{},
 	},
-}
-
-// eventOrHeartbeat is the signal of methods whose heartbeats are empty messages.
-func eventOrHeartbeat(field protowire.Number, _ uint64) signal {
-	if field == 0 {
-		return heartbeat
-	}
-	return change
 }
 
 // headBytes is enough for the tag and the number of a message's first field.
 const headBytes = 20
 
 // of returns the signal of a message, which is decoded or not.
-func (w *watchable) of(m any) signal {
+func (w *watchable) of(m any) signal { return w.signals[headOf(m)] }
+
+func headOf(m any) head {
 	switch m := m.(type) {
 	case *codec.Raw:
-		head := m.Head(make([]byte, headBytes))
-		field, kind, n := protowire.ConsumeTag(head)
+		bytes := m.Head(make([]byte, headBytes))
+		field, kind, n := protowire.ConsumeTag(bytes)
 		if n > 0 && kind == protowire.VarintType {
-			value, _ := protowire.ConsumeVarint(head[n:])
-			return w.signal(field, value)
+			value, _ := protowire.ConsumeVarint(bytes[n:])
+			return head{field, value}
 		}
-		return w.signal(field, 0)
+		return head{field: field}
 	case proto.Message:
 		fields := m.ProtoReflect().Descriptor().Fields()
 		for i := range fields.Len() {
 			switch f := fields.Get(i); {
 			case !m.ProtoReflect().Has(f):
 			case f.Kind() == protoreflect.EnumKind:
-				return w.signal(f.Number(), uint64(m.ProtoReflect().Get(f).Enum())) //nolint:gosec // not negative
+				return head{f.Number(), uint64(m.ProtoReflect().Get(f).Enum())} //nolint:gosec // not negative
 			default:
-				return w.signal(f.Number(), 0)
+				return head{field: f.Number()}
 			}
 		}
 	}
-	return w.signal(0, 0)
+	return head{}
 }
 
 // watch is a stream that merges the changes of all replicas. It runs in rounds. Each round watches all replicas from
