@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -27,7 +27,6 @@ const (
 	metadataFidelity  = "copilot-fidelity"
 	metadataRequestID = "copilot-request-id"
 	metadataProfile   = "copilot-runtime-profile-bin"
-	trailerPosition   = "copilot-position"
 )
 
 const (
@@ -183,31 +182,17 @@ func (c *conn) hold(ctx context.Context, id string, trailer metadata.MD) {
 	if p == nil {
 		return
 	}
-	if at, ok := parsePosition(strings.Join(trailer.Get(trailerPosition), "")); ok {
+	if at, ok := position.Parse(strings.Join(trailer.Get(position.Trailer), "")); ok {
 		p.await(ctx, at)
 	}
 }
 
-// position is a place in a journal.
-type position struct{ epoch, seq uint64 }
-
-func parsePosition(text string) (p position, ok bool) {
-	epoch, seq, _ := strings.Cut(text, "/")
-	var errs [2]error
-	p.epoch, errs[0] = strconv.ParseUint(epoch, 10, 64)
-	p.seq, errs[1] = strconv.ParseUint(seq, 10, 64)
-	return p, errs == [2]error{}
+func positionOf(p *bridgev1.Position) position.Position {
+	return position.Position{Epoch: p.GetEpoch(), Seq: p.GetSeq()}
 }
 
-// before reports whether p is before q.
-func (p position) before(q position) bool {
-	return p.epoch < q.epoch || p.epoch == q.epoch && p.seq < q.seq
-}
-
-func positionOf(p *bridgev1.Position) position { return position{p.GetEpoch(), p.GetSeq()} }
-
-func (p position) proto() *bridgev1.Position {
-	return &bridgev1.Position{Epoch: p.epoch, Seq: p.seq}
+func protoOf(p position.Position) *bridgev1.Position {
+	return &bridgev1.Position{Epoch: p.Epoch, Seq: p.Seq}
 }
 
 // retry spaces tries out.

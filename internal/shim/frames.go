@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -129,7 +130,7 @@ func (p *participant) arrived(batch []byte) error {
 
 // unhold writes the events before the answer, waits until that is written, and then writes
 // the rest.
-func (p *participant) unhold(answer position) error {
+func (p *participant) unhold(answer position.Position) error {
 	p.mu.Lock()
 	held := p.held
 	p.held = nil
@@ -137,7 +138,7 @@ func (p *participant) unhold(answer position) error {
 	answered := false
 	for _, batch := range held {
 		err := arrivals(batch, func(a arrival) error {
-			if !answered && answer.before(a.at) {
+			if !answered && answer.Before(a.at) {
 				answered = true
 				p.openUp()
 			}
@@ -164,7 +165,7 @@ func (p *participant) openUp() {
 
 // arrival is an event of the stream, with what is read of it before it becomes JSON.
 type arrival struct {
-	at    position
+	at    position.Position
 	event []byte // a SessionEvent
 	kind  string
 	raw   bool // no message holds its payload
@@ -275,11 +276,11 @@ func (p *participant) eventJSON(a arrival) ([]byte, error) {
 }
 
 // readEvent reads an event whose message was cut.
-func (p *participant) readEvent(at position) (text []byte, err error) {
+func (p *participant) readEvent(at position.Position) (text []byte, err error) {
 	ctx, cancel := context.WithCancel(p.life)
 	defer cancel()
 	client := bridgev1.NewSessionServiceClient(p.conn.server.config.Bridge)
-	stream, err := client.ReadEvent(ctx, &bridgev1.ReadEventRequest{SessionId: p.id, Position: at.proto()})
+	stream, err := client.ReadEvent(ctx, &bridgev1.ReadEventRequest{SessionId: p.id, Position: protoOf(at)})
 	if err != nil {
 		return nil, err
 	}

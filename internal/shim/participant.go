@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
@@ -37,7 +38,7 @@ type participant struct {
 
 	mu      sync.Mutex
 	start   *bridgev1.AttachStart // how it begins, or begins again
-	at      position              // what has been written
+	at      position.Position     // what has been written
 	moved   chan struct{}         // closed when at moves or the state changes, and made anew
 	stream  grpc.ClientStream     // nil while there is none
 	started bool
@@ -148,8 +149,8 @@ func (p *participant) follow() (lived bool, err error) {
 	p.mu.Lock()
 	start := proto.CloneOf(p.start)
 	p.held = nil // they come again
-	if p.at != (position{}) {
-		start.After = p.at.proto()
+	if p.at != (position.Position{}) {
+		start.After = protoOf(p.at)
 	}
 	p.mu.Unlock()
 	if err := stream.SendMsg(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Start{Start: start}}); err != nil {
@@ -225,16 +226,16 @@ func (p *participant) release() {
 }
 
 // await waits until everything up to a position has been written, if it comes at all.
-func (p *participant) await(ctx context.Context, at position) {
+func (p *participant) await(ctx context.Context, at position.Position) {
 	p.mu.Lock()
-	there := p.over || !p.at.before(at)
+	there := p.over || !p.at.Before(at)
 	p.mu.Unlock()
 	if there {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, heldBack)
 	defer cancel()
-	if !p.until(ctx, func() bool { return p.over || !p.at.before(at) }) {
+	if !p.until(ctx, func() bool { return p.over || !p.at.Before(at) }) {
 		p.conn.log.Warn("events that precede a reply did not arrive", "session_id", p.id)
 	}
 }
@@ -292,8 +293,8 @@ func (p *participant) handOver(o *opening) {
 	if !o.tools {
 		o.start.Tools = p.start.GetTools()
 	}
-	if p.at != (position{}) {
-		o.start.After = p.at.proto()
+	if p.at != (position.Position{}) {
+		o.start.After = protoOf(p.at)
 	}
 }
 
@@ -344,10 +345,10 @@ func (p *participant) command(ctx context.Context, cmd *bridgev1.AttachCommand) 
 }
 
 // reach notes how far the stream has come.
-func (p *participant) reach(at position) {
+func (p *participant) reach(at position.Position) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.at.before(at) {
+	if p.at.Before(at) {
 		p.at = at
 		p.signal()
 	}
