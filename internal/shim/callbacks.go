@@ -154,19 +154,13 @@ func (qs *questions) readCallback(id string) (*bridgev1.Callback, error) {
 		&bridgev1.ReadCallbackRequest{
 			SessionId: qs.session, CallbackId: id, Fidelity: bridgev1.Fidelity_FIDELITY_EXACT,
 		})
-	if err != nil {
-		return nil, err
-	}
 	var whole []byte
-	for {
-		r, err := stream.Recv()
-		if isEOF(err) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
+	err = each(stream, err, func(r *bridgev1.ReadCallbackResponse) error {
 		whole = append(whole, r.GetChunk()...)
+		return nil
+	})
+	if !isEOF(err) {
+		return nil, err
 	}
 	c := &bridgev1.Callback{}
 	return c, proto.Unmarshal(whole, c)

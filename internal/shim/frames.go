@@ -281,19 +281,14 @@ func (p *participant) readEvent(at position.Position) (text []byte, err error) {
 	defer cancel()
 	client := bridgev1.NewSessionServiceClient(p.conn.server.config.Bridge)
 	stream, err := client.ReadEvent(ctx, &bridgev1.ReadEventRequest{SessionId: p.id, Position: protoOf(at)})
-	if err != nil {
+	err = each(stream, err, func(r *bridgev1.ReadEventResponse) error {
+		text = append(text, r.GetJsonChunk()...)
+		return nil
+	})
+	if !isEOF(err) {
 		return nil, err
 	}
-	for {
-		r, err := stream.Recv()
-		if isEOF(err) {
-			return text, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		text = append(text, r.GetJsonChunk()...)
-	}
+	return text, nil
 }
 
 // inPlace notes that the stream is open for frames, and the token that gives its place back.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -153,17 +155,9 @@ func (c *conn) provideModels(_ context.Context, r *rpcconn.Request) (json.RawMes
 // active reports whether any connection is in a session.
 func (s *Server) active() bool {
 	s.mu.Lock()
-	conns := make([]*conn, 0, len(s.conns))
-	for c := range s.conns {
-		conns = append(conns, c)
-	}
+	conns := slices.Collect(maps.Keys(s.conns))
 	s.mu.Unlock()
-	for _, c := range conns {
-		if c.sessions.active() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(conns, func(c *conn) bool { return c.sessions.active() })
 }
 
 // unprovided is the connection's profile without what programs provide.
