@@ -326,10 +326,6 @@ func (c *Config) checkProfiles() error {
 	return nil
 }
 
-func (c *Config) placement() placement.Config {
-	return placement.Config{MaxSessions: c.MaxSessionsPerRuntime, MaxRuntimes: c.MaxRuntimes, Idle: c.RuntimeIdle}
-}
-
 // profile says what the CLI processes are like.
 func (c *Config) profile() (runtime.Profile, error) {
 	p := runtime.Profile{

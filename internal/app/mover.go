@@ -112,7 +112,7 @@ func (m *mover) move(ctx context.Context, key, to string, quiet bool) error {
 // then for the end of other uses, for patience at most. It returns SESSION_BUSY if that was too short. It asks for the
 // member when it is about to move.
 func (m *mover) moveAtRest(
-	ctx context.Context, key string, patience time.Duration, to func() (string, error),
+	ctx context.Context, key string, patience time.Duration, to func() (cluster.Member, error),
 ) error {
 	var tried time.Time
 	for pause := movePause; ; pause = min(2*pause, maxMovePause) {
@@ -138,7 +138,7 @@ func (m *mover) moveAtRest(
 }
 
 // tryMove is move to a member that it asks for, when one of the slots is free.
-func (m *mover) tryMove(ctx context.Context, key string, to func() (string, error)) error {
+func (m *mover) tryMove(ctx context.Context, key string, to func() (cluster.Member, error)) error {
 	select {
 	case m.slots <- struct{}{}:
 		defer func() { <-m.slots }()
@@ -149,17 +149,11 @@ func (m *mover) tryMove(ctx context.Context, key string, to func() (string, erro
 	if err != nil {
 		return err
 	}
-	return m.move(ctx, key, member, false)
+	return m.move(ctx, key, member.ID, false)
 }
 
 // heir returns the member that takes a session after this replica.
-func (m *mover) heir(key string) (string, error) {
-	next, err := m.next(key)
-	return next.ID, err
-}
-
-// next is heir with the member.
-func (m *mover) next(key string) (cluster.Member, error) {
+func (m *mover) heir(key string) (cluster.Member, error) {
 	next, ok := m.node.Heir(key)
 	switch {
 	case ok:
@@ -180,7 +174,7 @@ func (m *mover) empty(ctx context.Context, patience time.Duration) (moved int64)
 			continue
 		}
 		wg.Go(func() {
-			err := m.moveAtRest(ctx, key, patience, func() (string, error) { return m.heir(key) })
+			err := m.moveAtRest(ctx, key, patience, func() (cluster.Member, error) { return m.heir(key) })
 			switch {
 			case err == nil:
 				done.Add(1)

@@ -125,14 +125,14 @@ func (s nodes) move(ctx context.Context, r *bridgev1.MoveSessionRequest) (string
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	err = s.mover.moveAtRest(ctx, key, wait, func() (string, error) { return target.ID, nil })
+	err = s.mover.moveAtRest(ctx, key, wait, func() (cluster.Member, error) { return target, nil })
 	return target.Node, err
 }
 
 // target returns the replica to which a session moves: that of a name, or for "" any that takes sessions.
 func (s nodes) target(key, name string) (cluster.Member, error) {
 	if name == "" {
-		return s.mover.next(key)
+		return s.mover.heir(key)
 	}
 	m, err := s.find(name)
 	if err == nil && !s.mover.node.Fits(m, key) {

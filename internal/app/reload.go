@@ -8,6 +8,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fleet"
+	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	"github.com/copilot-grpc/copilot-grpc/server"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
@@ -117,10 +118,14 @@ func (c *Config) checkPolicy(p *policy.Policy, logger *slog.Logger) error {
 func (c *Config) tuning(providers map[string][]byte) bridge.Tuning {
 	return bridge.Tuning{
 		Tuning: fleet.Tuning{
-			Placement: c.placement(), IdleUnload: c.IdleUnload, ConfinementGrace: c.ConfinementGrace, Wear: c.wear(),
+			Placement: placement.Config{
+				MaxSessions: c.MaxSessionsPerRuntime, MaxRuntimes: c.MaxRuntimes, Idle: c.RuntimeIdle,
+			},
+			IdleUnload: c.IdleUnload, ConfinementGrace: c.ConfinementGrace,
+			Wear: fleet.Wear{Age: c.MaxRuntimeAge, RSS: c.MaxRuntimeRSS},
 		},
 		MaxPromptBytes: c.MaxPromptBytes, MaxAttachmentBytes: c.MaxAttachmentBytes, CallbackTimeout: c.CallbackTimeout,
-		Turns: c.turns(), Providers: providers,
+		Turns: turn.Bounds{Stall: c.StallTimeout, ModelCall: c.ModelCallTimeout}, Providers: providers,
 	}
 }
 
@@ -129,12 +134,4 @@ func (c *Config) connections() server.Connections {
 		Max: c.MaxConnections, MaxAge: c.MaxConnectionAge,
 		AgeGrace: c.ConnectionAgeGrace,
 	}
-}
-
-func (c *Config) turns() turn.Bounds {
-	return turn.Bounds{Stall: c.StallTimeout, ModelCall: c.ModelCallTimeout}
-}
-
-func (c *Config) wear() fleet.Wear {
-	return fleet.Wear{Age: c.MaxRuntimeAge, RSS: c.MaxRuntimeRSS}
 }
