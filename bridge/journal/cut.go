@@ -27,7 +27,7 @@ func Cut(value []byte, limit int) ([]byte, bool) {
 	return []byte("null"), true
 }
 
-// cutStrings shortens every string value of well-formed JSON to at most keep bytes.
+// cutStrings shortens the text of every string value of well-formed JSON to at most keep bytes.
 func cutStrings(value []byte, keep int) []byte {
 	out := make([]byte, 0, min(len(value), 4*keep))
 	for i := 0; i < len(value); {
@@ -40,9 +40,7 @@ func cutStrings(value []byte, keep int) []byte {
 		if end-i-2 <= keep || isKey(value, end) {
 			out = append(out, value[i:end]...)
 		} else {
-			out = append(out, value[i:cutPoint(value, i+1, i+1+keep)]...)
-			out = append(out, cutMark...)
-			out = append(out, '"')
+			out = append(out, shorten(value[i:end], keep)...)
 		}
 		i = end
 	}
@@ -74,40 +72,18 @@ func isKey(value []byte, i int) bool {
 	return false
 }
 
-// cutPoint returns the last index up to limit at which the string content that begins at start can be cut without
-// splitting an escape, a surrogate pair or a character.
-func cutPoint(value []byte, start, limit int) int {
-	last := start
-	for i := start; i <= limit; {
-		last = i
-		switch {
-		case value[i] == '\\' && value[i+1] == 'u':
-			pair := isSurrogate(value[i:], 'b') && i+6 < len(value) && isSurrogate(value[i+6:], 'f')
-			i += 6
-			if pair {
-				i += 6
-			}
-		case value[i] == '\\':
-			i += 2
-		default:
-			_, n := utf8.DecodeRune(value[i:])
-			i += n
-		}
+// shorten returns a string of well-formed JSON with at most keep bytes of its text, up to the end of a character.
+func shorten(text []byte, keep int) []byte {
+	var s string
+	_ = json.Unmarshal(text, &s)
+	if len(s) <= keep {
+		return text
 	}
-	return last
-}
-
-// isSurrogate reports whether text begins with the escape of a surrogate: a high one for last 'b', a low one for last
-// 'f'. An unpaired surrogate can precede any other escape.
-func isSurrogate(text []byte, last byte) bool {
-	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' || text[2]|0x20 != 'd' {
-		return false
+	for !utf8.RuneStart(s[keep]) {
+		keep--
 	}
-	c := text[3] | 0x20
-	if last == 'b' {
-		return c == '8' || c == '9' || c == 'a' || c == 'b'
-	}
-	return c >= 'c' && c <= last
+	short, _ := json.Marshal(s[:keep] + cutMark)
+	return short
 }
 
 // maxEnvelopeMember bounds a member beside the data in an event whose data is dropped. Ids, the type and the time are
