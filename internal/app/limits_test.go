@@ -54,8 +54,8 @@ func over(t *testing.T, limit string, err error) {
 	}
 }
 
-// sessions makes sessions, and returns the error of the first that is refused.
-func sessions(t *testing.T, conn *grpc.ClientConn, n int) error {
+// makeSessions makes sessions, and returns the error of the first that is refused.
+func makeSessions(t *testing.T, conn *grpc.ClientConn, n int) error {
 	t.Helper()
 	for i := range n {
 		_, err := bridgev1.NewSessionServiceClient(conn).CreateSession(t.Context(),
@@ -73,9 +73,9 @@ var exceeding = map[string]struct {
 	exceed func(t *testing.T, conn *grpc.ClientConn) error
 }{
 	"sessions": {"sessions: 2",
-		func(t *testing.T, c *grpc.ClientConn) error { return sessions(t, c, 3) }},
+		func(t *testing.T, c *grpc.ClientConn) error { return makeSessions(t, c, 3) }},
 	"loaded_sessions": {"loaded_sessions: 2",
-		func(t *testing.T, c *grpc.ClientConn) error { return sessions(t, c, 3) }},
+		func(t *testing.T, c *grpc.ClientConn) error { return makeSessions(t, c, 3) }},
 	"runtimes":                  {"runtimes: 1", twoRuntimes},
 	"runtime_starts_per_minute": {"runtime_starts_per_minute: 1", twoRuntimes},
 	"streams":                   {"streams: 2", threeStreams},
@@ -175,7 +175,7 @@ func threeRequests(t *testing.T, c *grpc.ClientConn) error {
 }
 
 func twoRuntimes(t *testing.T, c *grpc.ClientConn) error {
-	if err := sessions(t, c, 1); err != nil {
+	if err := makeSessions(t, c, 1); err != nil {
 		return err
 	}
 	_, err := bridgev1.NewSessionServiceClient(c).CreateSession(t.Context(), &bridgev1.CreateSessionRequest{
@@ -185,7 +185,7 @@ func twoRuntimes(t *testing.T, c *grpc.ClientConn) error {
 }
 
 func threeStreams(t *testing.T, c *grpc.ClientConn) error {
-	if err := sessions(t, c, 1); err != nil {
+	if err := makeSessions(t, c, 1); err != nil {
 		return err
 	}
 	for range 3 {
@@ -202,7 +202,7 @@ func threeStreams(t *testing.T, c *grpc.ClientConn) error {
 }
 
 func twoParticipants(t *testing.T, c *grpc.ClientConn) error {
-	if err := sessions(t, c, 1); err != nil {
+	if err := makeSessions(t, c, 1); err != nil {
 		return err
 	}
 	for range 2 {
@@ -223,7 +223,7 @@ func twoParticipants(t *testing.T, c *grpc.ClientConn) error {
 }
 
 func twoTurns(t *testing.T, c *grpc.ClientConn) error {
-	if err := sessions(t, c, 2); err != nil {
+	if err := makeSessions(t, c, 2); err != nil {
 		return err
 	}
 	for i := range 2 {
@@ -238,7 +238,7 @@ func twoTurns(t *testing.T, c *grpc.ClientConn) error {
 }
 
 func twoCalls(t *testing.T, c *grpc.ClientConn) error {
-	if err := sessions(t, c, 1); err != nil {
+	if err := makeSessions(t, c, 1); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -277,7 +277,7 @@ func TestPromptLimitOfATenant(t *testing.T) {
 	}
 	for name, want := range map[string]codes.Code{"acme": codes.ResourceExhausted, "rival": codes.OK} {
 		conn := ts.as(name)
-		if err := sessions(t, conn, 1); err != nil {
+		if err := makeSessions(t, conn, 1); err != nil {
 			t.Fatal(err)
 		}
 		_, err := bridgev1.NewSessionServiceClient(conn).Send(t.Context(),

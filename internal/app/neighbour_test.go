@@ -52,7 +52,7 @@ func TestNoisyNeighbour(t *testing.T) {
 	ts := limited(t, "requests_per_second: 50, calls: 4, streams: 4, turns: 2, sessions: 4, message_bytes: 100000, "+
 		"journal_bytes: 10000000")
 	for _, name := range []string{"acme", "rival"} {
-		if err := sessions(t, ts.as(name), 1); err != nil {
+		if err := makeSessions(t, ts.as(name), 1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -121,13 +121,13 @@ func TestUnloadingIsATenantsOwn(t *testing.T) {
 	ts.plays("acme", fakecli.Script{Faults: []fakecli.MethodFault{
 		{Method: "session.metadata.activity", Fault: fakecli.Fault{Kind: fakecli.FaultHang}},
 	}})
-	if err := sessions(t, ts.as("acme-owner"), 1); err != nil {
+	if err := makeSessions(t, ts.as("acme-owner"), 1); err != nil {
 		t.Fatal(err)
 	}
 	await(t, "acme's CLI to be asked", func() bool {
 		return strings.Contains(asked(ts.cli("acme").Log()), "session.metadata.activity")
 	})
-	if err := sessions(t, ts.as("rival"), 1); err != nil {
+	if err := makeSessions(t, ts.as("rival"), 1); err != nil {
 		t.Fatal(err)
 	}
 	rival := bridgev1.NewSessionServiceClient(ts.as("rival"))

@@ -71,7 +71,7 @@ func TestObserverDoesNotLockItsTenantOut(t *testing.T) {
 		&bridgev1.ListSessionsRequest{}); err != nil {
 		t.Errorf("a list of sessions while no process runs: %v", err)
 	}
-	if err := sessions(t, owner, 1); err != nil {
+	if err := makeSessions(t, owner, 1); err != nil {
 		t.Fatal(err)
 	}
 	for _, level := range []string{"none", "error", "warning", "info", "debug", "all", "default"} {

@@ -213,7 +213,7 @@ func TestPolicyEndsWhatIsOpen(t *testing.T) {
 			ts.slow("acme")
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			if err := sessions(t, ts.as("acme-owner"), 1); err != nil {
+			if err := makeSessions(t, ts.as("acme-owner"), 1); err != nil {
 				t.Fatal(err)
 			}
 			own := subscribed(ctx, t, ts.as("acme-owner"), "s0")

@@ -75,7 +75,7 @@ func load(t *testing.T) (held int64) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*testTimeout)
 	defer cancel()
 	conn := ts.as("acme-owner")
-	if err := sessions(t, conn, 1); err != nil {
+	if err := makeSessions(t, conn, 1); err != nil {
 		t.Fatal(err)
 	}
 	participant := participates(ctx, t, ts.as("acme-owner"))

@@ -21,7 +21,7 @@ func TestReaderOfWhatIsTrimmed(t *testing.T) {
 		WithRunner(fake(t, fakecli.Script{})), func(s *settings) { s.tidy = 10 * time.Millisecond })
 	ctx, client := r.dial(t)
 	conn := client.Conn().(*grpc.ClientConn)
-	if err := sessions(t, conn, 1); err != nil {
+	if err := makeSessions(t, conn, 1); err != nil {
 		t.Fatal(err)
 	}
 	id := []*bridgev1.SessionCursor{{SessionId: "s0"}}
