@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing/synctest"
 
@@ -29,6 +30,10 @@ func (w *world) checkSent(p *prompt, sent session.Sent) {
 func (c *cli) checkRequest(r request) {
 	if strings.HasPrefix(r.method, "session.") && r.params.SessionID != "s1" {
 		c.w.failures = append(c.w.failures, r.method+" is for the session "+r.params.SessionID)
+	}
+	text := fmt.Sprintf(`"prompt":%q`, r.params.Prompt)
+	if c.w.clustered && r.method == "session.send" && !c.w.owner.lost && c.w.of == nil && !c.w.outboxHas(text) {
+		c.w.failures = append(c.w.failures, "a replica gives the agent a message that is not stored: "+text)
 	}
 }
 

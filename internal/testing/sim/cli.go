@@ -94,8 +94,10 @@ type cli struct {
 	replies  []string  // made and not sent yet
 
 	loaded bool
-	closed bool // it had the session, which was destroyed, or ended by a deletion that it refused
-	used   bool // it has received a message
+	// refused: it has refused a configuration, so that the bridge does not know which token it has.
+	refused bool
+	closed  bool // it had the session, which was destroyed, or ended by a deletion that it refused
+	used    bool // it has received a message
 	// worked: it has an event to write down besides those of its begin and end.
 	worked  bool
 	events  []stored

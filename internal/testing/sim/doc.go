@@ -21,9 +21,12 @@
 // The journal begins a new epoch only if the record of the process that loads the session contradicts what readers have got: it
 // lacks one of their messages, which no earlier load has found to be missing, or has an event before those that they have (see epochs.go).
 //
-// When neither the process nor the bridge has anything to do, no caller waits, no turn is shown and the outbox is empty: nobody has
-// to wait for a time limit (see quiet.go). A message that a caller or an abort has removed is not given to the agent again, if the
-// caller was told of it or the record has the abort. The disk of the outbox has what the memory has, once it has worked for a while.
+// When neither the process nor the bridge has anything to do, no caller waits, no turn is shown and the outbox is
+// empty: nobody has to wait for a time limit (see quiet.go). A message that a caller or an abort has removed is not
+// given to the agent again, if the caller was told of it or the record has the abort, and no message is that the record
+// has. The answer to a message is behind it. An abort has no process load a session that has nothing to end, and no
+// process is given a token that it has. Once the state is saved of a session that has come to rest, no process of the
+// bridge tells of a turn that is lost. The disk of the outbox has what the memory has, once it has worked for a while.
 //
 // Some messages have other forms (see messages.go): one call sends several, which one turn takes; they are too large to be stored
 // together; they have headers that are secret, or that take the place of the provider's for one turn. Each time that the agent gets

@@ -118,6 +118,9 @@ func (c *cli) resumeLoaded(r request) {
 		return
 	}
 	before := c.declared
+	if token := r.params.GitHubToken; token != "" && token == before.GitHubToken && !c.refused && !c.w.settings.changing && !c.w.clients.changing {
+		c.w.failures = append(c.w.failures, "a process is given a token that it has")
+	}
 	c.declared = r.params.declaration
 	if c.declared.ClientName == "" && !r.params.ContinuePendingWork {
 		c.declared.ClientName = before.ClientName
@@ -143,6 +146,7 @@ func (c *cli) refuses(r request) bool {
 	if r.params.ClientName != refusedClient && r.params.Provider.BaseURL != refused {
 		return false
 	}
+	c.refused = true
 	c.refuse(r, "the client is not known")
 	return true
 }

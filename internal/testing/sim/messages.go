@@ -127,6 +127,11 @@ func (c *cli) checkGiven(in input, r request) {
 	if p.removed {
 		c.w.failures = append(c.w.failures, fmt.Sprintf("P%d is given to the agent, and a caller has removed it", in.n))
 	}
+	for _, text := range in.texts {
+		if slices.ContainsFunc(c.events, func(e stored) bool { return e.isMessage() && e.data("content") == text }) {
+			c.w.failures = append(c.w.failures, fmt.Sprintf("P%d is given to the agent again, and the record has it", in.n))
+		}
+	}
 	isAbort := func(e stored) bool { return e.id() == p.abort }
 	if p.abort != "" && !p.unread && p.sent && slices.ContainsFunc(c.events[:c.inherited], isAbort) {
 		c.w.failures = append(c.w.failures, fmt.Sprintf("P%d is given to the agent, and the record has the abort that has removed it", in.n))

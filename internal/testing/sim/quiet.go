@@ -66,20 +66,32 @@ func (w *world) checkKept() {
 		w.fail("the outbox cannot be read: %v", err)
 		return
 	}
-	is, must := acknowledgedOf(box), acknowledgedOf(w.s.Prompts().Outbox())
+	is, must := w.keptIn(box), w.keptIn(w.s.Prompts().Outbox())
 	if !bytes.Equal(is, must) {
 		w.fail("the disk of the outbox has\n%s\nand the memory\n%s", is, must)
 	}
 }
 
-// acknowledgedOf is what an outbox has of the messages that were acknowledged.
-func acknowledgedOf(box *outbox.Outbox) []byte {
-	all := []outbox.Entry{}
+// keptIn is what an outbox has of the messages that were acknowledged.
+func (w *world) keptIn(box *outbox.Outbox) []byte {
+	var kept struct {
+		Entries       []outbox.Entry
+		Moved, Lost   []string
+		Continuations []outbox.Note
+	}
 	for _, e := range box.Entries() {
 		if e.Acknowledged() {
-			all = append(all, e)
+			e.Edited = false // it is for a large one whose own file could not be written: it cannot be given again
+			kept.Entries = append(kept.Entries, e)
 		}
 	}
-	text, _ := json.Marshal(all) // plain fields
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.prompts {
+		why, _ := box.LostBecause(p.id)
+		kept.Moved, kept.Lost = append(kept.Moved, box.MovedTo(p.id)), append(kept.Lost, why)
+	}
+	kept.Continuations = box.Continuations()
+	text, _ := json.Marshal(kept) // plain fields
 	return text
 }

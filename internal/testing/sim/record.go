@@ -36,11 +36,14 @@ func (w *world) checkRecord() {
 func (w *world) checkPositions() {
 	for n, p := range w.prompts {
 		out := p.outcome
+		taken, is := w.reader.seen[journal.ParseID([]byte(p.event))]
+		if said := out.Message; is && p.over && p.err == nil && !p.crashed && said != nil && said.Pos.Epoch == taken.Epoch && !taken.Before(said.Pos) {
+			w.fail("P%d was taken up at %v, and is answered by what the agent said at %v", n, taken, said.Pos)
+		}
 		if !p.over || p.crashed || p.err != nil || out.Err != nil || out.Status != bridgev1.TurnStatus_TURN_STATUS_COMPLETED ||
 			out.End.Epoch != w.reader.at.Epoch || p.event == "" {
 			continue
 		}
-		taken, is := w.reader.seen[journal.ParseID([]byte(p.event))]
 		if !is {
 			continue
 		}

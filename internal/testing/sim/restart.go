@@ -192,6 +192,7 @@ func (w *world) save() {
 // stores notes what the bridge has stored of the session.
 func (w *world) stores(text, secret []byte) {
 	w.saved, w.provider.secret = text, secret
+	w.turns.calm = w.turns.rests && !w.turns.heard
 	if w.rested {
 		w.continuations, w.rested = 0, false
 	}

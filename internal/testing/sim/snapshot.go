@@ -31,6 +31,9 @@ func (w *world) checkSnapshot() {
 	if p := (journal.Position{Epoch: got.GetPosition().GetEpoch(), Seq: got.GetPosition().GetSeq()}); p != at {
 		wrong("the position", p, at)
 	}
+	if got.GetOnInterruption() == bridgev1.OnInterruption_ON_INTERRUPTION_UNSPECIFIED {
+		wrong("what follows an interruption:", got.GetOnInterruption(), "one of both")
+	}
 	if continues := got.GetOnInterruption() == bridgev1.OnInterruption_ON_INTERRUPTION_CONTINUE; continues != w.variant.continues() {
 		wrong("what follows an interruption:", got.GetOnInterruption(), w.variant.continues())
 	}

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
@@ -22,6 +23,8 @@ type turns struct {
 	// with the turn, whose end is told again.
 	heard   bool
 	crashes int
+	// calm: the session has come to rest since the last turn, and that was saved.
+	calm bool
 	// interaction is that of the turn.
 	interaction string
 	// ends are the outcomes of turns that the reader was told of.
@@ -56,6 +59,7 @@ func (w *world) turnEvent(rec *journal.Record) {
 	if rec.Agent != "" {
 		return
 	}
+	t.calm = t.calm && strings.HasPrefix(rec.Type, "session.")
 	if received != w.life { // a load has found it: the end of a turn that readers did not know of is told
 		t.heard = t.heard || rec.Type == "user.message"
 		if received != nil { // by a process that may have ended before it told the end
@@ -83,6 +87,9 @@ func (w *world) turnOver(out turn.Outcome) {
 	w.note("the reader is told of the end of a turn: %v at %v", out.Status, out.End)
 	if !t.heard && w.crashes == t.crashes && w.disconnects+w.reader.returns+w.owner.losses == 0 {
 		w.failures = append(w.failures, fmt.Sprintf("the reader is told of the end of a turn at %v, and no turn has begun", out.End))
+	}
+	if t.calm && out.Status == bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST {
+		w.failures = append(w.failures, fmt.Sprintf("the reader is told at %v that a turn is lost, and all had ended", out.End))
 	}
 	w.checkStalled(out)
 	if wrong := wrongError(out); wrong != "" {

@@ -346,6 +346,7 @@ func (w *world) abort() {
 		p.abortable = p.abortable || !p.over
 	}
 	crashes, l := w.crashes, w.life
+	rests := w.cli == nil && len(w.calls) == 0 && !l.s.Awaited() && l.s.Callbacks().Registry().Len() == 0 && w.lives(l)
 	turns, since := w.stop.begin(), l.s.Journal().Appended()
 	w.mu.Unlock()
 	abandoned := false
@@ -366,6 +367,11 @@ func (w *world) abort() {
 		}
 		return err
 	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if rests && w.cli != nil && w.lives(l) {
+		w.failures = append(w.failures, "an abort has a process load a session that has nothing to end")
+	}
 }
 
 // crash kills the CLI process, and has the bridge notice.
