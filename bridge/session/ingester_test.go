@@ -229,3 +229,13 @@ func BenchmarkIngest(b *testing.B) {
 		})
 	}
 }
+
+// TestUsageIsCounted: the session counts what a call of a model has used.
+func TestUsageIsCounted(t *testing.T) {
+	t.Parallel()
+	s := newStoryteller().s
+	s.play("assistant.usage", `{"model":"m","inputTokens":3,"outputTokens":2}`)
+	if all := s.Usage(); len(all) != 1 || all[0].Model != "m" {
+		t.Errorf("it has used %+v", all)
+	}
+}

@@ -289,15 +289,23 @@ func TestGivenCredentials(t *testing.T) {
 // TestCredentialsOneByOne: a session that lacks two secrets takes one after the other, and can be loaded with both.
 func TestCredentialsOneByOne(t *testing.T) {
 	t.Parallel()
-	s := onStock(t, &stock{rt: &puppet{}})
-	st := s.settings
-	st.State.Object, st.State.Missing = object(t, `{"provider":{"baseUrl":"http://x"}}`), []string{"provider.apiKey", config.GitHubToken}
-	wantReason(t, st.SetCredentials(t.Context(), object(t, `{"apiKey":"k"}`), ""), fault.CredentialsNeeded)
-	if !slices.Equal(st.State.Missing, []string{config.GitHubToken}) {
-		t.Errorf("%v are missing", st.State.Missing)
-	}
-	if err := st.SetCredentials(t.Context(), nil, "token"); err != nil || s.loader.State() != Loaded {
-		t.Errorf("with both the session is in state %v: %v", s.loader.State(), err)
+	for _, tokenFirst := range []bool{false, true} {
+		s := onStock(t, &stock{rt: &puppet{}})
+		st := s.settings
+		st.State.Object, st.State.Missing = object(t, `{"provider":{"baseUrl":"http://x"}}`), []string{"provider.apiKey", config.GitHubToken}
+		key := func() error { return st.SetCredentials(t.Context(), object(t, `{"apiKey":"k"}`), "") }
+		token := func() error { return st.SetCredentials(t.Context(), nil, "token") }
+		first, second, left := key, token, config.GitHubToken
+		if tokenFirst {
+			first, second, left = token, key, "provider.apiKey"
+		}
+		wantReason(t, first(), fault.CredentialsNeeded)
+		if !slices.Equal(st.State.Missing, []string{left}) {
+			t.Errorf("%v are missing, want %s", st.State.Missing, left)
+		}
+		if err := second(); err != nil || s.loader.State() != Loaded {
+			t.Errorf("with both the session is in state %v: %v", s.loader.State(), err)
+		}
 	}
 }
 

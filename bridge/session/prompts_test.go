@@ -169,6 +169,18 @@ func TestDroppedPromptLeavesTheDisk(t *testing.T) {
 	}
 }
 
+// TestNothingIsAborted: an abort of prompts whose turns have ended ends nothing.
+func TestNothingIsAborted(t *testing.T) {
+	t.Parallel()
+	s := onStock(t, &stock{rt: &puppet{}})
+	n := acknowledged(t, s, "p")
+	given := s.prompts.acknowledged()
+	s.prompts.drop(n)
+	if aborted, err := s.prompts.abort(given); aborted || err != nil {
+		t.Errorf("it has ended something: %v, %v", aborted, err)
+	}
+}
+
 // TestToldLossIsStored: if readers know that a turn was lost, the next process does not wait for its end, and looks for its
 // prompt in the history.
 func TestToldLossIsStored(t *testing.T) {

@@ -392,3 +392,14 @@ func TestRestEndsAnInterruption(t *testing.T) {
 		t.Errorf("at rest: %+v", known.Interruption)
 	}
 }
+
+// TestOrderWithoutATime: an event without a time is not known to have happened before what the journal lacks.
+func TestOrderWithoutATime(t *testing.T) {
+	t.Parallel()
+	lacked := rec("e", 1)
+	lacked.JSON = []byte(`{"data":{},"timestamp":"2031-06-01T00:00:01.000Z"}`)
+	lookup := func(id journal.ID) (journal.Position, bool) { return journal.Position{Seq: 5}, id != lacked.ID }
+	if Ordered([]*journal.Record{lacked, rec("e", 2)}, lookup) {
+		t.Error("what the journal lacks is taken for the end of the history")
+	}
+}

@@ -42,3 +42,17 @@ func TestSeveralBehindATurn(t *testing.T) {
 		}
 	}
 }
+
+// TestWaiting: a message waits until its turn has ended.
+func TestWaiting(t *testing.T) {
+	t.Parallel()
+	d := newDriver()
+	none := d.m.Waiting()
+	d.sent("m1")
+	one := d.m.Waiting()
+	d.play("user.message", "", user("m1"))
+	d.play("session.idle", "", `{}`)
+	if none || !one || d.m.Waiting() {
+		t.Errorf("before: %v, then: %v, behind: %v", none, one, d.m.Waiting())
+	}
+}
