@@ -255,3 +255,15 @@ func TestHolders(t *testing.T) {
 		t.Errorf("a command of the session's own: %v", err)
 	}
 }
+
+// TestStreamsAreCounted: a stream that takes the place of another one is told apart from it.
+func TestStreamsAreCounted(t *testing.T) {
+	t.Parallel()
+	r := &Roster{}
+	p := place(t, r, Brings{Grace: time.Hour})
+	first := p.Streams
+	back, _, err := r.Place(p.Brings, p.Token, false, &config.State{})
+	if err != nil || back != p || back.Streams != first+1 {
+		t.Errorf("the participant is %p with %d streams, was %p with %d: %v", back, back.Streams, p, first, err)
+	}
+}
