@@ -112,8 +112,8 @@ type Host interface {
 	// MarkDirty schedules a save of the session and returns at once. The save includes changes that
 	// follow shortly after the call. The caller holds the session's lock.
 	MarkDirty()
-	// Store saves the session now. The error is backend.ErrStale if another server has the session; failures of a disk are
-	// only logged.
+	// Store saves the session now. It fails if another server may continue the session and would not find it so. Failures of a
+	// disk are only logged.
 	Store() error
 	// Epoch returns an epoch greater than all that it returned before.
 	Epoch() uint64

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -16,20 +17,27 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// Save saves a session now. The error is SESSION_UNAVAILABLE, with backend.ErrStale, if another server has the session; other
-// failures are only logged, and the next save comes.
+// Save saves a session now. If another server may continue the session, the error is SESSION_UNAVAILABLE: with
+// backend.ErrStale if one does, otherwise because the storage fails. A failure of a data directory is only logged. What is not
+// saved is saved later.
 func (st *Store) Save(e *Entry) error {
-	return moved(e, st.saver.Save(e))
+	return unsaved(e, st.saver.Save(e))
 }
 
-// moved returns the error for callers if the storage has refused a change because another server has the session, nil for
-// other failures.
-func moved(e *Entry, err error) error {
-	if !errors.Is(err, backend.ErrStale) {
+// unsaved returns the error for callers if the storage has refused a change, or fails and another server may continue the
+// session with what was stored before; nil for failures of a data directory.
+func unsaved(e *Entry, err error) error {
+	switch {
+	case errors.Is(err, backend.ErrStale):
+		err = fault.Wrap(err, fault.SessionUnavailable, "session %q has moved to another server", e.Session.ID()).
+			With("session_id", e.Session.ID())
+	case err != nil && e.Session.Journal().Remote():
+		err = fault.Wrap(err, fault.SessionUnavailable, "the storage does not take changes of session %q now", e.Session.ID()).
+			WithRetry(time.Second).With("session_id", e.Session.ID())
+	default:
 		return nil
 	}
-	return fault.Wrap(err, fault.SessionUnavailable, "session %q has moved to another server", e.Session.ID()).
-		With("session_id", e.Session.ID())
+	return err
 }
 
 // SaveDirty saves the changed sessions now.

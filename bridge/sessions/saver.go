@@ -2,16 +2,21 @@ package sessions
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 )
 
 const (
 	// saveInterval is the shortest time between two rounds of saving: a turn changes its session when
 	// it begins, asks and ends, and each round costs the disk a sync. It is about the time of that.
 	saveInterval = 20 * time.Millisecond
+	// saveRetry is how long after a failure the sessions are saved again that were not.
+	saveRetry = time.Second
 	// saveTogether bounds the sessions that are saved together, and with it how long Save waits for others.
 	saveTogether = 64
 )
@@ -44,16 +49,35 @@ func (v *saver) MarkDirty(s *Entry) {
 	v.mu.Lock()
 	v.dirty[s] = struct{}{}
 	v.mu.Unlock()
+	v.wake()
+}
+
+// Save saves a session now. If that fails, Run saves it later.
+func (v *saver) Save(s *Entry) (err error) {
+	v.Exclusively(func() { err = v.save([]*Entry{s}, false) })
+	v.failed([]*Entry{s}, err)
+	return err
+}
+
+// failed has Run save sessions again after a failure. What the storage has refused is another server's.
+func (v *saver) failed(sessions []*Entry, err error) {
+	if err == nil || errors.Is(err, backend.ErrStale) {
+		return
+	}
+	v.mu.Lock()
+	for _, s := range sessions {
+		v.dirty[s] = struct{}{}
+	}
+	v.mu.Unlock()
+	time.AfterFunc(saveRetry, v.wake)
+}
+
+// wake has Run save what has changed.
+func (v *saver) wake() {
 	select {
 	case v.changed <- struct{}{}:
 	default:
 	}
-}
-
-// Save saves a session now.
-func (v *saver) Save(s *Entry) (err error) {
-	v.Exclusively(func() { err = v.save([]*Entry{s}, false) })
-	return err
 }
 
 // Exclusively runs f while no session is being saved.
@@ -74,7 +98,9 @@ func (v *saver) round(later bool) {
 	v.dirty = map[*Entry]struct{}{}
 	v.mu.Unlock()
 	for together := range slices.Chunk(slices.Collect(maps.Keys(dirty)), saveTogether) {
-		v.Exclusively(func() { _ = v.save(together, later) }) // the log has the error
+		var err error // the log has it
+		v.Exclusively(func() { err = v.save(together, later) })
+		v.failed(together, err)
 	}
 }
 

@@ -2,10 +2,13 @@ package sessions
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 )
 
 // A rare signal is handled at once. Frequent signals are handled once in each interval, and none is left out.
@@ -101,6 +104,45 @@ func TestSaver(t *testing.T) {
 		if saved[b] != 3 {
 			t.Error("a session that is marked after Run is not saved")
 		}
+	})
+}
+
+// What could not be saved is saved again, also if nothing changes any more, unless another server has the session.
+func TestSaverTriesAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tries, failure := 0, errors.New("no route to the storage")
+		v := newSaver(func([]*Entry, bool) error {
+			if tries++; tries <= 2 {
+				return failure
+			}
+			return nil
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			v.Run(ctx)
+		}()
+		v.MarkDirty(&Entry{})
+		time.Sleep(time.Minute)
+		if tries != 3 {
+			t.Errorf("a session that is marked is saved %d times, of which two fail", tries)
+		}
+		if tries = 1; v.Save(&Entry{}) == nil {
+			t.Error("a failure is not told")
+		}
+		time.Sleep(time.Minute)
+		if tries != 3 {
+			t.Errorf("a session that a caller saves is saved %d times, of which one fails", tries-1)
+		}
+		tries, failure = 1, backend.ErrStale
+		_ = v.Save(&Entry{})
+		time.Sleep(time.Minute)
+		if cancel(); tries != 2 {
+			t.Errorf("a session of another server is saved %d times", tries-1)
+		}
+		<-over
 	})
 }
 

@@ -176,8 +176,7 @@ func (st *Store) GetOrCreate(ctx context.Context, tenant, id string) (e *Entry, 
 // Deleted.
 func (st *Store) Remove(e *Entry) { _ = st.Erase(e) }
 
-// Erase is Remove for a caller that is told of the deletion. The error is SESSION_UNAVAILABLE, with backend.ErrStale, if
-// another server has the session; other failures are only logged.
+// Erase is Remove for a caller that is told of the deletion. Its error is as that of Save.
 func (st *Store) Erase(e *Entry) error {
 	finish, ok := st.table.BeginRemove(e)
 	if !ok {
@@ -194,7 +193,7 @@ func (st *Store) Erase(e *Entry) error {
 		st.table.Drop(e) // so that a session that has changed is not saved again
 	})
 	st.Deleted.add(e.Session.Tenant(), e.Session.Usage())
-	return moved(e, err)
+	return unsaved(e, err)
 }
 
 // TrackDisconnected notes that a session was disconnected, and evicts older ones.
