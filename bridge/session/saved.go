@@ -52,6 +52,7 @@ func (s *Session) Save(defaults jsonobj.Object, providers Providers) (text, secr
 		Saved: state, Known: s.ingester.Known, Info: s.ingester.Info,
 		Disconnected: s.loader.state == Disconnected || s.loader.ending, Shut: s.loader.shut, Lifetime: int32(s.loader.lifetime), Timeout: s.loader.timeout,
 	}
+	out.TurnEnd = s.turns.knownEnd()
 	out.Pending = slices.Clone(s.loader.awaited)
 	for _, p := range s.callbacks.Registry().List() {
 		if p.Kind.Survives && !slices.Contains(out.Pending, p.ID) {

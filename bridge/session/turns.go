@@ -32,6 +32,9 @@ type Turns struct {
 	trace   trace
 	// shown: watchers of sessions know that the session works.
 	shown bool
+	// known is the last turn's end that readers have known. awaited: a goroutine waits until they know the latest.
+	known   journal.Position
+	awaited bool
 }
 
 // carryOut does what the machine asks for, and tells watchers of sessions. The caller holds the lock.
@@ -83,6 +86,7 @@ func (t *Turns) begin(of *observe.Span) {
 // The caller holds the lock.
 func (t *Turns) end(out turn.Outcome) {
 	t.measure(out.Status)
+	t.knownEnd()
 	marks := &t.s.ingester.Known
 	marks.TurnEnd = out.End
 	marks.Interruption.Last = out.Status == bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST
@@ -180,4 +184,24 @@ func putTrace(params *jsonobj.Object, r observe.Remote) {
 	if r.Tracestate != "" {
 		params.SetString("tracestate", r.Tracestate)
 	}
+}
+
+// knownEnd returns the end of the last turn for what is saved. Readers of a log across a network know an end when the log has what
+// comes before it: if the process ends earlier, the next one tells them. The session is saved again then. The caller holds the lock.
+func (t *Turns) knownEnd() journal.Position {
+	end, shown := t.s.ingester.Known.TurnEnd, t.s.journal.Shown()
+	switch {
+	case !t.s.journal.Remote() || end.Epoch != shown.Epoch || end.Seq <= shown.Seq:
+		t.known = end
+	case !t.awaited:
+		t.awaited = t.s.host.Go(func(ctx context.Context) {
+			err := t.s.journal.Await(ctx, end)
+			t.s.update(func() {
+				if t.awaited = false; err == nil {
+					t.s.markDirty()
+				}
+			})
+		})
+	}
+	return t.known
 }
