@@ -140,7 +140,9 @@ func changeQueue(r *bridgetest.Bridge, id string) {
 	if err != nil {
 		r.T.Fatal(err)
 	}
-	s.Prompts().Edit()
+	if err := s.Prompts().Edit(r.T.Context()); err != nil {
+		r.T.Fatal(err)
+	}
 }
 
 // A prompt is not sent again after an abort, or after the end of the session's use.

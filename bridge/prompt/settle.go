@@ -73,7 +73,10 @@ func find(ctx context.Context, open Opener, p Interrupted, before []byte) (messa
 	}
 	epoch, n := binary.Uvarint(before)
 	seq, _ := binary.Uvarint(before[max(n, 0):])
-	message, at, ok := s.Prompts().Outbox().AnswerTo(p.Key)
+	message, at, ok, err := s.Prompts().AnswerTo(ctx, p.Key)
+	if err != nil {
+		return "", at, err
+	}
 	if !ok {
 		message, at, ok = s.Prompts().FindMessage(ctx, journal.Position{Epoch: epoch, Seq: seq}, p.Texts...)
 	}

@@ -32,7 +32,7 @@ func TestAbortedTurnIsLeft(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, r := interrupted(t, nil, firstMessage)
 				if test.caller {
-					s.prompts.beginAbort()
+					s.prompts.beginAbort(t.Context())
 				}
 				for _, text := range test.events {
 					s.had(text, test.bridge)

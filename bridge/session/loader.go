@@ -215,7 +215,7 @@ func (l *Loader) Do(ctx context.Context, method string, params jsonobj.Object) (
 func (l *Loader) do(ctx context.Context, method string, params jsonobj.Object, excludes bool) (
 	json.RawMessage, journal.Position, error) {
 	if cutsHistory(method) { // a turn that was interrupted is not continued in another conversation
-		l.s.prompts.beginAbort()
+		l.s.prompts.beginAbort(ctx)
 		defer l.s.prompts.endAbort()
 	}
 	var result json.RawMessage
@@ -232,7 +232,7 @@ func (l *Loader) do(ctx context.Context, method string, params jsonobj.Object, e
 		return err
 	})
 	if err == nil && changesQueue(method) {
-		l.s.prompts.Edit()
+		err = l.s.prompts.Edit(ctx)
 	}
 	if err == nil && cutsHistory(method) { // else the next owner of the session would restore what was cut
 		err = l.s.awaitStored(ctx)

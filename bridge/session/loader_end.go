@@ -2,9 +2,11 @@ package session
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
@@ -69,7 +71,7 @@ func (l *Loader) disconnect(ctx context.Context, prevents func(*roster.Participa
 		}
 	}
 	if state != Deleted {
-		if err := l.confirmEnd(); err != nil {
+		if err := l.confirmEnd(ctx, rt); err != nil {
 			return false, err
 		}
 		l.s.audit.did(ctx, "session.disconnect", nil)
@@ -149,7 +151,7 @@ func (l *Loader) delete(ctx context.Context, storedByCaller bool, check func() e
 		l.closedIn(ctx, rt, err)
 		return err
 	}
-	if err := l.confirmEnd(); err != nil {
+	if err := l.confirmEnd(ctx, rt); err != nil {
 		return err
 	}
 	l.end(Deleted)
@@ -157,23 +159,32 @@ func (l *Loader) delete(ctx context.Context, storedByCaller bool, check func() e
 }
 
 // confirmEnd stores, before callers and readers know it, that the use of the session ends, if another process may continue the
-// session. It fails if another one has: there the session goes on.
-func (l *Loader) confirmEnd() error {
+// session. It fails if another one has, where the session goes on, or if the storage does not take the end in time. Then the
+// session goes on here, where its runtime has closed it.
+func (l *Loader) confirmEnd(ctx context.Context, rt Runtime) error {
 	if !l.s.journal.Remote() {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, storedTimeout)
+	defer cancel()
 	l.setEnding(true)
-	err := l.s.host.Store()
-	if err != nil {
-		l.setEnding(false)
+	err := storing(ctx, l.s.host.Store)
+	if err == nil {
+		return nil
+	}
+	l.setEnding(false)
+	if !errors.Is(err, backend.ErrStale) {
+		l.closed(rt, err)
 	}
 	return err
 }
 
+// setEnding has what is saved of the session say that its use ends, or not: the storage may have taken what it seemed to refuse.
 func (l *Loader) setEnding(on bool) {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
 	l.ending = on
+	l.s.markDirty()
 }
 
 // closedIn handles a deletion that the runtime has refused: it closes a session that it has before it removes the files, and
@@ -186,6 +197,14 @@ func (l *Loader) closedIn(ctx context.Context, rt Runtime, cause error) {
 		return
 	}
 	if _, _, err := l.s.call(ctx, rt, "session.metadata.activity", nil); fault.ReasonOf(err) != fault.SessionNotFound {
+		return
+	}
+	l.closed(rt, cause)
+}
+
+// closed handles that a runtime has closed the session, whose use has not ended, as the end of the runtime.
+func (l *Loader) closed(rt Runtime, cause error) {
+	if rt == nil {
 		return
 	}
 	rt.Unroute(l.s)

@@ -245,7 +245,9 @@ func givenPrompt(t *testing.T, s *Session, id string) *Waiter {
 			t.Error(err)
 		}
 	})
-	s.prompts.Edit()
+	if err := s.prompts.Edit(t.Context()); err != nil {
+		t.Error(err)
+	}
 	w.identify(id)
 	return w
 }

@@ -57,7 +57,7 @@ func newPrompts(s *Session, box *outbox.Outbox) *Prompts {
 		s: s, outbox: box, sending: make(slot, 1),
 		waiters: map[uint64]*turn.Waiter{}, restored: map[string]*turn.Waiter{}, forgotten: map[uint64]bool{},
 	}
-	q.flusher = &flusher{outbox: box, journal: s.journal, start: s.host.Go, flush: q.flush}
+	q.flusher = &flusher{outbox: box, journal: s.journal, start: s.host.Go, flush: q.flush, store: q.storeUntil}
 	return q
 }
 
@@ -182,11 +182,49 @@ func (q *Prompts) store() error {
 	return err
 }
 
+// storeUntil writes what has changed, and reports an error of the storage if another process may continue the session: that one
+// would act on what was stored before. Then storeUntil tries again until the storage has it, another server has the session, or
+// ctx ends. What a disk does not take is written later.
+func (q *Prompts) storeUntil(ctx context.Context) error {
+	if !q.s.journal.Remote() {
+		q.flush()
+		return nil
+	}
+	if err := storing(ctx, q.store); err != nil {
+		return unavailable(err)
+	}
+	return nil
+}
+
+// awaitStored is storeUntil for a caller, who is told that the storage does not take it in time.
+func (q *Prompts) awaitStored(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, storedTimeout)
+	defer cancel()
+	return q.storeUntil(ctx)
+}
+
+// tryStored is storeUntil that tries once, and fails only if another server has the session.
+func (q *Prompts) tryStored(context.Context) error {
+	if err := q.store(); errors.Is(err, backend.ErrStale) {
+		return unavailable(err)
+	}
+	return nil
+}
+
 // Edit notes that a caller has changed the CLI's own queue: no prompt that the CLI has is sent
 // again.
-func (q *Prompts) Edit() {
+func (q *Prompts) Edit(ctx context.Context) error {
 	q.outbox.Edit()
-	q.flush()
+	return q.awaitStored(ctx)
+}
+
+// AnswerTo returns the first message's id of an acknowledged prompt by its request, and the journal's end before it. What another
+// process may have to know is stored then.
+func (q *Prompts) AnswerTo(ctx context.Context, request string) (id string, before journal.Position, ok bool, err error) {
+	if id, before, ok = q.outbox.AnswerTo(request); ok {
+		err = q.awaitStored(ctx)
+	}
+	return id, before, ok && err == nil, err
 }
 
 // Clear removes all prompts: the CLI takes none of them up any more.
@@ -198,9 +236,9 @@ func (q *Prompts) acknowledged() []outbox.Entry {
 }
 
 // abort ends the prompts that an abort has removed. Waiters of a lost runtime's prompts end at once, the others when the
-// CLI says that it is idle, or with its runtime. It reports whether there was a prompt to end. The error says that another
-// server has the session, which has the prompts.
-func (q *Prompts) abort(which []outbox.Entry) (bool, error) {
+// CLI says that it is idle, or with its runtime. It reports whether there was a prompt to end. The error says that the storage
+// has the prompts, which another server may send then: store is tryStored if the journal gets the abort, else awaitStored.
+func (q *Prompts) abort(ctx context.Context, which []outbox.Entry, store func(context.Context) error) (bool, error) {
 	q.s.update(q.leaveInterrupted)
 	if len(which) == 0 {
 		return false, nil
@@ -208,12 +246,25 @@ func (q *Prompts) abort(which []outbox.Entry) (bool, error) {
 	ended := q.outbox.Clear(func(e *outbox.Entry) bool {
 		return slices.ContainsFunc(which, func(o outbox.Entry) bool { return o.N == e.N })
 	})
-	if err := q.store(); errors.Is(err, backend.ErrStale) {
-		return false, unavailable(err)
+	err := store(ctx)
+	switch {
+	case err == nil:
+		q.aborted(ended)
+	case !errors.Is(err, backend.ErrStale):
+		q.s.host.Go(func(ctx context.Context) {
+			if q.storeUntil(ctx) == nil {
+				q.aborted(ended)
+			}
+		})
 	}
+	return err == nil && len(ended) > 0, err
+}
+
+// aborted ends the waiters of prompts that an abort has removed.
+func (q *Prompts) aborted(entries []uint64) {
 	q.s.update(func() {
 		out := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_ABORTED, End: q.s.journal.Last()}
-		for _, n := range ended {
+		for _, n := range entries {
 			switch w := q.waiters[n]; {
 			case w == nil:
 			case w.Unconfirmed():
@@ -223,7 +274,6 @@ func (q *Prompts) abort(which []outbox.Entry) (bool, error) {
 			}
 		}
 	})
-	return len(ended) > 0, nil
 }
 
 // restore takes up the prompts that an earlier process of the bridge sent.

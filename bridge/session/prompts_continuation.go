@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -66,9 +67,9 @@ func (q *Prompts) leaveInterrupted() {
 
 // beginAbort notes that a caller aborts, or cuts the history: until endAbort, and for the turn that was interrupted before, the agent is not told
 // to continue. The call may wait for a load, or be repeated in the next process, which would get both in any order.
-func (q *Prompts) beginAbort() {
+func (q *Prompts) beginAbort(ctx context.Context) {
 	q.s.update(func() { q.aborts++ })
-	q.abort(slices.DeleteFunc(q.outbox.Entries(), func(e outbox.Entry) bool { return !e.Owed || e.Prompt().Continues == 0 }))
+	q.abort(ctx, slices.DeleteFunc(q.outbox.Entries(), func(e outbox.Entry) bool { return !e.Owed || e.Prompt().Continues == 0 }), q.awaitStored)
 }
 
 // endAbort notes that an abort of a caller has ended.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
@@ -137,21 +136,17 @@ func (q *Prompts) confirmLost(ctx context.Context, found fates) error {
 			q.outbox.Forget(lastOf(d.IDs), fault.Name(fault.SendUnconfirmed), forgotten)
 		}
 	}
-	for lost {
-		err := q.outbox.Confirm()
-		if err == nil {
-			return nil
-		}
-		if errors.Is(err, backend.ErrStale) {
-			return unavailable(err)
-		}
-		select {
-		case <-time.After(storePause):
-		case <-ctx.Done():
-			return Classify(ctx.Err(), "")
-		}
+	if !lost {
+		return nil
 	}
-	return nil
+	err := storing(ctx, q.outbox.Confirm)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, backend.ErrStale):
+		return unavailable(err)
+	}
+	return Classify(ctx.Err(), "")
 }
 
 // resolve is apply for callers without the lock.

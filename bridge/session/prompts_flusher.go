@@ -29,7 +29,9 @@ type flusher struct {
 	journal *journal.Journal
 	// start runs f on a goroutine that ends with the bridge; nil writes nothing.
 	start func(f func(ctx context.Context)) bool
+	// flush writes the outbox once, and store until another process that may continue the session would find it.
 	flush func()
+	store func(ctx context.Context) error
 	// pending: a goroutine of soon is about to write the outbox.
 	pending atomic.Bool
 	// retrying: a goroutine of retry is about to write it.
@@ -37,13 +39,14 @@ type flusher struct {
 }
 
 // now writes the outbox once the journal has the events that its change follows from, and then calls done, unless that is
-// nil. It returns false, and does neither, if the bridge has ended.
+// nil, or another server has the session. It returns false, and does neither, if the bridge has ended.
 func (f *flusher) now(done func()) bool {
 	return f.start != nil && f.start(func(ctx context.Context) {
+		var err error
 		if f.journal.AwaitShown(ctx) == nil {
-			f.flush()
+			err = f.store(ctx)
 		}
-		if done != nil {
+		if done != nil && !errors.Is(err, backend.ErrStale) {
 			done()
 		}
 	})

@@ -30,9 +30,6 @@ type redelivery struct {
 // takeUpTimeout bounds waiting for the turn that a prompt begins; that takes some milliseconds.
 const takeUpTimeout = 10 * time.Second
 
-// storePause is the pause before a delivery that could not be stored is tried again.
-const storePause = 100 * time.Millisecond
-
 // maxLoads bounds how often a session is loaded for what is owed, while that ends runtimes.
 const maxLoads = 3
 
@@ -128,6 +125,9 @@ func (q *Prompts) redeliverNext(ctx context.Context, d *redelivery) error {
 		var w *turn.Waiter
 		if w, given, keep, err = q.redeliverPrompt(ctx, rt); err != nil {
 			q.s.update(func() { q.undelivered(&given) })
+			if given.N != 0 && errors.Is(err, rpcconn.ErrNotSent) { // the session may have been loaded again while that was stored
+				q.outbox.Owe(given.N, given.Done)
+			}
 		}
 		if err == nil && idle && w != nil {
 			d.awaitTurn(ctx, rt, w)
@@ -234,17 +234,19 @@ func (q *Prompts) moved(e *outbox.Entry, ids []string) {
 // beginRedelivery begins the delivery of the next prompt that is owed. In a cluster it waits until that is stored: otherwise the
 // next owner of the session, which would not know of the delivery, would send the prompt once more.
 func (q *Prompts) beginRedelivery(ctx context.Context) (outbox.Entry, bool, error) {
-	for {
-		e, ok, err := q.outbox.BeginRedelivery(q.s.journal.Appended(), time.Now(), q.s.journal.Remote())
-		if !errors.Is(err, outbox.ErrUnstored) {
-			return e, ok, err
+	var e outbox.Entry
+	var ok bool
+	var err error
+	unstored := storing(ctx, func() error {
+		if e, ok, err = q.outbox.BeginRedelivery(q.s.journal.Appended(), time.Now(), q.s.journal.Remote()); errors.Is(err, outbox.ErrUnstored) {
+			return err
 		}
-		select {
-		case <-time.After(storePause):
-		case <-ctx.Done():
-			return outbox.Entry{}, false, Classify(ctx.Err(), "")
-		}
+		return nil
+	})
+	if unstored != nil {
+		return outbox.Entry{}, false, Classify(ctx.Err(), "")
 	}
+	return e, ok, err
 }
 
 // reset makes the waiter of a prompt ready for another delivery.
@@ -276,11 +278,40 @@ func (q *Prompts) undelivered(e *outbox.Entry) {
 // now.
 func (q *Prompts) deliveryFailed(ctx context.Context, e outbox.Entry, err error) (out error) {
 	defer q.flush()
-	q.s.update(func() { out = q.failed(ctx, e, err) })
+	var lost []outbox.Entry
+	why := ""
+	q.s.update(func() { lost, why, out = q.failed(ctx, e, err) })
+	if len(lost) == 0 {
+		return out
+	}
+	if err := q.storeLost(ctx, lost, why); err != nil {
+		return err
+	}
+	q.s.update(func() {
+		for i := range lost {
+			q.lose(&lost[i], why)
+		}
+	})
 	return out
 }
 
-func (q *Prompts) failed(ctx context.Context, e outbox.Entry, err error) error {
+// storeLost stores, before senders and readers know it, that prompts are lost, if another process may continue the session: that one
+// would send them.
+func (q *Prompts) storeLost(ctx context.Context, lost []outbox.Entry, why string) error {
+	if !q.s.journal.Remote() {
+		return nil
+	}
+	for i := range lost {
+		q.outbox.Finish(lost[i].N)
+		for _, id := range lost[i].Names() {
+			q.outbox.Forget(id, fault.Name(fault.SendUnconfirmed), why)
+		}
+	}
+	return q.storeUntil(ctx)
+}
+
+// failed returns the prompts that are lost because a delivery has failed, and why. The caller holds the lock.
+func (q *Prompts) failed(ctx context.Context, e outbox.Entry, err error) (lost []outbox.Entry, why string, out error) {
 	reason, unsent := fault.ReasonOf(err), errors.Is(err, rpcconn.ErrNotSent)
 	switch {
 	case ctx.Err() != nil || reason == fault.Draining || reason == fault.HandlerMissing ||
@@ -288,22 +319,17 @@ func (q *Prompts) failed(ctx context.Context, e outbox.Entry, err error) error {
 		if e.N != 0 && unsent {
 			q.outbox.Owe(e.N, e.Done)
 		}
-		return err // the next load, the next process or the next owner goes on
+		return nil, "", err // the next load, the next process or the next owner goes on
 	case e.N == 0: // the session could not be loaded
-		for _, one := range q.outbox.Entries() {
-			if one.Owed {
-				q.lose(&one, "the runtime ended before it confirmed the message, and the session cannot be loaded: "+err.Error())
-			}
-		}
-		return err
+		lost = slices.DeleteFunc(q.outbox.Entries(), func(o outbox.Entry) bool { return !o.Owed })
+		return lost, "the runtime ended before it confirmed the message, and the session cannot be loaded: " + err.Error(), err
 	case !slices.ContainsFunc(q.outbox.Entries(), func(o outbox.Entry) bool { return o.N == e.N }):
-		return nil // an abort has removed it
+		return nil, "", nil // an abort has removed it
 	case reason == fault.RuntimeLost && unsent && e.Deliveries < outbox.MaxDeliveries:
 		q.outbox.Owe(e.N, e.Done)
-		return nil
+		return nil, "", nil
 	case reason == fault.RuntimeLost && !unsent:
-		return nil // the history tells when the session is loaded again
+		return nil, "", nil // the history tells when the session is loaded again
 	}
-	q.lose(&e, "the runtime ended before it confirmed the message, and the message cannot be sent again: "+err.Error())
-	return nil
+	return []outbox.Entry{e}, "the runtime ended before it confirmed the message, and the message cannot be sent again: " + err.Error(), nil
 }

@@ -176,7 +176,7 @@ func TestNothingIsAborted(t *testing.T) {
 	n := acknowledged(t, s, "p")
 	given := s.prompts.acknowledged()
 	s.prompts.drop(n)
-	if aborted, err := s.prompts.abort(given); aborted || err != nil {
+	if aborted, err := s.prompts.abort(t.Context(), given, s.prompts.awaitStored); aborted || err != nil {
 		t.Errorf("it has ended something: %v, %v", aborted, err)
 	}
 }
@@ -421,7 +421,7 @@ func TestAbortAmidADelivery(t *testing.T) {
 					s.prompts.undelivered(&e)
 				}
 			})
-			if aborted, err := s.prompts.abort(s.prompts.acknowledged()); !aborted || err != nil {
+			if aborted, err := s.prompts.abort(t.Context(), s.prompts.acknowledged(), s.prompts.awaitStored); !aborted || err != nil {
 				t.Error("nothing was aborted", err)
 			}
 			if !test.late {

@@ -24,7 +24,7 @@ func (sd *Sender) Abort(ctx context.Context, params jsonobj.Object) (out Aborted
 	if err := sd.s.loader.Usable(); err != nil {
 		return out, err
 	}
-	sd.s.prompts.beginAbort()
+	sd.s.prompts.beginAbort(ctx)
 	defer sd.s.prompts.endAbort()
 	given := sd.s.prompts.acknowledged()
 	loaded, err := sd.s.loader.abortable(ctx)
@@ -32,7 +32,7 @@ func (sd *Sender) Abort(ctx context.Context, params jsonobj.Object) (out Aborted
 	case err != nil:
 		return out, err
 	case !loaded:
-		running, err := sd.s.prompts.abort(given)
+		running, err := sd.s.prompts.abort(ctx, given, sd.s.prompts.awaitStored)
 		return Aborted{Running: running, At: sd.s.journal.Last()}, err
 	}
 	running := sd.s.turns.Running()
@@ -40,7 +40,7 @@ func (sd *Sender) Abort(ctx context.Context, params jsonobj.Object) (out Aborted
 	if err != nil {
 		return Aborted{Running: running, At: at}, err
 	}
-	if _, err = sd.s.prompts.abort(given); err == nil {
+	if _, err = sd.s.prompts.abort(ctx, given, sd.s.prompts.tryStored); err == nil {
 		err = sd.s.awaitStored(ctx) // else the next owner would not know of it
 	}
 	return Aborted{running, result, at}, err

@@ -211,7 +211,8 @@ func (a *attempt) accepted() {
 			return
 		}
 		sent.MessageID = firstOf(ids)
-		if sent.InMemory = a.unstored || !durable && sd.s.prompts.Outbox().Problem() != nil; sent.InMemory {
+		unstored := a.unstored || !durable && sd.s.prompts.Outbox().Problem() != nil
+		if unstored {
 			sd.s.prompts.flusher.retry() // until the disk works again
 		}
 		a.w.identify(ids...)
@@ -226,8 +227,29 @@ func (a *attempt) accepted() {
 		} else {
 			a.end()
 		}
+		if unstored && sd.s.journal.Remote() {
+			a.doneWhenStored()
+			return
+		}
+		sent.InMemory = unstored
 		a.done(*sent, nil)
 	})
+}
+
+// doneWhenStored ends a message that the CLI has accepted when the storage has that. Without that the next owner of the session
+// would take it for a message whose call has failed. If the storage does not take it in time, nobody knows what that owner has: the
+// storage may take it later, and the history may have the message.
+func (a *attempt) doneWhenStored() {
+	started := a.sd.s.host.Go(func(ctx context.Context) {
+		if err := a.sd.s.prompts.awaitStored(ctx); err != nil {
+			a.done(Sent{}, unavailable(errors.Join(ErrUnsettled, err)))
+			return
+		}
+		a.done(a.sent, nil)
+	})
+	if !started {
+		a.done(Sent{}, async.ErrStopping)
+	}
 }
 
 // failed ends a message whose call has failed. If the runtime no longer had the session, the message is sent again.

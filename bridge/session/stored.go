@@ -2,13 +2,34 @@ package session
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/async"
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 )
 
 // storedTimeout bounds the wait for the storage before a caller is told what it has done.
 const storedTimeout = 30 * time.Second
+
+// storePause is the pause before a storage that fails is tried again.
+const storePause = 100 * time.Millisecond
+
+// storing stores something by f, which it calls again after a failure until ctx ends. It returns the last error, which is
+// backend.ErrStale if another server has the session.
+func storing(ctx context.Context, f func() error) error {
+	for {
+		err := f()
+		if err == nil || errors.Is(err, backend.ErrStale) {
+			return err
+		}
+		select {
+		case <-time.After(storePause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
 
 // whenStored calls done when what was appended so far is stored, if another process may continue the session: at once, or on
 // another goroutine. Then that process knows of it, too. The error says that this does not come about in time.

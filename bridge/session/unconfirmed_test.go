@@ -60,7 +60,7 @@ func TestRuntimeEndsBehindAnAbort(t *testing.T) {
 	running := r.send(message("long"))
 	r.awaitEvent("assistant.turn_start")
 	queued := r.send(message("queued"))
-	if running, err := r.s.prompts.abort(r.s.prompts.acknowledged()); !running || err != nil {
+	if running, err := r.s.prompts.abort(t.Context(), r.s.prompts.acknowledged(), r.s.prompts.awaitStored); !running || err != nil {
 		t.Fatal("no prompt was ended")
 	}
 	r.crash()

@@ -12,6 +12,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/bridgetest"
@@ -24,6 +25,16 @@ type refusing struct {
 	*store.Store
 	distant              // without a writer the logs are those of the data directory
 	refuses atomic.Int64 // how many of the next writes
+	after   atomic.Int64 // so many writes
+	forgets atomic.Bool  // states are not saved
+}
+
+// Save implements Directory.
+func (r *refusing) Save(states ...backend.State) error {
+	if r.forgets.Load() {
+		return errors.New("no route to the storage")
+	}
+	return r.Store.Save(states...)
 }
 
 // Outbox implements Directory.
@@ -43,7 +54,7 @@ type refusingFiles struct {
 }
 
 func (f refusingFiles) Save(state []byte) error {
-	if f.of.refuses.Add(-1) >= 0 {
+	if f.of.after.Add(-1) < 0 && f.of.refuses.Add(-1) >= 0 {
 		return errors.New("no route to the storage")
 	}
 	return f.Files.Save(state)
@@ -133,6 +144,63 @@ func TestPromptThatIsNotStored(t *testing.T) {
 			}
 		})
 	}
+}
+
+// In a cluster a prompt that the CLI has accepted is acknowledged when the storage has that, and not as one in memory only.
+func TestAcceptedPromptWaitsForTheStorage(t *testing.T) {
+	t.Parallel()
+	kept, err := store.Open(store.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = kept.Close() }) // after the bridge
+	d := &refusing{Store: kept, distant: newDistant(t)}
+	r := bridgetest.New(t, fakecli.Script{}, bridgetest.Restarts, func(c *bridgetest.Options) { c.Directory = d })
+	r.Create("s1")
+	const all = 1 << 30
+	d.after.Store(1) // the first write has the prompt
+	d.refuses.Store(all)
+	answered := make(chan *bridgev1.SendResponse, 1)
+	go func() {
+		out, err := r.Turns.Send(t.Context(), bridgetest.Repeatable("s1", "hi"))
+		if err != nil {
+			t.Error(err)
+		}
+		answered <- out
+	}()
+	bridgetest.Eventually(t, "attempts to store the CLI's answer", func() bool { return d.refuses.Load() < all-2 })
+	select {
+	case out := <-answered:
+		t.Errorf("the prompt is acknowledged, and not stored: %v", out)
+	default:
+	}
+	d.refuses.Store(0)
+	if out := <-answered; out.GetInMemoryOnly() || out.GetMessageId() == "" {
+		t.Errorf("the call returns %v", out)
+	}
+}
+
+// A caller in a cluster is told that the storage does not take the state of a session; the storage has it later.
+func TestUnsavedStateIsTold(t *testing.T) {
+	t.Parallel()
+	kept, err := store.Open(store.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = kept.Close() }) // after the bridge
+	d := &refusing{Store: kept, distant: newDistant(t)}
+	r := bridgetest.New(t, fakecli.Script{}, bridgetest.Restarts, func(c *bridgetest.Options) { c.Directory = d })
+	r.Create("s1")
+	d.forgets.Store(true)
+	set := &bridgev1.UpdateLabelsRequest{SessionId: "s1", Set: map[string]string{"a": "b"}}
+	if _, err := r.Sessions.UpdateLabels(t.Context(), set); fault.ReasonOf(err) != fault.SessionUnavailable {
+		t.Errorf("labels that are not stored: %v", err)
+	}
+	d.forgets.Store(false)
+	bridgetest.Eventually(t, "the labels to be stored", func() bool {
+		state, err := kept.Session(session.Key("", "s1"))
+		return err == nil && strings.Contains(string(state), `"a":"b"`)
+	})
 }
 
 // In a cluster a prompt of an ended process is sent again when the storage has that, and not before: the next replica
