@@ -80,7 +80,10 @@ func (w *world) repeat(l *life, p *prompt) bool {
 		w.told(l, p, turn.Outcome{}, errConnection)
 		return false
 	}
-	id, _, ok := l.s.Prompts().Outbox().AnswerTo(p.request)
+	id, _, ok, err := l.s.Prompts().AnswerTo(l.ctx, p.request)
+	if err != nil { // it asks again
+		return w.repeat(l, p)
+	}
 	if !ok {
 		id, _, ok = l.s.Prompts().FindMessage(l.ctx, p.before, p.contents()...)
 	}

@@ -38,6 +38,9 @@ func (w *world) over() bool {
 func (w *world) check() string {
 	w.failing(false)
 	w.unstall()
+	w.mend()
+	w.endLost()
+	w.restart(0)
 	w.restoreLog()
 	w.settleLease()
 	for range reviveTries { // processes may end meanwhile
@@ -133,9 +136,13 @@ func (w *world) wrong(p *prompt, said []int) string {
 			return "its turn is said to have ended, and the conversation does not have it"
 		}
 	case p.lost && fault.ReasonOf(p.err) == fault.SessionUnavailable: // a call that the replica may have begun
-	case w.owner.moves > 0 && fault.ReasonOf(p.err) == fault.SessionUnavailable:
+	case w.owner.moves > 0 && !w.disturbed() && fault.ReasonOf(p.err) == fault.SessionUnavailable:
 		if len(said) > 0 {
 			return fmt.Sprint("it came while the session moved, and the conversation has it: ", p.err)
+		}
+	case w.disturbed() && fault.ReasonOf(p.err) == fault.SessionUnavailable:
+		if len(said) > 0 && !errors.Is(p.err, session.ErrUnsettled) {
+			return fmt.Sprint("it is refused, and the conversation has it: ", p.err)
 		}
 	case p.abandoned && errors.Is(p.err, context.Canceled):
 		if len(said) > 0 {
@@ -161,7 +168,7 @@ func (w *world) wrong(p *prompt, said []int) string {
 	case told == "STALLED" && (p.withdrawn || p.crashed && w.continuation.withdrawn): // no event says so
 	case told == "STALLED" && p.stuck:
 	case told == "RUNTIME_LOST":
-		if !p.crashed {
+		if !p.crashed && !(p.disconnected && w.disturbed()) { // the end of its use was not stored, and its runtime had closed it
 			return "its runtime is said to be lost"
 		}
 		// Who asks for a message that was removed, and of which nothing is known any more, is told the same.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing/synctest"
+	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
@@ -52,6 +53,9 @@ func (w *world) delete(n int) {
 	}
 	w.do(func() error {
 		err := remove(l.s.Loader(), l.ctx, false)
+		for err == nil && w.clustered && !w.removes(l) {
+			time.Sleep(time.Second) // the caller asks again
+		}
 		w.mu.Lock()
 		lives := w.lives(l)
 		if lives {
@@ -72,6 +76,12 @@ func (w *world) delete(n int) {
 		}
 		return nil
 	})
+}
+
+// removes has the storage of a cluster remove the session, as package manage does it, and reports whether it answers.
+func (w *world) removes(l *life) bool {
+	_, answered := l.disks.attempt()
+	return answered || l.ctx.Err() != nil
 }
 
 // removed notes what a caller is told of its deletion. The caller holds the world's lock.

@@ -3,11 +3,9 @@ package sim
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io/fs"
 	"maps"
 	"slices"
-	"sync"
 	"testing/synctest"
 	"time"
 
@@ -23,12 +21,28 @@ type disks struct {
 	outbox *files
 	// logs are in place of log in a cluster.
 	logs *sharedLogs
+	// states keeps the saved state in a cluster.
+	states *volume
+}
+
+// parts are those of the storage of a cluster.
+func (d disks) parts() []*volume { return []*volume{&d.logs.volume, &d.outbox.volume, d.states} }
+
+// attempt is that of the saved state.
+func (d disks) attempt() (made, answered bool) {
+	if d.states == nil {
+		return true, true
+	}
+	return d.states.attempt()
 }
 
 // newDisks returns the disks of a process that begins with what an earlier one has left, or with nothing. point is called
 // before, within and after each change. refused is called when a replica of a cluster learns that its term is over.
 func newDisks(left *disks, point, refused func()) disks {
-	d := disks{&logDisk{&faultfs.FS{}, point}, &files{content: map[string][]byte{}, point: point, refused: refused}, newSharedLogs(point, refused)}
+	d := disks{
+		&logDisk{&faultfs.FS{}, point}, &files{volume: volume{point: point, refused: refused}, content: map[string][]byte{}},
+		newSharedLogs(point, refused), &volume{point: point, refused: refused, patience: callTimeout},
+	}
 	if left != nil {
 		d.log.FS, d.outbox.content, d.logs.logs = left.log.FS, left.outbox.content, left.logs.logs
 	}
@@ -39,7 +53,7 @@ func newDisks(left *disks, point, refused func()) disks {
 func (d disks) clone() disks {
 	d.outbox.mu.Lock()
 	defer d.outbox.mu.Unlock()
-	next := disks{&logDisk{FS: d.log.Restart(false)}, &files{content: map[string][]byte{}}, d.logs.clone(func() {}, func() {})}
+	next := disks{&logDisk{FS: d.log.Restart(false)}, &files{content: map[string][]byte{}}, d.logs.clone(func() {}, func() {}), &volume{}}
 	for name, data := range d.outbox.content {
 		next.outbox.content[name] = bytes.Clone(data)
 	}
@@ -103,14 +117,10 @@ func (f *logFile) Truncate(size int64) error {
 
 // files keeps the files of the outbox. It implements outbox.Disk.
 type files struct {
-	point   func()
-	mu      sync.Mutex
+	volume
 	content map[string][]byte
-	// fails: the disk takes no changes. stale: it refuses those of this owner.
-	fails, stale bool
-	refused      func()
-	// hangs: changes wait until it is closed; nil if they do not.
-	hangs chan struct{}
+	// stale: it refuses the changes of this owner.
+	stale bool
 }
 
 // stateFile has the state of the outbox.
@@ -150,37 +160,15 @@ func (f *files) Remove(name string) error {
 	return f.change(func() { delete(f.content, name) })
 }
 
-// errDisk is the error of a disk that fails.
-var errDisk = errors.New("the disk fails")
-
 // change makes a change of the files.
 func (f *files) change(make func()) error {
-	f.point()
-	defer f.point()
-	err := f.tryChange(make)
-	if errors.Is(err, backend.ErrStale) {
-		f.refused()
-	}
-	return err
-}
-
-func (f *files) tryChange(make func()) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for f.hangs != nil {
-		hangs := f.hangs
-		f.mu.Unlock()
-		<-hangs
-		f.mu.Lock()
-	}
-	switch {
-	case f.fails:
-		return errDisk
-	case f.stale:
-		return backend.ErrStale
-	}
-	make()
-	return nil
+	return f.volume.change(func() error {
+		if f.stale {
+			return backend.ErrStale
+		}
+		make()
+		return nil
+	})
 }
 
 // failingLog has the disk of the journal fail, fill up or hang, or work again. As with the outbox, the bridge does not end before

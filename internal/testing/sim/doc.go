@@ -115,6 +115,10 @@
 // while callers go on: nobody loses anything then, and who comes meanwhile is told to try again. The other machine may be unable
 // to take it, or one of both may end at any point.
 //
+// The storage of a cluster, or a part of it (the log, the outbox or the states), may fail, make changes whose answers are lost, or hang
+// (see volume.go), for one change or until it works again, and replicas may end or lose their lease meanwhile. Then callers wait, or are
+// told SESSION_UNAVAILABLE; they are told nothing that the next owner would not know.
+//
 // A quarter of the sessions ask that the agent is told to continue a turn that was lost with its process. Then it is told
 // only if the record ends within a turn, before it gets any other message, at most three times in a row, and not once
 // a caller has called Abort. In the end, when a caller has loaded the session, no turn is left interrupted, unless processes

@@ -20,6 +20,8 @@ type ownership struct {
 	// folder is the CLI's record as it was saved last for the next replica. saves counts the states that were saved.
 	folder disk
 	saves  int
+	// ends counts those that say that the session's use has ended: a reader may learn of it when it is open again.
+	ends int
 	// emitted are the events of all CLI processes, by their ids.
 	emitted map[journal.ID]stored
 	// fuse is the loss of the lease amid later work.
@@ -33,9 +35,9 @@ type ownership struct {
 	// aside has the model of the CLI processes of a replica that has lost its lease: what they do is of no effect on the
 	// session.
 	aside *world
-	// moving: the session is being handed over. moved: it was. stays: the other replica could not get it, so that the next
+	// moving: the session is being handed over. left: this replica uses it no more. moved: the next one may have it. stays: the other replica could not get it, so that the next
 	// process is of the same machine.
-	moving, moved, stays bool
+	moving, left, moved, stays bool
 	// moves counts the tries to hand it over.
 	moves int
 }
@@ -119,7 +121,7 @@ func (w *world) refuse() bool {
 
 // isRefused reports whether an error may say that another replica has the session. The caller holds the world's lock.
 func (w *world) isRefused(err error) bool {
-	return (w.owner.lost || w.owner.moves > 0) && fault.ReasonOf(err) == fault.SessionUnavailable
+	return (w.owner.lost || w.owner.moves > 0 || w.disturbed()) && fault.ReasonOf(err) == fault.SessionUnavailable
 }
 
 // endLost ends a replica that has lost its lease, when its time has come.
@@ -153,6 +155,9 @@ func (w *world) moveAway(n int) {
 	w.do(func() error {
 		left, err := l.s.Loader().HandOver(l.ctx, false, host{w, l}.Store)
 		if left { // as package sessions drops it
+			w.mu.Lock()
+			o.left = w.lives(l)
+			w.mu.Unlock()
 			w.point(l)
 			l.s.Prompts().Outbox().Close()
 			_ = l.s.Journal().Close(l.ctx)
@@ -262,7 +267,7 @@ func (w *world) succeed(left *disks, process *cli) {
 	if o.lost { // the end of that replica
 		w.fuse = fuse{}
 	}
-	o.lost, o.aside, o.moving, o.moved, o.stays = false, nil, false, false, false
+	o.lost, o.aside, o.moving, o.left, o.moved, o.stays = false, nil, false, false, false, false
 }
 
 // tail returns what the log has behind the last event that a record has, and how much of the record no caller has cut since, as
@@ -328,13 +333,15 @@ func (f *files) fence() {
 // acknowledged checks what a caller is told: of a replica whose lease is over only what the next one knows. The caller holds
 // the world's lock.
 func (w *world) acknowledged(what string, stored func() bool) {
-	if w.owner.lost && !stored() {
-		w.failures = append(w.failures, "a replica that has lost its lease tells a caller of "+what)
+	if w.clustered && !stored() {
+		w.failures = append(w.failures, "a caller is told of what the next replica would not know: "+what)
 	}
 }
 
-// savedEnd reports whether the state that is stored says that the session is disconnected.
-func (w *world) savedEnd() bool { return bytes.Contains(w.saved, []byte(`"disconnected":true`)) }
+// savedEnd reports whether the state that is stored says that the session is disconnected, or was removed.
+func (w *world) savedEnd() bool {
+	return w.saved == nil || bytes.Contains(w.saved, []byte(`"disconnected":true`))
+}
 
 // outboxHas reports whether the outbox that is stored has a text.
 func (w *world) outboxHas(text string) bool {
@@ -347,6 +354,15 @@ func (w *world) outboxHas(text string) bool {
 		}
 	}
 	return false
+}
+
+// outboxOwes reports whether the outbox that is stored has a message whose turn has not ended.
+func (w *world) outboxOwes(id string) bool {
+	box, err := outbox.Open(w.life.disks.clone().outbox)
+	if err != nil {
+		w.failures = append(w.failures, "the outbox cannot be read: "+err.Error())
+	}
+	return err == nil && box.Pending(id)
 }
 
 // logHas reports whether the log that is stored has an event of a type with a text, behind a position.
@@ -368,7 +384,7 @@ func (w *world) toldOutcome(p *prompt) {
 		case "RUNTIME_LOST": // which is right in any case
 			return true
 		case "ABORTED":
-			return p.id == "" || w.savedEnd() || !w.outboxHas(p.id) || w.logHas(p.since, "abort", "")
+			return p.id == "" || w.savedEnd() || !w.outboxOwes(p.id) || w.logHas(p.since, "abort", "")
 		}
 		return w.logHas(p.since, "assistant.turn_end", "")
 	})
@@ -385,8 +401,9 @@ func (w *world) toldAnswer(a *asking) {
 	})
 }
 
-// toldAbort checks an abort that is said to have ended something. The caller holds the world's lock.
-func (w *world) toldAbort(since journal.Position) {
+// toldAbort checks an abort that is said to have ended something: of the prompts that had been accepted before it. The caller holds
+// the world's lock.
+func (w *world) toldAbort(since journal.Position, given map[*prompt]bool) {
 	w.acknowledged("an abort", func() bool {
 		over := false // the last turn that is stored
 		w.life.disks.logs.each(func(rec *journal.Record) {
@@ -394,6 +411,6 @@ func (w *world) toldAbort(since journal.Position) {
 				over = rec.Type != "user.message"
 			}
 		})
-		return over || w.logHas(since, "abort", "") || !slices.ContainsFunc(w.prompts, func(p *prompt) bool { return p.id != "" && w.outboxHas(p.id) })
+		return over || w.logHas(since, "abort", "") || !slices.ContainsFunc(w.prompts, func(p *prompt) bool { return (given[p] || w.owner.lost && p.id != "") && w.outboxOwes(p.id) })
 	})
 }

@@ -64,10 +64,6 @@ func (w *world) configure(n int) {
 	w.mu.Unlock()
 	w.do(func() error {
 		_, err := l.s.Loader().Resume(l.ctx, o)
-		var text, secret []byte
-		if err == nil {
-			text, secret = l.s.Save(nil, nil)
-		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if !w.lives(l) {
@@ -87,10 +83,8 @@ func (w *world) configure(n int) {
 				w.provider.key.be(key)
 				w.provider.lost = false
 			}
-			if text != nil { // as package manage does it
-				w.state = text
-				w.stores(text, secret)
-			}
+			w.dirty = true // as package manage does it
+			w.storeConfigured(l, before)
 			return nil
 		}
 		w.clients.now = before
@@ -100,6 +94,20 @@ func (w *world) configure(n int) {
 		}
 		return err
 	})
+}
+
+// storeConfigured has the storage of a cluster have a configuration before the caller is told that it is accepted, as package manage
+// does it. The caller holds the world's lock.
+func (w *world) storeConfigured(l *life, before []string) {
+	if !w.clustered {
+		return
+	}
+	w.mu.Unlock()
+	err := host{w, l}.Store()
+	w.mu.Lock()
+	if err != nil && w.lives(l) { // it is not told, and another save may have it
+		w.clients.now = append(slices.Clone(before), w.clients.now...)
+	}
 }
 
 // checkConfigured: the process that has the session has its configuration.

@@ -24,7 +24,7 @@ import (
 //	H  another server continues it; N a caller needs it to be at rest; U the reader goes, or comes back
 //	Q  a caller shuts the session down
 //	S  the model does not answer, or a tool takes long
-//	L  another replica takes the session; J gets it
+//	L  another replica takes the session; J gets it; T the storage of the cluster does not work, or works again
 //	x  the CLI is killed; y hangs; z the bridge ends; k one of both ends amid later work
 //	Z  the bridge shuts down
 //	F  the disk of prompts hangs
@@ -98,6 +98,7 @@ var doing = map[rune]func(w *world, n int){
 	},
 	'L': (*world).lightLease,
 	'J': (*world).moveAway,
+	'T': (*world).disturb,
 	'k': (*world).light,
 	'w': func(w *world, n int) { w.pass(waits[n%len(waits)]) },
 }
@@ -218,7 +219,7 @@ func script(seed uint64) (ops []op) {
 func clusterScript(seed uint64, rng *rand.Rand) (ops []op) {
 	ops = append(ops, op{'V', 1 + rng.IntN(variants-1)})
 	kinds := "ccccccccccccccccccccccccssttwwarrrrdx"
-	for bit, more := range []string{"L", "LJJ", "zzJ", "kkx", "ee", "uool", "pp", "jjjr", "hhbg", "RRR"} {
+	for bit, more := range []string{"L", "LJJ", "zzJ", "kkx", "ee", "uool", "pp", "jjjr", "hhbg", "RRR", "TTTT"} {
 		if seed>>bit&1 == 1 {
 			kinds += more
 		}

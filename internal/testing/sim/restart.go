@@ -56,6 +56,9 @@ func (w *world) newLife(left *disks) *life {
 	}
 	if w.variant > 0 {
 		l.disks = newDisks(left, func() { w.point(l) }, w.refusedChange)
+		if w.clustered {
+			l.disks.outbox.patience = callTimeout
+		}
 		l.writer = w.newWriter(l.disks)
 		if w.variant.narrow() {
 			cfg.Budget = journal.NewBudget(memory)
@@ -146,19 +149,19 @@ func (w *world) saveAtRest() {
 // Store implements session.Host.
 func (h host) Store() error {
 	w := h.w
-	w.point(h.life)
-	defer w.point(h.life)
-	text, secret := h.s.Save(nil, nil)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.refuse() {
-		return backend.ErrStale
-	}
-	if w.lives(h.life) && text != nil {
-		w.state = text
-		w.stores(text, secret)
-	}
-	return nil
+	return h.disks.states.change(func() error {
+		text, secret := h.s.Save(nil, nil)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		switch {
+		case w.owner.lost:
+			return backend.ErrStale
+		case w.lives(h.life) && text != nil:
+			w.state = text
+			w.stores(text, secret)
+		}
+		return nil
+	})
 }
 
 // save saves the session if it has changed. Without a request to save it, it has not.
@@ -170,7 +173,7 @@ func (w *world) save() {
 	if !lives {
 		return
 	}
-	if w.owner.lost || w.owner.moved {
+	if w.owner.lost || w.owner.left {
 		if dirty {
 			w.refusedChange()
 		}
@@ -182,6 +185,11 @@ func (w *world) save() {
 	}
 	w.state = text
 	if dirty && text != nil {
+		made, answered := w.life.disks.attempt()
+		w.dirty = w.dirty || !answered // it is tried again
+		if !made {
+			return
+		}
 		w.stores(text, secret)
 		if w.owner.saves++; w.owner.saves%3 != 0 { // else the replica ends before it has saved the record
 			w.keepFolder()
@@ -197,6 +205,9 @@ func (w *world) stores(text, secret []byte) {
 		w.continuations, w.rested = 0, false
 	}
 	w.checkSaved(text, secret)
+	if w.savedEnd() {
+		w.owner.ends++
+	}
 	if w.clients.saved = w.clients.now; w.clients.changing {
 		w.clients.saved = w.clients.before
 	}
@@ -264,8 +275,11 @@ func (w *world) restart(n int) {
 		w.watching = unwatched
 		w.watcher.Store(false)
 	}
-	if w.clients.changing {
+	switch {
+	case w.clients.changing:
 		w.clients.now = w.clients.before // or what was accepted and saved
+	case w.clustered:
+		w.clients.now = nil
 	}
 	w.rested = false
 	w.handover.left, w.handover.underway = false, 0
@@ -285,6 +299,9 @@ func (w *world) restart(n int) {
 		}
 		w.mu.Unlock()
 		before.tasks.Go(func() { w.tell(rt, 0) })
+	}
+	if w.clustered {
+		before.disks.mend()
 	}
 	before.close()
 	w.loseCallers()
@@ -457,7 +474,7 @@ func (w *world) seen(records []*journal.Record, gap *journal.Gap) {
 			w.stream(rec)
 			w.noted.note(rec)
 			if n, ended := rec.Note.(session.Ended); ended && n.Reason != bridgev1.CloseReason_CLOSE_REASON_DRAINING {
-				w.acknowledged("the end of the session's use", w.savedEnd)
+				w.acknowledged("the end of the session's use", func() bool { return w.savedEnd() || !w.owner.lost && w.owner.ends > 0 })
 			}
 			r.readEphemeral(rec)
 			w.rested = w.rested || rec.Type == "session.idle"

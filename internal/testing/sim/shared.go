@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
@@ -12,17 +11,8 @@ import (
 
 // sharedLogs keep the logs of sessions as the storage of a cluster does: in memory, with terms, and across a network.
 type sharedLogs struct {
-	// point is called before and after each change.
-	point func()
-	// refused is called when an owner learns that its term is over.
-	refused func()
-
-	mu   sync.Mutex
+	volume
 	logs map[string]*sharedLog
-	// fails: the storage takes no changes. late: it makes the next changes, and their answers are lost.
-	fails, late bool
-	// stalled is closed when the storage answers again; nil while it does.
-	stalled chan struct{}
 }
 
 // sharedLog is what is stored of a log.
@@ -39,7 +29,7 @@ type sharedEntry struct {
 }
 
 func newSharedLogs(point, refused func()) *sharedLogs {
-	return &sharedLogs{point: point, refused: refused, logs: map[string]*sharedLog{}}
+	return &sharedLogs{volume: volume{point: point, refused: refused, patience: callTimeout}, logs: map[string]*sharedLog{}}
 }
 
 // clone returns what is stored now.
@@ -98,54 +88,29 @@ type ownedLog struct {
 	unsure      bool
 }
 
-var (
-	// errStorage is the error of a storage that takes no changes.
-	errStorage = errors.New("the storage does not answer")
-	// errLate reports a change that was not made, because an earlier one was made whose answer was lost.
-	errLate = errors.New("an earlier change is stored after all")
-)
+// errLate reports a change that was not made, because an earlier one was made whose answer was lost.
+var errLate = errors.New("an earlier change is stored after all")
 
 // change makes a change if the owner's term is not over.
 func (o *ownedLog) change(make func(*sharedLog) error) error {
-	o.logs.point()
-	defer o.logs.point()
-	err := o.tryChange(make)
-	if errors.Is(err, backend.ErrStale) {
-		o.logs.refused()
-	}
-	return err
-}
-
-func (o *ownedLog) tryChange(make func(*sharedLog) error) error {
-	l := o.logs
-	l.mu.Lock()
-	for l.stalled != nil {
-		stalled := l.stalled
-		l.mu.Unlock()
-		<-stalled
-		l.mu.Lock()
-	}
-	defer l.mu.Unlock()
-	switch {
-	case l.fails:
-		return errStorage
-	case o.log.term != o.term:
-		return backend.ErrStale
-	}
-	if o.unsure {
-		before := ownedLog{last: o.last, epoch: o.epoch}
-		if o.settle(); o.last != before.last || o.epoch != before.epoch {
-			return errLate
+	return o.logs.change(func() error {
+		if o.log.term != o.term {
+			return backend.ErrStale
 		}
-	}
-	if err := make(o.log); err != nil {
-		return err
-	}
-	if o.unsure = l.late; o.unsure {
-		return errStorage
-	}
-	o.settle()
-	return nil
+		if o.unsure {
+			before := ownedLog{last: o.last, epoch: o.epoch}
+			if o.settle(); o.last != before.last || o.epoch != before.epoch {
+				return errLate
+			}
+		}
+		if err := make(o.log); err != nil {
+			return err
+		}
+		if o.unsure = o.logs.late; !o.unsure {
+			o.settle()
+		}
+		return nil
+	})
 }
 
 // settle has the owner know what is stored.

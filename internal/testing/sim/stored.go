@@ -25,10 +25,7 @@ func (w *world) stall(n int) {
 	}
 	w.note("the disk of the outbox hangs")
 	w.failed = true
-	f := w.life.disks.outbox
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.hangs = make(chan struct{})
+	w.life.disks.outbox.hang(true)
 }
 
 // unstall has the disk of the outbox go on.
@@ -36,13 +33,7 @@ func (w *world) unstall() {
 	if w.variant == 0 {
 		return
 	}
-	f := w.life.disks.outbox
-	f.mu.Lock()
-	if f.hangs != nil {
-		close(f.hangs)
-		f.hangs = nil
-	}
-	f.mu.Unlock()
+	w.life.disks.outbox.hang(false)
 	synctest.Wait()
 }
 
@@ -52,7 +43,7 @@ func (w *world) checkAcknowledged(p *prompt) {
 	if w.variant == 0 {
 		return
 	}
-	if p.inMemory && !w.failed {
+	if p.inMemory && (!w.failed || w.clustered) {
 		w.failures = append(w.failures, "P is said to be in memory only, and the disk has worked: "+p.id)
 	}
 	f := w.life.disks.outbox

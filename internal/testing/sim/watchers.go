@@ -38,7 +38,7 @@ func (w *world) checkWatched() {
 	now := w.look()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.lives(w.life) || w.owner.lost || w.owner.moved { // who watches looks at the next owner
+	if !w.lives(w.life) || w.owner.lost || w.owner.left { // who watches looks at the next owner
 		return
 	}
 	if w.watchers.changed {

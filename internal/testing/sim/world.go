@@ -325,7 +325,7 @@ func (w *world) send(p *prompt) {
 			w.checkSent(p, sent)
 			w.note("P%d is accepted as %s", n, p.id)
 			w.acknowledged("the prompt "+p.id, func() bool {
-				return w.savedEnd() || w.outboxHas(p.id) || w.logHas(journal.Position{}, "user.message", p.id)
+				return w.savedEnd() || w.outboxHas(p.id) || w.logHas(journal.Position{}, "user.message", p.id) || slices.Contains(p.fates, "ABORTED")
 			})
 		}
 		w.mu.Unlock()
@@ -342,8 +342,9 @@ func (w *world) send(p *prompt) {
 // abort has a caller abort.
 func (w *world) abort() {
 	w.mu.Lock()
+	given := map[*prompt]bool{}
 	for _, p := range w.prompts {
-		p.abortable = p.abortable || !p.over
+		p.abortable, given[p] = p.abortable || !p.over, p.id != ""
 	}
 	crashes, l := w.crashes, w.life
 	rests := w.cli == nil && len(w.calls) == 0 && !l.s.Awaited() && l.s.Callbacks().Registry().Len() == 0 && w.lives(l)
@@ -359,7 +360,7 @@ func (w *world) abort() {
 		if w.lives(l) {
 			w.stop.end(turns, err)
 			if err == nil && out.Running {
-				w.toldAbort(since)
+				w.toldAbort(since, given)
 			}
 		}
 		if w.crashes != crashes || abandoned || w.disconnects > 0 || w.isLeaving(err) || w.isRefused(err) { // a call of a process that has ended may fail
