@@ -167,6 +167,10 @@ func (l *Loader) confirmEnd(ctx context.Context, rt Runtime) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, storedTimeout)
 	defer cancel()
+	if err := l.s.awaitStored(ctx); err != nil { // behind what readers are to know before that
+		l.closed(rt, err)
+		return err
+	}
 	l.setEnding(true)
 	err := storing(ctx, l.s.host.Store)
 	if err == nil {
