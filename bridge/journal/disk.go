@@ -85,6 +85,9 @@ type Disk struct {
 
 // Recovery is the result of reading a log from disk.
 type Recovery struct {
+	// Recovered is what the log found. Doubtful reports that what the session has put into the log that many share may be
+	// missing.
+	backend.Recovered
 	// New reports that there was no log.
 	New bool
 	// Events is the count of events found.
@@ -93,12 +96,6 @@ type Recovery struct {
 	Clean bool
 	// Lost reports that durable events that readers have seen may be missing. Readers receive a Gap.
 	Lost bool
-	// Doubtful reports that what the session has put into the log that many share may be missing.
-	Doubtful bool
-	// Skipped counts damaged bytes that were left in place, Cut the bytes removed at the end, and SetAside the
-	// renamed files.
-	Skipped, Cut int64
-	SetAside     []string
 }
 
 // OpenDisk is OpenLog for a process without a data directory. The directory dir + ".joint" has the joint log of this and
@@ -141,8 +138,8 @@ func OpenLog(logs backend.Logs, session string, term, epoch uint64, name string,
 	d.log = log
 	rec.New = log.Size() == 0 && !found.Damaged()
 	d.inherited = rec.Events > 0 || found.Damaged()
-	rec.Skipped, rec.Cut, rec.SetAside = found.Skipped, found.Cut, found.SetAside
-	d.number(&found, &rec)
+	rec.Recovered = found
+	d.number(&rec)
 	d.passed = !rec.Clean && d.start > log.Last()
 	d.reserved, d.safe = d.start, log.Last()
 	return d, rec, nil
@@ -152,11 +149,11 @@ func OpenLog(logs backend.Logs, session string, term, epoch uint64, name string,
 func (d *Disk) Provisional(name string) { d.provisional = name }
 
 // number determines the last used number of the log and the ranges of missing events.
-func (d *Disk) number(found *backend.Recovered, rec *Recovery) {
-	log, w := d.log, d.writer
+func (d *Disk) number(rec *Recovery) {
+	log, w, found := d.log, d.writer, &rec.Recovered
 	m, known := parseMark(found.Mark)
 	rec.Clean = known && m.clean && !found.Unsure
-	rec.Doubtful = found.Doubtful || found.Altered && m.boot == w.cfg.boot
+	found.Doubtful = found.Doubtful || found.Altered && m.boot == w.cfg.boot
 	d.start, d.losses, d.unbacked = max(m.reserved, log.Last()), m.losses, log.Size() == 0
 	d.marked = max(w.overruns.Get(), m.overruns)
 	overruns := d.marked - m.overruns
@@ -171,7 +168,7 @@ func (d *Disk) number(found *backend.Recovered, rec *Recovery) {
 		d.start += 2 * unbackedNumbers // reservations may be missing too
 		tail = true
 	case m.clean:
-	case found.Doubtful, found.Altered && m.boot == w.cfg.boot, m.boot != w.cfg.boot && w.cfg.Fsync != FsyncAlways:
+	case found.Doubtful, m.boot != w.cfg.boot && w.cfg.Fsync != FsyncAlways:
 		tail = true
 	}
 	if overruns > 0 {

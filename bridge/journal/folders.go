@@ -152,8 +152,8 @@ func (l *Folders) openInherited(session string) (*ownedLog, backend.Recovered, e
 
 // note records in a log what is missing in it, for those who open it when the joint log no longer shows that.
 func (l *Folders) note(log *ownedLog, found *backend.Recovered) error {
-	d, rec := &Disk{log: log, writer: l.w}, Recovery{}
-	if d.number(found, &rec); !rec.Lost || d.unbacked {
+	d, rec := &Disk{log: log, writer: l.w}, Recovery{Recovered: *found}
+	if d.number(&rec); !rec.Lost || d.unbacked {
 		return nil
 	}
 	m := mark{
