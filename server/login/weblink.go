@@ -2,8 +2,6 @@ package login
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -85,8 +83,7 @@ func (s *Store) CreateWebLink(ctx context.Context, req *bridgev1.CreateWebLinkRe
 				maxAncestors).With("limit", "web_link_generations")
 		}
 	case l.Identity.Source == identity.StaticToken || l.Identity.Source == identity.ServerToken:
-		sum := sha256.Sum256([]byte(p.proof.Bearer))
-		l.Digest = hex.EncodeToString(sum[:])
+		l.Digest = digest(p.proof.Bearer)
 	}
 	url, expires := s.Link(l, ttl)
 	return &bridgev1.CreateWebLinkResponse{Url: url, ExpireTime: timestamppb.New(expires)}, nil

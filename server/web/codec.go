@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/server/account"
@@ -185,6 +184,3 @@ func malformed(kind protoreflect.MessageDescriptor, err error) error {
 	}
 	return e
 }
-
-// newDynamic returns a message of a type without generated code.
-func newDynamic(d protoreflect.MessageDescriptor) proto.Message { return dynamicpb.NewMessage(d) }

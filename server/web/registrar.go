@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/dynamicpb"
 )
 
 // method is a method of a registered service, either unary or a stream.
@@ -81,5 +82,5 @@ func newMessage(d protoreflect.MessageDescriptor) proto.Message {
 	if t, err := protoregistry.GlobalTypes.FindMessageByName(d.FullName()); err == nil {
 		return t.New().Interface()
 	}
-	return newDynamic(d)
+	return dynamicpb.NewMessage(d)
 }
