@@ -127,6 +127,7 @@ func (q *Prompts) redeliverNext(ctx context.Context, d *redelivery) error {
 			q.s.update(func() { q.undelivered(&given) })
 			if given.N != 0 && errors.Is(err, rpcconn.ErrNotSent) { // the session may have been loaded again while that was stored
 				q.outbox.Owe(given.N, given.Done)
+				q.flush() // what follows may wait for another load
 			}
 		}
 		if err == nil && idle && w != nil {

@@ -42,7 +42,7 @@ func TestVersionsAreOrdered(t *testing.T) {
 // TestTable: each row is complete, and its test exists.
 func TestTable(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob(filepath.Join("..", "..", "e2e", "*", "*_test.go"))
+	files, err := filepath.Glob(filepath.Join("..", "..", "..", "e2e", "*", "*_test.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
