@@ -32,8 +32,7 @@ const (
 type signal int
 
 const (
-	// change is for the client.
-	change signal = iota
+	_ signal = iota // a change, which is for the client
 	// heartbeat shows that the stream is alive. Only this replica's heartbeats are for the client.
 	heartbeat
 	// caughtUp ends the state at the start. The client gets one, after all replicas have sent theirs.
