@@ -186,11 +186,14 @@ func (q *Prompts) store() error {
 // would act on what was stored before. Then storeUntil tries again until the storage has it, another server has the session, or
 // ctx ends. What a disk does not take is written later.
 func (q *Prompts) storeUntil(ctx context.Context) error {
-	if !q.s.journal.Remote() {
-		q.flush()
+	err := q.store()
+	if err == nil || !q.s.journal.Remote() {
 		return nil
 	}
-	if err := storing(ctx, q.store); err != nil {
+	if !errors.Is(err, backend.ErrStale) {
+		err = storing(ctx, q.outbox.Flush) // the log has the first failure
+	}
+	if err != nil {
 		return unavailable(err)
 	}
 	return nil

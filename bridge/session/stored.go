@@ -12,19 +12,22 @@ import (
 // storedTimeout bounds the wait for the storage before a caller is told what it has done.
 const storedTimeout = 30 * time.Second
 
-// storePause is the pause before a storage that fails is tried again.
-const storePause = 100 * time.Millisecond
+// storePause is the first pause before a storage that fails is tried again. The pauses double up to maxStorePause.
+const (
+	storePause    = 100 * time.Millisecond
+	maxStorePause = 2 * time.Second
+)
 
 // storing stores something by f, which it calls again after a failure until ctx ends. It returns the last error, which is
 // backend.ErrStale if another server has the session.
 func storing(ctx context.Context, f func() error) error {
-	for {
+	for pause := storePause; ; pause = min(2*pause, maxStorePause) {
 		err := f()
 		if err == nil || errors.Is(err, backend.ErrStale) {
 			return err
 		}
 		select {
-		case <-time.After(storePause):
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return err
 		}

@@ -15,8 +15,10 @@ const (
 	// saveInterval is the shortest time between two rounds of saving: a turn changes its session when
 	// it begins, asks and ends, and each round costs the disk a sync. It is about the time of that.
 	saveInterval = 20 * time.Millisecond
-	// saveRetry is how long after a failure the sessions are saved again that were not.
-	saveRetry = time.Second
+	// saveRetry and maxSaveRetry bound the pause before sessions are saved again that a failing storage did not take. It
+	// doubles while the storage takes nothing, so that the log has few failures.
+	saveRetry    = time.Second
+	maxSaveRetry = 30 * time.Second
 	// saveTogether bounds the sessions that are saved together, and with it how long Save waits for others.
 	saveTogether = 64
 )
@@ -24,7 +26,7 @@ const (
 // saver saves sessions that have changed. Make one with newSaver. It is safe for concurrent
 // use.
 //
-// The mutex mu guards the set of changed sessions and is held briefly. The mutex saving is held while
+// The mutex mu guards the set of changed sessions and the retries, and is held briefly. The mutex saving is held while
 // sessions are saved, so that a newer state is never overwritten by an older one. The mutex rounds is
 // held during SaveDirty and locked before the other two.
 type saver struct {
@@ -33,6 +35,9 @@ type saver struct {
 
 	mu    sync.Mutex
 	dirty map[*Entry]struct{}
+	// retry is the pause before the next retry; 0 while the storage works. retrying: a timer will wake Run.
+	retry    time.Duration
+	retrying bool
 
 	saving sync.Mutex
 	rounds sync.Mutex
@@ -55,21 +60,42 @@ func (v *saver) MarkDirty(s *Entry) {
 // Save saves a session now. If that fails, Run saves it later.
 func (v *saver) Save(s *Entry) (err error) {
 	v.Exclusively(func() { err = v.save([]*Entry{s}, false) })
-	v.failed([]*Entry{s}, err)
+	v.saved([]*Entry{s}, err)
 	return err
 }
 
-// failed has Run save sessions again after a failure. What the storage has refused is another server's.
-func (v *saver) failed(sessions []*Entry, err error) {
-	if err == nil || errors.Is(err, backend.ErrStale) {
+// saved notes how a save has ended. After a failure Run saves the sessions again.
+func (v *saver) saved(sessions []*Entry, err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if err == nil {
+		v.retry = 0
+	}
+	if err == nil || stale(err) {
 		return
 	}
-	v.mu.Lock()
 	for _, s := range sessions {
 		v.dirty[s] = struct{}{}
 	}
-	v.mu.Unlock()
-	time.AfterFunc(saveRetry, v.wake)
+	if v.retrying {
+		return
+	}
+	v.retry = min(max(2*v.retry, saveRetry), maxSaveRetry)
+	v.retrying = true
+	time.AfterFunc(v.retry, func() {
+		v.mu.Lock()
+		v.retrying = false
+		v.mu.Unlock()
+		v.wake()
+	})
+}
+
+// stale reports whether the storage has refused all that was not saved, because another server has it: a retry is in vain.
+func stale(err error) bool {
+	if several, ok := err.(interface{ Unwrap() []error }); ok { // of a save of several sessions
+		return !slices.ContainsFunc(several.Unwrap(), func(one error) bool { return !stale(one) })
+	}
+	return errors.Is(err, backend.ErrStale)
 }
 
 // wake has Run save what has changed.
@@ -100,7 +126,7 @@ func (v *saver) round(later bool) {
 	for together := range slices.Chunk(slices.Collect(maps.Keys(dirty)), saveTogether) {
 		var err error // the log has it
 		v.Exclusively(func() { err = v.save(together, later) })
-		v.failed(together, err)
+		v.saved(together, err)
 	}
 }
 
