@@ -197,20 +197,26 @@ func script(seed uint64) (ops []op) {
 		ops = append(ops, op{rune(kinds[rng.IntN(len(kinds))]), rng.IntN(36)})
 	}
 	if seed%13 == 6 {
-		for range 3 {
-			ops = slices.Insert(ops, 1+rng.IntN(len(ops)), op{rune("EFFZZ"[rng.IntN(5)]), rng.IntN(36)})
-		}
-		for i, o := range ops { // the same, of other forms and with more ends of processes
-			switch {
-			case o.kind == 's', o.kind == 't' && i%2 == 0:
-				ops[i].kind = 'M'
-			case o.kind == 'v':
-				ops[i].n += rng.IntN(2) * 6 * variants
-			}
-		}
+		ops = otherForms(ops, rng)
 	}
 	if seed%9 == 4 {
 		ops = slices.Insert(ops, 1+rng.IntN(len(ops)), op{'D', rng.IntN(36)})
+	}
+	return ops
+}
+
+// otherForms has some more steps, and messages of other forms.
+func otherForms(ops []op, rng *rand.Rand) []op {
+	for range 3 {
+		ops = slices.Insert(ops, 1+rng.IntN(len(ops)), op{rune("EFFZZ"[rng.IntN(5)]), rng.IntN(36)})
+	}
+	for i, o := range ops { // the same, of other forms and with more ends of processes
+		switch {
+		case o.kind == 's', o.kind == 't' && i%2 == 0:
+			ops[i].kind = 'M'
+		case o.kind == 'v':
+			ops[i].n += rng.IntN(2) * 6 * variants
+		}
 	}
 	return ops
 }

@@ -47,35 +47,7 @@ func (c *cli) handle(r request) {
 	case "session.permissions.pendingRequests":
 		c.reply(r, list(c.waiting(asked, false)))
 	case "session.resume":
-		if c.loaded {
-			c.resumeLoaded(r)
-			return
-		}
-		if !c.w.disk.known {
-			c.w.epochs.reason = true // the session begins anew
-			c.refuse(r, "Failed to load session events: Session not found: s1")
-			return
-		}
-		if c.refuses(r) {
-			return
-		}
-		c.refuseEarlier(r)
-		c.w.changeByOthers()
-		c.loaded, c.declared, c.settings = true, r.params.declaration, processSettings{}
-		c.events = slices.Clone(c.w.disk.events)
-		c.written, c.inherited, c.file = len(c.events), len(c.events), c.w.disk.file
-		c.w.begins(c)
-		c.takeOver(r.params.ContinuePendingWork)
-		var resumed []stored // the record has it behind the calls
-		if !r.params.DisableResume {
-			data := fmt.Sprintf(`{"eventCount":1,"continuePendingWork":%v,"sessionWasActive":false}`, r.params.ContinuePendingWork)
-			resumed = append(resumed, c.send("session.resume", data, -1))
-		}
-		if r.params.ContinuePendingWork {
-			c.interrupt()
-		}
-		c.events = append(c.events, resumed...)
-		c.reply(r, `{"sessionId":"s1"}`)
+		c.resume(r)
 	case "session.getMessages":
 		c.reply(r, `{"events":[`+strings.Join(c.newest(), ",")+`]}`)
 	case "session.eventLog.read":
@@ -101,4 +73,37 @@ func (c *cli) handle(r request) {
 			c.reply(r, `{}`)
 		}
 	}
+}
+
+// resume loads the session from its record, or takes another configuration of a session that is loaded.
+func (c *cli) resume(r request) {
+	if c.loaded {
+		c.resumeLoaded(r)
+		return
+	}
+	if !c.w.disk.known {
+		c.w.epochs.reason = true // the session begins anew
+		c.refuse(r, "Failed to load session events: Session not found: s1")
+		return
+	}
+	if c.refuses(r) {
+		return
+	}
+	c.refuseEarlier(r)
+	c.w.changeByOthers()
+	c.loaded, c.declared, c.settings = true, r.params.declaration, processSettings{}
+	c.events = slices.Clone(c.w.disk.events)
+	c.written, c.inherited, c.file = len(c.events), len(c.events), c.w.disk.file
+	c.w.begins(c)
+	c.takeOver(r.params.ContinuePendingWork)
+	var resumed []stored // the record has it behind the calls
+	if !r.params.DisableResume {
+		data := fmt.Sprintf(`{"eventCount":1,"continuePendingWork":%v,"sessionWasActive":false}`, r.params.ContinuePendingWork)
+		resumed = append(resumed, c.send("session.resume", data, -1))
+	}
+	if r.params.ContinuePendingWork {
+		c.interrupt()
+	}
+	c.events = append(c.events, resumed...)
+	c.reply(r, `{"sessionId":"s1"}`)
 }
