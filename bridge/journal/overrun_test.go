@@ -37,6 +37,7 @@ func fullLives(t *testing.T, clean bool) {
 	l := begin(t, &faultfs.FS{}, WriterConfig{})
 	l.j.Append(durable(0))
 	l.awaitShown()
+	time.Sleep(2 * DefaultFsyncInterval) // a later crash of the machine does not take the event back
 	fs := l.fs
 	if clean {
 		l.close()
