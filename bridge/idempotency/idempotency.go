@@ -208,7 +208,12 @@ func run[T proto.Message](
 ) {
 	begun := s != nil || e.doubt
 	if s != nil {
-		r.begin(e, s.Before(ctx))
+		if e.err = r.begin(e, s.Before(ctx)); e.err != nil {
+			var none T
+			r.end(e, true, false)
+			done(none, e.err)
+			return
+		}
 	}
 	returned := false
 	defer func() {
@@ -231,13 +236,18 @@ func run[T proto.Message](
 }
 
 // begin writes down that a request begins: only a recorded request can be settled later. If that fails, the request is
-// carried out nevertheless. begin may hang in the disk's call.
-func (r *Runner) begin(e *entry, since []byte) {
+// carried out nevertheless, unless another process may get the same one while this one runs: that process would carry it out
+// once more. begin may hang in the disk's call.
+func (r *Runner) begin(e *entry, since []byte) error {
 	r.mu.Lock()
 	e.since = since
 	r.resize(e, 0)
 	r.mu.Unlock()
-	r.write(backend.Request{Key: e.key, Sum: e.request[:], Expires: e.expires, Since: since})
+	written := r.write(backend.Request{Key: e.key, Sum: e.request[:], Expires: e.expires, Since: since})
+	if _, shared := r.requests.(finder); shared && !written {
+		return fault.New(fault.SessionUnavailable, "the storage does not take requests now").WithRetry(time.Second)
+	}
+	return nil
 }
 
 // end records the end of a request, and completes it for all that wait for it. begun says that the log has its beginning,

@@ -247,7 +247,8 @@ type shared struct {
 	kept
 
 	others map[backend.Key]backend.Request
-	fail   error
+	fail   error // of looking a request up
+	full   error // of adding one
 }
 
 func (l *shared) Find(_ context.Context, key backend.Key) (backend.Request, bool, error) {
@@ -294,6 +295,46 @@ func TestRequestOfAnotherProcess(t *testing.T) {
 		t.Errorf("a new request: %v, %d calls", err, calls)
 	}
 }
+
+// Add implements backend.Requests.
+func (l *shared) Add(r backend.Request) error {
+	if l.full != nil {
+		return l.full
+	}
+	return l.kept.Add(r)
+}
+
+// TestUnrecordedRequest: a request that can be settled is not carried out if the log does not take its beginning and another
+// process could get it, too. A log of one process does not prevent it.
+func TestUnrecordedRequest(t *testing.T) {
+	t.Parallel()
+	log := &shared{full: errors.New("no space")}
+	calls := 0
+	send := func(r *Runner) (proto.Message, error) {
+		return do(t.Context(), r, key("", "1"), wrapperspb.String("r"), settlement(nil), func() (proto.Message, error) {
+			calls++
+			return wrapperspb.String("a"), nil
+		})
+	}
+	r := logging(t, log)
+	if _, err := send(r); fault.ReasonOf(err) != fault.SessionUnavailable || calls != 0 {
+		t.Errorf("the request ends with %v, after %d calls", err, calls)
+	}
+	log.full = nil
+	for range 2 {
+		if _, err := send(r); err != nil || calls != 1 {
+			t.Errorf("with a log that works again it ends with %v, after %d calls", err, calls)
+		}
+	}
+	if _, err := send(logging(t, &full{})); err != nil || calls != 2 {
+		t.Errorf("on a disk that is full it ends with %v, after %d calls", err, calls)
+	}
+}
+
+// full is a log of this process alone, which takes nothing.
+type full struct{ kept }
+
+func (full) Add(backend.Request) error { return errors.New("no space") }
 
 // A request may be carried out without a goroutine that waits for its end. The same request waits for it.
 func TestRequestThatEndsLater(t *testing.T) {
