@@ -8,13 +8,9 @@ import (
 )
 
 // renotify posts the notes that an earlier process of the bridge left about prompts and turns, in
-// order, and the one about the turn that its end interrupted: only a session in use had one. The
-// caller holds the lock.
+// order, and the one about the turn that its end interrupted. The caller holds the lock.
 func (t *Turns) renotify(inUse bool) {
-	var cut func()
-	if inUse {
-		cut = t.interrupted()
-	}
+	cut := t.interrupted(inUse)
 	marks := &t.s.ingester.Known
 	t.s.prompts.renumber(func(note any, at journal.Position) journal.Position {
 		if cut != nil && !before(at, marks.InterruptedAt) {
@@ -29,8 +25,9 @@ func (t *Turns) renotify(inUse bool) {
 }
 
 // interrupted finds out, from the journal, whether a turn ran when an earlier process of the bridge
-// ended. It returns a function that tells readers of the turn's end; nil if no turn ran.
-func (t *Turns) interrupted() (tell func()) {
+// ended. It returns a function that tells readers of the turn's end; nil if no turn ran. The end of a session's use, which in a
+// cluster is stored before readers are told, aborts its turn.
+func (t *Turns) interrupted(inUse bool) (tell func()) {
 	j, marks := t.s.journal, &t.s.ingester.Known
 	epoch := j.Last().Epoch
 	begun, running := history.LeftRunning(j.Recovered, func(seq uint64) (*journal.Record, bool) {
@@ -41,13 +38,16 @@ func (t *Turns) interrupted() (tell func()) {
 	}
 	ended := marks.TurnEnd.Epoch == epoch && marks.TurnEnd.Seq >= begun
 	again := marks.InterruptedAt.Epoch == epoch && (marks.InterruptedAt.Seq > begun || ended)
-	if !again && ended {
+	if !again && ended || again && !inUse {
 		return nil // that process told the turn's end
 	}
 	out := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: marks.InterruptedAt}
 	if !again {
 		marks.InterruptedAt, out.End = journal.Position{}, j.Last()
-		marks.Interruption.Last = true
+		marks.Interruption.Last = inUse
+	}
+	if !inUse {
+		out.Status = bridgev1.TurnStatus_TURN_STATUS_ABORTED
 	}
 	return func() {
 		marks.InterruptedAt = j.Post(TurnOver{Outcome: out}, marks.InterruptedAt)

@@ -108,3 +108,58 @@ func testTurnEndsBeforeANewEpoch(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// The end of a session's use ends its turn. If a process dies after it has stored that and before it has told readers, the next
+// one tells them, once.
+func TestEndOfUseIsToldOnce(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		ends func(s *Session)
+		want []int // how many ends the following processes tell
+	}{
+		"the process dies before it tells": {func(s *Session) { s.loader.setEnding(true) }, []int{1, 0, 0}},
+		"it has told":                      {func(s *Session) { s.loader.end(Disconnected) }, []int{0, 0}},
+	} {
+		fs := &faultfs.FS{}
+		live := func(do func(s *Session)) []byte {
+			w := journal.NewWriter(journal.WriterConfig{FS: fs})
+			defer w.Close()
+			log, _, err := journal.OpenDisk("s1", 7, w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := New(Config{ID: "s1", Host: &stock{fixture: &fixture{ctx: t.Context()}, rt: &puppet{}}, Epoch: 7, Log: log,
+				Encode: func(*journal.Record, journal.Form) []byte { return nil }})
+			do(s)
+			saved := savedText(s, nil, nil)
+			if err := s.journal.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return saved
+		}
+		saved := live(func(s *Session) {
+			s.loader.state = Loaded
+			s.play("user.message", user("m1"))
+			if err := s.journal.AwaitShown(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			tc.ends(s)
+		})
+		for life, want := range tc.want {
+			saved = live(func(s *Session) {
+				if err := s.Restore(saved, nil, nil, nil); err != nil {
+					t.Fatal(err)
+				}
+				if s.loader.State() != Disconnected || s.Awaited() {
+					t.Errorf("%s: process %d has a session that is %v, and is to be loaded: %v", name, life+1, s.loader.State(), s.Awaited())
+				}
+				if err := s.journal.AwaitShown(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if told := s.endsSince(journal.Position{}); told != want {
+					t.Errorf("%s: process %d tells %d ends, not %d", name, life+1, told, want)
+				}
+			})
+		}
+	}
+}
