@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -108,57 +110,56 @@ func TestSaver(t *testing.T) {
 	})
 }
 
-// What could not be saved is saved again, also if nothing changes any more, unless another server has the session.
+// What could not be saved is saved again, also if nothing changes any more, unless another server has the session. While the
+// storage takes nothing, the tries become rare.
 func TestSaverTriesAgain(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		tries, failure := 0, errors.New("no route to the storage")
-		v := newSaver(func([]*Entry, bool) error {
-			if tries++; tries <= 2 {
-				return failure
+	broken := errors.New("no route to the storage")
+	mark := func(v *saver) { v.MarkDirty(&Entry{}) }
+	for name, tc := range map[string]struct {
+		failure  error
+		fails    int // how often, at first
+		save     func(v *saver)
+		min, max int // tries within an hour
+	}{
+		"it works again": {broken, 2, mark, 3, 3},
+		"a caller saves": {broken, 1, func(v *saver) {
+			if v.Save(&Entry{}) == nil {
+				t.Error("a failure is not told")
 			}
-			return nil
+		}, 2, 2},
+		"another server has it": {backend.ErrStale, 1, mark, 1, 1},
+		"another server has one of two": {errors.Join(fmt.Errorf("a: %w", backend.ErrStale), fmt.Errorf("b: %w", broken)), 1, func(v *saver) {
+			v.Exclusively(func() { // so that both are saved at once
+				mark(v)
+				mark(v)
+			})
+		}, 2, 2},
+		"it takes nothing": {broken, math.MaxInt, mark, 100, 130},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var tries atomic.Int64
+			v := newSaver(func([]*Entry, bool) error {
+				if tries.Add(1) <= int64(tc.fails) {
+					return tc.failure
+				}
+				return nil
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			over := make(chan struct{})
+			go func() {
+				defer close(over)
+				v.Run(ctx)
+			}()
+			tc.save(v)
+			time.Sleep(time.Hour)
+			cancel()
+			<-over
+			if n := int(tries.Load()); n < tc.min || n > tc.max {
+				t.Errorf("%s: there are %d tries, want %d to %d", name, n, tc.min, tc.max)
+			}
 		})
-		ctx, cancel := context.WithCancel(t.Context())
-		over := make(chan struct{})
-		go func() {
-			defer close(over)
-			v.Run(ctx)
-		}()
-		v.MarkDirty(&Entry{})
-		time.Sleep(time.Minute)
-		if tries != 3 {
-			t.Errorf("a session that is marked is saved %d times, of which two fail", tries)
-		}
-		if tries = 1; v.Save(&Entry{}) == nil {
-			t.Error("a failure is not told")
-		}
-		time.Sleep(time.Minute)
-		if tries != 3 {
-			t.Errorf("a session that a caller saves is saved %d times, of which one fails", tries-1)
-		}
-		tries, failure = 1, backend.ErrStale
-		_ = v.Save(&Entry{})
-		time.Sleep(time.Minute)
-		if tries != 2 {
-			t.Errorf("a session of another server is saved %d times", tries-1)
-		}
-		// One of two that are saved together is another server's.
-		tries, failure = 1, errors.Join(fmt.Errorf("a: %w", backend.ErrStale), errors.New("b: no route to the storage"))
-		v.MarkDirty(&Entry{})
-		v.MarkDirty(&Entry{})
-		time.Sleep(time.Minute)
-		if tries != 3 {
-			t.Errorf("two sessions, of which one is another server's, are saved %d times", tries-1)
-		}
-		tries = -1000 // the storage takes nothing
-		v.MarkDirty(&Entry{})
-		time.Sleep(time.Hour)
-		if cancel(); tries+1000 > 130 {
-			t.Errorf("an hour has %d tries", tries+1000)
-		}
-		<-over
-	})
+	}
 }
 
 // SaveDirty returns after a round that Run has begun: what was marked before is saved.

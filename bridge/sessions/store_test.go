@@ -221,7 +221,7 @@ func TestUnstoredDeliveryWaits(t *testing.T) {
 	const all = 1 << 30
 	d.refuses.Store(all)
 	r.FakeCLI().Kill()
-	bridgetest.Eventually(t, "attempts to store the delivery", func() bool { return d.refuses.Load() < all-8 })
+	bridgetest.Eventually(t, "attempts to store the delivery", func() bool { return d.refuses.Load() < all-4 })
 	for _, e := range r.FakeCLI().Log() {
 		if e.Type == "session.send" && strings.Contains(string(e.Body), "queued") && len(r.Processes()) > 1 {
 			t.Error("the CLI has the prompt, and the storage does not know that")

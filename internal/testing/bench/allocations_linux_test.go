@@ -8,13 +8,17 @@ import (
 	"testing"
 
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/race"
 )
 
 // TestSendAllocations bounds the allocations of the server's process for a prompt on a participant's stream, from its
 // arrival to the end of its turn. On a busy machine the server also saves a session more often for each prompt, so the best
 // of several series counts.
 func TestSendAllocations(t *testing.T) {
-	const bound, sends, most = 102, 500, 10
+	if race.Enabled {
+		t.Skip("the detector does not see the server's process, and the unit tests have counted")
+	}
+	const bound, sends, most = 102, 500, 30
 	r := &run{cfg: Config{
 		Server: filepath.Join(t.TempDir(), "copilot-grpc"), LoadCLI: filepath.Join(t.TempDir(), "loadcli"), Log: t.Output(),
 	}}
