@@ -101,10 +101,12 @@ export class Stage {
   }
 }
 
-/** persisted are the types of the events that a session keeps, in order. */
+/** persisted are the types of the events that a session keeps, in order. The ends of requests for tools come last: the CLI
+ *  tells them beside the turn, which goes on meanwhile, and 1.0.81 at times behind the next request to the model. */
 export async function persisted(session) {
-  const events = await session.getEvents();
-  return events.filter((e) => !e.ephemeral).map((e) => e.type);
+  const types = (await session.getEvents()).filter((e) => !e.ephemeral).map((e) => e.type);
+  const beside = (type) => type === "external_tool.completed";
+  return [...types.filter((type) => !beside(type)), ...types.filter(beside)];
 }
 
 /** persistedHooked is persisted where there are hooks, once all have ended, with those of the session's start apart:
