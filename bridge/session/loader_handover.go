@@ -83,13 +83,15 @@ func (l *Loader) cancelHandOver() {
 	l.handingOver = false
 }
 
-// storeRest waits until the events of the session are stored, and then stores what its outbox has in memory only.
+// storeRest waits until the events of the session are stored, and then stores what its outbox has in memory only: the next
+// owner would send a prompt again whose turn has ended, if the history does not have it.
 func (l *Loader) storeRest(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	if err := l.s.journal.AwaitShown(ctx); err != nil {
 		return err
 	}
+	l.s.prompts.Outbox().TurnsStored(l.s.journal.Shown())
 	if err := l.s.prompts.Outbox().Flush(); err != nil && !errors.Is(err, backend.ErrStale) { // then another one has it
 		return err
 	}

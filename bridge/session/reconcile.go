@@ -329,7 +329,19 @@ func (r *Reconciler) rewritten(ctx context.Context, events []*journal.Record) bo
 	for rec := range event.Since(ctx, r.s.journal, after) {
 		cut.Kept(rec)
 	}
-	return cut.Found() || had.Messages > 0 && !cut.Rewound() && history.ExtentOf(events, had.Messages) != had
+	if cut.Found() || had.Messages == 0 {
+		return cut.Found()
+	}
+	from, rewound := cut.Rewound()
+	if !rewound {
+		return history.ExtentOf(events, had.Messages) != had
+	}
+	for rec := range event.Since(ctx, r.s.journal, journal.Position{Epoch: after.Epoch, Seq: max(from, 1) - 1}) {
+		if history.SaidByUser(rec) {
+			had.Messages-- // readers know that it was cut, if the last load had it at all
+		}
+	}
+	return history.ExtentOf(events, had.Messages).Messages < had.Messages
 }
 
 // restart begins a new epoch with the events of the journal and of the history. An event that only the journal

@@ -66,6 +66,7 @@ type Rewrite struct {
 	lacks   bool      // the journal lacks a message of the history
 	missing []missing // messages of the journal that the history lacks
 	rewound bool
+	from    uint64 // the number of the first event that calls have cut; 0 if one of them names an unknown event
 }
 
 // missing is a message that the history lacks, by its number. Behind one that is settled the session came to rest.
@@ -78,7 +79,7 @@ type missing struct {
 func NewRewrite(history []*journal.Record, lookup Lookup) *Rewrite {
 	r := &Rewrite{lookup: lookup, there: map[journal.ID]bool{}}
 	for _, rec := range history {
-		if !saidByUser(rec) {
+		if !SaidByUser(rec) {
 			continue
 		}
 		r.there[rec.ID] = true
@@ -94,12 +95,14 @@ func (r *Rewrite) Kept(rec *journal.Record) {
 	case rec.Type == rewind: // readers know of all that it has cut
 		from, _ := r.lookup(journal.ParseID([]byte(event.Text(rec, "upToEventId")))) // of an unknown event: all
 		r.missing = slices.DeleteFunc(r.missing, func(m missing) bool { return m.seq >= from.Seq })
-		r.rewound = true
+		if !r.rewound || from.Seq < r.from {
+			r.rewound, r.from = true, from.Seq
+		}
 	case rec.Type == "session.idle":
 		for i := range r.missing {
 			r.missing[i].settled = true
 		}
-	case saidByUser(rec) && !r.there[rec.ID]:
+	case SaidByUser(rec) && !r.there[rec.ID]:
 		r.missing = append(r.missing, missing{seq: rec.Pos.Seq})
 	}
 }
@@ -109,8 +112,9 @@ func (r *Rewrite) Found() bool {
 	return slices.ContainsFunc(r.missing, func(m missing) bool { return m.settled || r.lacks || m.seq < r.newest })
 }
 
-// Rewound reports whether the journal has an event that tells that a call has cut the history.
-func (r *Rewrite) Rewound() bool { return r.rewound }
+// Rewound reports whether the journal has an event that tells that a call has cut the history, and the number of the first
+// event that such calls have cut.
+func (r *Rewrite) Rewound() (from uint64, ok bool) { return r.from, r.rewound }
 
 // Extent identifies the user's messages of a history. Its JSON is part of the session's saved form.
 type Extent struct {
@@ -123,7 +127,7 @@ type Extent struct {
 func ExtentOf(history []*journal.Record, most int) (x Extent) {
 	sum := fnv.New64a()
 	for _, rec := range history {
-		if saidByUser(rec) && x.Messages < most {
+		if SaidByUser(rec) && x.Messages < most {
 			x.Messages++
 			_, _ = sum.Write(rec.ID[:]) // never fails
 		}
@@ -132,7 +136,8 @@ func ExtentOf(history []*journal.Record, most int) (x Extent) {
 	return x
 }
 
-func saidByUser(rec *journal.Record) bool {
+// SaidByUser reports whether an event is a user's message.
+func SaidByUser(rec *journal.Record) bool {
 	return rec.Type == "user.message" && rec.Agent == "" && rec.ID != journal.ID{}
 }
 
