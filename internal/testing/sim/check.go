@@ -199,12 +199,13 @@ func outcomeOf(out turn.Outcome) string {
 	return told
 }
 
-// checkOrder: the agent gets a prompt after those that the bridge had accepted when it was sent.
+// checkOrder: the agent gets a prompt after those that the bridge had accepted when it was sent, but for one that a caller has had
+// the CLI remove, and of which neither learned it before the process ended.
 func (w *world) checkOrder(said map[int][]int) {
 	for n, p := range w.prompts {
 		for before := range n {
 			earlier := w.prompts[before]
-			if p.immediate || earlier.immediate || len(said[n]) != 1 || len(said[before]) != 1 || !p.accepted[before] {
+			if p.immediate || earlier.immediate || earlier.withdrawn || len(said[n]) != 1 || len(said[before]) != 1 || !p.accepted[before] {
 				continue
 			}
 			if said[n][0] < said[before][0] && !(earlier.doubtful && earlier.crashed) {

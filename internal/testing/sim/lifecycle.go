@@ -126,7 +126,7 @@ func (c *cli) resumeLoaded(r request) {
 		return
 	}
 	before := c.declared
-	if token := r.params.GitHubToken; token != "" && token == before.GitHubToken && !c.refused && !c.w.settings.changing && !c.w.clients.changing {
+	if token := r.params.GitHubToken; token != "" && token == before.GitHubToken && !r.loads && !c.refused && !c.w.settings.changing && !c.w.clients.changing {
 		c.w.failures = append(c.w.failures, "a process is given a token that it has")
 	}
 	c.declared = r.params.declaration
@@ -146,7 +146,7 @@ func (c *cli) resumeLoaded(r request) {
 		c.w.clients.resumes++
 		c.emit("session.resume", `{"eventCount":1,"continuePendingWork":false,"sessionWasActive":true}`, -1)
 	}
-	c.reply(r, `{"sessionId":"s1"}`)
+	c.reply(r, loaded)
 }
 
 // refuses refuses a configuration.
@@ -194,5 +194,8 @@ func (c *cli) destroy(r request) {
 		w: c.w, life: c.life, pipe: c.pipe, requests: c.requests, replies: c.replies, copies: c.copies, questions: map[string]*toolCall{}, lost: lost,
 		closed: true, satellites: c.satellites, canvases: c.canvases,
 	}
-	c.reply(r, `{"sessionId":"s1"}`)
+	c.reply(r, loaded)
 }
+
+// loaded is the result of the calls that load the session or end its use.
+const loaded = `{"sessionId":"s1"}`

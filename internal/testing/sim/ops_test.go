@@ -115,8 +115,12 @@ func (w *world) carryOut(o op) {
 // combinations are what the steps of a turn call at once.
 var combinations = []string{"s", "p", "q", "sp", "ssq", "pt"}
 
-// script is the run of a seed. Most of what happens is done by the CLI.
+// script is the run of a seed. Most of what happens is done by the CLI. Every other one is of a swarm.
 func script(seed uint64) (ops []op) {
+	if seed%2 == 1 {
+		return swarm(seed / 2)
+	}
+	seed /= 2
 	rng := rand.New(rand.NewPCG(seed, 0))
 	kinds := "ccccccccccccccccsssswwa"
 	if seed%4 >= 2 {

@@ -46,15 +46,16 @@ func (w *world) checkQuiet() {
 }
 
 // checkKept: the disk of the outbox has what the memory has, once it has worked for as long as the bridge waits at most before it
-// tries again.
+// tries again. In a cluster the log must work, too: a prompt is removed once that has the end of its turn.
 func (w *world) checkKept() {
 	if w.variant == 0 {
 		return
 	}
-	f := w.life.disks.outbox
-	f.mu.Lock()
-	works := !f.fails && !f.stale && f.hangs == nil
-	f.mu.Unlock()
+	d := w.life.disks
+	works := d.outbox.works() && (!w.clustered || d.logs.works())
+	d.outbox.mu.Lock()
+	works = works && !d.outbox.stale
+	d.outbox.mu.Unlock()
 	w.mu.Lock()
 	lives := w.lives(w.life) && !w.owner.lost && !w.owner.moved
 	w.mu.Unlock()

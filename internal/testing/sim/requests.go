@@ -34,7 +34,7 @@ func (c *cli) handle(r request) {
 		}
 		c.loaded, c.declared, c.w.deletion.erased = true, r.params.declaration, false
 		c.emit("session.start", `{"sessionId":"s1"}`, -1)
-		c.reply(r, `{"sessionId":"s1"}`)
+		c.reply(r, loaded)
 	case "session.tools.set":
 		c.declared.Tools = r.params.Tools
 		c.reply(r, `{}`)
@@ -105,5 +105,5 @@ func (c *cli) resume(r request) {
 		c.interrupt()
 	}
 	c.events = append(c.events, resumed...)
-	c.reply(r, `{"sessionId":"s1"}`)
+	c.reply(r, loaded)
 }

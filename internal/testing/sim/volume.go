@@ -113,6 +113,13 @@ func (v *volume) hang(on bool) {
 	}
 }
 
+// works reports whether the volume takes changes.
+func (v *volume) works() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return !v.fails && v.hangs == nil
+}
+
 // mend has the volume work again.
 func (v *volume) mend() {
 	v.hang(false)
