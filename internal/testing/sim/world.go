@@ -325,7 +325,7 @@ func (w *world) send(p *prompt) {
 			w.checkSent(p, sent)
 			w.note("P%d is accepted as %s", n, p.id)
 			w.acknowledged("the prompt "+p.id, func() bool {
-				return w.savedEnd() || w.outboxHas(p.id) || w.logHas(journal.Position{}, "user.message", p.id) || slices.Contains(p.fates, "ABORTED")
+				return w.savedEnd() || p.disconnected && w.disconnecting == 0 || w.outboxHas(p.id) || w.logHas(journal.Position{}, "user.message", p.id) || slices.Contains(p.fates, "ABORTED")
 			})
 		}
 		w.mu.Unlock()
