@@ -165,7 +165,7 @@ func (i *Ingester) leftOutOfOrder(reason reorder.Reason, after journal.Position)
 // new.
 func (i *Ingester) apply(rec *journal.Record) bool {
 	if rec.Type == "user.message" && !i.s.journal.Seen(rec.ID) {
-		i.carryOut(i.s.turns.machine.Precede(rec, i.s.journal.Last()), time.Now())
+		i.carryOut(i.s.turns.machine.Precede(rec, i.s.journal.Appended()), time.Now())
 	}
 	if !i.Append(rec) {
 		return false
