@@ -17,7 +17,7 @@ type epochs struct {
 // begins notes that a process loads the session. The caller holds the world's lock.
 func (w *world) begins(c *cli) {
 	e := &w.epochs
-	e.reason = w.reader.away || e.lacked(w, c)
+	e.reason = w.reader.away || w.release != nil || e.lacked(w, c) // a disk that hangs keeps events from the reader
 }
 
 // lacked reports whether the record contradicts what the reader has got. A message that an earlier record has lacked is none.

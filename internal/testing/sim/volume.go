@@ -113,11 +113,11 @@ func (v *volume) hang(on bool) {
 	}
 }
 
-// works reports whether the volume takes changes.
+// works reports whether the volume takes changes, and answers.
 func (v *volume) works() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return !v.fails && v.hangs == nil
+	return !v.fails && !v.late && v.hangs == nil
 }
 
 // mend has the volume work again.
