@@ -17,7 +17,7 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// over reports whether nothing is left to do: each caller knows its outcome, and neither side has work.
+// over reports whether nothing is left to do: each caller knows its outcome, all calls have returned, and neither side has work.
 func (w *world) over() bool {
 	w.mu.Lock()
 	for _, p := range w.prompts {
@@ -26,7 +26,7 @@ func (w *world) over() bool {
 			return false
 		}
 	}
-	open, changing := w.openCallbacks(), w.settings.changing || w.invoking
+	open, changing := w.openCallbacks(), w.settings.changing || w.invoking || len(w.calls) > 0
 	w.mu.Unlock()
 	if w.s.Loader().State() == session.Unloaded && (w.s.Awaited() || w.variant.continues()) {
 		return false
