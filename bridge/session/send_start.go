@@ -107,7 +107,9 @@ func (a *attempt) prepare(ctx context.Context) error {
 		}
 		err := a.enter(ctx)
 		if err == nil && !sd.s.prompts.owes() {
-			if err = a.replaceHeaders(ctx); errors.Is(err, errLeft) { // while it waited for the turn before
+			// While it waited for the turn before, the session may have left the runtime, and come back with messages that are owed.
+			if err = a.replaceHeaders(ctx); errors.Is(err, errLeft) || err == nil && a.overrides && sd.s.prompts.owes() {
+				a.restoreHeaders()
 				a.end()
 				continue
 			}
