@@ -113,10 +113,11 @@ func (w *world) lacks(err error) bool {
 	return w.provider.losses > 0 && fault.ReasonOf(err) == fault.CredentialsNeeded
 }
 
-// awaitsKey waits for a while if the session lacks its key, without which it cannot be loaded, and reports whether it does.
+// awaitsKey waits for a while if the session lacks its key, without which it cannot be loaded, and reports whether it does. A session
+// that is deleted gets none.
 func (w *world) awaitsKey(l *life) bool {
 	w.mu.Lock()
-	lost := w.lives(l) && w.provider.lost
+	lost := w.lives(l) && w.provider.lost && !w.deletion.done
 	w.mu.Unlock()
 	if lost {
 		select {
