@@ -94,9 +94,11 @@ func (t *Turns) end(out turn.Outcome) {
 	if rt := t.s.loader.runtime; rt != nil && out.Status == bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
 		rt.TurnCompleted()
 	}
-	switch out.Status {
-	case bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, bridgev1.TurnStatus_TURN_STATUS_STALLED:
+	switch {
+	case out.Status == bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, out.Status == bridgev1.TurnStatus_TURN_STATUS_STALLED:
 		marks.InterruptedAt = t.s.journal.Post(TurnOver{Outcome: out}, journal.Position{})
+	case out.Silent:
+		t.s.journal.Post(TurnOver{Outcome: out}, journal.Position{})
 	default:
 		t.s.journal.Note(TurnOver{Outcome: out})
 	}
@@ -152,8 +154,23 @@ func (t *Turns) Running() bool {
 // OutcomeOf returns how the turn of the message at a position ended, as far as the journal shows.
 func (t *Turns) OutcomeOf(ctx context.Context, at journal.Position) turn.Outcome {
 	before := journal.Position{Epoch: at.Epoch, Seq: at.Seq - 1}
-	out, ended := turn.Replay(event.Since(ctx, t.s.journal, before), turnReason)
-	if !ended {
+	var told TurnOver // the end that no event shows
+	out, ended := turn.Replay(func(yield func(*journal.Record) bool) {
+		for rec := range event.Records(ctx, t.s.journal, before) {
+			if over, is := rec.Note.(TurnOver); is && over.Outcome.Silent {
+				told = over
+				return // an abort may come behind it
+			}
+			if rec.Note == nil && !yield(rec) {
+				return
+			}
+		}
+	}, turnReason)
+	switch {
+	case ended:
+	case told.Outcome.Silent:
+		out.Status, out.End = told.Outcome.Status, told.Outcome.End
+	default:
 		out.End = t.s.journal.Last()
 	}
 	return out

@@ -14,6 +14,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
@@ -212,6 +213,38 @@ func TestRestWithoutIdle(t *testing.T) {
 		}
 		if left := s.prompts.outbox.Entries(); len(left) > 0 {
 			t.Errorf("in the outbox is %+v", left)
+		}
+	})
+}
+
+// A turn that the bridge ends because the agent has come to rest has that outcome for all who ask, also for a reader who comes later
+// and if the CLI tells of an abort then.
+func TestRestIsToldToAll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := onPuppet(t, &puppet{answer: func(string) (string, error) { return `{"hasActiveWork":false}`, nil }})
+		s.play("user.message", user("m1"))
+		begun := s.journal.Last()
+		s.play("assistant.message", `{"content":"done"}`)
+		s.play("assistant.turn_end", "")
+		s.play("assistant.idle", "")
+		end := s.journal.Last()
+		if took, over := watched(s, time.Hour); !over || took != time.Minute {
+			t.Fatalf("over is %v after %v", over, took)
+		}
+		s.play("abort", "")
+		s.play("session.idle", `{"aborted":true}`)
+		var told []turn.Outcome
+		for rec := range event.Records(t.Context(), s.journal, begun) {
+			if over, is := rec.Note.(TurnOver); is {
+				told = append(told, over.Outcome)
+			}
+		}
+		if len(told) != 1 || told[0].Status != bridgev1.TurnStatus_TURN_STATUS_COMPLETED || told[0].End != end {
+			t.Errorf("a reader is told of the ends %v", told)
+		}
+		if out := s.turns.OutcomeOf(t.Context(), begun); out.Status != bridgev1.TurnStatus_TURN_STATUS_COMPLETED || out.End != end || out.Message == nil {
+			t.Errorf("the outcome is %v", out)
 		}
 	})
 }

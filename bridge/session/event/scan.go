@@ -14,6 +14,17 @@ const scanBytes = 1 << 20
 // read.
 func Since(ctx context.Context, j *journal.Journal, after journal.Position) iter.Seq[*journal.Record] {
 	return func(yield func(*journal.Record) bool) {
+		for rec := range Records(ctx, j, after) {
+			if rec.Note == nil && !yield(rec) {
+				return
+			}
+		}
+	}
+}
+
+// Records is Since with the posted notes among the events.
+func Records(ctx context.Context, j *journal.Journal, after journal.Position) iter.Seq[*journal.Record] {
+	return func(yield func(*journal.Record) bool) {
 		if j.AwaitShown(ctx) != nil {
 			return
 		}
@@ -28,7 +39,7 @@ func Since(ctx context.Context, j *journal.Journal, after journal.Position) iter
 				return
 			}
 			for _, rec := range records {
-				if rec.Note == nil && !yield(rec) {
+				if !yield(rec) {
 					return
 				}
 			}

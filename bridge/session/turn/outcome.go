@@ -15,6 +15,8 @@ type Outcome struct {
 	Error   *bridgev1.TurnError
 	Message *journal.Record
 	End     journal.Position
+	// Silent reports that the CLI has sent no event that shows the end.
+	Silent bool
 	// Err is set when there was no turn: the message was accepted and lost.
 	Err error
 }

@@ -412,7 +412,7 @@ func (m *Machine) reset() {
 // Rest ends a turn whose agent has come to rest, as its idle event at a position would have
 // said.
 func (m *Machine) Rest(at journal.Position) []Effect {
-	out := Outcome{Status: completed, Message: m.message, End: at}
+	out := Outcome{Status: completed, Message: m.message, End: at, Silent: true}
 	if m.aborted {
 		out.Status = aborted
 	}
