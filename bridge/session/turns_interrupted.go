@@ -38,21 +38,24 @@ func (t *Turns) interrupted(inUse bool) (tell func()) {
 	}
 	ended := marks.TurnEnd.Epoch == epoch && marks.TurnEnd.Seq >= begun
 	again := marks.InterruptedAt.Epoch == epoch && (marks.InterruptedAt.Seq > begun || ended)
-	if !again && ended || again && !inUse {
+	if !again && ended {
 		return nil // that process told the turn's end
 	}
 	out := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: marks.InterruptedAt}
 	if !again {
 		marks.InterruptedAt, out.End = journal.Position{}, j.Last()
 		marks.Interruption.Last = inUse
-	}
-	if !inUse {
-		out.Status = bridgev1.TurnStatus_TURN_STATUS_ABORTED
+		if !inUse {
+			out.Status = bridgev1.TurnStatus_TURN_STATUS_ABORTED
+		}
 	}
 	return func() {
-		marks.InterruptedAt = j.Post(TurnOver{Outcome: out}, marks.InterruptedAt)
-		if marks.TurnEnd.Before(marks.InterruptedAt) { // a load may have added events of the turn behind that
-			marks.TurnEnd = marks.InterruptedAt
+		at := j.Post(TurnOver{Outcome: out}, marks.InterruptedAt)
+		if out.Lost() {
+			marks.InterruptedAt = at
+		}
+		if marks.TurnEnd.Before(at) { // a load may have added events of the turn behind that
+			marks.TurnEnd = at
 		}
 		t.s.markDirty()
 	}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -118,9 +119,13 @@ func TestEndOfUseIsToldOnce(t *testing.T) {
 		want []int // how many ends the following processes tell
 	}{
 		"the process dies before it tells": {func(s *Session) { s.loader.setEnding(true) }, []int{1, 0, 0}},
-		"it has told":                      {func(s *Session) { s.loader.end(Disconnected) }, []int{0, 0}},
+		"it dies behind its runtime": {func(s *Session) {
+			s.loader.RuntimeLost(s.loader.runtime, errors.New("killed"))
+			s.loader.setEnding(true)
+		}, []int{1, 0, 0}},
+		"it has told": {func(s *Session) { s.loader.end(Disconnected) }, []int{0, 0}},
 	} {
-		fs := &faultfs.FS{}
+		fs, reader := &faultfs.FS{}, journal.Position{}
 		live := func(do func(s *Session)) []byte {
 			w := journal.NewWriter(journal.WriterConfig{FS: fs})
 			defer w.Close()
@@ -138,11 +143,12 @@ func TestEndOfUseIsToldOnce(t *testing.T) {
 			return saved
 		}
 		saved := live(func(s *Session) {
-			s.loader.state = Loaded
+			s.loader.state, s.loader.runtime = Loaded, &puppet{}
 			s.play("user.message", user("m1"))
 			if err := s.journal.AwaitShown(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+			reader = s.journal.Last()
 			tc.ends(s)
 		})
 		for life, want := range tc.want {
@@ -156,9 +162,10 @@ func TestEndOfUseIsToldOnce(t *testing.T) {
 				if err := s.journal.AwaitShown(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if told := s.endsSince(journal.Position{}); told != want {
+				if told := s.endsSince(reader); told != want {
 					t.Errorf("%s: process %d tells %d ends, not %d", name, life+1, told, want)
 				}
+				reader = s.journal.Last()
 			})
 		}
 	}
