@@ -194,8 +194,9 @@ func (w *world) move(n int) {
 	w.orphan()
 	w.mu.Unlock()
 	if leaves {
-		w.s.Participants().LeaveBy(s.token, errConnection)
-		if st := s.stream; is == present && st.ended != errConnection {
+		left := w.s.Participants().LeaveBy(s.token, errConnection)
+		ended := !left && w.s.Loader().Usable() != nil // the use of the session, of which its caller is not told yet
+		if st := s.stream; is == present && !ended && st.ended != errConnection {
 			w.fail("the stream of a participant that leaves ends with %v", st.ended)
 		}
 	} else {
