@@ -15,7 +15,8 @@ type turns struct {
 	// fates are the outcomes that the CLI has given each turn. One has two if an abort came between the end of a turn and the rest
 	// of the session, so that either is right.
 	fates [][]string
-	// live are the events that a process of the bridge has received as they happened. All others are of a history.
+	// live are the events that a process of the bridge has received as they happened. All others are of a history. It has no process
+	// for those that had come when the reader was told of a gap.
 	live map[journal.ID]*life
 	// open: an event of a turn has come, and not its end. rests: the session has come to rest since.
 	open, rests bool
@@ -49,19 +50,25 @@ func (t *turns) receives(l *life, id journal.ID) {
 	t.live[id] = l
 }
 
-// forget notes that the reader has missed something, or reads it again.
-func (t *turns) forget() { *t = turns{heard: true, ends: t.ends, fates: t.fates} }
+// forget notes that the reader has missed something, or reads it again: events that had come by then, and that it reads behind the
+// gap, may have begun turns.
+func (t *turns) forget() {
+	for id := range t.live {
+		t.live[id] = nil
+	}
+	*t = turns{heard: true, ends: t.ends, fates: t.fates, live: t.live}
+}
 
 // turnEvent notes an event that the reader gets. The caller holds the world's lock.
 func (w *world) turnEvent(rec *journal.Record) {
 	t := &w.turns
-	received := t.live[rec.ID]
+	received, came := t.live[rec.ID]
 	if rec.Agent != "" {
 		return
 	}
 	t.calm = t.calm && strings.HasPrefix(rec.Type, "session.")
 	if received != w.life { // a load has found it: the end of a turn that readers did not know of is told
-		t.heard = t.heard || rec.Type == "user.message"
+		t.heard = t.heard || rec.Type == "user.message" || came && received == nil
 		if received != nil { // by a process that may have ended before it told the end
 			ends := rec.Type == "session.idle" || rec.Type == "session.error" || rec.Type == "user.message" && interactionOf(rec) != t.interaction
 			t.open = t.open && !ends
