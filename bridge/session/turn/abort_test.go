@@ -190,3 +190,42 @@ func TestMissingBehindAnAbort(t *testing.T) {
 		}
 	}
 }
+
+// TestAbortBehindTheTurn: a message whose turn has ended before an abort keeps the outcome of that turn, also if its id is not known
+// when the abort would end it.
+func TestAbortBehindTheTurn(t *testing.T) {
+	t.Parallel()
+	for name, abort := range map[string]func(d *driver, w *Waiter){
+		"the session is idle": func(d *driver, _ *Waiter) { d.play("session.idle", "", `{"aborted":true}`) },
+		"the limit of a session at rest": func(d *driver, w *Waiter) {
+			w.aborted, w.doubtful = false, true // the reply came behind the abort
+			d.line("session.idle")
+			d.carryOut(d.m.Rest(d.at()))
+		},
+		"the runtime ends":           func(d *driver, w *Waiter) { d.m.Remove(w); d.line("lose") },
+		"another turn is given up":   func(d *driver, _ *Waiter) { d.line("user m2 i2"); d.carryOut(d.m.GiveUp(d.at())) },
+		"an error without a message": func(d *driver, _ *Waiter) { d.line("session.idle"); d.line("fail again") },
+	} {
+		d := newDriver()
+		w, other := d.expect(), d.expect()
+		w.Entry, other.Entry = 1, 2
+		d.m.Accept(w, d.now)
+		d.m.Accept(other, d.now)
+		d.line("user m1 i1")
+		d.line("fail no")
+		end := d.seq
+		d.line("abort")
+		abort(d, w)
+		if w.Over() {
+			t.Errorf("%s: %s, and its id is not known", name, result(w))
+		}
+		d.carryOut(d.m.Identify(w, "m1"))
+		if want := fmt.Sprintf("FAILED because no at %d", end); result(w) != want {
+			t.Errorf("%s: %s, want %s", name, result(w), want)
+		}
+		d.carryOut(d.m.Identify(other, "m3"))
+		if name == "the session is idle" && result(other) != fmt.Sprintf("ABORTED at %d", d.seq) {
+			t.Errorf("%s: a message that was not taken up: %s", name, result(other))
+		}
+	}
+}

@@ -189,6 +189,17 @@ func (m *Machine) finish(w *Waiter, out Outcome) {
 	m.add(Effect{Kind: Finished, Outcome: out, Waiter: w})
 }
 
+// decide gives a waiter its outcome, and reports whether it has one now. A message whose reply was read, and whose id is still to come,
+// may have had an earlier turn, which has ended: the id tells.
+func (m *Machine) decide(w *Waiter, out Outcome) bool {
+	if w.accepted && !w.known && !w.begun && slices.ContainsFunc(w.seen, func(t seen) bool { return t.over }) {
+		w.left = cmp.Or(w.left, &out)
+		return false
+	}
+	m.finish(w, out)
+	return true
+}
+
 // begin begins a turn with an event, unless one runs. After a failure the agent works on something else.
 func (m *Machine) begin(rec *journal.Record) {
 	began := !m.running || m.failing
@@ -317,8 +328,8 @@ func (m *Machine) leaveBehind(taken *Waiter, end journal.Position) {
 		case w.begun || w.unconfirmed || w == taken || !w.aborted && !overtaken:
 		case w.known:
 			m.finish(w, Outcome{Status: aborted, End: end})
-		case !w.leftBehind:
-			w.leftBehind, w.leftAt = true, end
+		case w.left == nil:
+			w.left = &Outcome{Status: aborted, End: end}
 		}
 	}
 }
@@ -393,8 +404,7 @@ func (m *Machine) conclude(out Outcome, ends func(*Waiter) bool) {
 	for _, w := range m.waiters {
 		switch {
 		case w.unconfirmed:
-		case w.accepted && ends(w):
-			m.finish(w, w.own(out))
+		case w.accepted && ends(w) && m.decide(w, w.own(out)):
 		case !w.known:
 			w.note(out)
 		}
@@ -419,7 +429,7 @@ func (m *Machine) Rest(at journal.Position) []Effect {
 	m.rest(out)
 	for _, w := range m.waiters {
 		if m.missing(w) {
-			m.finish(w, Outcome{Status: aborted, End: at})
+			m.decide(w, Outcome{Status: aborted, End: at})
 		}
 	}
 	m.add(Effect{Kind: Rested, Outcome: out})
@@ -443,8 +453,7 @@ func (m *Machine) Lose(status bridgev1.TurnStatus, at journal.Position) (*Outcom
 	m.end(out)
 	for _, w := range m.waiters {
 		switch {
-		case silent && w.removed && !w.begun:
-			m.finish(w, Outcome{Status: aborted, End: at})
+		case silent && w.removed && !w.begun && m.decide(w, Outcome{Status: aborted, End: at}):
 		case silent && w.doubt():
 			w.note(out)
 		default:

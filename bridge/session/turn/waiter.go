@@ -40,10 +40,9 @@ type Waiter struct {
 	// aborted: the CLI has begun an abort since it accepted the message. doubtful: it has begun one before its reply
 	// to the message was read.
 	aborted, doubtful bool
-	// leftBehind: the CLI took up a message that was sent later, behind leftAt. Unless this one is taken too, which its id
-	// will tell, an abort has removed it.
-	leftBehind bool
-	leftAt     journal.Position
+	// left is the outcome unless the message has been taken up, which its id will tell: an abort has removed it, if the CLI took
+	// up one that was sent later.
+	left *Outcome
 	// untilRest makes the waiter wait until the agent is idle, also after a failure.
 	untilRest bool
 	// seen are the messages taken up before the id was known.
@@ -189,8 +188,8 @@ func (m *Machine) Identify(w *Waiter, ids ...string) []Effect {
 		}
 	}
 	w.seen = nil
-	if w.leftBehind && !w.begun && !w.finished {
-		m.finish(w, Outcome{Status: aborted, End: w.leftAt})
+	if w.left != nil && !w.begun && !w.finished {
+		m.finish(w, *w.left)
 	}
 	return m.take()
 }
@@ -218,7 +217,7 @@ func (m *Machine) Finish(w *Waiter, out Outcome) []Effect {
 // Again makes a waiter ready for another delivery of its prompt.
 func (m *Machine) Again(w *Waiter) {
 	w.accepted, w.known, w.begun, w.unconfirmed, w.messageID, w.earlier = false, false, false, false, "", nil
-	w.aborted, w.doubtful, w.leftBehind = false, false, false
+	w.aborted, w.doubtful, w.left = false, false, nil
 	w.takenAt, w.seen = journal.Position{}, nil
 }
 
