@@ -131,15 +131,15 @@ func (m *Participants) Join(ctx context.Context, j Joining) (Joined, error) {
 	return joined, nil
 }
 
-// stays returns an error if a participant was removed while it joined: the session may have been disconnected, and opened again
-// by others.
+// stays returns an error if a participant was removed while it joined or changed: the session may have been disconnected, and opened
+// again by others.
 func (m *Participants) stays(p *roster.Participant) error {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
 	if m.s.roster.Has(p) {
 		return nil
 	}
-	return fault.New(fault.ParticipantNotFound, "the participant was removed while it joined").WithField("participant_token")
+	return fault.New(fault.ParticipantNotFound, "the participant was removed meanwhile")
 }
 
 // withdraw takes back what a participant brought when the CLI did not take it: the CLI would reject it at every later load
@@ -194,7 +194,7 @@ func (m *Participants) Change(ctx context.Context, p *roster.Participant, tools 
 		m.withdraw(was)
 		return err
 	}
-	return nil
+	return m.stays(p)
 }
 
 // change is Change without the CLI. It returns the participant's place before the change.

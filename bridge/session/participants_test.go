@@ -249,25 +249,37 @@ func TestLeaveBy(t *testing.T) {
 	}
 }
 
-// TestRemovedWhileJoining: who was removed while it joined is told that it has no place, also if another caller has opened the
-// session again meanwhile.
-func TestRemovedWhileJoining(t *testing.T) {
+// TestRemovedMeanwhile: who was removed while it joined, or changed what it brings, is told that it has no place, also if another
+// caller has opened the session again meanwhile.
+func TestRemovedMeanwhile(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := newCrowded()
-		if err := f.of.loader.lifecycle.acquire(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		joined := make(chan error, 1)
-		go func() {
-			_, err := f.of.participants.Join(t.Context(), Joining{Brings: roster.Brings{Tools: tool, Grace: time.Hour}})
-			joined <- err
-		}()
-		synctest.Wait()
-		f.of.update(f.of.roster.Clear)
-		f.of.loader.lifecycle.release()
-		wantReason(t, <-joined, fault.ParticipantNotFound)
-	})
+	joining := Joining{Brings: roster.Brings{Tools: tool, Grace: time.Hour}}
+	for name, does := range map[string]func(ctx context.Context, m *Participants, p *roster.Participant) error{
+		"joins": func(ctx context.Context, m *Participants, _ *roster.Participant) error {
+			_, err := m.Join(ctx, joining)
+			return err
+		},
+		"changes": func(ctx context.Context, m *Participants, p *roster.Participant) error {
+			return m.Change(ctx, p, &[]config.Tool{}, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := newCrowded()
+				p := f.join(t, roster.Brings{Grace: time.Hour})
+				if err := f.of.loader.lifecycle.acquire(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				told := make(chan error, 1)
+				go func() { told <- does(t.Context(), f.of.participants, p) }()
+				synctest.Wait()
+				f.of.update(f.of.roster.Clear)
+				f.of.loader.lifecycle.release()
+				wantReason(t, <-told, fault.ParticipantNotFound)
+			})
+		})
+	}
 }
 
 // watchedHost has callers of WatchPending.

@@ -86,6 +86,12 @@ func (w *world) change(n int) {
 		switch reason := fault.ReasonOf(err); {
 		case err == nil && taken:
 			return fmt.Errorf("the participant %c gets a tool of another one", s.tool)
+		case !is && (err == nil || reason == fault.ParticipantNotFound) && w.disconnects == 0:
+			return fmt.Errorf("the participant %c has lost its place: %w", s.tool, err)
+		case !is && err == nil:
+			return fmt.Errorf("the participant %c is told that it has changed, and has no place", s.tool)
+		case !is && reason == fault.ParticipantNotFound:
+			return nil
 		case err == nil:
 			s.extra, s.deaf = extra, deaf
 			return nil
