@@ -64,8 +64,8 @@ func TestUpdate(t *testing.T) {
 		have, set labels
 		remove    []string
 		want      labels
-		field     string // of CheckUpdate's error
-		full      bool   // Update's error
+		field     string // of the error of CheckLabelUpdate
+		full      bool   // UpdatedLabels refuses it
 	}{
 		"nothing":         {have: labels{"a": "1"}, want: labels{"a": "1"}},
 		"one more":        {have: many(1), set: labels{"k1": "v"}, want: many(2)},

@@ -17,8 +17,8 @@ import (
 
 func pick(which byte) int { return int(which) % len(testproto.Names) }
 
-// fuzzed returns the seeds of fuzzing: a few of the inputs of TestDifferential, so that a short run also tries
-// new inputs.
+// fuzzed returns the seeds of fuzzing: a few of the inputs of TestBothImplementationsAgree, so that a short run also
+// tries new inputs.
 func fuzzed() iter.Seq2[int, string] {
 	return func(yield func(int, string) bool) {
 		for i := 0; i < len(seeds); i += 9 {

@@ -81,7 +81,7 @@ func (h *holdings) lost() <-chan struct{} {
 }
 
 // reserve notes a session that the node is about to acquire. It returns ErrOwned if the node has the session, and
-// ErrLost if the node has no lease. put ends the reservation, with nil if the session was not acquired.
+// errLost if the node has no lease. put ends the reservation, with nil if the session was not acquired.
 func (h *holdings) reserve(session string) (m *membership, put func(*lease) error, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
