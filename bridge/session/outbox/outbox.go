@@ -211,12 +211,11 @@ func (b *Outbox) add(p Prompt, secrets secretsOf, before journal.Position, later
 	e := &Entry{Before: before, GivenAt: p.AskedAt, Deliveries: 1, prompt: p, size: len(p.Params)}
 	var text []byte
 	if !b.files.memory() {
-		stored := p
-		stored.Params, stored.Lacks = secrets(p.Params)
-		if text, err = json.Marshal(stored); err != nil {
+		e.prompt.Params, e.prompt.Lacks = secrets(p.Params)
+		if text, err = json.Marshal(&e.prompt); err != nil {
 			return 0, false, err
 		}
-		e.prompt.Lacks = stored.Lacks
+		e.prompt.Params = p.Params
 	}
 	b.mu.Lock()
 	if b.st.inLog()+len(text) <= MaxInLog {

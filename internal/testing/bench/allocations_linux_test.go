@@ -18,7 +18,7 @@ func TestSendAllocations(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the detector does not see the server's process, and the unit tests have counted")
 	}
-	const bound, sends, most = 102, 500, 30
+	const bound, sends, most = 100, 500, 30
 	r := &run{cfg: Config{
 		Server: filepath.Join(t.TempDir(), "copilot-grpc"), LoadCLI: filepath.Join(t.TempDir(), "loadcli"), Log: t.Output(),
 	}}
