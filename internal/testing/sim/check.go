@@ -17,7 +17,7 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// over reports whether nothing is left to do: each caller knows its outcome, all calls have returned, and neither side has work.
+// over reports whether nothing is left to do: each caller knows its outcome, and neither side has work.
 func (w *world) over() bool {
 	w.mu.Lock()
 	for _, p := range w.prompts {
@@ -26,7 +26,7 @@ func (w *world) over() bool {
 			return false
 		}
 	}
-	open, changing := w.openCallbacks(), w.settings.changing || w.invoking || len(w.calls) > 0
+	open, changing := w.openCallbacks(), w.settings.changing || w.invoking
 	w.mu.Unlock()
 	if w.s.Loader().State() == session.Unloaded && (w.s.Awaited() || w.variant.continues()) {
 		return false
@@ -199,16 +199,17 @@ func outcomeOf(out turn.Outcome) string {
 	return told
 }
 
-// checkOrder: the agent gets a prompt after those that the bridge had accepted when it was sent, but for one that a caller has had
-// the CLI remove, and of which neither learned it before the process ended.
+// checkOrder: the agent gets a prompt after those that the bridge had accepted when it was sent. A bridge that ends while a caller or an
+// abort removes one does not know that.
 func (w *world) checkOrder(said map[int][]int) {
 	for n, p := range w.prompts {
 		for before := range n {
 			earlier := w.prompts[before]
-			if p.immediate || earlier.immediate || earlier.withdrawn || len(said[n]) != 1 || len(said[before]) != 1 || !p.accepted[before] {
+			if p.immediate || earlier.immediate || len(said[n]) != 1 || len(said[before]) != 1 || !p.accepted[before] {
 				continue
 			}
-			if said[n][0] < said[before][0] && !(earlier.doubtful && earlier.crashed) {
+			unknown := earlier.doubtful || earlier.withdrawn && !earlier.removed && w.restarts > 0
+			if said[n][0] < said[before][0] && !(unknown && earlier.crashed) {
 				w.fail("the agent got P%d before P%d", n, before)
 			}
 		}

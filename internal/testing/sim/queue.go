@@ -20,9 +20,9 @@ func (w *world) editQueue() {
 		}
 	}
 	edit()
-	earlier := map[*prompt]bool{} // removed by calls before this one
+	before := map[*prompt]bool{} // those that other calls have removed
 	for _, p := range w.prompts {
-		earlier[p] = p.withdrawn
+		before[p] = p.withdrawn
 	}
 	w.mu.Unlock()
 	abandoned := false
@@ -34,7 +34,7 @@ func (w *world) editQueue() {
 		w.returned(c)
 		edit() // some may have been sent meanwhile
 		for _, p := range w.prompts {
-			p.removed = p.removed || p.withdrawn && !earlier[p] && err == nil && w.lives(l)
+			p.removed = p.removed || p.withdrawn && !before[p] && err == nil && w.lives(l)
 		}
 		w.note("%s: %s %v", removeMethod, result, err)
 		if !w.lives(l) || abandoned || w.crashes != crashes || w.isGone(err) || fault.ReasonOf(err) == fault.RuntimeLost {
