@@ -96,7 +96,20 @@ func New(ctx context.Context, c Config) (*Telemetry, error) {
 	t := &Telemetry{}
 	spans := []sdktrace.TracerProviderOption{sdktrace.WithResource(described)}
 	figures := []sdkmetric.Option{sdkmetric.WithResource(described)}
-	if c.OTLP {
+	if c.Prometheus {
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(collectors.NewGoCollector(),
+			collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		reader, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo(),
+			otelprometheus.WithoutTargetInfo())
+		if err != nil {
+			return nil, fmt.Errorf("telemetry: Prometheus: %w", err)
+		}
+		figures = append(figures, sdkmetric.WithReader(reader))
+		// Exemplars, which the SDK takes from sampled spans, need OpenMetrics. Prometheus asks for that.
+		t.Page = promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
+	}
+	if c.OTLP { // the last that may fail: from here on goroutines run
 		exporter, reader, err := c.otlp(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("telemetry: OTLP: %w", err)
@@ -110,19 +123,6 @@ func New(ctx context.Context, c Config) (*Telemetry, error) {
 	if c.OTLP || c.Spans != nil {
 		tracers := sdktrace.NewTracerProvider(spans...)
 		t.Tracers, t.shutdown = tracers, append(t.shutdown, tracers.Shutdown)
-	}
-	if c.Prometheus {
-		registry := prometheus.NewRegistry()
-		registry.MustRegister(collectors.NewGoCollector(),
-			collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-		reader, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo(),
-			otelprometheus.WithoutTargetInfo())
-		if err != nil {
-			return nil, fmt.Errorf("telemetry: Prometheus: %w", err)
-		}
-		figures = append(figures, sdkmetric.WithReader(reader))
-		// Exemplars, which the SDK takes from sampled spans, need OpenMetrics. Prometheus asks for that.
-		t.Page = promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 	}
 	meters := sdkmetric.NewMeterProvider(figures...)
 	t.Meters, t.shutdown = meters, append(t.shutdown, meters.Shutdown)
@@ -154,6 +154,12 @@ func (c Config) otlp(ctx context.Context) (sdktrace.SpanExporter, sdkmetric.Read
 		figures, failed[1] = otlpmetrichttp.New(ctx, too...)
 	}
 	if err := errors.Join(failed[:]...); err != nil {
+		if failed[0] == nil {
+			err = errors.Join(err, spans.Shutdown(ctx))
+		}
+		if failed[1] == nil {
+			err = errors.Join(err, figures.Shutdown(ctx))
+		}
 		return nil, nil, err
 	}
 	return spans, sdkmetric.NewPeriodicReader(figures), nil

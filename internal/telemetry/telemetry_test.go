@@ -177,3 +177,15 @@ func TestTelemetryHidesTheSDK(t *testing.T) {
 		}
 	}
 }
+
+// TestFailedStart: of two exporters of which one cannot be made, the other leaves nothing behind, as TestMain checks.
+func TestFailedStart(t *testing.T) {
+	for _, of := range []string{"TRACES", "METRICS"} {
+		t.Run(of, func(t *testing.T) {
+			t.Setenv("OTEL_EXPORTER_OTLP_"+of+"_ENDPOINT", "http://[fe80::1%25%25zz]:4317") // gRPC cannot parse it
+			if _, err := New(t.Context(), Config{OTLP: true, Protocol: ProtocolGRPC, Prometheus: true}); err == nil {
+				t.Error("it starts")
+			}
+		})
+	}
+}
