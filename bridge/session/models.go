@@ -232,10 +232,9 @@ func (m *Models) fail(r *modelRequest, status int, why string) {
 	if !open {
 		return
 	}
-	for _, part := range failedResponse(begun, status, why) {
+	for _, part := range failedResponse(begun, status, why) { // a CLI that is slow to accept one needs the others, too
 		if _, _, err := m.give(context.Background(), r, part); err != nil {
 			m.s.host.Logger().Warn("ending a model response failed", "session_id", m.s.id, "error", err)
-			return
 		}
 	}
 }

@@ -33,13 +33,20 @@ type modelCLI struct {
 	mu    sync.Mutex
 	calls []string // method and parameters
 	gone  bool     // it accepts nothing any more
+	hangs bool     // it does not reply to its next call
 }
 
-func (c *modelCLI) Call(_ context.Context, method string, params []byte, _ ...rpcconn.CallOption) (json.RawMessage, error) {
+func (c *modelCLI) Call(ctx context.Context, method string, params []byte, _ ...rpcconn.CallOption) (json.RawMessage, error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.calls = append(c.calls, strings.TrimPrefix(method, "llmInference.http")+" "+string(params))
-	if c.gone {
+	gone, hangs := c.gone, c.hangs
+	c.hangs = false
+	c.mu.Unlock()
+	if hangs {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	if gone {
 		return json.RawMessage(`{"accepted":false}`), nil
 	}
 	return json.RawMessage(`{"accepted":true}`), nil
@@ -207,6 +214,13 @@ func TestModelResponsesEnd(t *testing.T) {
 			st.of.loader.RuntimeLost(st.crowded, errors.New("killed"))
 			time.Sleep(2 * time.Minute)
 		}, nil},
+		"the CLI hangs": {func(t *testing.T, st *modelStage) { // it has taken the head, and needs the end
+			st.asks()
+			st.takes(t, "p1")
+			st.cli.hangs = true
+			st.of.participants.Leave(st.p1)
+			time.Sleep(acceptTimeout)
+		}, whole},
 		"the CLI is gone": {func(t *testing.T, st *modelStage) {
 			st.asks()
 			st.cli.gone = true
