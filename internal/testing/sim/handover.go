@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing/synctest"
+	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
@@ -87,18 +88,34 @@ func (w *world) moveOn() {
 
 // rest has a caller do something that needs the session to be at rest, as an export.
 func (w *world) rest() {
-	l := w.life
+	l, began := w.life, time.Now()
+	idle := func() bool {
+		return l.s.Loader().State() == session.Loaded && !l.s.Turns().Running() && l.s.Callbacks().Registry().Len() == 0 && l.s.Prompts().Outbox().Empty()
+	}
+	was, prompts, callbacks := idle(), len(w.prompts), len(w.order)
 	w.do(func() error {
+		rests := false
 		err := l.s.AtRest(l.ctx, func() error {
+			rests = true
 			w.checkRest(l)
 			return nil
 		})
+		is := idle()
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.note("at rest: %v", err)
+		if err == nil && !rests && w.lives(l) {
+			w.failures = append(w.failures, "a caller who needs the session to be at rest has done nothing")
+		}
+		if fault.ReasonOf(err) == fault.SessionBusy && was && is && prompts == len(w.prompts) && callbacks == len(w.order) && time.Since(began) < restPatience {
+			w.failures = append(w.failures, "a session is said to be busy that had nothing to do: "+err.Error())
+		}
 		return nil
 	})
 }
+
+// restPatience is for how long who needs a session to be at rest waits for a CLI that is about to be.
+const restPatience = 2 * time.Second
 
 // isLeaving reports whether an error may say that the session leaves. The caller holds the world's lock.
 func (w *world) isLeaving(err error) bool {
