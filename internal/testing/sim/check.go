@@ -104,6 +104,7 @@ func (w *world) check() string {
 	w.checkDeclared()
 	w.save()
 	w.checkRefusal()
+	w.checkStays()
 	return strings.Join(w.failures, "\n")
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -70,5 +71,24 @@ func (w *world) checkStalled(out turn.Outcome) {
 	}
 	if !slices.ContainsFunc(w.stalls, func(s stalled) bool { return time.Since(s.since) >= s.limit }) {
 		w.failures = append(w.failures, "a turn is given up that has not been silent for long enough")
+	}
+}
+
+// checkStays: a session that nobody needs stays unloaded. What waits in it for longer than a turn may be silent would have it loaded.
+func (w *world) checkStays() {
+	if w.ids%4 > 0 { // it takes time
+		return
+	}
+	w.unload()
+	for w.step(0) {
+	}
+	if w.s.Loader().State() != session.Unloaded {
+		return
+	}
+	w.pass(turn.DefaultStall + time.Minute)
+	for w.step(0) {
+	}
+	if w.s.Loader().State() != session.Unloaded {
+		w.fail("a session is loaded again that nobody needs")
 	}
 }
