@@ -379,17 +379,22 @@ func (w *world) checkStep() {
 	}
 }
 
-// patience is how long the session may take to bring its callbacks in step with the CLI: as long as an answer may take.
+// patience is how long the session may take to bring its callbacks in step with the CLI: as long as an answer may take. A load that
+// connects participants waits for a command, which waits for its participant.
 const patience = session.AnswerTimeout + 15*time.Second
 
 // checkWaiting lets the CLI do all that it can, and compares what it waits for with what the session shows.
 func (w *world) checkWaiting() {
+	bound := patience
 	for began := time.Now(); ; w.pass(time.Second) {
 		for w.step(0) {
 		}
 		w.mu.Lock()
 		waits := w.cli.waits()
 		shown := w.openCallbacks()
+		if w.invoking && bound == patience {
+			bound += limit
+		}
 		w.mu.Unlock()
 		for i, id := range shown {
 			shown[i] = hookOf(id)
@@ -400,7 +405,7 @@ func (w *world) checkWaiting() {
 			return
 		}
 		w.reload()
-		if time.Since(began) > patience {
+		if time.Since(began) > bound {
 			w.fail("the CLI waits for %v, the session shows %v", waits, shown)
 			return
 		}

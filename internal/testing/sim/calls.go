@@ -71,10 +71,10 @@ func (d declaration) can(kind rune) bool {
 	return slices.ContainsFunc(d.Tools, func(t named) bool { return t.Name == string(kind) })
 }
 
-// isToldMore reports whether the bridge has sent another configuration: who handles a callback since a load was under way is told
-// to the process behind it.
+// isToldMore reports whether the bridge has sent another configuration, or has to wait with it for a command: who handles a callback
+// since a load was under way is told to the process behind it.
 func (c *cli) isToldMore() bool {
-	return slices.ContainsFunc(c.requests, func(r request) bool { return r.method == "session.resume" })
+	return c.w.invoking || slices.ContainsFunc(c.requests, func(r request) bool { return r.method == "session.resume" })
 }
 
 // beginCalls has the agent call tools with one message.
