@@ -94,6 +94,7 @@ func (w *world) fill() {
 func (w *world) join(s *seat) {
 	l := w.life
 	w.mu.Lock()
+	had := s.presence != gone // a place, of which the token may still be good
 	s.presence = joining
 	w.changes++
 	w.mu.Unlock()
@@ -109,7 +110,7 @@ func (w *world) join(s *seat) {
 			return
 		}
 		s.unsure = true
-		if s.presence = gone; s.token != "" {
+		if s.presence = gone; had && s.token != "" {
 			s.presence, s.lost = away, time.Now()
 		}
 		w.changes++
