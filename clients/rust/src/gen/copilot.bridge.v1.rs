@@ -4358,7 +4358,8 @@ pub struct SendResponse {
     #[prost(string, tag = "3")]
     pub resent_message_id: ::prost::alloc::string::String,
     /// The prompt is not on disk because the disk failed: it survives the CLI process, but not the
-    /// server. Session.storage_problem has the cause.
+    /// server. Session.storage_problem has the cause. Never true in a cluster, where the call fails
+    /// with SESSION_UNAVAILABLE instead.
     #[prost(bool, tag = "4")]
     pub in_memory_only: bool,
 }
@@ -4411,7 +4412,8 @@ pub struct SendStreamResponse {
     #[prost(string, tag = "3")]
     pub resent_message_id: ::prost::alloc::string::String,
     /// The prompt is not on disk because the disk failed: it survives the CLI process, but not the
-    /// server. Session.storage_problem has the cause.
+    /// server. Session.storage_problem has the cause. Never true in a cluster, where the call fails
+    /// with SESSION_UNAVAILABLE instead.
     #[prost(bool, tag = "4")]
     pub in_memory_only: bool,
 }

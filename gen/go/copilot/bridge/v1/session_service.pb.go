@@ -1991,7 +1991,8 @@ type SendResponse struct {
 	// new id. See MessageResent.
 	ResentMessageId string `protobuf:"bytes,3,opt,name=resent_message_id,json=resentMessageId,proto3" json:"resent_message_id,omitempty"`
 	// The prompt is not on disk because the disk failed: it survives the CLI process, but not the
-	// server. Session.storage_problem has the cause.
+	// server. Session.storage_problem has the cause. Never true in a cluster, where the call fails
+	// with SESSION_UNAVAILABLE instead.
 	InMemoryOnly  bool `protobuf:"varint,4,opt,name=in_memory_only,json=inMemoryOnly,proto3" json:"in_memory_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2205,7 +2206,8 @@ type SendStreamResponse struct {
 	// new id. See MessageResent.
 	ResentMessageId string `protobuf:"bytes,3,opt,name=resent_message_id,json=resentMessageId,proto3" json:"resent_message_id,omitempty"`
 	// The prompt is not on disk because the disk failed: it survives the CLI process, but not the
-	// server. Session.storage_problem has the cause.
+	// server. Session.storage_problem has the cause. Never true in a cluster, where the call fails
+	// with SESSION_UNAVAILABLE instead.
 	InMemoryOnly  bool `protobuf:"varint,4,opt,name=in_memory_only,json=inMemoryOnly,proto3" json:"in_memory_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
