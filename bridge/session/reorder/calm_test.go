@@ -105,6 +105,46 @@ func TestOrderInBetween(t *testing.T) {
 	s.want(want...)
 }
 
+// TestOrderInBetweenAfterPause: what is no part of the response, and comes first after a pause of the model amid a burst, does not hold
+// up what comes after it, also if the size before it has no text yet.
+func TestOrderInBetweenAfterPause(t *testing.T) {
+	t.Parallel()
+	const pause = 200
+	for _, at := range []int{pause, pause + 1} { // between two pieces, and between a size and its text
+		b, s := reordertest.New(200, map[int]time.Duration{pause / 2: leap * time.Millisecond}), newReader(t)
+		for _, n := range slices.Concat(run(0, 20), []int{0}, run(20, pause)) {
+			s.push(b.Event(n))
+		}
+		var want []string
+		for n := pause; n < 2*pause; n++ {
+			if n == at {
+				s.push(reordertest.EventAt("pending_messages.modified", `{}`, "note", b.At[n/2], true))
+				want = append(want, "note")
+			}
+			s.push(b.Event(n))
+			want = append(want, fmt.Sprint("e", n))
+			if n > pause+3 && n%2 == 1 && s.b.Held() > 0 {
+				t.Fatalf("%d events are held back after event %d", s.b.Held(), n)
+			}
+		}
+		s.want(append(names(run(0, pause)), want...)...)
+	}
+}
+
+// TestOrderOfNextResponse: what is no part of a response, and comes before the next one in the same millisecond, stays before it.
+func TestOrderOfNextResponse(t *testing.T) {
+	t.Parallel()
+	b, s := reordertest.New(100, nil), newReader(t)
+	for _, n := range slices.Concat(run(0, 20), []int{0}, run(20, 200)) {
+		s.push(b.Event(n))
+	}
+	now := b.At[99].Add(leap * time.Millisecond)
+	s.push(reordertest.EventAt("pending_messages.modified", `{}`, "note", now, true))
+	s.push(reordertest.EventAt("assistant.streaming_delta", `{"totalResponseSizeBytes":3}`, "size", now, true))
+	s.push(reordertest.EventAt("assistant.message_delta", `{"messageId":"m","deltaContent":"one"}`, "text", now, true))
+	s.want(append(names(run(0, 200)), "note", "size", "text")...)
+}
+
 // Neither an event about the session nor a message ends a burst: early events right after it are held back.
 func TestOrderAcrossSessionEvents(t *testing.T) {
 	t.Parallel()

@@ -192,8 +192,10 @@ func (p place) leads(q place) bool {
 	return p.kind == said && q.kind == said && q.total > 0 // the size of it has not come
 }
 
+// before reports whether p comes before q. The total of what is no part of a response, which may be that of an earlier one, says
+// nothing about what comes behind it.
 func (p place) before(q place) bool {
-	return p.at < q.at || p.at == q.at && p.total < q.total
+	return p.at < q.at || p.at == q.at && p.total < q.total && q.kind != other
 }
 
 // amidst reports whether an event comes in the middle of a burst, which goes on: most that are
@@ -308,20 +310,23 @@ func (b *Buffer) release(n int, now time.Time) {
 // due is how many of the first follow what has gone on. The first size held back less the
 // text that comes with it says whether text is missing before it.
 func (b *Buffer) due() int {
-	i := 0
-	if b.last.kind == size && len(b.early) > 0 && b.early[0].kind.text() {
-		i = 1 // the text of that size, it seems; what comes next shows it
+	part := func(i int) int { // from i on; what is no part of the response comes in between
+		for i < len(b.early) && b.early[i].kind == other {
+			i++
+		}
+		return i
 	}
-	text := i + 1
-	for text < len(b.early) && b.early[text].kind == other { // the message begins in between
-		text++
+	i, whole := part(0), b.last.kind.text()
+	if b.last.kind == size && i < len(b.early) && b.early[i].kind.text() {
+		i, whole = part(i+1), true // the text of that size, it seems; what comes next shows it
 	}
+	text := part(i + 1)
 	n := text + 1
 	if len(b.early) < n || b.early[i].kind != size || !b.early[text].kind.text() {
 		return 0
 	}
 	total, said := b.early[i].total, b.early[text].rec.JSON
-	follows := (i > 0 || b.last.kind.text()) && hasSize(said, total-b.last.total)
+	follows := whole && hasSize(said, total-b.last.total)
 	if !follows && !hasSize(said, total) { // the latter is how a response begins
 		return 0
 	}
