@@ -63,7 +63,9 @@ func (v variant) answers() bool { return v/12%3 > 0 }
 // limit is the time for an answer.
 const limit = time.Minute
 
-var asks = config.Handling{Methods: []string{callback.PermissionRequested, askUser, callback.HooksInvoke}}
+var asks = config.Handling{Methods: []string{
+	callback.PermissionRequested, askUser, callback.HooksInvoke, callback.ModelRequestStart, callback.ModelRequestChunk,
+}}
 
 // askUser is the method of the agent's questions.
 const askUser = "userInput.request"
@@ -184,6 +186,7 @@ func (w *world) requested(p *callback.Pending) {
 			s.stream.expected++
 		}
 	}
+	w.offersModel(p)
 	if a.times++; w.cli == nil || w.owner.lost { // the process that has asked has ended meanwhile, or ends with its replica
 		a.dead--
 	}
@@ -200,6 +203,7 @@ func (w *world) resolved(n session.Resolved) {
 	a.open = false
 	a.ends++
 	right := false
+	w.endsModel(n)
 	switch n.Outcome {
 	case bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED:
 		a.answeredOnce = true
@@ -211,7 +215,7 @@ func (w *world) resolved(n session.Resolved) {
 		right = len(a.answers) > 0 || a.elsewhere || a.p.Hook != "" && a.abstained[a.p.For]
 	case bridgev1.CallbackOutcome_CALLBACK_OUTCOME_TIMED_OUT:
 		a.unanswered = true
-		right = time.Since(a.since) >= limit
+		right = time.Since(a.since) >= limit || a.p.Kind.Limit > 0 && time.Since(a.since) >= a.p.Kind.Limit
 	case bridgev1.CallbackOutcome_CALLBACK_OUTCOME_UNHANDLED:
 		right = a.orphaned || !w.handled(a.p) || w.left(a)
 	case bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN:
@@ -231,8 +235,8 @@ func (w *world) resolved(n session.Resolved) {
 // left reports whether all participants to which a callback was offered have abstained, and the session does not handle
 // it.
 func (w *world) left(a *asking) bool {
-	own := w.variant.own() == 2 || w.watching == watched && a.p.For == roster.Everybody && a.p.Kind.Method != callback.ToolRequested || w.variant.own() == 1 && a.p.Kind.Method == callback.ToolRequested
-	return (!own || a.p.Command != "" || a.p.Kind.Bound) && len(a.abstained) > 0
+	own := w.variant.own() == 2 || w.watching == watched && a.p.For == roster.Everybody && slices.Contains(watchedMethods, a.p.Kind.Method) || w.variant.own() == 1 && a.p.Kind.Method == callback.ToolRequested
+	return (!own || a.p.Command != "" || a.p.Kind.Bound || modelMethod(a.p.Kind.Method) && a.p.For != roster.Everybody) && len(a.abstained) > 0
 }
 
 // taken notes an answer that a CLI process accepts.
@@ -312,6 +316,8 @@ func (w *world) answer(n int) {
 		callback.HooksInvoke:    hookAnswer(n+w.answers, one.mark),
 		canvasMethod:            fmt.Sprintf(`{"url":%q}`, one.mark),
 		callback.CommandExecute: fmt.Sprintf(`{"error":%q}`, one.mark),
+
+		callback.ModelRequestStart: `{}`, callback.ModelRequestChunk: `{}`,
 	}[method]
 	if method == callback.PermissionRequested {
 		kind := "approve-once"
@@ -427,7 +433,7 @@ func (w *world) checkCallbacks() {
 				reached := slices.ContainsFunc(a.taken, func(text string) bool { return strings.Contains(text, one.mark) })
 				// A question has no reply to its answer: the CLI may be gone, or the turn aborted.
 				// The default answer for lack of room has no claim, and may reach the next process before the answer does.
-				if !reached && a.p.Hook == "" && w.refused.Load() == 0 && !(a.p.Kind.Method == askUser && (w.crashes > a.dead || w.aborts > a.aborts || w.disconnects > 0 || a.elsewhere)) {
+				if m, _ := w.modelCallOf(a.p.ID); m == nil && !reached && a.p.Hook == "" && w.refused.Load() == 0 && !(a.p.Kind.Method == askUser && (w.crashes > a.dead || w.aborts > a.aborts || w.disconnects > 0 || a.elsewhere)) {
 					w.fail("the answer %s to callback %s has not reached the CLI", one.mark, a.p.ID)
 				}
 			}
@@ -455,9 +461,12 @@ func (rt *runtime) request(ctx context.Context, q *rpcconn.Request) (json.RawMes
 	if err := json.Unmarshal(q.Params, &p); err != nil {
 		return nil, err
 	}
+	var id string
+	_ = json.Unmarshal([]byte(q.ID), &id) // a text
+	if modelLane(q) != "" {
+		return rt.modelRequest(ctx, id, q)
+	}
 	if q.Method == callback.HooksInvoke {
-		var id string
-		_ = json.Unmarshal([]byte(q.ID), &id) // a text
 		return rt.life.s.Callbacks().AskMethod(ctx, id, q.Method, q.Params)
 	}
 	return rt.life.s.Callbacks().AskMethod(ctx, "q-"+p.Question, q.Method, q.Params)

@@ -260,7 +260,7 @@ func (c *cli) waits() []string {
 	if c == nil {
 		return nil
 	}
-	return slices.Concat(c.waiting(asked, false), c.waiting(called, false), c.waiting(called, true), c.openHooks(), c.running(), c.canvases)
+	return slices.Concat(c.waiting(asked, false), c.waiting(called, false), c.waiting(called, true), c.openHooks(), c.running(), c.canvases, c.openModels())
 }
 
 // openHooks are the hooks that have no reply, also those of aborted turns.

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -217,8 +216,7 @@ func (c *cli) endCommand(r request) {
 		if run.id != r.params.RequestID {
 			continue
 		}
-		text, _ := json.Marshal(r.params.Error) // a text
-		c.w.taken(run.id, string(text))
+		c.w.taken(run.id, string(r.params.Error))
 		c.commands = slices.Delete(c.commands, i, i+1)
 		c.emit("command.completed", fmt.Sprintf(`{"requestId":%q}`, run.id), -1)
 		c.reply(r, `{"success":true}`)

@@ -76,9 +76,11 @@ type request struct {
 // params are those parameters of requests that the model looks at.
 type params struct {
 	SessionID, Prompt, DisplayPrompt, Mode, RequestID, Cursor, EventID string
-	ModelID, Path, EventType, Name, Error                              string
+	ModelID, Path, EventType, Name, Data, StatusText                   string
+	Status                                                             int
+	End                                                                bool
 	Messages                                                           []sentMessage
-	Result, RequestHeaders                                             json.RawMessage
+	Result, RequestHeaders, Error                                      json.RawMessage
 	ContinuePendingWork                                                bool
 	DisableResume                                                      bool
 	declaration
@@ -127,6 +129,8 @@ type cli struct {
 	took      int
 	questions map[string]*toolCall
 	commands  []running // that wait for participants
+	// models are its requests to models that callers answer.
+	models []*modelCall
 	// satellites are the connections of participants; canvases are the requests of their canvases.
 	satellites []*satellite
 	canvases   []string
@@ -174,11 +178,12 @@ func (c *cli) receive(body []byte) {
 			c.w.failures = append(c.w.failures, "the agent is told to continue a turn that a caller has aborted")
 		}
 	}
-	if m.ID != nil {
+	if m.ID != nil && !c.modelReplied(m.Method, string(m.ID), string(m.Result)+string(m.Error)) {
 		c.requests = append(c.requests, request{
 			id: m.ID, method: m.Method, params: m.Params, answer: append(m.Result, m.Error...), loads: loads,
 		})
 		c.checkRequest(c.requests[len(c.requests)-1])
+		c.endsMeanwhile(c.requests[len(c.requests)-1])
 	}
 }
 
@@ -204,7 +209,7 @@ func (c *cli) steps() (all []func()) {
 	}
 	if c.phase == calling {
 		all = append(all, c.callSteps()...)
-	} else if c.active() && !c.stuck {
+	} else if c.active() && !c.stuck && c.asksModel() == nil {
 		all = append(all, c.goOn)
 	}
 	if c.worked && c.written < len(c.events) {
@@ -219,7 +224,7 @@ func (c *cli) catchUp() {
 	received := c.requests
 	c.requests = nil
 	for _, r := range received {
-		if callback.Answers(r.method) || strings.Contains(strings.ToLower(r.method), "pendingrequests") {
+		if callback.Answers(r.method) || strings.Contains(strings.ToLower(r.method), "pendingrequests") || modelMethod(r.method) {
 			c.handle(r)
 		} else {
 			c.requests = append(c.requests, r)
@@ -229,7 +234,7 @@ func (c *cli) catchUp() {
 		c.goOn()
 	}
 	c.replies = slices.DeleteFunc(c.replies, func(text string) bool {
-		ready := strings.Contains(text, `"success":`) || strings.Contains(text, `"items":`)
+		ready := strings.Contains(text, `"success":`) || strings.Contains(text, `"items":`) || strings.Contains(text, `"accepted":`)
 		if ready {
 			c.pipe.say(text)
 		}
@@ -411,6 +416,7 @@ func (c *cli) beginAbort(r request) {
 		c.w.prompt(n).late = !works
 	}
 	c.stuck = false
+	c.cancelModels()
 	if works && !c.resumed {
 		c.phase, c.abort, c.cancelled, c.calls = aborting, r, c.calls, nil
 		return

@@ -124,7 +124,7 @@ func (c *cli) erase(r request) {
 		}
 		c.endCommands()
 		*c = cli{w: w, life: c.life, pipe: c.pipe, requests: c.requests, replies: c.replies, copies: c.copies, questions: map[string]*toolCall{}, lost: lost,
-			satellites: c.satellites, canvases: c.canvases}
+			satellites: c.satellites, canvases: c.canvases, models: c.forgetModels()}
 		if c.closed = refused; refused { // the bridge has lost it, as with its process
 			w.deletion.closed = true
 			w.crashes++

@@ -86,6 +86,11 @@
 // Participants leave, lose their connections and come back within their grace time or behind it. In the end the process that
 // has the session knows the tools of those that are there, and no others, and what else they handle.
 //
+// Callers answer the agent's requests to a model (see models.go): the head of a response comes first and once, and nothing behind its
+// end. The first who answers, or gives a part, gets the pieces of the request, in order and all; the parts of others are refused. Each
+// caller is told what has become of its part. If nobody gives the response, or its owner leaves, loses the connection or is silent, the
+// bridge ends it with its status, and not otherwise: the agent does not wait for longer.
+//
 // Participants may declare commands and canvases, for which each has a connection of its own (see satellites.go), and change what they
 // bring (see changes.go). A caller runs a command, which asks its participant;
 // while it waits, the process does not begin a resume, and what comes behind one waits for that. A caller of
@@ -159,6 +164,8 @@
 //   - The second copy of an ephemeral event may come very late. In a burst, events from memory and new ones come by turns.
 //   - A process that destroys a session ends its turn without an event, and forgets the messages that wait.
 //   - A resume of a session that the process has leaves what it lacks as it is. A refused one changes nothing.
+//   - It waits for a model's response before it goes on, takes the parts of one in order, and accepts none behind its end. An abort
+//     tells that the response is not needed any more. The end of the session's work in the process tells nothing.
 //   - session.history.rewind is refused with "session-busy" until session.idle was sent, unless a message has come that the agent
 //     has not taken up: then either comes first. session.history.truncate is never refused: a turn goes on, and the record has its
 //     later events without its message. Both cut the record at the message before they send session.snapshot_rewind, which is

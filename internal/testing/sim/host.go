@@ -53,7 +53,7 @@ func (h host) Runtime(ctx context.Context) (session.Runtime, error) {
 		w.cli = newCLI(w)
 		w.cli.w = w.model()
 		w.rt = &runtime{w: w, life: h.life, told: make(chan struct{})}
-		w.rt.conn = rpcconn.New(w.cli.pipe, rpcconn.Options{Event: w.rt.event, Request: w.rt.request})
+		w.rt.conn = rpcconn.New(w.cli.pipe, rpcconn.Options{Event: w.rt.event, Request: w.rt.request, Arrive: modelLane})
 	}
 	return w.rt, nil
 }

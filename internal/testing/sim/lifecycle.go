@@ -192,7 +192,7 @@ func (c *cli) destroy(r request) {
 	}
 	*c = cli{
 		w: c.w, life: c.life, pipe: c.pipe, requests: c.requests, replies: c.replies, copies: c.copies, questions: map[string]*toolCall{}, lost: lost,
-		closed: true, satellites: c.satellites, canvases: c.canvases,
+		closed: true, satellites: c.satellites, canvases: c.canvases, models: c.forgetModels(),
 	}
 	c.reply(r, loaded)
 }

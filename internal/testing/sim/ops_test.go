@@ -19,6 +19,7 @@ import (
 //	l  a participant leaves, loses its connection or comes back; C changes what it brings; I a caller runs its command; K the agent asks for its canvas;
 //	   W a caller of WatchPending comes or goes
 //	c  the CLI does something; b sends a second copy of an event; g a part of an answer; h has a sub-agent work
+//	G  has the agent ask a model by way of callers; B a caller gives a part of the response
 //	i  begins another file of its record; O another program changes the history
 //	u  the bridge unloads the session
 //	H  another server continues it; N a caller needs it to be at rest; U the reader goes, or comes back
@@ -67,6 +68,8 @@ var doing = map[rune]func(w *world, n int){
 	'b': func(w *world, n int) { w.also(func(c *cli) { c.repeat(n) }) },
 	'h': func(w *world, n int) { w.also(func(c *cli) { c.help(n) }) },
 	'g': (*world).burst,
+	'G': func(w *world, n int) { w.also(func(c *cli) { c.infers(n) }) },
+	'B': (*world).infer,
 	'u': func(w *world, _ int) { w.unload() },
 	'o': (*world).configure,
 	'C': (*world).change,
@@ -182,6 +185,12 @@ func script(seed uint64) (ops []op) {
 	if seed%5 == 4 && seed%4 >= 2 {
 		kinds += "CCIIKKllrAApWW"
 		if ops[0].n += 3 * variants; !variant(ops[0].n).attended() {
+			ops[0].n += 6
+		}
+	}
+	if seed%4 >= 2 && seed%3 == 1 {
+		kinds += "GGGGBBBBBBBBrrawwl"
+		if !variant(ops[0].n).attended() && seed%2 == 1 {
 			ops[0].n += 6
 		}
 	}

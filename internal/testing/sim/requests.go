@@ -64,6 +64,8 @@ func (c *cli) handle(r request) {
 		c.endCommand(r)
 	case refusedMethod:
 		c.replies = append(c.replies, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":%s}`, r.id, c.refusal))
+	case responseStart, responseChunk:
+		c.takeResponse(r)
 	case removeMethod:
 		c.removeLast(r)
 	case "session.metadata.activity":

@@ -75,6 +75,10 @@ func isCutAlready(text string) bool {
 // ready reports whether the process can work on a request. A history that is cut while tools are called was not modelled: the
 // CLI then waits for answers that its lists do not have.
 func (c *cli) ready(r request) bool {
+	if modelMethod(r.method) { // parts of a response are taken in order
+		first := slices.IndexFunc(c.requests, func(o request) bool { return modelMethod(o.method) && o.params.RequestID == r.params.RequestID })
+		return string(c.requests[first].id) == string(r.id)
+	}
 	return r.method != truncateMethod || c.phase == idle || c.phase == thinking
 }
 

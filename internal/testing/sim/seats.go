@@ -190,6 +190,7 @@ func (w *world) move(n int) {
 	default:
 		s.presence, s.lost = away, time.Now()
 	}
+	w.losesOwner(s.id, leaves)
 	w.note("the participant %c leaves: %v", s.tool, leaves)
 	w.changes++
 	w.orphan()
@@ -258,7 +259,7 @@ func (w *world) handled(p *callback.Pending) bool {
 	if p.For != roster.Everybody && p.For != roster.Itself {
 		return slices.ContainsFunc(w.seats, func(s *seat) bool { return s.id == p.For && (s.handles() || p.Kind.Bound && s.sits()) })
 	}
-	watched := w.watching == watched && p.Kind.Method != callback.HooksInvoke
+	watched := w.watching == watched && slices.Contains(watchedMethods, p.Kind.Method)
 	return w.variant.own() == 2 || p.For == roster.Everybody && (w.attended() > 0 || watched)
 }
 

@@ -53,6 +53,7 @@ func (c *cli) shutdown(r request) {
 	}
 	c.emit("session.shutdown", `{"shutdownType":"routine"}`, -1)
 	c.write()
+	c.models = c.forgetModels()
 	lost := map[string]bool{}
 	for id := range c.questions {
 		lost[id] = true

@@ -25,7 +25,7 @@ func (w *world) stick(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c := w.cli
-	if c == nil || c.phase != thinking || c.stuck {
+	if c == nil || c.phase != thinking || c.stuck || c.asksModel() != nil {
 		return
 	}
 	w.stalls = append(w.stalls, stalled{turn.DefaultStall, time.Now()})

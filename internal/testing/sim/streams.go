@@ -59,6 +59,9 @@ func (w *world) resume(s *seat, n int) {
 		w.fail("the stream of a participant ends with %v when another one takes its place", old.ended)
 	}
 	if taken {
+		w.mu.Lock()
+		w.losesOwner(p.ID, false)
+		w.mu.Unlock()
 		l.s.Participants().Lost(p, roster.ErrReplaced)
 		synctest.Wait()
 	}

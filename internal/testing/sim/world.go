@@ -141,6 +141,7 @@ type world struct {
 	watchers      watchers
 	handover      handover
 	stalls        []stalled
+	models        []*modelCall // of all processes
 	asides        int
 	completed     int // turns, by CLI processes, as the bridge counts them
 	clients       clients
@@ -530,6 +531,9 @@ func (w *world) hang(n int) {
 	for _, p := range w.prompts {
 		p.hung = p.hung || !p.over
 	}
+	for _, m := range w.models {
+		m.hung = m.hung || m.open() || m.underway()
+	}
 	w.hangs = true
 	w.mu.Unlock()
 	long := n % len(hangs)
@@ -554,6 +558,7 @@ func (w *world) bound() time.Duration {
 	for _, s := range w.stalls {
 		total += s.limit
 	}
+	total += time.Duration(len(w.models)) * 2 * limit
 	return total
 }
 
@@ -565,6 +570,7 @@ func (w *world) settle(until func() bool) bool {
 		}
 		if w.variant.answers() {
 			w.answer(0)
+			w.finishModels()
 		}
 		if time.Since(began) > w.bound() {
 			return false
