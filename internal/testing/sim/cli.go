@@ -295,6 +295,7 @@ func (c *cli) repeat(n int) {
 	}
 	i := n % len(c.copies)
 	c.w.note("CLI: a second copy of %s", c.copies[i])
+	c.w.streamed.watched = true
 	c.notify(c.copies[i])
 	c.copies = slices.Delete(c.copies, i, i+1)
 }

@@ -46,8 +46,13 @@
 //   - Each request of a living process has one reply.
 //
 // Of a hook it checks that its handlers are asked one after the other, each with what those before it have changed, that a refusal
-// ends the chain, and that the CLI receives what they have said in all. Of a burst (see burst.go) it checks that the reader gets
-// each piece once and in order, unless the CLI pauses for longer than the bridge waits.
+// ends the chain, and that the CLI receives what they have said in all.
+//
+// A burst (see burst.go) is sent in other orders than that in which it has happened (see pieces.go), by a clock of the CLI that may be
+// set forward, with second copies, and in both orders of the members of an event. The reader gets each event once. It gets them in the
+// order in which they happened, and none later than those before it allow, unless the CLI pauses for longer than the bridge waits, or
+// more comes early than the bridge holds back: then it gets at once what there is. An event that has no time in the CLI's form, and one
+// outside of a burst, is never held back.
 //
 // The bridge unloads the session at times, and callers change its configuration: it is never unloaded while it works, and the
 // process that has it has the configuration that was accepted last. The disk of the outbox may fail for a while, that of

@@ -85,7 +85,7 @@ func (w *world) besides() *world {
 		clustered: true, of: w, variant: w.variant, trace: w.trace, seats: w.seats, life: w.life,
 		ids: w.ids + 1<<32, interaction: w.interaction, deletion: w.deletion, reader: w.reader, stop: w.stop, others: w.others,
 		disk: disk{slices.Clone(w.disk.events), w.disk.known, w.disk.file}, callbacks: map[string]*asking{}, aborts: w.aborts,
-		streamed: streamed{places: map[journal.ID]int{}}, disconnecting: 1,
+		streamed: streamed{pieces: map[string]*piece{}}, disconnecting: 1,
 	}
 	a.owner.emitted = w.owner.emitted
 	a.continuation = w.continuation

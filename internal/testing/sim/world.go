@@ -136,6 +136,7 @@ type world struct {
 	reader        reader
 	epochs        epochs
 	streamed      streamed
+	skew          time.Duration // of the CLI's clock
 	noted         noted
 	turns         turns
 	watchers      watchers
@@ -157,7 +158,8 @@ type world struct {
 }
 
 func newWorld(v variant, clustered bool) *world {
-	w := &world{variant: v, clustered: clustered && v > 0, callbacks: map[string]*asking{}, streamed: streamed{places: map[journal.ID]int{}}, reader: reader{settled: map[string]bool{}, ever: map[journal.ID]bool{}}}
+	w := &world{variant: v, clustered: clustered && v > 0, callbacks: map[string]*asking{}, streamed: streamed{pieces: map[string]*piece{}},
+		reader: reader{settled: map[string]bool{}, ever: map[journal.ID]bool{}}}
 	w.noted = newNoted()
 	w.owner.emitted = map[journal.ID]stored{}
 	w.clients.now, w.clients.saved = []string{""}, []string{""}
@@ -208,7 +210,7 @@ func (w *world) uuid() string {
 // timestamp is the form of the times of events.
 const timestamp = "2006-01-02T15:04:05.000Z"
 
-func (w *world) now() string { return time.Now().UTC().Format(timestamp) }
+func (w *world) now() string { return time.Now().UTC().Add(w.skew).Format(timestamp) }
 
 // ended notes the outcome that the CLI has given a prompt.
 func (w *world) ended(n int, fate string) {
