@@ -394,7 +394,7 @@ func (w *world) respond(
 		return nil
 	case p.rejected && reason != fault.CallbackResolved:
 		return fmt.Errorf("the CLI does not take the part %s of the response %s, and its caller is told: %w", p.mark, m.id, err)
-	case sure && want != reason && !p.rejected:
+	case sure && want != reason && (!p.rejected || want == fault.CallbackNotFound):
 		return fmt.Errorf("the caller of the part %s of the response %s must be told %q, and is told: %w", p.mark, m.id, want, err)
 	case reason == fault.AnswerInvalid, reason == fault.CallbackResolved, reason == fault.CallbackNotFound, w.isGone(err),
 		reason == fault.RuntimeLost && m.process != w.cli:
