@@ -79,6 +79,9 @@ func (w *world) checkStays() {
 	if w.ids%4 > 0 { // it takes time
 		return
 	}
+	w.mu.Lock()
+	w.fuse = fuse{} // a process that ended now would have it loaded
+	w.mu.Unlock()
 	w.unload()
 	for w.step(0) {
 	}
