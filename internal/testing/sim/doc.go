@@ -83,8 +83,8 @@
 // first case alone, and not before its time limit.
 //
 // Another server continues the session (see handover.go), and callers do what needs it to be at rest: then nothing is left to do, and
-// no process has it. In the end it can leave. The reader goes, and comes back by its position. A session whose process ends is to be
-// loaded again at once if it is used or has something to do, and else not.
+// no process has it; nobody is told that the session is busy while it has nothing to do. In the end it can leave. The reader goes, and comes back by its position. A session whose process ends is to be
+// loaded again at once if it is used or has something to do, and else not. One that is unloaded and that nobody needs stays so.
 //
 // The CLI may hang, for up to the time after which the bridge kills it.
 //
