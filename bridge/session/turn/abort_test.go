@@ -229,3 +229,24 @@ func TestAbortBehindTheTurn(t *testing.T) {
 		}
 	}
 }
+
+// TestAbortBeforeAnotherDelivery: an abort concerns a message that is given again no more: whether another one that comes before the
+// CLI's reply has removed it is not known.
+func TestAbortBeforeAnotherDelivery(t *testing.T) {
+	t.Parallel()
+	d := newDriver()
+	w := d.sent("m1")
+	d.line("abort")
+	d.m.Again(w)
+	d.line("abort")
+	d.m.Accept(w, d.now)
+	d.carryOut(d.m.Identify(w, "m2"))
+	if d.play("session.idle", "", `{"aborted":true}`); result(w) != "waits" {
+		t.Errorf("the message %s", result(w))
+	}
+	d.line("user m2 i2")
+	d.line("say A2")
+	if d.line("session.idle"); result(w) != fmt.Sprintf("COMPLETED A2 at %d", d.seq) {
+		t.Errorf("the message %s", result(w))
+	}
+}
