@@ -23,12 +23,14 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
 	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 	"github.com/copilot-grpc/copilot-grpc/bridge/transfer/archive"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/fsck"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/bridgetest"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -396,6 +398,51 @@ func TestExportLinks(t *testing.T) {
 	}
 	if err := export(); fault.ReasonOf(err) != fault.SessionUnavailable {
 		t.Errorf("the folder is a link: %v", err)
+	}
+}
+
+// TestExportIsVerified: what a server exports is whole for a program that knows the format's page only.
+func TestExportIsVerified(t *testing.T) {
+	t.Parallel()
+	r, home := newHome(t)
+	r.Create("s1")
+	watching := r.Subscribe(&bridgev1.SubscribeRequest{Sessions: bridgetest.Cursors("s1")})
+	watching.Until("<caught_up>")
+	for kind := range journal.KeptTypes {
+		r.FakeCLI().Emit("s1", fakecli.Event{Type: kind, Data: json.RawMessage(`{}`), Ephemeral: true})
+	}
+	r.FakeCLI().Emit("s1", fakecli.Event{Type: "session.background_tasks_changed", Data: json.RawMessage(`{}`), Ephemeral: true})
+	r.FakeCLI().Emit("s1", fakecli.Event{Type: "session.info", Data: json.RawMessage(`{"message":"<last>"}`)})
+	watching.Until("session.info")
+	for name, text := range map[string]string{
+		"events.jsonl": importedStart, "plan.md": "# Plan", "files/a b.txt": "text", "checkpoints/1/ä.md": "", "session.db": "x",
+	} {
+		file := filepath.Join(home, "session-state", "s1", name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var text bytes.Buffer
+	var header *bridgev1.ExportSessionHeader
+	err := r.Transfers.ExportSession(t.Context(), &bridgev1.ExportSessionRequest{SessionId: "s1"},
+		func(m *bridgev1.ExportSessionResponse) error {
+			if m.GetHeader() != nil {
+				header = m.GetHeader()
+			}
+			_, err := text.Write(m.GetChunk())
+			return err
+		})
+	file := filepath.Join(t.TempDir(), "s1.tar.gz")
+	if err := errors.Join(err, os.WriteFile(file, text.Bytes(), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	report, err := fsck.Check(t.Context(), file)
+	if err != nil || report.Damage.Total+report.Notes.Total > 0 {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	if s := report.Sessions[0]; s.Key != "s1" || s.Events <= len(journal.KeptTypes) || s.Epoch != header.GetPosition().GetEpoch() ||
+		s.Last != header.GetPosition().GetSeq() || !s.Closed || uint64(s.Bytes) != uint64(header.GetSizeBytes()) {
+		t.Errorf("%+v, exported %v", s, header)
 	}
 }
 

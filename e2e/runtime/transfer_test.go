@@ -19,15 +19,23 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/e2e/harness"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/fsck"
 )
 
-// export returns the archive of a session.
+// export returns the archive of a session, which the verifier finds whole.
 func export(d *harness.Daemon, id string) ([]byte, *bridgev1.ExportSessionHeader) {
 	d.T.Helper()
 	var out bytes.Buffer
 	header, err := d.Client.ExportSession(d.Ctx, id, &out)
 	if err != nil {
 		d.T.Fatalf("export of %s: %v", id, err)
+	}
+	file := filepath.Join(d.T.TempDir(), "session.tar.gz")
+	if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {
+		d.T.Fatal(err)
+	}
+	if r, err := fsck.Check(d.Ctx, file); err != nil || r.Damage.Total > 0 || r.Sessions[0].Key != id {
+		d.T.Errorf("the export of %s: %+v, %v", id, r, err)
 	}
 	return out.Bytes(), header
 }

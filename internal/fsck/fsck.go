@@ -1,9 +1,9 @@
-// Package fsck verifies a data directory against docs/data-directory.md. It shares no code with the packages that write
-// the directory, so that a mistake of theirs is not repeated here; names of files and constants below are those of the
-// page.
+// Package fsck verifies a data directory against docs/data-directory.md, and the export of a session against
+// docs/session-archive.md. It shares no code with the packages that write them, so that a mistake of theirs is not
+// repeated here; names of files and constants below are those of the pages.
 //
-// Check changes nothing, follows no link out of the directory, and needs bounded memory: segments are read in pieces,
-// and what is remembered of all events together has limits. The directory may have been written by an attacker.
+// Check changes nothing, follows no link out of the directory, and needs bounded memory: segments and exports are read
+// in pieces, and what is remembered of all events together has limits. An attacker may have written the files.
 package fsck
 
 import (
@@ -45,18 +45,19 @@ type Report struct {
 	Bytes  int64 `json:"bytes"`
 }
 
-// Session is what the directory has of a session.
+// Session is what the directory has of a session, or what its export has.
 type Session struct {
 	// Key is the session's id, or TENANT.ID; empty if it cannot be read.
 	Key string `json:"session"`
-	// Folder is the session's folder in the directory.
+	// Folder is the session's folder in the directory, or the name of the file with its export.
 	Folder string `json:"folder"`
-	// Epoch is that of the journal. First and Last are the numbers of its first and last event, 0 without one.
+	// Epoch is that of the journal. First and Last are the numbers of its first and last event, 0 without one. An export
+	// has only Last.
 	Epoch  uint64 `json:"epoch"`
 	First  uint64 `json:"first"`
 	Last   uint64 `json:"last"`
 	Events int    `json:"events"`
-	// Closed reports that the journal was closed in order.
+	// Closed reports that the journal was closed in order, or that the export has its end.
 	Closed bool `json:"closed"`
 	// Holes are ranges in which events are missing, Losses those that the journal itself names.
 	Holes  []Range `json:"holes,omitempty"`
@@ -75,7 +76,7 @@ type Range struct {
 
 // Finding is one thing that was found.
 type Finding struct {
-	// Path is a file or folder in the directory.
+	// Path is a file or folder in the directory or in the export, or the export.
 	Path string `json:"path"`
 	Text string `json:"text"`
 }
@@ -98,8 +99,8 @@ func (l *List) add(path, format string, values ...any) {
 var (
 	// ErrNoDirectory reports a path that is no data directory.
 	ErrNoDirectory = errors.New("not a data directory")
-	// ErrLater reports a directory of a later format, of which this version cannot say what is damaged.
-	ErrLater = errors.New("a data directory of a later version")
+	// ErrLater reports a later format, of which this version cannot say what is damaged.
+	ErrLater = errors.New("of a later version")
 )
 
 // knownFormat is the greatest format of a directory that the page describes.
@@ -125,8 +126,15 @@ type checker struct {
 	outboxes   map[keyDigest]place // where journals/ has the outbox of a session
 }
 
-// Check verifies a data directory. The error is ErrNoDirectory, ErrLater, that of opening the directory, or that of ctx.
+// Check verifies a data directory, or a file with the export of a session. The error is ErrNoDirectory, ErrLater, that of
+// opening the directory or the file, or that of ctx.
 func Check(ctx context.Context, dir string) (*Report, error) {
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		if !info.Mode().IsRegular() {
+			return nil, fmt.Errorf("%q is %w, and not a regular file", dir, ErrNoDirectory)
+		}
+		return checkExport(ctx, dir)
+	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err

@@ -138,15 +138,20 @@ func (j *journal) finish(l *log) {
 		l.last = e.number
 		j.session.Closed = false
 	}
-	if len(j.ids) == maxIDs {
-		j.c.Notes.add(j.session.Folder, "has more than %d events; only the ids of these were compared", maxIDs)
+	j.c.repeated(j.session.Folder, j.ids)
+}
+
+// repeated looks for ids that are there twice.
+func (c *checker) repeated(place string, ids []eventID) {
+	if len(ids) == maxIDs {
+		c.Notes.add(place, "has more than %d events; only the ids of these were compared", maxIDs)
 	}
-	slices.SortFunc(j.ids, func(a, b eventID) int {
+	slices.SortFunc(ids, func(a, b eventID) int {
 		return cmp.Or(bytes.Compare(a.id[:], b.id[:]), cmp.Compare(a.number, b.number))
 	})
-	for i := 1; i < len(j.ids); i++ {
-		if j.ids[i].id == j.ids[i-1].id {
-			j.c.Damage.add(j.session.Folder, "has event %x twice: %d and %d", j.ids[i].id, j.ids[i-1].number, j.ids[i].number)
+	for i := 1; i < len(ids); i++ {
+		if ids[i].id == ids[i-1].id {
+			c.Damage.add(place, "has event %x twice: %d and %d", ids[i].id, ids[i-1].number, ids[i].number)
 		}
 	}
 }

@@ -6,6 +6,8 @@
 //
 // # Format
 //
+// docs/session-archive.md has the format for other programs; internal/fsck knows that page alone.
+//
 // An archive is a gzip stream (one member) with a tar archive, of any of the common tar formats. Its
 // entries are regular files:
 //

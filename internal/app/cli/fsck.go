@@ -11,17 +11,19 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/terminal"
 )
 
-const fsckUsage = `Verifies the data directory of a server, and changes nothing. It needs no running server.
+const fsckUsage = `Verifies the data directory of a server, or a file with the export of a session, and changes nothing. It needs no
+running server.
 
   copilot-grpc fsck ~/.local/state/copilot-grpc
   copilot-grpc fsck DIR --json
+  copilot-grpc fsck session.tar.gz
 
-The format is described in docs/data-directory.md; the verifier shares no code with the server's storage. What a killed
-server leaves, such as an unfinished write, is a note and no damage. If a server uses the directory, fsck says so: some
-findings may then be writes that were not finished.
+The formats are described in docs/data-directory.md and docs/session-archive.md; the verifier shares no code with the
+server. What a killed server leaves, such as an unfinished write, is a note and no damage. If a server uses the
+directory, fsck says so: some findings may then be writes that were not finished.
 
-The exit code is 0 if nothing is damaged, 1 if something is, and 2 if the command line is wrong or DIR is no data
-directory.`
+The exit code is 0 if nothing is damaged, 1 if something is, and 2 if the command line is wrong, DIR is no data
+directory, or a later version has written the directory or the file.`
 
 func setupFsck(p *program, f *flags) action {
 	out := p.printer(f)

@@ -93,7 +93,7 @@ func (c command) execute(ctx context.Context, p *program, path string, args []st
 }
 
 // operandWord is an argument in the first line of the help.
-var operandWord = regexp.MustCompile(`^(\[?)([A-Z]+)(\.\.\.)?\]?$`)
+var operandWord = regexp.MustCompile(`^(\[?)([A-Z]+(?:\|[A-Z]+)?)(\.\.\.)?\]?$`)
 
 // checkArgs checks the number of arguments.
 func (c command) checkArgs(args []string) error {
