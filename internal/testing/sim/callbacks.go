@@ -324,7 +324,11 @@ func (w *world) answer(n int) {
 		if n%7 == 6 {
 			kind = "reject"
 		}
-		text = fmt.Sprintf(`{"result":{"kind":%q,"feedback":%q}}`, kind, one.mark)
+		member := "feedback"
+		if n%14 == 13 { // a refusal with no word for the agent ends its turn
+			member = "by"
+		}
+		text = fmt.Sprintf(`{"result":{"kind":%q,%q:%q}}`, kind, member, one.mark)
 	}
 	one.text = text
 	responder := callback.Responder{Participant: by, Digest: [32]byte{byte(w.answers), byte(w.answers >> 8)}}

@@ -141,7 +141,7 @@ func (c *cli) completeCall(t *toolCall, success bool) {
 // questionID is the id of a question of the agent, and of the callback that it is for callers.
 func questionID(t *toolCall) string { return "q-" + t.id }
 
-// endCalls goes on with the turn behind its calls. A process that has taken the turn over says so with an interaction.
+// endCalls goes on with the turn behind its calls, unless a permission was refused without a word to the agent. A process that has taken the turn over says so with an interaction.
 func (c *cli) endCalls() {
 	turnID := 1
 	if c.resumed {
@@ -150,6 +150,14 @@ func (c *cli) endCalls() {
 		c.resumed = false
 	} else {
 		c.emit("assistant.turn_end", `{"turnId":"0"}`, -1)
+	}
+	if c.stops {
+		c.phase = deciding
+		c.emit("abort", `{"reason":"user_initiated"}`, -1)
+		c.abortEvent = c.events[len(c.events)-1]
+		c.removeWaiting()
+		c.end("ABORTED")
+		return
 	}
 	c.beginStep(turnID)
 	c.phase = thinking
@@ -185,13 +193,19 @@ func (c *cli) answerCall(r request, awaited stage) {
 
 // decide takes the answer to a request for a permission.
 func (c *cli) decide(t *toolCall, result json.RawMessage) {
-	var d struct{ Kind string }
+	var d struct{ Kind, Feedback string }
 	_ = json.Unmarshal(result, &d) // what is no object is refused
-	kind := "approved"
-	if t.stage = approved; d.Kind != "approve-once" {
-		t.stage, kind = denied, "denied-interactively-by-user"
+	t.stage = denied
+	switch d.Kind {
+	case "approve-once":
+		t.stage = approved
+		c.completePermission(t, "approved")
+	case "user-not-available":
+		c.completePermission(t, "denied-no-approval-rule-and-could-not-request-from-user")
+	default:
+		c.stops = c.stops || d.Feedback == "" && !c.resumed
+		c.completePermission(t, "denied-interactively-by-user")
 	}
-	c.completePermission(t, kind)
 }
 
 func (c *cli) completePermission(t *toolCall, kind string) {
@@ -224,9 +238,12 @@ func (c *cli) answerQuestion(r request) {
 }
 
 // cancelCalls ends the calls of an aborted turn. Their ends and that of the step come in any order, and the record has the
-// abort behind them.
+// abort before or behind them.
 func (c *cli) cancelCalls() {
-	early := c.w.ids%2 == 0
+	early, first := c.w.lot()%2 == 0, c.w.lot()/2%2 == 0
+	if first {
+		c.events = append(c.events, c.abortEvent)
+	}
 	if early {
 		c.emit("assistant.turn_end", `{"turnId":"0"}`, -1)
 	}
@@ -241,7 +258,9 @@ func (c *cli) cancelCalls() {
 	if !early {
 		c.emit("assistant.turn_end", `{"turnId":"0"}`, -1)
 	}
-	c.events = append(c.events, c.abortEvent)
+	if !first {
+		c.events = append(c.events, c.abortEvent)
+	}
 	c.cancelled = nil
 }
 

@@ -115,6 +115,7 @@ type cli struct {
 	left            int    // requests to the model before the last one of the turn
 	shut            bool   // the session's work has ended; messages are ignored
 	stuck           bool   // the request to the model has no end
+	stops           bool   // a permission was refused with no word for the agent, which stops behind the calls
 	aborted         bool   // the agent has not been idle since the last abort
 	abort           request
 	abortEvent      stored
@@ -140,8 +141,16 @@ type cli struct {
 	refusal string
 	// copies are the ephemeral events of which a second copy may come.
 	copies []string
+	// opened is the event of a create or resume that comes behind its reply.
+	opened opened
 	// agent is the member that names the sub-agent whose events are sent; "" for the session's own agent.
 	agent string
+}
+
+// opened is an event that comes behind a reply.
+type opened struct {
+	reply string
+	tell  func()
 }
 
 func newCLI(w *world) *cli {
@@ -205,6 +214,10 @@ func (c *cli) steps() (all []func()) {
 			c.replies = slices.Delete(c.replies, i, i+1)
 			c.w.note("CLI: %s", text)
 			c.pipe.say(text)
+			if c.opened.reply == text {
+				c.opened.tell()
+				c.opened = opened{}
+			}
 		})
 	}
 	if c.phase == calling {
@@ -244,6 +257,16 @@ func (c *cli) catchUp() {
 
 func (c *cli) reply(r request, result string) {
 	c.replies = append(c.replies, `{"jsonrpc":"2.0","id":`+string(r.id)+`,"result":`+result+`}`)
+}
+
+// open replies to a create or resume. Its event comes before the reply, or right behind it.
+func (c *cli) open(r request, tell func()) {
+	c.reply(r, loaded)
+	if c.w.lot()%2 == 0 {
+		tell()
+		return
+	}
+	c.opened = opened{c.replies[len(c.replies)-1], tell}
 }
 
 // active reports whether the agent has something to do.
@@ -401,13 +424,7 @@ func (c *cli) beginAbort(r request) {
 	} else {
 		c.w.stop.called = true // its caller may have gone before the turn began
 	}
-	for _, in := range slices.Concat(c.steering, c.queue) {
-		c.w.ended(in.n, "ABORTED")
-		p := c.w.prompt(in.n)
-		p.doubtful, p.stuck = !p.sent, p.stuck || c.stuck
-		p.abort, p.unread = c.abortEvent.id(), slices.ContainsFunc(c.replies, func(text string) bool { return strings.Contains(text, in.ids[0]) })
-	}
-	c.steering, c.queue = nil, nil
+	c.removeWaiting()
 	works := c.phase == thinking || c.phase == calling
 	if c.phase != idle {
 		c.w.turns.end("ABORTED")
@@ -427,6 +444,17 @@ func (c *cli) beginAbort(r request) {
 		c.phase, c.calls, c.resumed = deciding, nil, false
 	}
 	c.reply(r, `{}`)
+}
+
+// removeWaiting removes the messages that wait, as abortEvent says.
+func (c *cli) removeWaiting() {
+	for _, in := range slices.Concat(c.steering, c.queue) {
+		c.w.ended(in.n, "ABORTED")
+		p := c.w.prompt(in.n)
+		p.doubtful, p.stuck = !p.sent, p.stuck || c.stuck
+		p.abort, p.unread = c.abortEvent.id(), slices.ContainsFunc(c.replies, func(text string) bool { return strings.Contains(text, in.ids[0]) })
+	}
+	c.steering, c.queue, c.stops = nil, nil, false
 }
 
 // goOn has the agent do the next thing.
@@ -452,7 +480,11 @@ func (c *cli) goOn() {
 	case resting:
 		if c.takeUp("idle"); c.phase == resting {
 			c.write()
-			c.emit("session.idle", fmt.Sprintf(`{"aborted":%v}`, c.aborted), -1)
+			data := `{}`
+			if c.aborted {
+				data = `{"aborted":true}`
+			}
+			c.emit("session.idle", data, -1)
 			c.phase, c.turn, c.aborted = idle, nil, false
 		}
 	}
@@ -514,6 +546,14 @@ func (c *cli) useTool() {
 	c.beginStep(1)
 }
 
+// end notes the outcome of the turn.
+func (c *cli) end(outcome string) {
+	for _, n := range c.turn {
+		c.w.ended(n, outcome)
+	}
+	c.w.turns.end(outcome)
+}
+
 // answer is the end of a turn.
 func (c *cli) answer() {
 	outcome := "COMPLETED " + c.text
@@ -525,10 +565,7 @@ func (c *cli) answer() {
 		c.emit("assistant.message", fmt.Sprintf(`{"content":%q,"toolRequests":[]}`, c.text), -1)
 		c.emit("assistant.turn_end", `{"turnId":"0"}`, -1)
 	}
-	for _, n := range c.turn {
-		c.w.ended(n, outcome)
-	}
-	c.w.turns.end(outcome)
+	c.end(outcome)
 	if c.text == "C" && len(c.turn) == 0 && c.took >= 0 {
 		c.w.prompts[c.took].wentOn = true
 	}

@@ -136,11 +136,12 @@
 //
 // # What the model does
 //
-// It does what was measured of CLI 1.0.102, and no more: of hooks only preToolUse. A fault of a run that the real CLI cannot make is a fault of the model.
+// It does what was measured of CLI 1.0.102, and no more: of hooks only preToolUse. The tests of package recorded play scenarios on the
+// real CLI, and Accept looks for a run of the model that says the same. A fault of a run that the real CLI cannot make is a fault of the model.
 //
 //   - The events of a sub-agent come within the turn, and the record has them. They begin and end nothing.
 //   - It works on requests at the same time: replies may come in another order than the requests, and before or behind
-//     the events that follow from them.
+//     the events that follow from them. So may the reply to a create or resume and the event of it.
 //   - session.abort emits abort at once and removes the messages that wait, then the turn ends, then comes the reply.
 //   - Between the end of a turn and session.idle the agent takes up what has come meanwhile, and then there is no
 //     session.idle. Behind assistant.idle such a message is delivered as "idle", before it as "queued".
@@ -153,8 +154,11 @@
 //   - A turn that begins has the provider's headers of the configuration that the process got last.
 //   - The tool calls of one message go on independently: a permission, then the caller's tool; the event of an end comes
 //     before the reply to the answer, and the end of the call behind it.
-//   - An abort tells the ends of permissions and tools, and not those of questions. Its own event is the last in the
+//   - An abort tells the ends of permissions and tools, and not those of questions. Its own event is before or behind them in the
 //     record.
+//   - A permission that is refused without feedback for the agent ends the turn behind its calls: abort comes behind the end of the
+//     step, the messages that wait are removed, and session.idle does not say that it was aborted. With feedback the turn goes on. So it
+//     does in a process that has taken the call over.
 //   - A process that resumes the session takes over the requests that the record leaves open, and says of other calls
 //     that they were interrupted. When the last of them ends, the agent goes on in an interaction of its own. A call whose
 //     request has an end in the record and that has none itself keeps the agent at work until an abort. The abort of
@@ -168,7 +172,7 @@
 //   - It waits for the reply to a hook also when the turn has been aborted.
 //   - The second copy of an ephemeral event may come very late. In a burst, events from memory and new ones come by turns.
 //   - A process that destroys a session ends its turn without an event, and forgets the messages that wait.
-//   - A resume of a session that the process has leaves what it lacks as it is. A refused one changes nothing.
+//   - A resume of a session that the process has says whether the agent has something to do, and leaves what it lacks as it is. A refused one changes nothing.
 //   - It waits for a model's response before it goes on, takes the parts of one in order, and accepts none behind its end. An abort
 //     tells that the response is not needed any more. The end of the session's work in the process tells nothing.
 //   - session.history.rewind is refused with "session-busy" until session.idle was sent, unless a message has come that the agent

@@ -144,7 +144,9 @@ func (c *cli) resumeLoaded(r request) {
 			c.w.failures = append(c.w.failures, "the history gets a resume that no caller has asked for")
 		}
 		c.w.clients.resumes++
-		c.emit("session.resume", `{"eventCount":1,"continuePendingWork":false,"sessionWasActive":true}`, -1)
+		data := fmt.Sprintf(`{"eventCount":1,"continuePendingWork":false,"sessionWasActive":%v}`, c.active())
+		c.open(r, func() { c.emit("session.resume", data, -1) })
+		return
 	}
 	c.reply(r, loaded)
 }
@@ -166,10 +168,6 @@ func (c *cli) refuse(r request, why string) {
 
 // destroy has a process write the session down and forget it.
 func (c *cli) destroy(r request) {
-	if !c.loaded {
-		c.refuse(r, "Session not found: s1")
-		return
-	}
 	if (c.active() || len(c.questions) > 0) && c.w.disconnecting == 0 {
 		c.w.failures = append(c.w.failures, "the session is unloaded while it works")
 	}
@@ -194,8 +192,8 @@ func (c *cli) destroy(r request) {
 		w: c.w, life: c.life, pipe: c.pipe, requests: c.requests, replies: c.replies, copies: c.copies, questions: map[string]*toolCall{}, lost: lost,
 		closed: true, satellites: c.satellites, canvases: c.canvases, models: c.forgetModels(),
 	}
-	c.reply(r, loaded)
+	c.reply(r, `{"success":true}`)
 }
 
-// loaded is the result of the calls that load the session or end its use.
+// loaded is the result of the calls that load the session.
 const loaded = `{"sessionId":"s1"}`

@@ -52,22 +52,35 @@ func (p *pipe) Write(b []byte) (int, error) {
 		p.mu.Unlock()
 		return 0, io.ErrClosedPipe
 	}
-	p.in = append(p.in, b...)
-	var whole [][]byte
-	for {
-		header, rest, found := bytes.Cut(p.in, []byte("\r\n\r\n"))
-		n, err := strconv.Atoi(string(bytes.TrimPrefix(header, []byte("Content-Length: "))))
-		if !found || err != nil || len(rest) < n {
-			break
-		}
-		whole = append(whole, bytes.Clone(rest[:n]))
-		p.in = rest[n:]
-	}
+	whole, rest := frames(append(p.in, b...))
+	p.in = rest
 	p.mu.Unlock()
 	for _, body := range whole {
 		p.receive(body)
 	}
 	return len(b), nil
+}
+
+// frames cuts bytes into messages; the rest is not a whole one yet.
+func frames(b []byte) (whole [][]byte, rest []byte) {
+	for {
+		header, rest, found := bytes.Cut(b, []byte("\r\n\r\n"))
+		n, err := strconv.Atoi(string(bytes.TrimPrefix(header, []byte("Content-Length: "))))
+		if !found || err != nil || len(rest) < n {
+			return whole, b
+		}
+		whole = append(whole, bytes.Clone(rest[:n]))
+		b = rest[n:]
+	}
+}
+
+// said takes what the bridge has not read.
+func (p *pipe) said() [][]byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	whole, rest := frames(p.out)
+	p.out = rest
+	return whole
 }
 
 // say sends the bridge a message.

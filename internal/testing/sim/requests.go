@@ -14,6 +14,10 @@ func (c *cli) handle(r request) {
 	}
 	if !c.loaded && strings.HasPrefix(r.method, "session.") && r.method != "session.create" && r.method != "session.resume" &&
 		r.method != "session.delete" {
+		if r.method == "session.destroy" {
+			c.reply(r, `{"success":false}`)
+			return
+		}
 		c.refuse(r, "Session not found: s1")
 		return
 	}
@@ -33,8 +37,7 @@ func (c *cli) handle(r request) {
 			return
 		}
 		c.loaded, c.declared, c.w.deletion.erased = true, r.params.declaration, false
-		c.emit("session.start", `{"sessionId":"s1"}`, -1)
-		c.reply(r, loaded)
+		c.open(r, func() { c.emit("session.start", `{"sessionId":"s1"}`, -1) })
 	case "session.tools.set":
 		c.declared.Tools = r.params.Tools
 		c.reply(r, `{}`)
@@ -98,14 +101,15 @@ func (c *cli) resume(r request) {
 	c.written, c.inherited, c.file = len(c.events), len(c.events), c.w.disk.file
 	c.w.begins(c)
 	c.takeOver(r.params.ContinuePendingWork)
-	var resumed []stored // the record has it behind the calls
-	if !r.params.DisableResume {
-		data := fmt.Sprintf(`{"eventCount":1,"continuePendingWork":%v,"sessionWasActive":false}`, r.params.ContinuePendingWork)
-		resumed = append(resumed, c.send("session.resume", data, -1))
-	}
-	if r.params.ContinuePendingWork {
-		c.interrupt()
-	}
-	c.events = append(c.events, resumed...)
-	c.reply(r, loaded)
+	c.open(r, func() {
+		var resumed []stored // the record has it behind the calls
+		if !r.params.DisableResume {
+			data := fmt.Sprintf(`{"eventCount":1,"continuePendingWork":%v,"sessionWasActive":false}`, r.params.ContinuePendingWork)
+			resumed = append(resumed, c.send("session.resume", data, -1))
+		}
+		if r.params.ContinuePendingWork {
+			c.interrupt()
+		}
+		c.events = append(c.events, resumed...)
+	})
 }

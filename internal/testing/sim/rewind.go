@@ -89,7 +89,7 @@ func (c *cli) rewind(r request) {
 		at = -1
 	}
 	// A message that has come and that the agent has not taken up may be overtaken by the cut.
-	busy := c.phase != idle || len(c.queue)+len(c.steering) > 0 && c.w.ids%2 == 0
+	busy := c.phase != idle || len(c.queue)+len(c.steering) > 0 && c.w.lot()%2 == 0
 	switch {
 	case at < 0 && r.method == rewindMethod:
 		c.refuse(r, fmt.Sprintf("Rewind event '%s' %s", r.params.EventID, notTurn))
@@ -110,6 +110,10 @@ func (c *cli) rewind(r request) {
 	c.write()
 	c.w.disk.known = true
 	c.emit("session.snapshot_rewind", fmt.Sprintf(`{"upToEventId":%q,"eventsRemoved":%d}`, r.params.EventID, removed), -1)
+	if r.method == truncateMethod {
+		c.reply(r, fmt.Sprintf(`{"eventsRemoved":%d}`, removed))
+		return
+	}
 	c.reply(r, fmt.Sprintf(`{"outcome":"success","eventsRemoved":%d}`, removed))
 }
 

@@ -60,6 +60,6 @@ func (c *cli) shutdown(r request) {
 	}
 	maps.Copy(lost, c.lost)
 	c.phase, c.queue, c.steering, c.turn, c.calls, c.cancelled = idle, nil, nil, nil, nil, nil
-	c.questions, c.lost, c.stuck, c.resumed, c.aborted, c.shut = map[string]*toolCall{}, lost, false, false, false, true
+	c.questions, c.lost, c.stuck, c.resumed, c.aborted, c.stops, c.shut = map[string]*toolCall{}, lost, false, false, false, false, true
 	c.reply(r, `{}`)
 }

@@ -155,6 +155,7 @@ type world struct {
 	abstaining    int               // callers that have abstained, and have not been told of it
 	invoking      bool              // a caller waits for the end of a command
 	trace         func(line string) // nil without a trace
+	drawn         *uint64           // see lot
 }
 
 func newWorld(v variant, clustered bool) *world {
@@ -200,6 +201,14 @@ func (w *world) note(format string, args ...any) {
 	if w.trace != nil {
 		w.trace(fmt.Sprintf("%s "+format, append([]any{time.Now().Format("15:04:05.000")}, args...)...))
 	}
+}
+
+// lot decides what may come either way: the number of ids, or what is drawn.
+func (w *world) lot() uint64 {
+	if w.drawn != nil {
+		return *w.drawn
+	}
+	return w.ids
 }
 
 func (w *world) uuid() string {
