@@ -144,8 +144,9 @@ func (c *cli) resumeLoaded(r request) {
 			c.w.failures = append(c.w.failures, "the history gets a resume that no caller has asked for")
 		}
 		c.w.clients.resumes++
-		data := fmt.Sprintf(`{"eventCount":1,"continuePendingWork":false,"sessionWasActive":%v}`, c.active())
-		c.open(r, func() { c.emit("session.resume", data, -1) })
+		c.open(r, func() {
+			c.emit("session.resume", fmt.Sprintf(`{"eventCount":1,"continuePendingWork":false,"sessionWasActive":%v}`, c.active()), -1)
+		})
 		return
 	}
 	c.reply(r, loaded)
