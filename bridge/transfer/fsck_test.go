@@ -22,8 +22,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/fsck"
 )
 
-// readable returns why an import refuses an archive, and whether its session.json is to blame.
-func readable(t *testing.T, text []byte) (err error, described bool) {
+// readable returns why an import refuses an archive, and reports whether its session.json is not to blame.
+func readable(t *testing.T, text []byte) (described bool, err error) {
 	t.Helper()
 	s, err := newStaging(t.TempDir())
 	if err != nil {
@@ -31,7 +31,7 @@ func readable(t *testing.T, text []byte) (err error, described bool) {
 	}
 	defer func() { _ = s.remove() }()
 	if _, err = s.unpack(t.Context(), bytes.NewReader(text), func(int64) error { return nil }); err != nil {
-		return err, true
+		return true, err
 	}
 	events, err := s.folder.Open(journalFile)
 	if err != nil {
@@ -41,14 +41,14 @@ func readable(t *testing.T, text []byte) (err error, described bool) {
 	j := journal.New(journal.Config{Epoch: 1})
 	defer func() { _ = j.Close(context.WithoutCancel(t.Context())) }()
 	if _, err = readEvents(t.Context(), events, j); err != nil {
-		return err, true
+		return true, err
 	}
 	state, err := s.folder.ReadFile(stateFile)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, _, err = parseState(state)
-	return err, err == nil
+	return err == nil, err
 }
 
 // agree compares the import of an archive with its verification, which does not look at all members of session.json.
@@ -58,7 +58,7 @@ func agree(t *testing.T, text []byte) {
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	imported, described := readable(t, text)
+	described, imported := readable(t, text)
 	switch r, err := fsck.Check(t.Context(), file); {
 	case err != nil && (!errors.Is(err, fsck.ErrLater) || imported == nil), err == nil && errors.Is(imported, archive.ErrVersion):
 		t.Errorf("the verifier: %v, the import: %v", err, imported)
@@ -215,7 +215,7 @@ func TestVerified(t *testing.T) {
 		c := chosen(data)
 		text := c.assembled()
 		agree(t, text)
-		if err, _ := readable(t, text); err == nil {
+		if _, err := readable(t, text); err == nil {
 			whole++
 		}
 	}
