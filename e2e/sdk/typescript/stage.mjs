@@ -101,10 +101,14 @@ export class Stage {
   }
 }
 
-/** persisted are the types of the events that a session keeps, in order. The ends of requests for tools come last: the CLI
- *  tells them beside the turn, which goes on meanwhile, and 1.0.81 at times behind the next request to the model. */
+/** persisted are the types of the events that a session keeps, in order. CLI 1.0.81 stores the end of a request for a tool from another
+ *  thread than the turn, which goes on meanwhile: on a busy machine it came behind the next request to the model, once in hundreds of
+ *  turns. So it comes last here. */
 export async function persisted(session) {
   const types = (await session.getEvents()).filter((e) => !e.ephemeral).map((e) => e.type);
+  if (process.env.SDK_CLI_VERSION !== "1.0.81") {
+    return types;
+  }
   const beside = (type) => type === "external_tool.completed";
   return [...types.filter((type) => !beside(type)), ...types.filter(beside)];
 }
