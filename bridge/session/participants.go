@@ -125,20 +125,21 @@ func (m *Participants) Join(ctx context.Context, j Joining) (Joined, error) {
 		}
 		return Joined{}, err
 	}
-	if err := m.stays(joined.Participant); err != nil {
-		return Joined{}, err
+	if !m.stays(joined.Participant) {
+		return Joined{}, removedMeanwhile().WithField("participant_token")
 	}
 	return joined, nil
 }
 
-// stays returns an error if a participant was removed while it joined or changed: the session may have been disconnected, and opened
-// again by others.
-func (m *Participants) stays(p *roster.Participant) error {
+// stays reports whether a participant has its place still: while it joined or changed, the session may have been disconnected, and
+// opened again by others.
+func (m *Participants) stays(p *roster.Participant) bool {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
-	if m.s.roster.Has(p) {
-		return nil
-	}
+	return m.s.roster.Has(p)
+}
+
+func removedMeanwhile() *fault.Error {
 	return fault.New(fault.ParticipantNotFound, "the participant was removed meanwhile")
 }
 
@@ -194,7 +195,10 @@ func (m *Participants) Change(ctx context.Context, p *roster.Participant, tools 
 		m.withdraw(was)
 		return err
 	}
-	return m.stays(p)
+	if !m.stays(p) {
+		return removedMeanwhile()
+	}
+	return nil
 }
 
 // change is Change without the CLI. It returns the participant's place before the change.

@@ -118,6 +118,16 @@ func (w *world) carryOut(o op) {
 // combinations are what the steps of a turn call at once.
 var combinations = []string{"s", "p", "q", "sp", "ssq", "pt"}
 
+// sometimes are the things that the runs of some seeds can also do: of so many seeds, those from and to these.
+var sometimes = []struct {
+	of, from, to uint64
+	kinds        string
+}{
+	{8, 6, 7, "zz"}, {4, 0, 0, "x"}, {4, 2, 2, "xx"}, {8, 4, 7, "kk"}, {16, 8, 15, "ee"}, {32, 16, 31, "bbhhh"}, {64, 32, 63, "uooi"},
+	{64, 48, 63, "fff"}, {32, 16, 31, "gg"}, {128, 64, 127, "lll"}, {256, 128, 255, "yyy"}, {512, 256, 511, "qqq"},
+	{1024, 512, 1023, "ppo"}, {7, 3, 3, "RRRR"}, {11, 5, 5, "OOxzu"},
+}
+
 // script is the run of a seed. Most of what happens is done by the CLI. Every other one is of a swarm.
 func script(seed uint64) (ops []op) {
 	if seed%2 == 1 {
@@ -133,47 +143,10 @@ func script(seed uint64) (ops []op) {
 		}
 		ops = append(ops, op{'v', rng.IntN(variants)})
 	}
-	if seed%8 >= 6 {
-		kinds += "zz"
-	}
-	if seed%2 == 0 {
-		kinds += "xx"[:1+seed/2%2]
-	}
-	if seed%8 >= 4 {
-		kinds += "kk"
-	}
-	if seed%16 >= 8 {
-		kinds += "ee"
-	}
-	if seed%32 >= 16 {
-		kinds += "bbhhh"
-	}
-	if seed%64 >= 32 {
-		kinds += "uooi"
-	}
-	if seed%64 >= 48 {
-		kinds += "fff"
-	}
-	if seed%32 >= 16 {
-		kinds += "gg"
-	}
-	if seed/64%2 == 1 {
-		kinds += "lll"
-	}
-	if seed/128%2 == 1 {
-		kinds += "yyy"
-	}
-	if seed/256%2 == 1 {
-		kinds += "qqq"
-	}
-	if seed/512%2 == 1 {
-		kinds += "ppo"
-	}
-	if seed%7 == 3 {
-		kinds += "RRRR"
-	}
-	if seed%11 == 5 {
-		kinds += "OOxzu"
+	for _, more := range sometimes {
+		if n := seed % more.of; more.from <= n && n <= more.to {
+			kinds += more.kinds
+		}
 	}
 	if seed%5 == 2 {
 		kinds += "mmmm"

@@ -8,7 +8,7 @@ import (
 // What a swarm's run may do in a cluster, and with a bridge of its own. Deletions end most of a run: they are rarer.
 const (
 	ofReplicas = "stjrdaeolupRDbghxzkLJTw"
-	ofOne      = "stjMrdAEaeomPpRDlCIKWbghiOuHNUQSxyzkZFfqw"
+	ofOne      = "stjMrdAEaeomPpRDlCIKWGBbghiOuHNUQSxyzkZFfqw"
 )
 
 // swarm is the run of a seed that can do a few things only, and does those often: things meet that are rare where all can
